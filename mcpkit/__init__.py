@@ -1,0 +1,64 @@
+"""mcpkit: write Model Context Protocol servers with decorators."""
+
+from __future__ import annotations
+
+from .completion import Complete
+from .content import Audio, EmbeddedResource, File, Image, ResourceLink, Text, ToolResult
+from .context import Context, current_context
+from .errors import (
+    ArgumentsError,
+    PromptError,
+    ProtocolError,
+    RegistrationError,
+    ResourceError,
+    ResourceNotFoundError,
+    ToolError,
+)
+from .marking import prompt, resource, tool
+from .prompts import Message, Prompt, assistant, user
+from .protocol.eras import Cache
+from .protocol.types import Annotations, Icon, ToolAnnotations
+from .registry import Registry
+from .resource_dir import resource_dir
+from .resources import Resource, ResourceTemplate
+from .server import Server
+from .tools import Tool
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Annotations",
+    "ArgumentsError",
+    "Audio",
+    "Cache",
+    "Complete",
+    "Context",
+    "EmbeddedResource",
+    "File",
+    "Icon",
+    "Image",
+    "Message",
+    "Prompt",
+    "PromptError",
+    "ProtocolError",
+    "Registry",
+    "RegistrationError",
+    "Resource",
+    "ResourceError",
+    "ResourceLink",
+    "ResourceNotFoundError",
+    "ResourceTemplate",
+    "Server",
+    "Text",
+    "Tool",
+    "ToolAnnotations",
+    "ToolError",
+    "ToolResult",
+    "assistant",
+    "current_context",
+    "prompt",
+    "resource",
+    "resource_dir",
+    "tool",
+    "user",
+]

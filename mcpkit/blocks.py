@@ -1,0 +1,277 @@
+"""The values that an author returns to become one content block each.
+
+Blocks have the shape of revision 2026-07-28 (schema, `ContentBlock` and `ResourceContents`).
+"""
+
+from __future__ import annotations
+
+import re
+from binascii import b2a_base64
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from . import media_types
+from .protocol.types import Annotations, Icon, Json
+
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]+")
+_ROLES = {"user", "assistant"}
+
+Bytes = bytes | bytearray | memoryview
+
+
+def base64(data: bytes) -> str:
+    """Return standard base64."""
+    return b2a_base64(data, newline=False).decode("ascii")
+
+
+def checked(text: str) -> str:
+    """Return `text`, which JSON can carry.
+
+    Raises:
+        ValueError: It holds a lone surrogate.
+    """
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(
+                f"the text holds a lone surrogate (U+{ord(text[error.start]):04X} at index {error.start}), which "
+                'UTF-8 cannot carry; decode with errors="replace" where it comes from'
+            ) from None
+    return text
+
+
+class Content:
+    """Base of what becomes one content block.
+
+    Args:
+        annotations: `audience`, `priority` (0 to 1) and `lastModified` of the block.
+        meta: Its `_meta`.
+
+    Raises:
+        ValueError: An annotation has a value that the specification does not allow.
+    """
+
+    __slots__ = ("annotations", "meta")
+    __mcp_content__: ClassVar = True
+
+    def __init__(self, annotations: Annotations | None, meta: Mapping[str, Any] | None) -> None:
+        audience = annotations.get("audience", []) if annotations else []
+        if isinstance(audience, str) or not _ROLES.issuperset(audience):
+            raise ValueError(
+                f'the annotation "audience" is a list of "user" and "assistant", got {audience!r}'
+            )
+        priority = annotations.get("priority", 0) if annotations else 0
+        if not 0 <= priority <= 1:
+            raise ValueError(f'the annotation "priority" lies between 0 and 1, got {priority!r}')
+        self.annotations = annotations
+        self.meta = meta
+
+    def block(self) -> Json:
+        """Return the content block."""
+        raise NotImplementedError
+
+    def contents(self, uri: str, mime_type: str | None) -> Json:
+        """Return the contents of a resource at `uri`, whose media type is `mime_type` where that is declared."""
+        raise NotImplementedError
+
+    def _finished(self, block: Json) -> Json:
+        if self.annotations:
+            block["annotations"] = dict(self.annotations)
+        return self._with_meta(block)
+
+    def _with_meta(self, value: Json) -> Json:
+        if self.meta:
+            value["_meta"] = dict(self.meta)
+        return value
+
+
+def _check_annotations(annotations: Mapping[str, Any]) -> None:
+    audience = annotations.get("audience", [])
+    if isinstance(audience, str) or not _ROLES.issuperset(audience):
+        raise ValueError(f'the annotation "audience" is a list of "user" and "assistant", got {audience!r}')
+    priority = annotations.get("priority", 0)
+    if not 0 <= priority <= 1:
+        raise ValueError(f'the annotation "priority" lies between 0 and 1, got {priority!r}')
+
+
+def check_mime_type(mime_type: str | None) -> None:
+    """Raise a ValueError where a media type was given that is none."""
+    if mime_type is not None and "/" not in mime_type:
+        raise ValueError(f'mime_type must look like "text/plain", got {mime_type!r}')
+
+
+def check_uri(uri: str) -> None:
+    """Raise a ValueError where `uri` is none."""
+    if not _URI.fullmatch(uri):
+        raise ValueError(
+            f"{uri!r} is no URI: it begins with a scheme, and other characters are percent-encoded"
+        )
+
+
+class Text(Content):
+    """Text, where a plain `str` does not do because it has annotations or meta.
+
+    Args:
+        text: The text.
+        annotations: Hints on the use of the block.
+        meta: The block's `_meta`.
+
+    Raises:
+        TypeError: `text` is no string.
+        ValueError: An annotation has a value that the specification does not allow.
+    """
+
+    __slots__ = ("text",)
+
+    def __init__(
+        self, text: str, *, annotations: Annotations | None = None, meta: Mapping[str, Any] | None = None
+    ) -> None:
+        if not isinstance(text, str):
+            raise TypeError(f"Text takes a str, got {type(text).__name__}")
+        super().__init__(annotations, meta)
+        self.text = text
+
+    def __repr__(self) -> str:
+        return f"Text({self.text!r})"
+
+    def block(self) -> Json:
+        """Return the `TextContent`."""
+        return self._finished({"type": "text", "text": checked(self.text)})
+
+    def contents(self, uri: str, mime_type: str | None) -> Json:
+        """Return the `TextResourceContents`."""
+        return self._with_meta(
+            {"uri": uri, "mimeType": mime_type or media_types.PLAIN_TEXT, "text": checked(self.text)}
+        )
+
+
+class EmbeddedResource(Content):
+    """The contents of a resource, embedded in a result.
+
+    Args:
+        uri: The resource's URI.
+        text: Its contents as text.
+        blob: Its contents as bytes, instead of `text`.
+        mime_type: Its media type, or None.
+        annotations: Hints on the use of the block.
+        meta: The block's `_meta`.
+
+    Raises:
+        TypeError: Both or none of `text` and `blob` are given, or they have the wrong type.
+        ValueError: `uri`, `mime_type` or an annotation has a value that the specification does not allow.
+    """
+
+    __slots__ = ("blob", "mime_type", "text", "uri")
+
+    def __init__(
+        self,
+        uri: str,
+        *,
+        text: str | None = None,
+        blob: Bytes | None = None,
+        mime_type: str | None = None,
+        annotations: Annotations | None = None,
+        meta: Mapping[str, Any] | None = None,
+    ) -> None:
+        if (text is None) == (blob is None):
+            raise TypeError("EmbeddedResource takes either text= or blob=")
+        if isinstance(blob, str):
+            raise TypeError("EmbeddedResource: blob must be bytes; decode base64 first")
+        check_uri(uri)
+        check_mime_type(mime_type)
+        super().__init__(annotations, meta)
+        self.uri = uri
+        self.text = text
+        self.blob = None if blob is None else bytes(blob)
+        self.mime_type = mime_type
+
+    def __repr__(self) -> str:
+        return f"EmbeddedResource({self.uri!r}, mime_type={self.mime_type!r})"
+
+    def block(self) -> Json:
+        """Return the `EmbeddedResource`."""
+        return self._finished({"type": "resource", "resource": self._resource(None)})
+
+    def contents(self, uri: str, mime_type: str | None) -> Json:
+        """Return the contents at its own URI, whatever `uri` is."""
+        return self._with_meta(self._resource(mime_type))
+
+    def _resource(self, declared: str | None) -> Json:
+        mime_type = self.mime_type or declared
+        resource: Json = {"uri": self.uri}
+        if mime_type is not None:
+            resource["mimeType"] = mime_type
+        if self.text is not None:
+            resource["text"] = checked(self.text)
+        elif self.blob is not None:
+            resource["blob"] = base64(self.blob)
+        return resource
+
+
+class ResourceLink(Content):
+    """A link to a resource, which the client may read.
+
+    Args:
+        uri: The resource's URI.
+        name: Its name.
+        title: A name for people.
+        description: What the resource holds.
+        mime_type: Its media type.
+        size: Its size in bytes.
+        icons: Pictures that a host may show.
+        annotations: Hints on the use of the block.
+        meta: The block's `_meta`.
+
+    Raises:
+        ValueError: `uri`, `mime_type` or an annotation has a value that the specification does not allow.
+    """
+
+    __slots__ = ("description", "icons", "mime_type", "name", "size", "title", "uri")
+
+    def __init__(
+        self,
+        uri: str,
+        name: str,
+        *,
+        title: str | None = None,
+        description: str | None = None,
+        mime_type: str | None = None,
+        size: int | None = None,
+        icons: Sequence[Icon] | None = None,
+        annotations: Annotations | None = None,
+        meta: Mapping[str, Any] | None = None,
+    ) -> None:
+        check_uri(uri)
+        check_mime_type(mime_type)
+        super().__init__(annotations, meta)
+        self.uri = uri
+        self.name = name
+        self.title = title
+        self.description = description
+        self.mime_type = mime_type
+        self.size = size
+        self.icons = icons
+
+    def __repr__(self) -> str:
+        return f"ResourceLink({self.uri!r}, {self.name!r})"
+
+    def block(self) -> Json:
+        """Return the `ResourceLink`."""
+        members = {
+            "type": "resource_link",
+            "uri": self.uri,
+            "name": self.name,
+            "title": self.title,
+            "description": self.description,
+            "mimeType": self.mime_type,
+            "size": self.size,
+            "icons": [dict(icon) for icon in self.icons] if self.icons else None,
+        }
+        return self._finished({key: value for key, value in members.items() if value is not None})
+
+    def contents(self, uri: str, mime_type: str | None) -> Json:
+        """Raise a TypeError: a link has no contents."""
+        raise TypeError(
+            f"the resource {uri} returned a ResourceLink, which has no contents; return a File instead"
+        )

@@ -1,0 +1,119 @@
+"""Completion of the arguments of prompts and resource templates (utilities/completion)."""
+
+from __future__ import annotations
+
+import enum
+import functools
+import inspect
+import typing
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from .errors import RegistrationError
+from .execution import finish_awaitable
+
+if TYPE_CHECKING:
+    from .component import Component
+    from .context import Context
+    from .schema import Parameter
+
+MOST: Final = 100
+"""Values in one answer, as the specification has it."""
+
+CompletionFunction = Callable[..., Iterable[str] | Awaitable[Iterable[str]]]
+Completer = CompletionFunction | Sequence[str]
+Completers = Mapping[str, Completer]
+
+
+class Complete:
+    """Marks an argument as completed by a function: `Annotated[str, Complete(cities)]`.
+
+    Args:
+        function: `fn(value, arguments)`, sync or async, returns the values that fit, best first;
+            `value` is what has been typed, `arguments` those already filled in. `fn(value)` will
+            do. A sequence of strings stands for those that contain what has been typed.
+    """
+
+    __slots__ = ("function",)
+
+    def __init__(self, function: Completer) -> None:
+        self.function = function
+
+
+def completers_of(
+    component: Component, parameters: Sequence[Parameter], given: Completers | None
+) -> dict[str, Completer]:
+    """Collect what completes each parameter: `complete=`, `Complete(...)`, or a Literal's or Enum's values.
+
+    Raises:
+        RegistrationError: `complete=` names a parameter that does not exist.
+    """
+    found: dict[str, Completer] = {}
+    for parameter in parameters:
+        for mark in parameter.metadata:
+            if isinstance(mark, Complete):
+                found[parameter.name] = mark.function
+        if parameter.name not in found and (choices := _choices(parameter.annotation)):
+            found[parameter.name] = choices
+    names = [parameter.name for parameter in parameters]
+    for name, completer in (given or {}).items():
+        if name not in names:
+            raise RegistrationError(
+                f"{component.kind} {component.key!r}: complete= names {name!r}, "
+                f"but the arguments are {', '.join(names) or 'none'}"
+            )
+        found[name] = completer
+    return found
+
+
+def _choices(annotation: Any) -> list[str]:
+    origin = typing.get_origin(annotation)
+    if origin is Literal:
+        values: Iterable[Any] = typing.get_args(annotation)
+    elif isinstance(annotation, type) and issubclass(annotation, enum.Enum):
+        values = [member.value for member in annotation]
+    elif origin is not None:  # Annotated, Optional, a union or a list of choices
+        return [choice for part in typing.get_args(annotation) for choice in _choices(part)]
+    else:
+        return []
+    return [_text(value) for value in values if value is not None]
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, enum.Enum):
+        value = value.value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+async def complete(
+    completer: Completer, value: str, arguments: Mapping[str, str], ctx: Context[Any]
+) -> dict[str, Any]:
+    """Return the `completion` member of a `CompleteResult`.
+
+    Args:
+        completer: A function, or all values there are.
+        value: What has been typed.
+        arguments: The arguments already filled in.
+        ctx: The request.
+    """
+    if callable(completer):
+        bound = functools.partial(completer, *(value, dict(arguments))[: _parameter_count(completer)])
+        outcome: Iterable[Any]
+        if inspect.iscoroutinefunction(completer):
+            outcome = await bound()  # type: ignore[misc]  # the check above is no type guard
+        else:
+            outcome = await finish_awaitable(await ctx.server.threads.run(bound, {}))
+        values = [_text(item) for item in outcome]
+    else:
+        typed = value.casefold()
+        values = [item for item in completer if typed in item.casefold()]
+        values.sort(
+            key=lambda item: not item.casefold().startswith(typed)
+        )  # stable: those that begin with it first
+    return {"values": values[:MOST], "total": len(values), "hasMore": len(values) > MOST}
+
+
+def _parameter_count(function: CompletionFunction) -> int:
+    return len(inspect.signature(function).parameters)

@@ -1,0 +1,151 @@
+"""What tools, resources, templates and prompts have in common: an author's function under a name."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from typing_extensions import Self
+
+from .context import Context, is_context
+from .execution import finish_awaitable
+from .protocol.revisions import narrow
+from .protocol.types import Icon
+from .schema import Signature
+
+if TYPE_CHECKING:
+    from .registry import Registry
+
+
+class Component(ABC):
+    """One thing that a server offers, made from one function.
+
+    Attributes:
+        key: What it is listed, called and removed by: a name, or a URI (template) for resources.
+        function: The author's function, unchanged.
+        title: A name for people, or None.
+        description: What it is for, or None.
+        tags: Free words of the author's, for selecting components; never sent.
+        is_enabled: Whether clients see it.
+        is_resolved: Whether its type hints have been read.
+        position: Its place in the order of registration.
+        registry: Where it was first registered.
+    """
+
+    kind: ClassVar[str]
+    """What an error message calls it: `tool`, `resource`, `resource template` or `prompt`."""
+    wire: ClassVar[str]
+    """The specification's name of its listed form."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        key: str,
+        title: str | None,
+        description: str | None,
+        icons: Sequence[Icon] | None,
+        meta: Mapping[str, Any] | None,
+        tags: Collection[str],
+    ) -> None:
+        self.function = function
+        self.key = key
+        self.title = title
+        self.description = description
+        self.icons = list(icons) if icons else None
+        self.meta = dict(meta) if meta else None
+        self.tags = frozenset(tags)
+        self.is_enabled = True
+        self.is_resolved = False
+        self.position = 0
+        self.registry: Registry | None = None
+        self._signature: Signature | None = None
+
+    @property
+    def takes_context(self) -> bool:
+        """Whether the function asks for a Context."""
+        return bool(self.signature.injected)
+
+    @property
+    def signature(self) -> Signature:
+        """The function's signature, read on first use.
+
+        Raises:
+            RegistrationError: The signature cannot be served; the message says what to change.
+        """
+        if self._signature is None:
+            self._signature = Signature.of(self.function, is_injected=is_context)
+        return self._signature
+
+    def resolve(self) -> None:
+        """Read all that depends on the function's type hints, once.
+
+        Raises:
+            RegistrationError: Something in the signature cannot be served, or a forward reference
+                cannot be resolved (`schema.UnresolvedHint`), which a later call may mend.
+        """
+        if not self.is_resolved:
+            self.build()
+            if self.description is None:
+                self.description = self.signature.description
+            self.is_resolved = True
+
+    @abstractmethod
+    def build(self) -> None:
+        """Build what the kind of component needs from the signature."""
+
+    async def run(self, kwargs: dict[str, Any], ctx: Context[Any]) -> Any:
+        """Call the function: a coroutine function here, any other in a worker thread.
+
+        Args:
+            kwargs: The validated arguments; the Context is added.
+            ctx: The request.
+
+        Returns:
+            What the function returns.
+        """
+        signature = self.signature
+        for parameter in signature.injected:
+            kwargs[parameter.name] = ctx
+        if signature.is_async:
+            return await self.function(**kwargs)
+        ctx._loop = asyncio.get_running_loop()  # noqa: SLF001 - for ctx.sync
+        return await finish_awaitable(await ctx.server.threads.run(self.function, kwargs))
+
+    def listed(self, revision: str) -> dict[str, Any]:
+        """Return the component as a list of `revision` shows it."""
+        self.resolve()
+        return narrow(self.wire, self.describe(revision), revision)
+
+    @abstractmethod
+    def describe(self, revision: str) -> dict[str, Any]:
+        """Return the listed form; fields that `revision` does not know may be left in."""
+
+    def renamed(self, key: str) -> Self:
+        """Return a copy that goes by another name or URI."""
+        twin = copy.copy(self)
+        twin.key = key
+        return twin
+
+    @property
+    def origin(self) -> str:
+        """Where the function is defined, for messages to the author."""
+        function = inspect.unwrap(getattr(self.function, "func", self.function))
+        function = getattr(function, "__func__", function)
+        name = getattr(function, "__qualname__", type(function).__qualname__)
+        code = getattr(function, "__code__", None)
+        place = f"{code.co_filename}:{code.co_firstlineno}" if code else "defined elsewhere"
+        return f"{getattr(function, '__module__', '?')}.{name} ({place})"
+
+    def __repr__(self) -> str:
+        """Show kind and key."""
+        return f"<{self.kind} {self.key!r}>"
+
+
+def optional(**members: Any) -> dict[str, Any]:
+    """Return the members that are not None."""
+    return {name: value for name, value in members.items() if value is not None}

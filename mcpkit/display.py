@@ -1,0 +1,121 @@
+"""What an object shows of itself: IPython's display protocol, matplotlib's figures, pandas' tables.
+
+None of these libraries is imported: an object of theirs brings its library with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from io import BytesIO
+from typing import Any, NamedTuple
+
+
+class Shown(NamedTuple):
+    """One representation of an object."""
+
+    mime_type: str
+    data: str | bytes
+    """Text as it is; an image as bytes."""
+
+
+_BUNDLE = "_repr_mimebundle_"
+_METHODS = {
+    "_repr_png_": "image/png",
+    "_repr_jpeg_": "image/jpeg",
+    "_repr_svg_": "image/svg+xml",
+    "_repr_markdown_": "text/markdown",
+    "_repr_html_": "text/html",
+}
+"""IPython's methods in the order in which a model profits from them."""
+
+_BUNDLE_ORDER = (
+    "image/png",
+    "image/jpeg",
+    "image/gif",
+    "image/webp",
+    "image/svg+xml",
+    "text/markdown",
+    "text/plain",
+    "text/html",
+)
+
+
+def can_show(kind: Any) -> bool:
+    """Tell whether objects of a class may show themselves."""
+    return _can_show(kind)
+
+
+@lru_cache(maxsize=512)
+def _can_show(kind: type) -> bool:
+    return _is_figure(kind) or _is_table(kind) or any(hasattr(kind, name) for name in (_BUNDLE, *_METHODS))
+
+
+def show(value: Any) -> Shown | None:
+    """Return the best representation of an object whose class `can_show`, or None where it has none now.
+
+    A figure is a PNG. A pandas table is CSV in full, with the index where that says something: its own HTML
+    costs a model many times the tokens, and its plain text leaves out rows and columns.
+    """
+    kind = type(value)
+    if _is_figure(kind):
+        return _figure(value)
+    if _is_table(kind):
+        return _table(value)
+    if hasattr(kind, _BUNDLE) and (shown := _from_bundle(value)):
+        return shown
+    for name, mime_type in _METHODS.items():
+        if hasattr(kind, name) and (shown := _shown(mime_type, getattr(value, name)())):
+            return shown
+    return None
+
+
+def _from_bundle(value: Any) -> Shown | None:
+    bundle = getattr(value, _BUNDLE)(include=None, exclude=None)
+    if isinstance(bundle, tuple):
+        bundle = bundle[0]
+    if not isinstance(bundle, Mapping):
+        return None
+    shown = (_shown(mime_type, bundle.get(mime_type)) for mime_type in _BUNDLE_ORDER)
+    return next(filter(None, shown), None)
+
+
+def _shown(mime_type: str, data: Any) -> Shown | None:
+    # With metadata beside it, the data is the first of a pair.
+    if isinstance(data, tuple):
+        data = data[0]
+    if not data:
+        return None
+    is_image = mime_type.startswith("image/")
+    if is_image and isinstance(data, str):
+        from binascii import a2b_base64
+
+        data = data.encode() if mime_type == "image/svg+xml" else a2b_base64(data)
+    if not isinstance(data, bytes if is_image else str):
+        return None
+    return Shown(mime_type, data)
+
+
+def _is_figure(kind: type) -> bool:
+    return any(base.__name__ == "Figure" and base.__module__ == "matplotlib.figure" for base in kind.__mro__)
+
+
+def _figure(figure: Any) -> Shown:
+    buffer = BytesIO()
+    figure.savefig(buffer, format="png", bbox_inches="tight")
+    return Shown("image/png", buffer.getvalue())
+
+
+def _is_table(kind: type) -> bool:
+    return any(
+        base.__name__ in ("DataFrame", "Series") and base.__module__.partition(".")[0] == "pandas"
+        for base in kind.__mro__
+    )
+
+
+def _table(table: Any) -> Shown:
+    index = table.index
+    is_row_number = (
+        type(index).__name__ == "RangeIndex" and index.name is None and index.start == 0 and index.step == 1
+    )
+    return Shown("text/csv", table.to_csv(index=not is_row_number, lineterminator="\n"))

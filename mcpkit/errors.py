@@ -1,0 +1,103 @@
+"""Every exception that an author may raise or see, and what it becomes on the wire.
+
+The wire form of each is in the error table of the architecture page; the numbers follow
+"Error Codes" of the specification's base protocol page (revision 2026-07-28).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
+METHOD_NOT_FOUND = -32601
+INVALID_PARAMS = -32602
+INTERNAL_ERROR = -32603
+RESOURCE_NOT_FOUND = -32002
+"""Handshake era only; the stateless era answers INVALID_PARAMS."""
+MISSING_CLIENT_CAPABILITY = -32021
+UNSUPPORTED_PROTOCOL_VERSION = -32022
+
+
+class RegistrationError(Exception):
+    """A component cannot be registered; the message says what to change in its definition."""
+
+
+class ProtocolError(Exception):
+    """A JSON-RPC error, sent as it is.
+
+    Args:
+        code: The JSON-RPC error code. Take one of the standard codes or a number outside
+            -32768 to -32000, which the protocol keeps for itself.
+        message: One sentence that the client may show.
+        data: Any JSON value with details, or None to leave it out.
+    """
+
+    def __init__(self, code: int, message: str, data: Any = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.data = data
+
+
+class HandlerError(Exception):
+    """Base of the errors whose text the author means for the client to see."""
+
+
+class ToolError(HandlerError):
+    """A tool could not do what it was asked; the model reads the text (`isError: true`)."""
+
+
+class ResourceError(HandlerError):
+    """A resource could not be read; the text is the message of the JSON-RPC error (-32603)."""
+
+
+class ResourceNotFoundError(ResourceError):
+    """There is no resource at this URI (-32602; -32002 up to revision 2025-11-25)."""
+
+    def __init__(self, uri: str) -> None:
+        super().__init__(f"Resource not found: {uri}")
+        self.uri = uri
+
+
+class PromptError(HandlerError):
+    """A prompt could not be rendered; the text is the message of the JSON-RPC error (-32603)."""
+
+
+class Problem(NamedTuple):
+    """One thing that is wrong with one argument.
+
+    Args:
+        field: Where it is: the argument's name, with `.key` and `[index]` for what lies inside it.
+            Empty for the arguments as a whole.
+        message: What was expected and what came instead, for example
+            `expected a number from -90 to 90, got "north"`.
+    """
+
+    field: str
+    message: str
+
+    def __str__(self) -> str:
+        """Return the line that a model reads."""
+        return f"{self.field}: {self.message}" if self.field else self.message
+
+
+class ArgumentsError(HandlerError):
+    """Arguments do not fit the schema of a tool, a prompt or a resource template.
+
+    The text is one line for each problem, at most ten.
+    """
+
+    MOST = 10
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self.problems = tuple(problems)
+        lines = [str(problem) for problem in self.problems[: self.MOST]]
+        if len(self.problems) > self.MOST:
+            lines.append(f"and {len(self.problems) - self.MOST} more")
+        super().__init__("\n".join(lines))
+
+
+class OutputError(Exception):
+    """What a tool returned does not fit its output schema; a fault of the server, not of the caller."""

@@ -1,0 +1,148 @@
+"""The four lists, rendered to bytes once for each state of the registry, revision and page."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterable, Iterator, Mapping
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final
+
+from .errors import INVALID_PARAMS, ProtocolError
+from .protocol import jsonrpc
+from .protocol.revisions import narrow
+
+if TYPE_CHECKING:
+    from .component import Component
+    from .context import Context
+    from .registry import Components, Registry
+    from .server import Server
+
+MEMBER: Final = {
+    "tools/list": "tools",
+    "resources/list": "resources",
+    "resources/templates/list": "resourceTemplates",
+    "prompts/list": "prompts",
+}
+"""The member of the result that holds the list."""
+
+_MOST_KEPT: Final = 256
+"""Rendered pages; a client may ask for any position, so their number must have an end."""
+
+Position = tuple[int, str]
+"""Where an entry stands: its component's place, and its URI among the entries of a template."""
+
+_position = attrgetter("position")
+
+
+class Listing:
+    """Answers the list methods of one server."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._pages: dict[tuple[str, str, str | None], tuple[int, bytes]] = {}
+
+    def answer(self, ctx: Context[Any]) -> bytes | Any:
+        """Return the result of a list method, rendered, or an awaitable of it when entries must be collected.
+
+        Raises:
+            ProtocolError: -32602 for a cursor that is none of ours.
+        """
+        cursor = ctx.params.get("cursor")
+        if cursor is not None and not isinstance(cursor, str):
+            raise _bad_cursor()
+        if ctx.method == "resources/list" and _with_entries(self._server):
+            return self._collect(ctx, cursor)
+        key = (ctx.method, ctx.revision, cursor)
+        changes = self._server.changes
+        kept = self._pages.get(key)
+        if kept is not None and kept[0] == changes:
+            return kept[1]
+        page = self._render(ctx, cursor, _components(self._server, ctx.method, ctx.revision))
+        if len(self._pages) >= _MOST_KEPT:
+            self._pages.clear()
+        self._pages[key] = (changes, page)
+        return page
+
+    async def _collect(self, ctx: Context[Any], cursor: str | None) -> bytes:
+        entries = await self._server.threads.run(
+            _all_resources, {"registry": self._server, "revision": ctx.revision}
+        )
+        return self._render(ctx, cursor, entries)
+
+    def _render(
+        self, ctx: Context[Any], cursor: str | None, entries: Iterable[tuple[Position, dict[str, Any]]]
+    ) -> bytes:
+        if cursor is not None:
+            after = decode_cursor(cursor)
+            entries = (entry for entry in entries if entry[0] > after)
+        page = list(entries)
+        size = self._server.page_size
+        result: dict[str, Any] = {}
+        if size is not None and len(page) > size:
+            del page[size:]
+            result["nextCursor"] = encode_cursor(page[-1][0])
+        result = {MEMBER[ctx.method]: [entry for _, entry in page], **result}
+        return jsonrpc.encode(self._server.finish(ctx, result))
+
+
+def _components(registry: Registry, method: str, revision: str) -> Iterator[tuple[Position, dict[str, Any]]]:
+    part: Components[Any] = {
+        "tools/list": registry.tools,
+        "resources/list": registry.resources,
+        "resources/templates/list": registry.resource_templates,
+        "prompts/list": registry.prompts,
+    }[method]
+    components: list[Component] = sorted(part, key=_position)
+    for component in components:
+        if component.is_enabled:
+            yield (component.position, ""), component.listed(revision)
+
+
+def _with_entries(registry: Registry) -> bool:
+    return any(
+        template.entries is not None and template.is_enabled for template in registry.resource_templates
+    )
+
+
+def _all_resources(registry: Registry, revision: str) -> list[tuple[Position, dict[str, Any]]]:
+    found = list(_components(registry, "resources/list", revision))
+    for template in registry.resource_templates:
+        if template.entries is None or not template.is_enabled:
+            continue
+        entries: list[Mapping[str, Any]] = sorted(template.entries(), key=lambda entry: str(entry["uri"]))
+        found += [
+            ((template.position, entry["uri"]), narrow("Resource", dict(entry), revision))
+            for entry in entries
+        ]
+    found.sort(key=lambda entry: entry[0])
+    return found
+
+
+def encode_cursor(position: Position) -> str:
+    """Return a position as the opaque text of a `nextCursor`."""
+    return base64.urlsafe_b64encode(f"{position[0]}:{position[1]}".encode()).decode()
+
+
+def decode_cursor(cursor: str) -> Position:
+    """Return the position that a cursor stands for.
+
+    It names the last entry that was seen, not a number of entries, so it stays good when entries
+    come and go.
+
+    Raises:
+        ProtocolError: -32602, when the cursor is none of ours (utilities/pagination).
+    """
+    try:
+        place, separator, uri = (
+            base64.b64decode(cursor, altchars=b"-_", validate=True).decode().partition(":")
+        )
+    except (binascii.Error, ValueError):
+        raise _bad_cursor() from None
+    if not separator or not place.isascii() or not place.isdigit() or len(place) > 18:
+        raise _bad_cursor()
+    return int(place), uri
+
+
+def _bad_cursor() -> ProtocolError:
+    return ProtocolError(INVALID_PARAMS, "Invalid cursor: pass the nextCursor of a previous page, or none")

@@ -1,0 +1,160 @@
+"""`@tool`, `@resource` and `@prompt` free of any server: they mark a function for a later `include`."""
+
+from __future__ import annotations
+
+import inspect
+import types
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, TypeVar, overload
+
+from typing_extensions import Unpack
+
+from .component import Component
+from .errors import RegistrationError
+from .prompts import Prompt, PromptOptions
+from .resources import Resource, ResourceOptions, ResourceTemplate
+from .tools import Tool, ToolOptions
+from .uri_template import is_template
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+Build = Callable[[Callable[..., Any]], Component]
+
+
+class Marked(NamedTuple):
+    """A marked function, bound to its object where it is a method, and what makes a component of it."""
+
+    function: Callable[..., Any]
+    build: Build
+
+
+_marks: weakref.WeakKeyDictionary[Any, list[Build]] = weakref.WeakKeyDictionary()
+
+
+@overload
+def tool(function: F, /) -> F: ...
+@overload
+def tool(**options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
+def tool(function: Callable[..., Any] | None = None, /, **options: Unpack[ToolOptions]) -> Any:
+    """Mark a function or method as a tool; see `Tool` for the options.
+
+    Returns:
+        The function, unchanged. `server.include(...)` of its module, class instance or of the
+        function itself registers it.
+    """
+    return _mark(function, lambda target: Tool(target, **options))
+
+
+@overload
+def prompt(function: F, /) -> F: ...
+@overload
+def prompt(**options: Unpack[PromptOptions]) -> Callable[[F], F]: ...
+def prompt(function: Callable[..., Any] | None = None, /, **options: Unpack[PromptOptions]) -> Any:
+    """Mark a function or method as a prompt; see `Prompt` for the options.
+
+    Returns:
+        The function, unchanged.
+    """
+    return _mark(function, lambda target: Prompt(target, **options))
+
+
+def resource(uri: str, /, **options: Unpack[ResourceOptions]) -> Callable[[F], F]:
+    """Mark a function or method as a resource, or as a template when the URI has `{expressions}`.
+
+    See `Resource` and `ResourceTemplate` for the options.
+
+    Returns:
+        A decorator that returns the function unchanged.
+
+    Raises:
+        RegistrationError: The URI is no URI, or was forgotten (`@resource` bare).
+    """
+    check_uri(uri)
+    return lambda function: _mark(function, lambda target: make_resource(target, uri, options))
+
+
+def make_resource(
+    function: Callable[..., Any], uri: str, options: ResourceOptions
+) -> Resource | ResourceTemplate:
+    """Make a `Resource`, or a `ResourceTemplate` when the URI has expressions.
+
+    Raises:
+        RegistrationError: An option is not for this one of the two.
+    """
+    given: dict[str, Any] = dict(options)
+    only = {"size"} if is_template(uri) else {"complete", "entries", "unsafe"}
+    wrong = sorted(only & given.keys())
+    if wrong:
+        what = "a resource template has no" if is_template(uri) else "only a resource template has"
+        raise RegistrationError(f"resource {uri!r}: {what} {wrong[0]}=")
+    return ResourceTemplate(function, uri, **given) if is_template(uri) else Resource(function, uri, **given)
+
+
+def check_uri(uri: Any) -> None:
+    """Refuse what is no string, above all a function: `@resource` without parentheses."""
+    if not isinstance(uri, str):
+        raise RegistrationError('a resource needs its URI: write @resource("scheme://path")')
+
+
+def underlying(function: Any) -> Any:
+    """Return the plain function below a static method, class method or bound method."""
+    return getattr(function, "__func__", function)
+
+
+def _mark(function: Callable[..., Any] | None, build: Build) -> Any:
+    if function is None:
+        return lambda target: _mark(target, build)
+    if not callable(function) and not isinstance(function, classmethod):
+        raise RegistrationError(f"only functions and methods can be marked, not {function!r}")
+    _marks.setdefault(underlying(function), []).append(build)
+    return function
+
+
+def marked(source: Any) -> Iterator[Marked]:
+    """Find what is marked in a module, on an object and its class, or on a function itself.
+
+    Args:
+        source: A module, an instance, a class (its static and class methods), or a function.
+
+    Returns:
+        The marked functions in order of definition, those of base classes first; a method that a
+        subclass has replaced counts only when the replacement is marked.
+    """
+    if isinstance(source, types.ModuleType):
+        yield from _of_values(vars(source).values())
+    elif _has_marks(source):
+        yield from _of_values([source])
+    else:
+        cls = source if isinstance(source, type) else type(source)
+        names = dict.fromkeys(name for base in reversed(cls.__mro__) for name in vars(base))
+        for name in names:
+            yield from _of_attribute(source, name, inspect.getattr_static(cls, name))
+
+
+def _of_values(values: Any) -> Iterator[Marked]:
+    seen: set[int] = set()
+    for value in list(values):
+        if _has_marks(value) and id(value) not in seen:
+            seen.add(id(value))
+            for build in _marks[underlying(value)]:
+                yield Marked(value, build)
+
+
+def _of_attribute(source: Any, name: str, static: Any) -> Iterator[Marked]:
+    if not _has_marks(static):
+        return
+    if isinstance(source, type) and not isinstance(static, staticmethod | classmethod):
+        raise RegistrationError(
+            f"{source.__qualname__}.{name} is a method: include an instance of {source.__qualname__}, not the class"
+        )
+    bound = getattr(source, name)
+    for build in _marks[underlying(static)]:
+        yield Marked(bound, build)
+
+
+def _has_marks(value: Any) -> bool:
+    try:
+        return underlying(value) in _marks
+    except TypeError:  # cannot be hashed or referred to weakly, so it has never been marked
+        return False

@@ -1,0 +1,206 @@
+"""Images, sounds and files that an author returns, from a path or from memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any, ClassVar
+
+from . import media_types
+from .blocks import Bytes, Content, base64, check_mime_type, check_uri, checked
+from .protocol.types import Annotations, Json
+from .uri_expansion import quote
+
+
+class _Source(Content):
+    """Bytes from a file or from memory; a file is read each time it is converted."""
+
+    __slots__ = ("data", "mime_type", "path")
+
+    def __init__(
+        self,
+        path: str | PathLike[str] | None,
+        data: Bytes | str | None,
+        mime_type: str | None,
+        annotations: Annotations | None,
+        meta: Mapping[str, Any] | None,
+    ) -> None:
+        kind = type(self).__name__
+        if (path is None) == (data is None):
+            raise TypeError(f"{kind} takes either path= or data=")
+        if path is not None and not isinstance(path, str | PathLike):
+            raise TypeError(
+                f"{kind}: path must be a str or a Path, got {type(path).__name__}; give bytes as data="
+            )
+        check_mime_type(mime_type)
+        super().__init__(annotations, meta)
+        self.path = None if path is None else fspath(path)
+        self.data = bytes(data) if isinstance(data, bytearray | memoryview) else data
+        self.mime_type = mime_type
+
+    def __repr__(self) -> str:
+        source = f"path={self.path!r}" if self.path is not None else f"data=<{len(self.data or ())}>"
+        return f"{type(self).__name__}({source}, mime_type={self.mime_type!r})"
+
+    def _read(self) -> bytes | str:
+        if self.path is not None:
+            return Path(self.path).read_bytes()
+        assert self.data is not None
+        return self.data
+
+
+class _Media(_Source):
+    __slots__ = ()
+    _kind: ClassVar[str]
+
+    def __init__(
+        self,
+        path: str | PathLike[str] | None = None,
+        *,
+        data: Bytes | None = None,
+        mime_type: str | None = None,
+        annotations: Annotations | None = None,
+        meta: Mapping[str, Any] | None = None,
+    ) -> None:
+        if isinstance(data, str):
+            raise TypeError(f"{type(self).__name__}: data must be bytes; decode base64 first")
+        super().__init__(path, data, mime_type, annotations, meta)
+
+    def _read_media(self, declared: str | None) -> tuple[bytes, str]:
+        data = self._read()
+        assert isinstance(data, bytes)
+        if self.mime_type is not None:
+            return data, self.mime_type
+        for guess in (media_types.from_name(self.path or ""), media_types.from_bytes(data), declared):
+            if guess and guess.startswith(self._kind):
+                return data, guess
+        source = f"{self.path!r}" if self.path is not None else "the data"
+        raise ValueError(f'{source} is no known kind of {self._kind}: give mime_type="{self._kind}/..."')
+
+    def block(self) -> Json:
+        """Return the `ImageContent` or `AudioContent`.
+
+        Raises:
+            OSError: The file cannot be read.
+            ValueError: No media type was given and none can be guessed.
+        """
+        data, mime_type = self._read_media(None)
+        return self._finished({"type": self._kind, "data": base64(data), "mimeType": mime_type})
+
+    def contents(self, uri: str, mime_type: str | None) -> Json:
+        """Return the `BlobResourceContents`; raises as `block` does."""
+        data, own = self._read_media(mime_type)
+        return self._with_meta({"uri": uri, "mimeType": own, "blob": base64(data)})
+
+
+class Image(_Media):
+    """An image from a file or from bytes.
+
+    Args:
+        path: A file, read when the value is converted.
+        data: Its bytes, instead of `path`.
+        mime_type: Its media type; guessed from the name, then from the first bytes, when None.
+        annotations: Hints on the use of the block.
+        meta: The block's `_meta`.
+
+    Raises:
+        TypeError: Both or none of `path` and `data` are given, or they have the wrong type.
+        ValueError: `mime_type` or an annotation has a value that the specification does not allow.
+    """
+
+    __slots__ = ()
+    _kind = "image"
+
+
+class Audio(_Media):
+    """A sound from a file or from bytes.
+
+    Args:
+        path: A file, read when the value is converted.
+        data: Its bytes, instead of `path`.
+        mime_type: Its media type; guessed from the name, then from the first bytes, when None.
+        annotations: Hints on the use of the block.
+        meta: The block's `_meta`.
+
+    Raises:
+        TypeError: Both or none of `path` and `data` are given, or they have the wrong type.
+        ValueError: `mime_type` or an annotation has a value that the specification does not allow.
+    """
+
+    __slots__ = ()
+    _kind = "audio"
+
+
+class File(_Source):
+    """A file, embedded in a result, or the contents of a resource.
+
+    It is sent as text where it is text: a `str`, or UTF-8 without NUL whose media type is not that of an image,
+    a sound, a film, a font, a PDF or `application/octet-stream`.
+
+    Args:
+        path: A file, read when the value is converted.
+        data: What it holds, instead of `path`.
+        name: Its name, from which the media type is guessed; the last part of `path` when None.
+        uri: Its URI. When None, that of the resource that is read; in a result `attachment:///` and the name, or
+            a digest of the data.
+        mime_type: Its media type; guessed from the name, then from the first bytes, when None.
+        annotations: Hints on the use of the block.
+        meta: The block's `_meta`.
+
+    Raises:
+        TypeError: Both or none of `path` and `data` are given, or they have the wrong type.
+        ValueError: `uri`, `mime_type` or an annotation has a value that the specification does not allow.
+    """
+
+    __slots__ = ("name", "uri")
+
+    def __init__(
+        self,
+        path: str | PathLike[str] | None = None,
+        *,
+        data: Bytes | str | None = None,
+        name: str | None = None,
+        uri: str | None = None,
+        mime_type: str | None = None,
+        annotations: Annotations | None = None,
+        meta: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(path, data, mime_type, annotations, meta)
+        if uri is not None:
+            check_uri(uri)
+        self.name = Path(self.path).name if name is None and self.path is not None else name
+        self.uri = uri
+
+    def block(self) -> Json:
+        """Return the `EmbeddedResource`.
+
+        Raises:
+            OSError: The file cannot be read.
+        """
+        return self._finished({"type": "resource", "resource": self._resource(None, None)})
+
+    def contents(self, uri: str, mime_type: str | None) -> Json:
+        """Return the `TextResourceContents` or `BlobResourceContents`; raises as `block` does."""
+        return self._with_meta(self._resource(uri, mime_type))
+
+    def _resource(self, uri: str | None, declared: str | None) -> Json:
+        data = self._read()
+        uri = self.uri or uri or _attachment(self.name, data)
+        mime_type = self.mime_type or declared or media_types.from_name(self.name or "")
+        if isinstance(data, str):
+            return {"uri": uri, "mimeType": mime_type or media_types.PLAIN_TEXT, "text": checked(data)}
+        mime_type = mime_type or media_types.from_bytes(data)
+        text = media_types.as_text(data, mime_type)
+        if text is not None:
+            return {"uri": uri, "mimeType": mime_type or media_types.PLAIN_TEXT, "text": text}
+        return {"uri": uri, "mimeType": mime_type or media_types.BINARY, "blob": base64(data)}
+
+
+def _attachment(name: str | None, data: bytes | str) -> str:
+    if name is None:
+        from hashlib import blake2b
+
+        content = checked(data).encode() if isinstance(data, str) else data
+        name = blake2b(content, digest_size=8).hexdigest()
+    return f"attachment:///{quote(name)}"

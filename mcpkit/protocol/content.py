@@ -1,0 +1,71 @@
+"""Content for revisions that do not know all of it: the nearest kind that they know, never nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .jsonrpc import encode
+from .revisions import CONTENT_SINCE, LATEST, knows, narrow
+
+
+def block(value: dict[str, Any], revision: str) -> dict[str, Any]:
+    """Return a content block as `revision` can say it.
+
+    Args:
+        value: A block of the newest revision; it is not changed.
+        revision: The revision of whoever reads it.
+
+    Returns:
+        `value` itself where the revision knows all of it. Audio becomes an embedded blob, a link
+        to a resource becomes text.
+    """
+    kind = value["type"]
+    if kind in CONTENT_SINCE and CONTENT_SINCE[kind] > revision:
+        value = _audio_as_blob(value) if kind == "audio" else _link_as_text(value)
+    elif kind == "resource":
+        inner = narrow("ResourceContents", value["resource"], revision)
+        if inner is not value["resource"]:
+            value = {**value, "resource": inner}
+    return narrow("ContentBlock", value, revision)
+
+
+def _audio_as_blob(audio: dict[str, Any]) -> dict[str, Any]:
+    contents = {"uri": "content://audio", "mimeType": audio["mimeType"], "blob": audio["data"]}
+    embedded: dict[str, Any] = {"type": "resource", "resource": contents}
+    if "annotations" in audio:
+        embedded["annotations"] = audio["annotations"]
+    return embedded
+
+
+def _link_as_text(link: dict[str, Any]) -> dict[str, Any]:
+    lines = [f"{link.get('title') or link['name']}: {link['uri']}"]
+    if "description" in link:
+        lines.append(link["description"])
+    text: dict[str, Any] = {"type": "text", "text": "\n".join(lines)}
+    if "annotations" in link:
+        text["annotations"] = link["annotations"]
+    return text
+
+
+def tool_result(result: dict[str, Any], revision: str, *, wrapped: bool) -> dict[str, Any]:
+    """Return the result of `tools/call` as `revision` can say it.
+
+    Args:
+        result: The result of the newest revision; it is not changed.
+        revision: The revision of whoever reads it.
+        wrapped: Whether the tool's output schema is wrapped for revisions that only know objects.
+    """
+    if revision == LATEST:
+        return result
+    narrowed = {**result, "content": [block(item, revision) for item in result["content"]]}
+    if "structuredContent" not in result:
+        return narrowed
+    value = result["structuredContent"]
+    if knows(revision, "CallToolResult", "structuredContent"):
+        if wrapped or type(value) is not dict:
+            narrowed["structuredContent"] = {"result": value}
+        return narrowed
+    del narrowed["structuredContent"]
+    if not narrowed["content"]:
+        narrowed["content"] = [{"type": "text", "text": encode(value).decode()}]
+    return narrowed

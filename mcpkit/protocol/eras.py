@@ -1,0 +1,248 @@
+"""The two eras: how a request says who asks and in which revision, and how a result is finished.
+
+Everything else, the method table and the components above all, knows no era.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ..errors import (
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    RESOURCE_NOT_FOUND,
+    UNSUPPORTED_PROTOCOL_VERSION,
+    ProtocolError,
+)
+from .revisions import (
+    ALL,
+    BATCHES,
+    CACHEABLE,
+    ERROR_ID_MAY_BE_ABSENT,
+    HANDSHAKE,
+    LATEST_HANDSHAKE,
+    SEVERITY,
+    STATELESS,
+)
+
+PROTOCOL_VERSION: Final = "io.modelcontextprotocol/protocolVersion"
+CLIENT_INFO: Final = "io.modelcontextprotocol/clientInfo"
+CLIENT_CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
+LOG_LEVEL: Final = "io.modelcontextprotocol/logLevel"
+SERVER_INFO: Final = "io.modelcontextprotocol/serverInfo"
+SUBSCRIPTION_ID: Final = "io.modelcontextprotocol/subscriptionId"
+
+_DEFAULT_LOG_LEVEL: Final = "info"  # "the server MAY decide" until the client has said logging/setLevel
+
+
+class Client:
+    """What a client says about itself; nobody has verified it.
+
+    Attributes:
+        info: `name` and `version`, and what else the revision knows; empty when not given.
+        capabilities: What the client can do, as it declared it.
+    """
+
+    __slots__ = ("capabilities", "info")
+
+    def __init__(self, info: dict[str, Any], capabilities: dict[str, Any]) -> None:
+        self.info = info
+        self.capabilities = capabilities
+
+    @property
+    def name(self) -> str | None:
+        """The client's name, for display and logs."""
+        return self.info.get("name")
+
+    @property
+    def version(self) -> str | None:
+        """The client's version, for display and logs."""
+        return self.info.get("version")
+
+    def __repr__(self) -> str:
+        """Show name and version."""
+        return f"Client({self.name!r}, {self.version!r})"
+
+
+class _Envelope:
+    """What either era knows about a request: revision, client and log level.
+
+    Attributes:
+        era: `handshake` or `stateless`.
+        revision: The revision that the request is served in.
+        client: Who asks.
+        log_level: The least severe level that the client wants, or None for no messages at all.
+    """
+
+    __slots__ = ("client", "log_level", "revision")
+
+    era: str = ""
+    not_found_code: int = INVALID_PARAMS
+
+    def __init__(self, revision: str, client: Client, log_level: str | None) -> None:
+        self.revision = revision
+        self.client = client
+        self.log_level = log_level
+
+
+class Cache:
+    """How long a result may be kept, and by whom (utilities/caching, since 2026-07-28).
+
+    Args:
+        ttl: Seconds for which a client may consider the result fresh; 0 means at once stale.
+        scope: `public` when the result is the same for everybody, `private` when it depends on
+            who asks.
+
+    Raises:
+        ValueError: A negative or infinite `ttl`, or an unknown `scope`.
+    """
+
+    __slots__ = ("scope", "ttl")
+
+    def __init__(self, ttl: float = 0, scope: str = "public") -> None:
+        if not 0 <= ttl < float("inf"):
+            raise ValueError(f"ttl must be a number of seconds from 0, got {ttl!r}")
+        if scope not in {"public", "private"}:
+            raise ValueError(f"scope must be 'public' or 'private', got {scope!r}")
+        self.ttl = ttl
+        self.scope = scope
+
+    def __repr__(self) -> str:
+        """Show both hints."""
+        return f"Cache(ttl={self.ttl!r}, scope={self.scope!r})"
+
+
+class Stateless(_Envelope):
+    """One request of the stateless era: everything is in its `_meta` (basic/index, "_meta")."""
+
+    __slots__ = ()
+    era = "stateless"
+
+    @classmethod
+    def receive(cls, meta: dict[str, Any]) -> Stateless:
+        """Read the per-request fields.
+
+        Raises:
+            ProtocolError: -32022 for a revision that is not served this way, -32602 for a
+                required field that is missing or malformed.
+        """
+        revision = meta[PROTOCOL_VERSION]
+        if revision not in STATELESS:
+            if not isinstance(revision, str):
+                raise _malformed(PROTOCOL_VERSION, "a string such as " + STATELESS[-1])
+            raise ProtocolError(
+                UNSUPPORTED_PROTOCOL_VERSION,
+                f"Unsupported protocol version: {revision[:40]}",
+                {"supported": list(STATELESS), "requested": revision},
+            )
+        capabilities = meta.get(CLIENT_CAPABILITIES)
+        if type(capabilities) is not dict:
+            raise _malformed(CLIENT_CAPABILITIES, "an object; {} declares none")
+        info = meta.get(CLIENT_INFO)
+        if info is None:
+            info = {}
+        elif not _is_implementation(info):
+            raise _malformed(CLIENT_INFO, "an object with the strings name and version")
+        level = meta.get(LOG_LEVEL)
+        if level is not None:
+            check_log_level(level)
+        return cls(revision, Client(info, capabilities), level)
+
+    def finish(
+        self, method: str, result: dict[str, Any], info: dict[str, Any], cache: Cache
+    ) -> dict[str, Any]:
+        """Add `resultType`, cache hints where the method has them, and the server's identity."""
+        finished: dict[str, Any] = {"resultType": "complete", **result}
+        if method in CACHEABLE:
+            finished["ttlMs"] = int(cache.ttl * 1000)
+            finished["cacheScope"] = cache.scope
+        meta = result.get("_meta")
+        finished["_meta"] = {**meta, SERVER_INFO: info} if meta else {SERVER_INFO: info}
+        return finished
+
+
+class Handshake(_Envelope):
+    """The state of one session of the handshake era, from its `initialize` on (basic/lifecycle).
+
+    Attributes:
+        initialized: Whether the client has said that it is ready for notifications.
+        subscriptions: The URIs of `resources/subscribe`.
+    """
+
+    __slots__ = ("initialized", "subscriptions")
+    era = "handshake"
+    not_found_code = RESOURCE_NOT_FOUND
+
+    def __init__(self, revision: str, client: Client) -> None:
+        super().__init__(revision, client, _DEFAULT_LOG_LEVEL)
+        self.initialized = False
+        self.subscriptions: set[str] = set()
+
+    @classmethod
+    def receive(cls, params: dict[str, Any]) -> Handshake:
+        """Open a session from the params of `initialize`.
+
+        A revision that is not of this era is answered with a counter-offer, the newest one.
+
+        Raises:
+            ProtocolError: -32602 for params that are missing or malformed.
+        """
+        wanted = params.get("protocolVersion")
+        if not isinstance(wanted, str):
+            raise _malformed("protocolVersion", "a string such as " + LATEST_HANDSHAKE)
+        capabilities = params.get("capabilities")
+        if type(capabilities) is not dict:
+            raise _malformed("capabilities", "an object; {} declares none")
+        info = params.get("clientInfo")
+        if not isinstance(info, dict) or not _is_implementation(info):
+            raise _malformed("clientInfo", "an object with the strings name and version")
+        revision = wanted if wanted in HANDSHAKE else LATEST_HANDSHAKE
+        return cls(revision, Client(info, capabilities))
+
+    @property
+    def has_batches(self) -> bool:
+        """Whether the session's revision has JSON-RPC batches."""
+        return self.revision in BATCHES
+
+    @property
+    def error_id_may_be_absent(self) -> bool:
+        """Whether an error response without an id leaves it out, instead of saying null."""
+        return self.revision in ERROR_ID_MAY_BE_ABSENT
+
+    def finish(
+        self, method: str, result: dict[str, Any], info: dict[str, Any], cache: Cache
+    ) -> dict[str, Any]:
+        """Return the result as it is: the handshake has said the rest."""
+        return result
+
+
+Envelope = Handshake | Stateless
+
+
+def not_initialized(method: str) -> ProtocolError:
+    """Say that a request came before its session, or without the fields that make it stateless."""
+    return ProtocolError(
+        INVALID_REQUEST,
+        f"{method[:60]} before initialize: open a session first, or send the _meta fields of revision {ALL[-1]}",
+    )
+
+
+def check_log_level(level: Any) -> str:
+    """Return `level` when it is one of the eight levels.
+
+    Raises:
+        ProtocolError: -32602, naming the levels.
+    """
+    if not isinstance(level, str) or level not in SEVERITY:
+        raise ProtocolError(INVALID_PARAMS, "Invalid log level: expected one of " + ", ".join(SEVERITY))
+    return level
+
+
+def _is_implementation(value: Any) -> bool:
+    return (
+        type(value) is dict and isinstance(value.get("name"), str) and isinstance(value.get("version"), str)
+    )
+
+
+def _malformed(field: str, expected: str) -> ProtocolError:
+    return ProtocolError(INVALID_PARAMS, f"{field}: expected {expected}")

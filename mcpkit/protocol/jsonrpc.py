@@ -1,0 +1,98 @@
+"""JSON-RPC 2.0 messages to and from bytes (base protocol, "Messages")."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+from pydantic_core import from_json, to_json
+
+from ..errors import PARSE_ERROR, ProtocolError
+
+RequestId = str | int
+
+# A number leaves the range of a double only with a three-digit exponent or hundreds of digits.
+_MAY_OVERFLOW = re.compile(rb"[eE]\+?\d{3}|\d{300}")
+
+
+def decode(data: bytes) -> Any:
+    """Read one JSON text.
+
+    Args:
+        data: UTF-8 bytes of one message, or of a batch.
+
+    Returns:
+        The JSON value as Python's own types.
+
+    Raises:
+        ProtocolError: -32700, when the bytes are not UTF-8, not JSON, nested too deeply, or hold a
+            number that no double can hold (`NaN`, `1e400`) or half of a surrogate pair.
+    """
+    try:
+        value = from_json(data, allow_inf_nan=False)
+    except ValueError as error:
+        raise ProtocolError(PARSE_ERROR, f"Parse error: {error}") from None
+    if _MAY_OVERFLOW.search(data) and _has_infinity(value):
+        raise ProtocolError(PARSE_ERROR, "Parse error: number out of range")
+    return value
+
+
+def _has_infinity(value: Any) -> bool:
+    if isinstance(value, float):
+        return math.isinf(value)
+    if isinstance(value, dict):
+        return any(map(_has_infinity, value.values()))
+    return isinstance(value, list) and any(map(_has_infinity, value))
+
+
+def encode(message: Any) -> bytes:
+    """Write one JSON text on one line.
+
+    Args:
+        message: Dicts, lists, strings, numbers, booleans and None. Numbers that JSON does not know
+            become null; whoever must not lose them checks before.
+
+    Returns:
+        UTF-8 bytes without a newline.
+
+    Raises:
+        ValueError: A string holds half of a surrogate pair.
+    """
+    return to_json(message, inf_nan_mode="null")
+
+
+def result(id_: RequestId, value: dict[str, Any] | bytes) -> bytes:
+    """Write a result response; `value` is the result object, or its JSON already rendered."""
+    if type(value) is bytes:
+        return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (to_json(id_), value)
+    return to_json({"jsonrpc": "2.0", "id": id_, "result": value}, inf_nan_mode="null")
+
+
+def error(id_: RequestId | None, problem: ProtocolError, *, absent: bool = True) -> bytes:
+    """Write an error response.
+
+    Args:
+        id_: The request's id, or None when there is none to name.
+        problem: Code, message and data.
+        absent: Whether the member `id` is left out when there is none; revisions before
+            2025-11-25 want null instead.
+    """
+    body: dict[str, Any] = {"code": problem.code, "message": problem.message}
+    if problem.data is not None:
+        body["data"] = problem.data
+    if id_ is None and absent:
+        return encode({"jsonrpc": "2.0", "error": body})
+    return encode({"jsonrpc": "2.0", "id": id_, "error": body})
+
+
+def notification(method: str, params: dict[str, Any] | None = None) -> bytes:
+    """Write a notification."""
+    if params is None:
+        return encode({"jsonrpc": "2.0", "method": method})
+    return encode({"jsonrpc": "2.0", "method": method, "params": params})
+
+
+def is_id(value: Any) -> bool:
+    """Say whether a JSON value may be a request's id: a string or an integer, never null."""
+    return type(value) is str or type(value) is int

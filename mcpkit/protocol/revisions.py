@@ -1,0 +1,125 @@
+"""What each revision of the protocol knows: methods, fields, kinds of content. All of it is tables.
+
+Sources: `schema/<revision>/schema.ts` and the key changes page of each revision.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+HANDSHAKE: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+"""Revisions that open a session with `initialize`, oldest first."""
+
+STATELESS: Final = ("2026-07-28",)
+"""Revisions that carry version, client and capabilities in the `_meta` of each request."""
+
+ALL: Final = HANDSHAKE + STATELESS
+LATEST_HANDSHAKE: Final = HANDSHAKE[-1]
+LATEST: Final = ALL[-1]
+
+BATCHES: Final = frozenset({"2025-03-26"})
+"""Revisions with JSON-RPC batches: 2025-03-26 brought them, 2025-06-18 took them away."""
+
+ERROR_ID_MAY_BE_ABSENT: Final = frozenset({"2025-11-25", "2026-07-28"})
+"""Revisions whose error response may leave out an `id` that could not be read."""
+
+LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+"""RFC 5424 severities, least severe first (utilities/logging)."""
+
+SEVERITY: Final = {level: rank for rank, level in enumerate(LOG_LEVELS)}
+
+_EVERY: Final = frozenset(ALL)
+_BY_HANDSHAKE: Final = frozenset(HANDSHAKE)
+_STATELESS_ONLY: Final = frozenset(STATELESS)
+
+METHODS: Final[dict[str, tuple[frozenset[str], str | None]]] = {
+    # method: (revisions that have it, capability that a server must have declared)
+    "initialize": (_BY_HANDSHAKE, None),
+    "ping": (_BY_HANDSHAKE, None),
+    "logging/setLevel": (_BY_HANDSHAKE, "logging"),
+    "server/discover": (_STATELESS_ONLY, None),
+    "subscriptions/listen": (_STATELESS_ONLY, None),
+    "tools/list": (_EVERY, "tools"),
+    "tools/call": (_EVERY, "tools"),
+    "resources/list": (_EVERY, "resources"),
+    "resources/templates/list": (_EVERY, "resources"),
+    "resources/read": (_EVERY, "resources"),
+    "resources/subscribe": (_BY_HANDSHAKE, "resources"),
+    "resources/unsubscribe": (_BY_HANDSHAKE, "resources"),
+    "prompts/list": (_EVERY, "prompts"),
+    "prompts/get": (_EVERY, "prompts"),
+    "completion/complete": (_EVERY, "completions"),
+}
+
+CACHEABLE: Final = frozenset(
+    {
+        "server/discover",
+        "tools/list",
+        "resources/list",
+        "resources/templates/list",
+        "resources/read",
+        "prompts/list",
+    }
+)
+"""Methods whose results carry `ttlMs` and `cacheScope` in the stateless era (utilities/caching)."""
+
+SINCE: Final[dict[str, dict[str, str]]] = {
+    # object: {field: the revision that brought it}; a field that is not named has always been there.
+    "Implementation": {
+        "title": "2025-06-18",
+        "description": "2025-11-25",
+        "icons": "2025-11-25",
+        "websiteUrl": "2025-11-25",
+    },
+    "ServerCapabilities": {"completions": "2025-03-26", "extensions": "2026-07-28"},
+    "Tool": {
+        "annotations": "2025-03-26",
+        "title": "2025-06-18",
+        "outputSchema": "2025-06-18",
+        "_meta": "2025-06-18",
+        "icons": "2025-11-25",
+    },
+    "Resource": {"title": "2025-06-18", "_meta": "2025-06-18", "icons": "2025-11-25"},
+    "ResourceTemplate": {"title": "2025-06-18", "_meta": "2025-06-18", "icons": "2025-11-25"},
+    "Prompt": {"title": "2025-06-18", "_meta": "2025-06-18", "icons": "2025-11-25"},
+    "PromptArgument": {"title": "2025-06-18"},
+    "ContentBlock": {"_meta": "2025-06-18", "icons": "2025-11-25"},
+    "ResourceContents": {"_meta": "2025-06-18"},
+    "Annotations": {"lastModified": "2025-06-18"},
+    "CallToolResult": {"structuredContent": "2025-06-18"},
+    "ProgressNotification": {"message": "2025-03-26"},
+}
+
+CONTENT_SINCE: Final = {"audio": "2025-03-26", "resource_link": "2025-06-18"}
+"""Kinds of content that came later than 2024-11-05."""
+
+_UNKNOWN: Final[dict[tuple[str, str], frozenset[str]]] = {
+    (kind, revision): frozenset(field for field, since in fields.items() if since > revision)
+    for kind, fields in SINCE.items()
+    for revision in ALL
+}
+
+
+def knows(revision: str, kind: str, field: str) -> bool:
+    """Say whether `field` of the object `kind` exists in `revision`."""
+    return field not in _UNKNOWN[kind, revision]
+
+
+def narrow(kind: str, value: dict[str, Any], revision: str) -> dict[str, Any]:
+    """Leave out the fields that a revision does not know.
+
+    Args:
+        kind: A key of `SINCE`.
+        value: The object as the newest revision has it; it is not changed.
+        revision: One of `ALL`.
+
+    Returns:
+        `value` itself where nothing has to go, else a copy.
+    """
+    unknown = _UNKNOWN[kind, revision]
+    if not unknown.isdisjoint(value):
+        value = {key: item for key, item in value.items() if key not in unknown}
+    annotations = value.get("annotations")
+    if annotations and "lastModified" in annotations and revision < SINCE["Annotations"]["lastModified"]:
+        value = {**value, "annotations": narrow("Annotations", annotations, revision)}
+    return value

@@ -1,0 +1,362 @@
+"""The registry: ordered components by name, and everybody who must hear of a change."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, Generic, Literal, TypeVar, overload
+
+from typing_extensions import Unpack
+
+from .component import Component
+from .errors import RegistrationError
+from .marking import Build, check_uri, make_resource, marked
+from .prompts import Prompt, PromptOptions
+from .resources import Resource, ResourceOptions, ResourceTemplate
+from .schema import UnresolvedHint
+from .tools import Tool, ToolOptions
+
+F = TypeVar("F", bound=Callable[..., Any])
+C = TypeVar("C", bound=Component)
+
+ListName = Literal["tools", "resources", "prompts"]
+"""The lists whose changes the protocol announces; templates belong to `resources`."""
+
+_positions = itertools.count(1)
+"""One count for all: a cursor names a position, so a position is never given twice."""
+
+
+class Components(Generic[C]):
+    """The components of one kind, in order of registration. All of it may be used from any thread.
+
+    Attributes:
+        list_name: The list of the protocol that they are announced under.
+        changes: How many changes there have been.
+    """
+
+    def __init__(self, registry: Registry, list_name: ListName) -> None:
+        self._registry = registry
+        self._lock = registry._lock  # noqa: SLF001 - one lock for the registry and its four parts
+        self._by_key: dict[str, C] = {}
+        self.list_name: ListName = list_name
+        self.changes = 0
+
+    def add(self, component: C, *, replace: bool = False) -> None:
+        """Add a component.
+
+        Args:
+            component: What to add.
+            replace: Whether it may take the place of another with the same name or URI.
+
+        Raises:
+            RegistrationError: There is one already; the message names both places.
+        """
+        try:
+            component.resolve()
+        except UnresolvedHint:
+            pass  # a class that is defined further down: `Registry.resolve` tries again, and complains
+        with self._lock:
+            present = self._by_key.get(component.key)
+            if present is not None and not replace:
+                raise RegistrationError(
+                    f"there are two {component.kind}s {component.key!r}: {present.origin} and {component.origin}; "
+                    "rename one, or pass replace=True to let the second take the place of the first"
+                )
+            if component.registry is None:
+                component.registry = self._registry
+            component.position = present.position if present is not None else next(_positions)
+            self._by_key[component.key] = component
+            self._changed("added", component)
+
+    def remove(self, key: str) -> C:
+        """Remove a component and return it.
+
+        Raises:
+            KeyError: There is none of this name or URI.
+        """
+        with self._lock:
+            component = self._by_key.pop(key)
+            self._changed("removed", component)
+        return component
+
+    def enable(self, key: str) -> None:
+        """Show a component to clients again.
+
+        Raises:
+            KeyError: There is none of this name or URI.
+        """
+        self._switch(key, is_enabled=True)
+
+    def disable(self, key: str) -> None:
+        """Hide a component: it is neither listed nor served until it is enabled again.
+
+        Raises:
+            KeyError: There is none of this name or URI.
+        """
+        self._switch(key, is_enabled=False)
+
+    def get(self, key: str) -> C | None:
+        """Return the component of this name or URI when it is there and enabled, else None."""
+        component = self._by_key.get(key)
+        return component if component is not None and component.is_enabled else None
+
+    def __getitem__(self, key: str) -> C:
+        """Return the component of this name or URI, enabled or not; KeyError when there is none."""
+        return self._by_key[key]
+
+    def __contains__(self, key: object) -> bool:
+        """Say whether there is a component of this name or URI, enabled or not."""
+        return key in self._by_key
+
+    def __iter__(self) -> Iterator[C]:
+        """Iterate over a snapshot of all components, those that are disabled too."""
+        with self._lock:
+            return iter(list(self._by_key.values()))
+
+    def __len__(self) -> int:
+        """Count all components, those that are disabled too."""
+        return len(self._by_key)
+
+    def _switch(self, key: str, *, is_enabled: bool) -> None:
+        with self._lock:
+            component = self._by_key[key]
+            if component.is_enabled is not is_enabled:
+                component.is_enabled = is_enabled
+                self._changed("switched", component)
+
+    def _changed(self, action: str, component: C) -> None:
+        self.changes += 1
+        self._registry._publish(self, action, component)  # noqa: SLF001 - one class in two parts
+
+
+Listener = Callable[["Components[Any]", str, Component], None]
+"""Called with the part that changed, what happened (`added`, `removed`, `switched`) and to which."""
+
+
+class Registry:
+    """Tools, resources, resource templates and prompts, to be collected by a server.
+
+    Everything may be called at any time and from any thread; each change is announced to every
+    client that listens.
+
+    Attributes:
+        tools: The tools by name.
+        resources: The resources by URI.
+        resource_templates: The resource templates by template.
+        prompts: The prompts by name.
+        included: The registries whose components are followed.
+        changes: How many changes there have been.
+    """
+
+    def __init__(self) -> None:
+        self.changes = 0
+        self.included: list[Registry] = []
+        self._lock = threading.RLock()
+        self._listeners: list[Listener] = []
+        self.tools: Components[Tool] = Components(self, "tools")
+        self.resources: Components[Resource] = Components(self, "resources")
+        self.resource_templates: Components[ResourceTemplate] = Components(self, "resources")
+        self.prompts: Components[Prompt] = Components(self, "prompts")
+
+    @property
+    def parts(self) -> tuple[Components[Any], ...]:
+        """All four kinds."""
+        return (self.tools, self.resources, self.resource_templates, self.prompts)
+
+    @overload
+    def tool(self, function: F, /) -> F: ...
+    @overload
+    def tool(self, *, replace: bool = False, **options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
+    @overload
+    def tool(self, function: F, /, *, replace: bool = False, **options: Unpack[ToolOptions]) -> F: ...
+    def tool(
+        self,
+        function: Callable[..., Any] | None = None,
+        /,
+        *,
+        replace: bool = False,
+        **options: Any,
+    ) -> Any:
+        """Register a function as a tool: `@server.tool`, `@server.tool(...)`, `server.tool(function)`.
+
+        Args:
+            function: The function; any callable but a method that has not been bound.
+            replace: Whether it may take the place of a tool with the same name.
+            options: See `Tool`.
+
+        Returns:
+            The function, unchanged; or a decorator.
+
+        Raises:
+            RegistrationError: The definition cannot be served; the message says what to change.
+        """
+        return self._register(function, lambda target: Tool(target, **options), replace=replace)
+
+    @overload
+    def prompt(self, function: F, /) -> F: ...
+    @overload
+    def prompt(self, *, replace: bool = False, **options: Unpack[PromptOptions]) -> Callable[[F], F]: ...
+    @overload
+    def prompt(self, function: F, /, *, replace: bool = False, **options: Unpack[PromptOptions]) -> F: ...
+    def prompt(
+        self,
+        function: Callable[..., Any] | None = None,
+        /,
+        *,
+        replace: bool = False,
+        **options: Any,
+    ) -> Any:
+        """Register a function as a prompt: `@server.prompt` or `@server.prompt(...)`.
+
+        Args:
+            function: The function.
+            replace: Whether it may take the place of a prompt with the same name.
+            options: See `Prompt`.
+
+        Returns:
+            The function, unchanged; or a decorator.
+
+        Raises:
+            RegistrationError: The definition cannot be served; the message says what to change.
+        """
+        return self._register(function, lambda target: Prompt(target, **options), replace=replace)
+
+    def resource(
+        self, uri: str, /, *, replace: bool = False, **options: Unpack[ResourceOptions]
+    ) -> Callable[[F], F]:
+        """Register a function as a resource, or as a template when the URI has `{expressions}`.
+
+        Args:
+            uri: The URI or RFC 6570 template.
+            replace: Whether it may take the place of one with the same URI.
+            options: See `Resource` and `ResourceTemplate`.
+
+        Returns:
+            A decorator that returns the function unchanged.
+
+        Raises:
+            RegistrationError: The definition cannot be served; the message says what to change.
+        """
+        check_uri(uri)
+        return lambda function: self._register(
+            function, lambda target: make_resource(target, uri, options), replace=replace
+        )
+
+    def _register(self, function: Callable[..., Any] | None, build: Build, *, replace: bool) -> Any:
+        if function is None:
+            return lambda target: self._register(target, build, replace=replace)
+        if isinstance(function, staticmethod):
+            target = function.__func__
+        elif callable(function):
+            target = function
+        else:
+            raise RegistrationError(
+                f"{function!r} cannot be called here; mark methods with the free @tool, @resource or @prompt, "
+                "then include an instance of their class"
+            )
+        self.add(build(target), replace=replace)
+        return function
+
+    def add(self, component: Component, *, replace: bool = False) -> None:
+        """Add a ready-made `Tool`, `Resource`, `ResourceTemplate` or `Prompt`.
+
+        Args:
+            component: What to add.
+            replace: Whether it may take the place of another with the same name or URI.
+
+        Raises:
+            RegistrationError: There is one already, or it cannot be served.
+        """
+        self._part_of(component).add(component, replace=replace)
+
+    def include(self, source: Any, *, prefix: str = "") -> None:
+        """Collect components from elsewhere.
+
+        Args:
+            source: A module, an object or a function with marks (`@tool`, `@resource`, `@prompt`);
+                a `Registry` or `Server`, whose later changes are followed; or what
+                `resource_dir(...)` returned.
+            prefix: Put before names with an underscore (`weather` makes `weather_get_forecast`),
+                and into URIs as the first part after the scheme (`data://weather/stations`).
+
+        Raises:
+            RegistrationError: Nothing is marked there, or a name is taken.
+        """
+        if isinstance(source, Registry):
+            self._follow(source, prefix)
+            return
+        if isinstance(source, Component):
+            found = [source]
+        else:
+            found = [mark.build(mark.function) for mark in marked(source)]
+        if not found:
+            raise RegistrationError(
+                f"nothing to include in {source!r}: mark functions with @tool, @resource or @prompt"
+            )
+        for component in found:
+            self.add(component.renamed(_prefixed(component, prefix)) if prefix else component)
+
+    def resolve(self) -> None:
+        """Read the type hints that could not be resolved when their function was registered.
+
+        Raises:
+            RegistrationError: One of them still cannot; the message names it.
+        """
+        for part in self.parts:
+            for component in part:
+                component.resolve()
+
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        """Call `listener` at each change, in the thread that makes it and while it is being made.
+
+        Returns:
+            A function that ends it.
+        """
+        with self._lock:
+            self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def _part_of(self, component: Component) -> Components[Any]:
+        for part, kind in zip(self.parts, (Tool, Resource, ResourceTemplate, Prompt), strict=True):
+            if isinstance(component, kind):
+                return part
+        raise RegistrationError(f"{component!r} is no tool, resource, resource template or prompt")
+
+    def _publish(self, part: Components[Any], action: str, component: Component) -> None:
+        self.changes += 1
+        for listener in tuple(self._listeners):
+            listener(part, action, component)
+
+    def _follow(self, source: Registry, prefix: str) -> None:
+        if source is self:
+            raise RegistrationError("a registry cannot include itself")
+
+        def follow(part: Components[Any], action: str, component: Component) -> None:
+            key = _prefixed(component, prefix) if prefix else component.key
+            mine = self._part_of(component)
+            if action == "added":
+                twin = component.renamed(key)
+                mine.add(twin, replace=key in mine and mine[key].registry is component.registry)
+            elif action == "removed":
+                mine.remove(key)
+            else:
+                (mine.enable if component.is_enabled else mine.disable)(key)
+
+        with source._lock:  # noqa: SLF001 - so that no change falls between the copy and the listening
+            for part in source.parts:
+                for component in part:
+                    follow(part, "added", component)
+            source.listen(follow)
+            self.included.append(source)
+
+
+def _prefixed(component: Component, prefix: str) -> str:
+    if isinstance(component, Resource | ResourceTemplate):
+        scheme, separator, rest = component.key.partition("://")
+        return (
+            f"{scheme}{separator}{prefix}/{rest}"
+            if separator
+            else component.key.replace(":", f":{prefix}/", 1)
+        )
+    return f"{prefix}_{component.key}"

@@ -1,0 +1,240 @@
+"""A folder served as resources, without a way out of it."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from . import media_types
+from .errors import RegistrationError, ResourceNotFoundError
+from .media import File
+from .resources import ResourceTemplate
+from .uri_expansion import quote
+from .uri_template import UriTemplate
+
+MOST_ENTRIES = 1000
+
+
+class Entry(NamedTuple):
+    """One file that exists now."""
+
+    uri: str
+    name: str
+    """Its path in the folder, with slashes."""
+    mime_type: str | None
+    size: int
+    """In bytes."""
+    modified: str
+    """When it was last written, in ISO 8601 (UTC)."""
+
+
+def resource_dir(
+    path: str | os.PathLike[str],
+    uri_prefix: str,
+    *,
+    name: str | None = None,
+    title: str | None = None,
+    description: str | None = None,
+    hidden: bool = False,
+    most_entries: int = MOST_ENTRIES,
+) -> ResourceTemplate:
+    """Serve the files of a folder, now and later ones: `server.include(resource_dir("docs", "docs://guide"))`.
+
+    Each file is a resource at `uri_prefix`, a slash and its path, percent-encoded, and stands in `resources/list`.
+    UTF-8 text is sent as text, anything else as a blob. Links are followed as long as they stay in the folder.
+
+    Args:
+        path: The folder.
+        uri_prefix: A URI without a slash at its end, such as `docs://guide`.
+        name: The name of the template; the folder's when None.
+        title: A name for people.
+        description: What the files are.
+        hidden: Whether files and folders whose name begins with a dot are served too.
+        most_entries: How many files are listed at most; the others can be read all the same.
+
+    Returns:
+        What `include` takes.
+
+    Raises:
+        RegistrationError: There is no such folder, or the prefix cannot be part of a URI template.
+    """
+    folder = ResourceDir(path, uri_prefix, hidden=hidden, most_entries=most_entries)
+
+    def read(path: str) -> File:
+        file = folder.open(path)
+        if file is None:
+            raise ResourceNotFoundError(folder.uri_of(path))
+        return file
+
+    return ResourceTemplate(
+        read,
+        folder.template.template,
+        name=folder.name if name is None else name,
+        title=title,
+        description=description if description is not None else f"The files of the folder {folder.name}.",
+        entries=lambda: [_listed(entry) for entry in folder.entries()],
+    )
+
+
+def _listed(entry: Entry) -> dict[str, Any]:
+    listed: dict[str, Any] = {"uri": entry.uri, "name": entry.name, "size": entry.size}
+    if entry.mime_type is not None:
+        listed["mimeType"] = entry.mime_type
+    listed["annotations"] = {"lastModified": entry.modified}
+    return listed
+
+
+class ResourceDir:
+    """The files of a folder and their URIs.
+
+    Args:
+        path: The folder.
+        uri_prefix: A URI without a slash at its end.
+        hidden: Whether names that begin with a dot count.
+        most_entries: How many files `entries` gives at most.
+
+    Raises:
+        RegistrationError: There is no such folder, or the prefix cannot be part of a URI template.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        uri_prefix: str,
+        *,
+        hidden: bool = False,
+        most_entries: int = MOST_ENTRIES,
+    ) -> None:
+        if not Path(path).is_dir():
+            raise RegistrationError(f"resource_dir: {os.fspath(path)!r} is no folder")
+        if uri_prefix.endswith("/") and not uri_prefix.endswith("://"):
+            raise RegistrationError(
+                f'resource_dir: write the prefix without the slash at its end: "{uri_prefix[:-1]}"'
+            )
+        self._root = Path(os.path.realpath(path))
+        self._hidden = hidden
+        self._most_entries = most_entries
+        self._prefix = uri_prefix if uri_prefix.endswith("/") else f"{uri_prefix}/"
+        self.name = self._root.name
+        self.template = UriTemplate(f"{self._prefix}{{+path}}")
+
+    def uri_of(self, path: str) -> str:
+        """Return the URI of a path in the folder, written with slashes."""
+        return self._prefix + "/".join(map(quote, path.split("/")))
+
+    def entries(self) -> Iterator[Entry]:
+        """Give the files that exist now, in the order of their paths, at most `most_entries` of them.
+
+        A link to a file of the folder is listed, a link to another folder of it is not entered.
+        """
+        count = 0
+        for path, status in self._walk():
+            if count == self._most_entries:
+                return
+            count += 1
+            modified = datetime.fromtimestamp(int(status.st_mtime), timezone.utc)
+            yield Entry(
+                self.uri_of(path),
+                path,
+                media_types.from_name(path),
+                status.st_size,
+                modified.isoformat().replace("+00:00", "Z"),
+            )
+
+    def read(self, uri: str) -> File | None:
+        """Return the file at `uri`, or None where there is none that may be served."""
+        values = self.template.match(uri)
+        path = values["path"] if values else None
+        return self.open(path) if isinstance(path, str) else None
+
+    def open(self, path: str) -> File | None:
+        """Return the file at a path in the folder, or None where there is none that may be served."""
+        parts = self._inside(path)
+        if parts is None:
+            return None
+        try:
+            descriptor = _open_beneath(self._root, parts)
+        except OSError:
+            return None
+        with os.fdopen(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                return None
+            return File(data=file.read(), name=path.rpartition("/")[2])
+
+    def _inside(self, path: str) -> tuple[str, ...] | None:
+        """Return the parts of the real path, relative to the folder, or None where it leads out or is hidden."""
+        if self.template.match(self.uri_of(path)) is None:
+            return None
+        try:
+            real = Path(os.path.realpath(self._root / path))
+            parts = real.relative_to(self._root).parts
+        except (OSError, ValueError):
+            return None
+        is_hidden = any(part.startswith(".") for part in (*path.split("/"), *parts))
+        is_stream = sys.platform == "win32" and any(":" in part for part in parts)
+        return None if (is_hidden and not self._hidden) or is_stream or not parts else parts
+
+    def _walk(self) -> Iterator[tuple[str, os.stat_result]]:
+        waiting = [""]
+        while waiting:
+            path = waiting.pop()
+            if not path or path.endswith("/"):
+                waiting += reversed(self._names(path))
+                continue
+            parts = self._inside(path)
+            if parts is None:
+                continue
+            try:
+                status = self._root.joinpath(*parts).stat(follow_symlinks=False)
+            except OSError:
+                continue
+            if stat.S_ISREG(status.st_mode):
+                yield path, status
+
+    def _names(self, folder: str) -> list[str]:
+        """Return the paths of what lies in one folder, sorted; those of folders end with a slash."""
+        try:
+            with os.scandir(self._root / folder) as found:
+                return sorted(
+                    folder + entry.name + ("/" if entry.is_dir(follow_symlinks=False) else "")
+                    for entry in found
+                    if self._hidden or not entry.name.startswith(".")
+                )
+        except OSError:
+            # The folder went away or cannot be entered: its files are not there for us.
+            return []
+
+
+def _open_beneath(root: Path, parts: tuple[str, ...]) -> int:
+    """Open a file for reading; `parts` must be its real path, so nothing on the way may be a link.
+
+    What is no regular file is opened without blocking, for the caller to refuse.
+    """
+    if sys.platform == "win32":
+        # Without openat, a link put there after the path was resolved is found by resolving it again.
+        path = root.joinpath(*parts)
+        descriptor = os.open(path, os.O_RDONLY | os.O_BINARY | os.O_NOINHERIT)
+        try:
+            if Path(os.path.realpath(path)) != path or not os.path.samestat(
+                os.fstat(descriptor), path.stat()
+            ):
+                raise FileNotFoundError(path)
+        except OSError:
+            os.close(descriptor)
+            raise
+        return descriptor
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
+    folder = os.open(root, flags | os.O_DIRECTORY)
+    try:
+        for part in parts[:-1]:
+            inner = os.open(part, flags | os.O_DIRECTORY, dir_fd=folder)
+            os.close(folder)
+            folder = inner
+        return os.open(parts[-1], flags | os.O_NONBLOCK, dir_fd=folder)
+    finally:
+        os.close(folder)

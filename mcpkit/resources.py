@@ -1,0 +1,272 @@
+"""Resources and resource templates: data that a host reads by URI (server/resources)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from typing_extensions import Self, TypedDict
+
+from .completion import Completer, Completers, completers_of
+from .component import Component, optional
+from .content import to_contents
+from .context import Context
+from .errors import INVALID_PARAMS, ArgumentsError, ProtocolError, RegistrationError
+from .protocol.eras import Cache
+from .protocol.types import Annotations, Icon
+from .schema import Arguments
+from .tools import function_name
+from .uri_template import UriTemplate
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+
+
+class ResourceOptions(TypedDict, total=False):
+    """The keyword arguments of `Resource` and `ResourceTemplate`, as `@resource(uri, ...)` takes them."""
+
+    name: str | None
+    title: str | None
+    description: str | None
+    mime_type: str | None
+    size: int | None
+    annotations: Annotations | None
+    icons: Sequence[Icon] | None
+    meta: Mapping[str, Any] | None
+    tags: Collection[str]
+    cache: Cache | None
+    complete: Completers | None
+    entries: Callable[[], Iterable[Mapping[str, Any]]] | None
+    unsafe: Collection[str] | bool
+
+
+class Resource(Component):
+    """A resource at a fixed URI.
+
+    Args:
+        function: Called without arguments for each read; returns a string, bytes, `File`, a
+            model, dict or list (JSON), or several of the content classes.
+        uri: Its URI.
+        name: Its name; the function's when None.
+        title: A name for people.
+        description: What it holds; the docstring's summary and body when None.
+        mime_type: Its media type; found out from what is returned when None.
+        size: Its size in bytes, when known.
+        annotations: Hints on its use.
+        icons: Pictures that a host may show.
+        meta: The `_meta` of its listed form.
+        tags: Free words, never sent.
+        cache: How long and by whom what is read may be kept; the server's default when None.
+
+    Raises:
+        RegistrationError: The definition cannot be served; the message says what to change.
+    """
+
+    kind = "resource"
+    wire = "Resource"
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        uri: str,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        mime_type: str | None = None,
+        size: int | None = None,
+        annotations: Annotations | None = None,
+        icons: Sequence[Icon] | None = None,
+        meta: Mapping[str, Any] | None = None,
+        tags: Collection[str] = (),
+        cache: Cache | None = None,
+    ) -> None:
+        if not _SCHEME.match(uri):
+            raise RegistrationError(
+                f"invalid resource URI {uri!r}: it must begin with a scheme, such as data://{uri}"
+            )
+        super().__init__(
+            function, key=uri, title=title, description=description, icons=icons, meta=meta, tags=tags
+        )
+        self.name = name if name is not None else function_name(function)
+        self.mime_type = mime_type
+        self.size = size
+        self.annotations = annotations
+        self.cache = cache
+
+    @property
+    def uri(self) -> str:
+        """The URI by which it is read."""
+        return self.key
+
+    def build(self) -> None:
+        """Read the signature: it must not ask for arguments."""
+        required = [p.name for p in self.signature.parameters if p.is_required]
+        if required:
+            raise RegistrationError(
+                f"resource {self.key!r} has no expression for the parameter {required[0]!r}: "
+                f"write {{{required[0]}}} where its value stands in the URI, or give it a default"
+            )
+
+    def describe(self, revision: str) -> dict[str, Any]:
+        """Return the `Resource` of the specification."""
+        return optional(
+            uri=self.key,
+            name=self.name,
+            title=self.title,
+            description=self.description,
+            mimeType=self.mime_type,
+            size=self.size,
+            annotations=self.annotations,
+            icons=self.icons,
+            _meta=self.meta,
+        )
+
+    async def read(self, uri: str, ctx: Context[Any]) -> dict[str, Any]:
+        """Run the function and return a `ReadResourceResult` of the newest revision."""
+        return {"contents": to_contents(await self.run({}, ctx), uri, self.mime_type)}
+
+
+class ResourceTemplate(Component):
+    """Resources at the URIs of an RFC 6570 template.
+
+    Args:
+        function: Called with the values of the template's variables, parsed to its parameters'
+            types; returns what a `Resource`'s function returns.
+        uri_template: The template.
+        name: Its name; the function's when None.
+        title: A name for people.
+        description: What the resources hold; the docstring's summary and body when None.
+        mime_type: The media type that all of them have, or None.
+        annotations: Hints on their use.
+        icons: Pictures that a host may show.
+        meta: The `_meta` of its listed form.
+        tags: Free words, never sent.
+        cache: How long and by whom what is read may be kept; the server's default when None.
+        complete: Completions by variable name: a list of strings, or `fn(value, arguments)`.
+        entries: Lists the resources that exist now, as the members of a `Resource` of the
+            specification (`uri` and `name` at least); called in a worker thread for each
+            `resources/list`.
+        unsafe: Variables whose values may hold `..`, encoded slashes, absolute paths and the
+            like, which no value may by default; True for all.
+
+    Raises:
+        RegistrationError: The definition cannot be served; the message says what to change.
+    """
+
+    kind = "resource template"
+    wire = "ResourceTemplate"
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        uri_template: str,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        mime_type: str | None = None,
+        annotations: Annotations | None = None,
+        icons: Sequence[Icon] | None = None,
+        meta: Mapping[str, Any] | None = None,
+        tags: Collection[str] = (),
+        cache: Cache | None = None,
+        complete: Completers | None = None,
+        entries: Callable[[], Iterable[Mapping[str, Any]]] | None = None,
+        unsafe: Collection[str] | bool = (),
+    ) -> None:
+        self.template = UriTemplate(uri_template, unsafe=unsafe)
+        self._unsafe = unsafe
+        super().__init__(
+            function,
+            key=uri_template,
+            title=title,
+            description=description,
+            icons=icons,
+            meta=meta,
+            tags=tags,
+        )
+        self.name = name if name is not None else function_name(function)
+        self.mime_type = mime_type
+        self.annotations = annotations
+        self.cache = cache
+        self.entries = entries
+        self._complete = complete
+        self._arguments: Arguments | None = None
+        self._completers: dict[str, Completer] = {}
+
+    @property
+    def uri_template(self) -> str:
+        """The template as it was written."""
+        return self.key
+
+    @property
+    def arguments(self) -> Arguments:
+        """The validator of its variables."""
+        if self._arguments is None:
+            self.resolve()
+        assert self._arguments is not None
+        return self._arguments
+
+    @property
+    def completers(self) -> Mapping[str, Completer]:
+        """What completes each variable that can be completed."""
+        if self._arguments is None:
+            self.resolve()
+        return self._completers
+
+    def build(self) -> None:
+        """Build the arguments from the type hints; they must be the template's variables."""
+        parameters = {parameter.name: parameter for parameter in self.signature.parameters}
+        for variable in self.template.names:
+            if variable not in parameters:
+                raise RegistrationError(
+                    f"resource template {self.key!r}: the function has no parameter {variable!r} for {{{variable}}}"
+                )
+        for parameter in parameters.values():
+            if parameter.is_required and parameter.name not in self.template.names:
+                raise RegistrationError(
+                    f"resource template {self.key!r} has no expression for the parameter {parameter.name!r}: "
+                    f"write {{{parameter.name}}} where its value stands, or give it a default"
+                )
+        self._completers = completers_of(self, self.signature.parameters, self._complete)
+        self._arguments = Arguments.of(self.signature)
+
+    def describe(self, revision: str) -> dict[str, Any]:
+        """Return the `ResourceTemplate` of the specification."""
+        return optional(
+            uriTemplate=self.key,
+            name=self.name,
+            title=self.title,
+            description=self.description,
+            mimeType=self.mime_type,
+            annotations=self.annotations,
+            icons=self.icons,
+            _meta=self.meta,
+        )
+
+    def renamed(self, key: str) -> Self:
+        """Return a copy with another template, of the same variables."""
+        twin = super().renamed(key)
+        twin.template = UriTemplate(key, unsafe=self._unsafe)
+        return twin
+
+    async def read(
+        self, uri: str, values: Mapping[str, str | list[str]], ctx: Context[Any]
+    ) -> dict[str, Any]:
+        """Parse the values, run the function and return a `ReadResourceResult` of the newest revision.
+
+        Args:
+            uri: The URI that was asked for.
+            values: What `template.match(uri)` found.
+            ctx: The request.
+
+        Raises:
+            ProtocolError: -32602, when a value does not fit its parameter's type.
+            Exception: Whatever the function raises.
+        """
+        try:
+            kwargs = self.arguments.validate_strings(values)
+        except ArgumentsError as error:
+            raise ProtocolError(INVALID_PARAMS, str(error), {"uri": uri}) from None
+        return {"contents": to_contents(await self.run(kwargs, ctx), uri, self.mime_type)}

@@ -1,0 +1,9 @@
+"""Type hints and docstrings to JSON Schema 2020-12, and validators that accept exactly what it accepts."""
+
+from __future__ import annotations
+
+from .arguments import Arguments
+from .output import Output
+from .signature import Parameter, Signature, UnresolvedHint
+
+__all__ = ["Arguments", "Output", "Parameter", "Signature", "UnresolvedHint"]

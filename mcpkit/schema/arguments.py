@@ -1,0 +1,222 @@
+"""The arguments of a call: their JSON Schema, and the validator that accepts exactly what it accepts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, cast
+
+from pydantic_core import (
+    CoreSchema,
+    PydanticSerializationError,
+    SchemaValidator,
+    ValidationError,
+    core_schema,
+    to_json,
+    to_jsonable_python,
+)
+
+from ..errors import ArgumentsError, Problem, RegistrationError
+from . import strings, types, wire
+from .problems import problems, shown
+from .signature import Parameter, Signature, UnresolvedHint, empty
+from .values import Json
+
+
+class Arguments:
+    """What a function takes, as clients see it.
+
+    Args:
+        schema: JSON Schema 2020-12 with an object as its root.
+        core: The validator of the same object, which leaves out what a caller leaves out.
+    """
+
+    def __init__(self, schema: Json, core: CoreSchema) -> None:
+        self.schema = schema
+        self._core = core
+
+    @classmethod
+    def of(cls, signature: Signature) -> Arguments:
+        """Return the arguments of a function.
+
+        Args:
+            signature: The function's signature.
+
+        Raises:
+            RegistrationError: A type has no form in JSON; the message names the argument.
+            UnresolvedHint: A type needs a name that is not defined yet.
+        """
+        return cls.of_parameters(signature.name, signature.parameters, signature.extra)
+
+    @classmethod
+    def of_parameters(cls, owner: str, parameters: Sequence[Parameter], extra: Any = empty) -> Arguments:
+        """Return the arguments that a list of parameters describes.
+
+        Args:
+            owner: What the parameters belong to, for messages.
+            parameters: The named arguments.
+            extra: The type of any other; `empty` when there may be none.
+        """
+        properties: Json = {}
+        fields: dict[str, core_schema.TypedDictField] = {}
+        definitions: Json = {}
+        cores: dict[str, CoreSchema] = {}
+        for parameter in parameters:
+            described = _described(f"{owner}: argument {parameter.name!r}", parameter)
+            definitions |= described.definitions
+            properties[parameter.name] = _property(parameter, described.schema)
+            fields[parameter.name] = _field(parameter, wire.separate(described.core, cores))
+        additional: Any = False
+        extras: CoreSchema | None = None
+        if extra is not empty:
+            described = _described(f"{owner}: **", Parameter("**", extra))
+            definitions |= described.definitions
+            additional = described.schema or True
+            extras = wire.separate(described.core, cores)
+        schema: Json = {"type": "object", "properties": properties}
+        required = [parameter.name for parameter in parameters if parameter.is_required]
+        if required:
+            schema["required"] = required
+        schema["additionalProperties"] = additional
+        if definitions:
+            schema["$defs"] = definitions
+        core: CoreSchema = core_schema.typed_dict_schema(
+            fields, extras_schema=extras, extra_behavior="forbid" if extras is None else "allow"
+        )
+        if cores:
+            core = core_schema.definitions_schema(core, list(cores.values()))
+        return cls(schema, core)
+
+    @classmethod
+    def explicit(cls, schema: Any) -> Arguments:
+        """Return arguments that the author describes; the function takes them as one dict.
+
+        Args:
+            schema: A JSON Schema 2020-12 with `"type": "object"`, a TypedDict class, or a mapping of names
+                to types (`{"city": Annotated[str, "Where"]}`).
+
+        Raises:
+            RegistrationError: The schema is not valid, refers to what is not there, or jsonschema is missing.
+        """
+        from . import explicit
+
+        return explicit.arguments(schema)
+
+    @cached_property
+    def _validator(self) -> SchemaValidator:
+        # Not the validators that pydantic keeps with its classes: they do not follow JSON Schema.
+        return SchemaValidator(self._core, _use_prebuilt=False)
+
+    def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Check the arguments of a call and convert them.
+
+        Args:
+            arguments: JSON values, as `pydantic_core.from_json` returns them.
+
+        Returns:
+            The keyword arguments. One that the caller leaves out is left out, so that Python's default applies.
+
+        Raises:
+            ArgumentsError: They do not fit the schema.
+        """
+        try:
+            return cast(
+                "dict[str, Any]", self._validator.validate_python(arguments, by_alias=True, by_name=False)
+            )
+        except ValidationError as error:
+            raise ArgumentsError(self._problems(arguments, error)) from None
+
+    def _problems(self, arguments: Json, error: ValidationError) -> list[Problem]:
+        found = list(problems(self.schema, arguments, self.schema))
+        # Checks of the author's own have no place in the schema.
+        return found or from_validator(error, arguments)
+
+    def validate_strings(self, arguments: Mapping[str, str | list[str]]) -> dict[str, Any]:
+        """Check the arguments of a prompt or a URI template, each of which is text, and convert them.
+
+        Text for a parameter that takes a string is that string; for any other it is read as JSON.
+
+        Args:
+            arguments: The texts; a list of them where a template explodes a list.
+
+        Returns:
+            The keyword arguments.
+
+        Raises:
+            ArgumentsError: They do not fit the schema.
+        """
+        return self.validate(strings.parse(self.schema, arguments))
+
+
+def _described(where: str, parameter: Parameter) -> types.Described:
+    try:
+        described = types.describe(parameter.annotation)
+    except RegistrationError as error:
+        kind = UnresolvedHint if isinstance(error, UnresolvedHint) else RegistrationError
+        raise kind(f"{where}: {error}") from error
+    # `text: str = None` is an old way to say Optional.
+    return (
+        types.optional(described)
+        if parameter.default is None and not _takes_null(described.schema)
+        else described
+    )
+
+
+def _takes_null(schema: Json) -> bool:
+    branches: list[Json] = schema.get("anyOf", [schema])
+    return any(
+        branch.get("type", "null") == "null" and None in branch.get("enum", [None]) for branch in branches
+    )
+
+
+def _property(parameter: Parameter, schema: Json) -> Json:
+    """Return the schema of an argument, with what is known of it but for its type."""
+    described = dict(schema)
+    if parameter.description:
+        described["description"] = parameter.description
+    if parameter.default is not empty:
+        try:
+            default = to_jsonable_python(parameter.default, bytes_mode="base64", by_alias=True)
+            to_json(default, inf_nan_mode="strings")
+        except (PydanticSerializationError, ValueError):
+            # JSON has no form for it: the argument stays optional, and its description may name the default.
+            return described
+        described["default"] = default
+    return described
+
+
+def _field(parameter: Parameter, core: CoreSchema) -> core_schema.TypedDictField:
+    if parameter.is_supplied and not parameter.is_required:
+        if parameter.default_factory is not None:
+            core = core_schema.with_default_schema(core, default_factory=parameter.default_factory)
+        else:
+            core = core_schema.with_default_schema(core, default=parameter.default)
+        return core_schema.typed_dict_field(core, required=False)
+    return core_schema.typed_dict_field(core, required=parameter.is_required)
+
+
+def from_validator(error: ValidationError, value: Any) -> list[Problem]:
+    """Return the problems that a validator found and that the schema says nothing of."""
+    found: dict[str, Problem] = {}
+    for detail in error.errors(include_url=False):
+        path, inner = _path(detail["loc"], value)
+        cause = detail.get("ctx", {}).get("error")
+        message = str(cause) if cause is not None else f"{_lower(detail['msg'])}, got {shown(inner)}"
+        found.setdefault(path, Problem(path, message))
+    return list(found.values())
+
+
+def _lower(message: str) -> str:
+    message = message.removeprefix("Input should be ").removeprefix("Value error, ")
+    return f"expected {message[:1].lower()}{message[1:]}"
+
+
+def _path(location: Iterable[str | int], value: Any) -> tuple[str, Any]:
+    """Return the path of an error: of the validator's location, what leads through the value."""
+    path = ""
+    for step in location:
+        if isinstance(step, int) and isinstance(value, list) and step < len(value):
+            path, value = f"{path}[{step}]", value[step]
+        elif isinstance(step, str) and isinstance(value, dict) and step in value:
+            path, value = f"{path}.{step}" if path else step, value[step]
+    return path, value

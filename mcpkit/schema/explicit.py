@@ -1,0 +1,131 @@
+"""Arguments that the author describes (`input_schema=`) instead of the signature."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pydantic_core import core_schema
+from typing_extensions import is_typeddict
+
+from ..errors import ArgumentsError, Problem, RegistrationError
+from . import typed_dict
+from .arguments import Arguments
+from .formats import FORMATS
+from .problems import expected, in_object, shown
+from .signature import parameter
+from .values import Json
+
+
+def arguments(schema: Any) -> Arguments:
+    """Return the arguments; see `Arguments.explicit`."""
+    if is_typeddict(schema):
+        fields = typed_dict.fields(schema)
+        parameters = [
+            parameter(name, hint, may_be_omitted=not is_required)
+            for name, (hint, is_required) in fields.items()
+        ]
+        return Arguments.of_parameters(schema.__name__, parameters)
+    if not isinstance(schema, Mapping):
+        raise RegistrationError(
+            "input_schema: write a JSON Schema as a dict, a TypedDict class, or a dict of names and types, "
+            f"not {type(schema).__name__}"
+        )
+    if schema.get("type") == "object":
+        return JSONSchemaArguments(dict(schema))
+    if "$schema" in schema or any(isinstance(value, (dict, list, bool, str)) for value in schema.values()):
+        raise RegistrationError('input_schema: the root of a JSON Schema must say `"type": "object"`')
+    return Arguments.of_parameters("input_schema", [parameter(name, hint) for name, hint in schema.items()])
+
+
+class JSONSchemaArguments(Arguments):
+    """Arguments that fit a JSON Schema of the author, with all that the dialect knows."""
+
+    def __init__(self, schema: Json) -> None:
+        super().__init__(schema, core_schema.any_schema())
+        try:
+            import jsonschema
+            import jsonschema_specifications
+            import referencing.exceptions
+            import referencing.jsonschema
+        except ModuleNotFoundError as error:
+            raise RegistrationError(
+                "input_schema: a JSON Schema needs jsonschema to check arguments; pip install 'mcpkit[jsonschema]'"
+            ) from error
+        dialect = schema.get("$schema", "https://json-schema.org/draft/2020-12/schema")
+        validator = jsonschema.validators.validator_for({"$schema": dialect}, default=None)
+        if validator is None:
+            raise RegistrationError(
+                f"input_schema: unknown dialect {dialect!r}; leave `$schema` out for 2020-12"
+            )
+        try:
+            validator.check_schema(schema)
+        except jsonschema.SchemaError as error:
+            where = error.json_path.removeprefix("$").removeprefix(".") or "the root"
+            raise RegistrationError(
+                f"input_schema: not a valid JSON Schema at {where}: {error.message}"
+            ) from error
+        resource = referencing.jsonschema.specification_with(dialect).create_resource(schema)
+        # Meta-schemas come with the library; nothing else is there, and nothing is ever fetched.
+        resolver = jsonschema_specifications.REGISTRY.resolver_with_root(resource)
+        try:
+            _resolve_all(resolver, resource)
+        except referencing.exceptions.Unresolvable as error:
+            raise RegistrationError(
+                f"input_schema: $ref {error.ref!r} leads nowhere; put the definition under `$defs` "
+                "and write `#/$defs/<name>` (nothing is fetched)"
+            ) from error
+        self._checker = validator(
+            schema, registry=jsonschema_specifications.REGISTRY, format_checker=_format_checker(validator)
+        )
+
+    def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Check the arguments; see `Arguments.validate`. They come back as they are."""
+        found = [problem for error in self._checker.iter_errors(arguments) for problem in _problems(error)]
+        if found:
+            raise ArgumentsError(list(dict.fromkeys(found)))
+        return arguments
+
+
+def _resolve_all(resolver: Any, resource: Any) -> None:
+    contents = resource.contents
+    if isinstance(contents, dict):
+        for keyword in ("$ref", "$dynamicRef"):
+            if isinstance(contents.get(keyword), str):
+                resolver.lookup(contents[keyword])
+    for inner in resource.subresources():
+        _resolve_all(resolver.in_subresource(inner), inner)
+
+
+def _format_checker(validator: Any) -> Any:
+    from jsonschema import FormatChecker
+
+    checker = FormatChecker(formats=())
+    checker.checkers = dict(validator.FORMAT_CHECKER.checkers)
+    for name, is_valid in FORMATS.items():
+        checker.checkers[name] = (lambda value, of=is_valid: not isinstance(value, str) or of(value), ())
+    return checker
+
+
+_WORDED = frozenset(
+    ["type", "enum", "const", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength", "pattern", "format", "minItems", "maxItems", "uniqueItems", "minProperties", "maxProperties", "anyOf", "oneOf"]
+)
+
+
+def _problems(error: Any) -> Iterator[Problem]:
+    path = ""
+    for step in error.absolute_path:
+        path += f"[{step}]" if isinstance(step, int) else f".{step}" if path else step
+    if error.validator in ("required", "additionalProperties") and isinstance(error.schema, dict):
+        shallow: Json = {name: {} for name in error.schema.get("properties", {})}
+        found = list(in_object({**error.schema, "properties": shallow}, error.instance, error.schema, path))
+    else:
+        found = []
+    if found:
+        yield from found
+    elif error.validator in _WORDED and isinstance(error.schema, dict):
+        yield Problem(path, f"expected {expected(error.schema, {})}, got {shown(error.instance)}")
+    else:
+        rule = json.dumps({str(error.validator): error.validator_value}, default=str)
+        yield Problem(path, f"{shown(error.instance)} does not fit {rule}")

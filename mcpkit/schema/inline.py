@@ -1,0 +1,64 @@
+"""Definitions put where they are used, so that hosts that do not follow `$ref` read the whole schema."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .values import Json
+
+_PREFIX = "#/$defs/"
+# What these hold is the author's data, whatever it looks like.
+_DATA = frozenset({"default", "examples", "enum", "const"})
+_NO_STANDARD_FORMATS = frozenset({"path", "file-path", "directory-path", "binary"})
+
+
+def definitions(schema: Json) -> Json:
+    """Return a schema with every definition inlined, but for those that contain themselves.
+
+    Args:
+        schema: A schema whose references are `#/$defs/...`.
+
+    Returns:
+        A new schema; `$defs` holds what is left, in order of first use.
+    """
+    defined: Json = schema.get("$defs", {})
+    recursive = {name for name in defined if name in _reachable(name, defined)}
+    used: Json = {}
+
+    def expand(value: Any) -> Any:
+        if isinstance(value, list):
+            return [expand(item) for item in value]
+        if not isinstance(value, dict):
+            return value
+        rest = {key: item if key in _DATA else expand(item) for key, item in value.items() if key != "$defs"}
+        if rest.get("format") in _NO_STANDARD_FORMATS:
+            del rest["format"]
+        reference = value.get("$ref")
+        if not isinstance(reference, str):
+            return rest
+        name = reference.removeprefix(_PREFIX)
+        if name not in recursive:
+            return {**expand(defined[name]), **{key: item for key, item in rest.items() if key != "$ref"}}
+        if name not in used:
+            used[name] = None  # its place, before those that it uses
+            used[name] = expand(defined[name])
+        return rest
+
+    expanded: Json = expand(schema)
+    return {**expanded, "$defs": used} if used else expanded
+
+
+def _reachable(name: str, defined: Json) -> set[str]:
+    found: set[str] = set()
+    waiting = [defined[name]]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, list):
+            waiting += value
+        elif isinstance(value, dict):
+            reference = value.get("$ref")
+            if isinstance(reference, str) and (target := reference.removeprefix(_PREFIX)) not in found:
+                found.add(target)
+                waiting.append(defined[target])
+            waiting += [item for key, item in value.items() if key not in _DATA]
+    return found

@@ -1,0 +1,134 @@
+"""Any other type to JSON Schema and validator, by pydantic: models, dataclasses, TypedDicts, and what they hold.
+
+pydantic describes the type twice: as core schema, from which come validator and serialiser once wire.py
+has made them follow JSON Schema, and as JSON Schema, which is made shorter and plainer here.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, Literal
+
+from pydantic import ConfigDict, PydanticUndefinedAnnotation, PydanticUserError, TypeAdapter
+from pydantic.errors import PydanticInvalidForJsonSchema
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import PydanticSerializationError, core_schema
+
+from ..errors import RegistrationError
+from . import inline, typed_dict, wire
+from .signature import UnresolvedHint
+from .types import Described, NotInTable, one_of
+
+
+def describe(annotation: Any, mode: Literal["validation", "serialization"]) -> Described:
+    """Return JSON Schema and validator of a type; see `types.describe`."""
+    try:
+        adapter = _adapter(typed_dict.portable(annotation))
+        core = adapter.core_schema
+        generator = _Generator(by_alias=True, ref_template="#/$defs/{model}")
+        # What cannot be published is refused below, in our words; the warnings are about defaults and choices.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            schema = generator.generate(core, mode)
+        schema = inline.definitions(schema)
+        definitions = schema.pop("$defs", {})
+        return Described(schema, wire.validating(core), wire.serializing(core), definitions=definitions)
+    except (PydanticUndefinedAnnotation, NameError) as error:
+        raise UnresolvedHint(
+            f"the type hint {_named(annotation)} needs {error.name!r}, which is not defined"
+        ) from error
+    except PydanticInvalidForJsonSchema as error:
+        raise RegistrationError(f"{_named(annotation)} has no form in JSON; use another type") from error
+    except PydanticUserError as error:
+        if error.code in ("class-not-fully-defined", "undefined-annotation"):
+            raise UnresolvedHint(f"{_named(annotation)} refers to a class that is not defined") from error
+        raise RegistrationError(f"{_named(annotation)} cannot be described: {error.message}") from error
+
+
+def _named(annotation: Any) -> str:
+    return annotation.__qualname__ if isinstance(annotation, type) else str(annotation)
+
+
+def _adapter(annotation: Any) -> TypeAdapter[Any]:
+    try:
+        return TypeAdapter(annotation, config=ConfigDict(arbitrary_types_allowed=False))
+    except PydanticUserError as error:
+        if error.code != "type-adapter-config-unused":
+            raise
+    return TypeAdapter(annotation)
+
+
+class _Generator(GenerateJsonSchema):
+    """JSON Schema without what nobody wrote, and of the wire's form of each type."""
+
+    def sort(self, value: JsonSchemaValue, parent_key: str | None = None) -> JsonSchemaValue:
+        return value
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+    def _without_title(self, schema: JsonSchemaValue, core: Any) -> JsonSchemaValue:
+        cls = core.get("cls")
+        config = getattr(cls, "model_config", None) or getattr(cls, "__pydantic_config__", None) or {}
+        if "title" not in config and "model_title_generator" not in config:
+            schema.pop("title", None)
+        return schema
+
+    def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
+        return self._without_title(super().model_schema(schema), schema)
+
+    def dataclass_schema(self, schema: core_schema.DataclassSchema) -> JsonSchemaValue:
+        return self._without_title(super().dataclass_schema(schema), schema)
+
+    def typed_dict_schema(self, schema: core_schema.TypedDictSchema) -> JsonSchemaValue:
+        return self._without_title(super().typed_dict_schema(schema), schema)
+
+    def enum_schema(self, schema: core_schema.EnumSchema) -> JsonSchemaValue:
+        result = self._without_title(super().enum_schema(schema), schema)
+        return {**{key: result[key] for key in ("type", "enum", "description") if key in result}}
+
+    def literal_schema(self, schema: core_schema.LiteralSchema) -> JsonSchemaValue:
+        try:
+            return one_of([(getattr(value, "value", value), value) for value in schema["expected"]]).schema
+        except NotInTable:
+            return self.handle_invalid_for_json_schema(schema, "a Literal that JSON does not know")
+
+    def bytes_schema(self, schema: core_schema.BytesSchema) -> JsonSchemaValue:
+        result: JsonSchemaValue = {"type": "string", "contentEncoding": "base64"}
+        # Every three bytes begun are four characters.
+        if (least := schema.get("min_length")) is not None:
+            result["minLength"] = -(-least // 3) * 4
+        if (most := schema.get("max_length")) is not None:
+            result["maxLength"] = -(-most // 3) * 4
+        return result
+
+    def decimal_schema(self, schema: core_schema.DecimalSchema) -> JsonSchemaValue:
+        return {"type": "string", "pattern": wire.decimal_pattern(schema)}
+
+    def url_schema(self, schema: core_schema.UrlSchema) -> JsonSchemaValue:
+        result: JsonSchemaValue = {"type": "string", "format": "uri"}
+        if schemes := schema.get("allowed_schemes"):
+            result["pattern"] = wire.scheme_pattern(schemes)
+        if (most := schema.get("max_length")) is not None:
+            result["maxLength"] = most
+        return result
+
+    def tagged_union_schema(self, schema: core_schema.TaggedUnionSchema) -> JsonSchemaValue:
+        # `anyOf`, like every other union: the tags keep the branches apart, and `discriminator` is OpenAPI's.
+        tag = schema["discriminator"]
+        branches: list[JsonSchemaValue] = []
+        for choice in schema["choices"].values():
+            branch = self.generate_inner(choice)
+            if isinstance(tag, str):
+                # A tag with a default is optional in the class, but nothing tells the classes apart without it.
+                target = self.resolve_ref_schema(branch)
+                if tag not in target.get("required", ()):
+                    target["required"] = [tag, *target.get("required", ())]
+            branches.append(branch)
+        return self.get_flattened_anyof(branches)
+
+    def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
+        try:
+            return super().default_schema(schema)
+        except (PydanticSerializationError, ValueError):
+            return self.generate_inner(schema["schema"])

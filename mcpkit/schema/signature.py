@@ -1,0 +1,264 @@
+"""What a function takes and returns: parameters with resolved type hints and the docstring's texts."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, get_origin
+
+from ..errors import RegistrationError
+from . import docstring
+
+empty: Any = inspect.Parameter.empty
+"""Stands where nothing is written: no annotation, no default."""
+
+
+class UnresolvedHint(RegistrationError):  # noqa: N818 - names a state that a later try may find gone
+    """A type hint names something that is not defined yet; it may be when the function is first used."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One argument of a function.
+
+    Args:
+        name: Its name.
+        annotation: The type with its `Annotated` metadata; `empty` when nothing is written.
+        default: The value of an omitted argument; `empty` when it is required or has a factory.
+        default_factory: Makes the value of an omitted argument.
+        is_supplied: Whether an omitted argument must be passed to the function, because Python does not
+            know its default (`Field(default=...)`).
+        may_be_omitted: Whether it is optional without a default, like a `NotRequired` key.
+        description: From `Annotated[T, "text"]`, `Field(description=...)` or the docstring, in this order.
+        metadata: The `Annotated` metadata of the argument as a whole.
+        is_required: Whether the caller must give it.
+    """
+
+    name: str
+    annotation: Any = empty
+    default: Any = empty
+    default_factory: Callable[[], Any] | None = None
+    is_supplied: bool = False
+    may_be_omitted: bool = False
+    description: str | None = None
+    metadata: tuple[Any, ...] = ()
+
+    @property
+    def is_required(self) -> bool:
+        """Tell whether the caller must give the argument."""
+        return self.default is empty and self.default_factory is None and not self.may_be_omitted
+
+
+def parameter(
+    name: str,
+    annotation: Any,
+    default: Any = empty,
+    description: str | None = None,
+    *,
+    may_be_omitted: bool = False,
+) -> Parameter:
+    """Return a parameter, with what its annotation's metadata says of it."""
+    if _is_field(default):
+        annotation = Annotated[Any if annotation is empty else annotation, default]
+        default = empty
+        in_signature = True
+    else:
+        in_signature = False
+    metadata = _metadata(annotation)
+    factory: Callable[[], Any] | None = None
+    supplied = in_signature
+    for item in metadata:
+        if isinstance(item, str):
+            description = item
+        elif _is_field(item):
+            description = item.description or description
+            if default is empty and item.default_factory is not None:
+                factory, supplied = item.default_factory, True
+            elif default is empty and not item.is_required():
+                default, supplied = item.default, True
+    return Parameter(name, annotation, default, factory, supplied, may_be_omitted, description, metadata)
+
+
+def _metadata(annotation: Any) -> tuple[Any, ...]:
+    if get_origin(annotation) is Annotated:
+        return typing.cast("tuple[Any, ...]", annotation.__metadata__)
+    return ()
+
+
+def _is_field(value: Any) -> bool:
+    # By name: a server whose author does not import pydantic shall not import it either.
+    return any(
+        cls.__name__ == "FieldInfo" and cls.__module__ == "pydantic.fields" for cls in type(value).__mro__
+    )
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What a function takes and returns.
+
+    Args:
+        function: The callable as the author gave it.
+        name: Its name.
+        description: Its docstring without the sections about arguments.
+        parameters: The arguments of a caller, in the order they are written.
+        injected: The parameters that the framework passes.
+        extra: The type of `**kwargs`; `empty` when there are none.
+        returns: The return annotation; `empty` when there is none.
+        returns_description: What the docstring says of the result.
+        is_async: Whether calling it returns an awaitable.
+    """
+
+    function: Callable[..., Any]
+    name: str
+    description: str | None
+    parameters: tuple[Parameter, ...]
+    injected: tuple[Parameter, ...]
+    extra: Any
+    returns: Any
+    returns_description: str | None
+    is_async: bool
+
+    @classmethod
+    def of(cls, fn: Callable[..., Any], *, is_injected: Callable[[Any, Any], bool]) -> Signature:
+        """Read the signature of a function, method, callable object or `functools.partial`.
+
+        Arguments that a partial binds, by position or by keyword, are no arguments of the caller.
+
+        Args:
+            fn: The callable.
+            is_injected: Tells from a parameter's annotation and default whether the framework passes it.
+
+        Returns:
+            Its signature, with type hints resolved.
+
+        Raises:
+            RegistrationError: A parameter that a client cannot name, or no signature at all.
+            UnresolvedHint: A type hint cannot be resolved now.
+        """
+        function = _function(fn)
+        name = getattr(function, "__name__", None) or type(fn).__name__
+        if inspect.isfunction(function) and function.__name__ == "__call__":
+            name = type(_unbound(fn)).__name__
+        try:
+            signature = inspect.signature(fn)
+        except (TypeError, ValueError) as error:
+            raise RegistrationError(f"{name}: it has no signature to read; wrap it in a function") from error
+        hints = _hints(function, name)
+        documentation = docstring.read(_docstring(fn, function))
+        bound = _bound_keywords(fn)
+        parameters: list[Parameter] = []
+        injected: list[Parameter] = []
+        extra: Any = empty
+        for written in signature.parameters.values():
+            annotation = hints.get(written.name, empty)
+            if written.kind is inspect.Parameter.VAR_KEYWORD:
+                extra = Any if annotation is empty else annotation
+            elif is_injected(annotation, written.default):
+                injected.append(Parameter(written.name, annotation, written.default))
+            elif written.name not in bound:
+                _refuse_unnamed(name, function, written)
+                text = documentation.arguments.get(written.name)
+                parameters.append(parameter(written.name, annotation, written.default, text))
+        return cls(
+            function=fn,
+            name=name,
+            description=documentation.description,
+            parameters=tuple(parameters),
+            injected=tuple(injected),
+            extra=extra,
+            returns=hints.get("return", empty),
+            returns_description=documentation.returns,
+            is_async=inspect.iscoroutinefunction(function),
+        )
+
+
+def _refuse_unnamed(name: str, function: Any, written: inspect.Parameter) -> None:
+    if written.kind is inspect.Parameter.VAR_POSITIONAL:
+        raise RegistrationError(
+            f"{name}: arguments are passed by name, so *{written.name} cannot be filled; "
+            f"write `{written.name}: list[...]` instead"
+        )
+    if written.kind is inspect.Parameter.POSITIONAL_ONLY:
+        raise RegistrationError(
+            f"{name}: arguments are passed by name, so the positional-only {written.name!r} cannot be filled; "
+            "remove the `/` from the signature"
+        )
+    owner = getattr(function, "__qualname__", "").rpartition(".")[0]
+    if written.name == "self" and written.annotation is empty and owner and not owner.endswith("<locals>"):
+        raise RegistrationError(
+            f"{name}: it is a method without its object; mark it with the free decorator and include an instance"
+        )
+
+
+def _unbound(fn: Any) -> Any:
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    return fn
+
+
+def _function(fn: Any) -> Any:
+    """Return the plain function that holds hints and docstring."""
+    fn = inspect.unwrap(_unbound(fn))
+    if isinstance(fn, (staticmethod, classmethod)):
+        fn = inspect.unwrap(fn.__func__)
+    if not (inspect.isroutine(fn) or inspect.isclass(fn)):
+        fn = inspect.unwrap(type(fn).__call__)
+    return getattr(fn, "__func__", fn)
+
+
+def _docstring(fn: Any, function: Any) -> str | None:
+    written: str | None = function.__doc__
+    unbound = _unbound(fn)
+    if written is None and not inspect.isroutine(unbound):
+        return type(unbound).__doc__
+    return written
+
+
+def _bound_keywords(fn: Any) -> set[str]:
+    bound: set[str] = set()
+    while isinstance(fn, functools.partial):
+        bound.update(fn.keywords)
+        fn = fn.func
+    return bound
+
+
+def _hints(function: Any, name: str) -> dict[str, Any]:
+    # inspect.get_annotations evaluates what PEP 649 defers, and raises NameError as PEP 563's strings do
+    # below; CPython 3.14 itself is untested.
+    try:
+        annotations = inspect.get_annotations(function.__init__ if inspect.isclass(function) else function)
+        return resolve(annotations, getattr(function, "__globals__", {}), _closure(function))
+    except NameError as error:
+        raise UnresolvedHint(
+            f"{name}: the type hint {error.name!r} is not defined; define it in the function's module, "
+            "not inside another function, and import it outside `if TYPE_CHECKING`"
+        ) from error
+    except (TypeError, SyntaxError, AttributeError) as error:
+        raise RegistrationError(f"{name}: its type hints cannot be read: {error}") from error
+
+
+def _closure(function: Any) -> dict[str, Any]:
+    names: tuple[str, ...] = getattr(getattr(function, "__code__", None), "co_freevars", ())
+    cells = getattr(function, "__closure__", None) or ()
+    closure: dict[str, Any] = {}
+    for name, cell in zip(names, cells, strict=True):
+        try:
+            closure[name] = cell.cell_contents
+        except ValueError:  # not assigned yet
+            continue
+    return closure
+
+
+def resolve(
+    annotations: Mapping[str, Any], namespace: dict[str, Any], closure: dict[str, Any]
+) -> dict[str, Any]:
+    """Return annotations with every string and forward reference in them evaluated."""
+    if all(type(annotation) is type for annotation in annotations.values()):
+        return dict(annotations)
+    # Not the function itself: 3.10 would read its defaults too, and write Optional around some hints.
+    holder = types.SimpleNamespace(__annotations__=dict(annotations))
+    return typing.get_type_hints(holder, namespace, closure, include_extras=True)

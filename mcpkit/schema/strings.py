@@ -1,0 +1,45 @@
+"""Text to JSON values: the arguments of prompts and URI templates are texts, whatever their types."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic_core import from_json
+
+from .problems import problems
+from .values import Json
+
+
+def parse(schema: Json, arguments: Mapping[str, str | list[str]]) -> Json:
+    """Return the JSON values that texts stand for, by the schema of each.
+
+    Args:
+        schema: The schema of all arguments.
+        arguments: The texts; those in a list stand for the items of an array.
+    """
+    properties: Json = schema.get("properties", {})
+    additional = schema.get("additionalProperties")
+    rest = additional if isinstance(additional, dict) else {}
+    return {name: _value(properties.get(name, rest), text, schema) for name, text in arguments.items()}
+
+
+def _value(schema: Json, text: str | list[str], root: Json) -> Any:
+    if isinstance(text, list):
+        return [_value(_items(schema), part, root) for part in text]
+    if not any(problems(schema, text, root)):
+        return text
+    try:
+        return from_json(text, allow_inf_nan=False)
+    except ValueError:
+        # It stays what it is, and validation says what was expected.
+        return text
+
+
+def _items(schema: Json) -> Json:
+    """Return the schema of the items of an array, which may be one of several branches."""
+    for branch in schema.get("anyOf", [schema]):
+        if branch.get("type") == "array":
+            items: Json = branch.get("items", {})
+            return items
+    return {}

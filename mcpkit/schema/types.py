@@ -1,0 +1,347 @@
+"""Python types to JSON Schema and validator, for the types that need no pydantic.
+
+Importing pydantic and building a model for each signature is most of what starting a server would
+cost, and most signatures are made of these types. Any other type goes to models.py as a whole.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import datetime
+import enum
+import math
+import types
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from pathlib import Path, PurePath
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+import typing_extensions
+from pydantic_core import CoreSchema, core_schema, to_jsonable_python
+
+from . import values
+from .signature import empty
+from .values import Json
+
+DECIMAL_PATTERN = r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,4})?$"
+
+
+@dataclass(frozen=True)
+class Described:
+    """A type as both sides see it.
+
+    Args:
+        schema: What clients read.
+        core: What accepts the same values, and converts them.
+        output: What serialises a Python value of the type; None where JSON says it all.
+        is_plain: Whether the JSON value is the Python value, with nothing to convert either way.
+        definitions: What `$ref`s in the schema refer to: types that contain themselves.
+    """
+
+    schema: Json
+    core: CoreSchema
+    output: CoreSchema | None = None
+    is_plain: bool = False
+    definitions: Json = field(default_factory=dict)
+
+
+class NotInTable(Exception):  # noqa: N818 - a signal between two modules, not an error
+    """The table does not know the type."""
+
+
+def describe(annotation: Any, mode: Literal["validation", "serialization"] = "validation") -> Described:
+    """Return JSON Schema and validator of a type.
+
+    Args:
+        annotation: The type, as `typing.get_type_hints(include_extras=True)` gives it.
+        mode: Whether values come in or go out.
+
+    Returns:
+        Both.
+
+    Raises:
+        RegistrationError: JSON has no form for the type.
+        UnresolvedHint: The type needs a name that is not defined yet.
+    """
+    try:
+        return _describe(annotation)
+    except NotInTable:
+        from . import models
+
+        return models.describe(annotation, mode)
+
+
+def _string() -> Described:
+    return Described({"type": "string"}, values.string(), is_plain=True)
+
+
+def _converted(schema: Json, core: CoreSchema) -> Described:
+    return Described(schema, core)
+
+
+def _formatted(name: str, core: CoreSchema) -> Described:
+    return _converted({"type": "string", "format": name}, values.formatted(name, core))
+
+
+_TABLE: dict[Any, Callable[[], Described]] = {
+    empty: lambda: Described({}, core_schema.any_schema()),
+    Any: lambda: Described({}, core_schema.any_schema()),
+    object: lambda: Described({}, core_schema.any_schema()),
+    str: _string,
+    int: lambda: Described({"type": "integer"}, values.integer(), is_plain=True),
+    float: lambda: Described({"type": "number"}, values.number(), is_plain=True),
+    bool: lambda: Described({"type": "boolean"}, values.boolean(), is_plain=True),
+    None: lambda: Described({"type": "null"}, core_schema.none_schema(), is_plain=True),
+    type(None): lambda: Described({"type": "null"}, core_schema.none_schema(), is_plain=True),
+    bytes: lambda: _converted(
+        {"type": "string", "contentEncoding": "base64"}, values.base64_bytes(core_schema.bytes_schema())
+    ),
+    datetime.datetime: lambda: _formatted("date-time", core_schema.datetime_schema()),
+    datetime.date: lambda: _formatted("date", core_schema.date_schema()),
+    datetime.time: lambda: _formatted("time", core_schema.time_schema()),
+    datetime.timedelta: lambda: _formatted("duration", core_schema.timedelta_schema()),
+    uuid.UUID: lambda: _formatted("uuid", core_schema.uuid_schema()),
+    # A string: a JSON number has passed through binary floating point before anyone sees it.
+    Decimal: lambda: _converted(
+        {"type": "string", "pattern": DECIMAL_PATTERN},
+        core_schema.chain_schema([values.string(pattern=DECIMAL_PATTERN), core_schema.decimal_schema()]),
+    ),
+    Path: lambda: _converted({"type": "string"}, values.text_to(Path)),
+    PurePath: lambda: _converted({"type": "string"}, values.text_to(PurePath)),
+    list: lambda: _array(Any),
+    set: lambda: _set(core_schema.set_schema, Any),
+    frozenset: lambda: _set(core_schema.frozenset_schema, Any),
+    tuple: lambda: _tuple((Any, ...)),
+    dict: lambda: _mapping(str, Any),
+}
+
+
+def _describe(annotation: Any) -> Described:
+    try:
+        entry = _TABLE.get(annotation)
+    except TypeError:  # an unhashable annotation, such as Literal[...] in Annotated with a list
+        entry = None
+    if entry is not None:
+        return entry()
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        return _annotated(annotation)
+    arguments = get_args(annotation)
+    if origin is Literal or origin is typing_extensions.Literal:
+        return one_of([(_plain(choice), choice) for choice in arguments])
+    if origin is Union or origin is types.UnionType:
+        return _union([_describe(argument) for argument in arguments])
+    if origin in _GENERICS:
+        return _GENERICS[origin](arguments)
+    if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
+        if hasattr(annotation, "__get_pydantic_core_schema__"):
+            raise NotInTable
+        return _enum(annotation)
+    raise NotInTable
+
+
+def _plain(choice: Any) -> Any:
+    return choice.value if isinstance(choice, enum.Enum) else choice
+
+
+def _enum(cls: type[enum.Enum]) -> Described:
+    described = one_of([(member.value, member) for member in cls])
+    text = cls.__doc__
+    # What the enum module writes itself up to 3.12 says nothing.
+    if text and text != "An enumeration." and cls.__doc__ is not enum.Enum.__doc__ and "__doc__" in vars(cls):
+        import inspect
+
+        schema = {**described.schema, "description": inspect.cleandoc(text)}
+        return Described(schema, described.core)
+    return described
+
+
+def one_of(choices: list[tuple[Any, Any]]) -> Described:
+    """Return a choice of JSON scalars, each with the Python value that it becomes."""
+    wire = [value for value, _ in choices]
+    kinds = {type(value) for value in wire}
+    if not kinds <= _SCALARS.keys():
+        raise NotInTable
+    schema: Json = {}
+    if len(kinds) == 1:
+        schema["type"] = _SCALARS[kinds.pop()]
+    schema["enum"] = list({values.identity(value): value for value in wire}.values())
+    is_plain = all(value is result for value, result in choices) and values.is_text_only(wire)
+    return Described(schema, values.one_of(choices), is_plain=is_plain)
+
+
+_SCALARS = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
+
+
+def _union(branches: list[Described]) -> Described:
+    schema = values.any_of(branch.schema for branch in branches)
+    rest = [branch for branch in branches if branch.schema != {"type": "null"}]
+    if any(not branch.schema for branch in branches):
+        return Described({}, core_schema.any_schema())
+    if len(rest) == 1:
+        core = rest[0].core
+    else:
+        core = core_schema.union_schema([branch.core for branch in rest])
+    if len(rest) < len(branches):
+        core = core_schema.nullable_schema(core)
+    return Described(schema, core, is_plain=all(branch.is_plain for branch in branches))
+
+
+def optional(described: Described) -> Described:
+    """Return the type or None."""
+    if not described.schema:
+        return described
+    return replace(
+        described, schema=values.nullable(described.schema), core=core_schema.nullable_schema(described.core)
+    )
+
+
+def _array(item: Any) -> Described:
+    items = _describe(item)
+    return Described(
+        # `items` stays when it says nothing: some hosts refuse an array without.
+        {"type": "array", "items": items.schema},
+        core_schema.list_schema(items.core, strict=True),
+        is_plain=items.is_plain,
+    )
+
+
+def _set(build: Callable[[CoreSchema], CoreSchema], item: Any) -> Described:
+    items = _describe(item)
+    return Described(
+        {"type": "array", "items": items.schema, "uniqueItems": True}, values.unique(build(items.core))
+    )
+
+
+def _tuple(arguments: tuple[Any, ...]) -> Described:
+    if len(arguments) == 2 and arguments[1] is Ellipsis:
+        items = _describe(arguments[0])
+        core = core_schema.tuple_schema([items.core], variadic_item_index=0)
+        return Described({"type": "array", "items": items.schema}, core)
+    described = [_describe(argument) for argument in arguments if argument != ()]
+    schema: Json = {"type": "array"}
+    if described:
+        schema["prefixItems"] = [item.schema for item in described]
+    schema |= {"minItems": len(described), "maxItems": len(described)}
+    return Described(schema, core_schema.tuple_schema([item.core for item in described]))
+
+
+def _mapping(key: Any, value: Any) -> Described:
+    if key not in (str, Any):
+        raise NotInTable
+    item = _describe(value)
+    return Described(
+        {"type": "object", "additionalProperties": item.schema or True},
+        core_schema.dict_schema(values.string(), item.core, strict=True),
+        is_plain=item.is_plain,
+    )
+
+
+_GENERICS: dict[Any, Callable[[tuple[Any, ...]], Described]] = {
+    list: lambda arguments: _array(*arguments),
+    collections.abc.Sequence: lambda arguments: _array(*arguments),
+    collections.abc.Collection: lambda arguments: _array(*arguments),
+    collections.abc.Iterable: lambda arguments: _array(*arguments),
+    set: lambda arguments: _set(core_schema.set_schema, *arguments),
+    collections.abc.Set: lambda arguments: _set(core_schema.frozenset_schema, *arguments),
+    frozenset: lambda arguments: _set(core_schema.frozenset_schema, *arguments),
+    tuple: _tuple,
+    dict: lambda arguments: _mapping(*arguments),
+    collections.abc.Mapping: lambda arguments: _mapping(*arguments),
+}
+
+# annotated_types by the name of the constraint: JSON Schema's keyword for numbers, texts, arrays and objects.
+_NUMERIC = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum",
+            "multiple_of": "multipleOf"}  # fmt: skip
+_LENGTHS = {
+    "string": {"min_length": "minLength", "max_length": "maxLength"},
+    "array": {"min_length": "minItems", "max_length": "maxItems"},
+    "object": {"min_length": "minProperties", "max_length": "maxProperties"},
+}
+_CORE_TYPES = {"integer": "int", "number": "float", "string": "str", "array": "list", "object": "dict"}
+
+
+def _annotated(annotation: Any) -> Described:
+    constraints: Json = {}
+    notes: Json = {}
+    for item in annotation.__metadata__:
+        if isinstance(item, str):
+            notes["description"] = item
+        elif type(item).__module__ == "annotated_types":
+            constraints |= _constraints(item)
+        elif type(item).__module__ == "pydantic.fields" and hasattr(item, "_attributes_set"):
+            _read_field(item, constraints, notes)
+        elif _belongs_to_pydantic(item):
+            raise NotInTable
+    described = _describe(annotation.__origin__)
+    if constraints:
+        described = _constrain(described, constraints)
+    return Described({**described.schema, **notes}, described.core, is_plain=described.is_plain)
+
+
+def _belongs_to_pydantic(item: Any) -> bool:
+    return type(item).__module__.partition(".")[0] in {"pydantic", "pydantic_core"} or hasattr(
+        item, "__get_pydantic_core_schema__"
+    )
+
+
+def _constraints(item: Any) -> Json:
+    """Return the constraints in a piece of annotated_types, by the names that its classes use."""
+    found = {
+        name: value
+        for name in ("gt", "ge", "lt", "le", "multiple_of", "min_length", "max_length")
+        if (value := getattr(item, name, None)) is not None
+    }
+    if not found or type(item).__name__ == "Predicate":
+        raise NotInTable
+    if found.get("min_length") == 0:
+        del found["min_length"]
+    return found
+
+
+def _read_field(field: Any, constraints: Json, notes: Json) -> None:
+    if field._attributes_set.keys() - _FIELD_NOTES:  # noqa: SLF001 - the only record of what Field() was given
+        raise NotInTable
+    for item in field.metadata:
+        if type(item).__module__ == "annotated_types":
+            constraints |= _constraints(item)
+        elif vars(item).keys() == {"pattern"}:
+            constraints["pattern"] = item.pattern
+        else:
+            raise NotInTable
+    for name in ("title", "description", "examples"):
+        if (value := getattr(field, name)) is not None:
+            notes[name] = to_jsonable_python(value)
+
+
+_FIELD_NOTES = {"title", "description", "examples", "default", "default_factory", "annotation"}
+
+
+def _constrain(described: Described, constraints: Mapping[str, Any]) -> Described:
+    """Return the type with constraints, which pydantic-core and JSON Schema both know under their names."""
+    kind = described.schema.get("type")
+    if not described.is_plain or "enum" in described.schema or kind not in _CORE_TYPES:
+        raise NotInTable
+    if kind in _LENGTHS:
+        keywords = dict(_LENGTHS[kind])
+        if kind == "string":
+            keywords["pattern"] = "pattern"
+    else:
+        keywords = _NUMERIC
+    if not constraints.keys() <= keywords.keys() or not all(map(_is_portable, constraints.values())):
+        raise NotInTable
+    schema = {**described.schema, **{keywords[name]: value for name, value in constraints.items()}}
+    core: Any = described.core
+    if kind == "integer":
+        core = values.integer(
+            **{name: schema[keyword] for name, keyword in _NUMERIC.items() if keyword in schema}
+        )
+    else:
+        core = {**core, **constraints}
+    return Described(schema, core, is_plain=True)
+
+
+def _is_portable(value: Any) -> bool:
+    return isinstance(value, str) or (type(value) in (int, float) and math.isfinite(value))

@@ -1,0 +1,170 @@
+"""Validators of JSON values, as pydantic-core schemas: each accepts exactly what its JSON Schema accepts.
+
+They run in Python mode on what `pydantic_core.from_json` returns. JSON Schema says which values
+are alike and which are not, and Python disagrees at a few places: 5.0 is an integer and so is
+1e300, `true` is no number, a numeric string is no date, and a set has no duplicates.
+Only types with such a place pay for it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+
+from .formats import FORMATS
+
+Json = dict[str, Any]
+
+
+def _refuse(reason: str) -> PydanticCustomError:
+    # The text never leaves the package: problems.py says what was expected in its own words.
+    return PydanticCustomError("json_schema", "{reason}", {"reason": reason})
+
+
+def _integral(value: float) -> int:
+    if not value.is_integer():
+        raise _refuse("not integral")
+    return int(value)
+
+
+def integer(**constraints: Any) -> CoreSchema:
+    """Return a validator of integers; a float without fraction is one and becomes `int`."""
+    strict = core_schema.int_schema(strict=True, **constraints)
+    integral = core_schema.chain_schema(
+        [
+            core_schema.is_instance_schema(float),
+            core_schema.no_info_plain_validator_function(_integral),
+            strict,
+        ]
+    )
+    return core_schema.union_schema([strict, integral], mode="left_to_right")
+
+
+def number(**constraints: Any) -> CoreSchema:
+    """Return a validator of numbers, which become `float`."""
+    return core_schema.float_schema(**{**constraints, "strict": True, "allow_inf_nan": False})
+
+
+def string(**constraints: Any) -> CoreSchema:
+    """Return a validator of strings."""
+    return core_schema.str_schema(**{**constraints, "strict": True})
+
+
+def boolean() -> CoreSchema:
+    """Return a validator of booleans."""
+    return core_schema.bool_schema(strict=True)
+
+
+def formatted(name: str, then: CoreSchema | None = None) -> CoreSchema:
+    """Return a validator of strings in a format of `FORMATS`, which `then` converts."""
+    is_valid = FORMATS[name]
+
+    def check(text: str) -> str:
+        if not is_valid(text):
+            raise _refuse(name)
+        return text
+
+    text = core_schema.no_info_after_validator_function(check, string())
+    return text if then is None else core_schema.chain_schema([text, then])
+
+
+def decode_base64(text: str) -> bytes:
+    """Return the bytes of a base64 text (RFC 4648, section 4).
+
+    Raises:
+        ValueError: The text is not base64.
+    """
+    try:
+        return base64.b64decode(text.encode("ascii"), validate=True)
+    except (binascii.Error, UnicodeEncodeError) as error:
+        raise ValueError("not base64") from error
+
+
+def base64_bytes(then: CoreSchema) -> CoreSchema:
+    """Return a validator of base64 strings, which become `bytes` and go on to `then`."""
+    return core_schema.chain_schema(
+        [core_schema.no_info_after_validator_function(decode_base64, string()), then]
+    )
+
+
+def is_text_only(values: Iterable[Any]) -> bool:
+    """Tell whether all values are plain strings."""
+    return all(type(value) is str for value in values)
+
+
+def identity(value: Any) -> Any:
+    """Return something hashable that is equal for two JSON values exactly when JSON Schema says they are.
+
+    JSON Schema 2020-12, "Instance Equality": 1 and 1.0 are the same, `true` and 1 are not.
+    """
+    if isinstance(value, dict):
+        return dict, frozenset((key, identity(item)) for key, item in value.items())
+    if isinstance(value, list):
+        return list, tuple(identity(item) for item in value)
+    if isinstance(value, bool):
+        return bool, value
+    return value
+
+
+def one_of(choices: Sequence[tuple[Any, Any]]) -> CoreSchema:
+    """Return a validator of a few JSON values, each with the Python value that it becomes."""
+    if is_text_only(value for value, _ in choices) and all(value is result for value, result in choices):
+        return core_schema.literal_schema([value for value, _ in choices])
+    table = {identity(value): result for value, result in choices}
+
+    def choose(value: Any) -> Any:
+        try:
+            return table[identity(value)]
+        except KeyError:
+            raise _refuse("no choice") from None
+
+    return core_schema.no_info_plain_validator_function(choose)
+
+
+def unique(then: CoreSchema) -> CoreSchema:
+    """Return a validator of arrays without duplicates, which go on to `then`."""
+
+    def check(value: Any) -> Any:
+        if isinstance(value, list) and not is_unique(value):
+            raise _refuse("duplicates")
+        return value
+
+    return core_schema.no_info_before_validator_function(check, then)
+
+
+def is_unique(items: Sequence[Any]) -> bool:
+    """Tell whether no two JSON values are the same."""
+    return len({identity(item) for item in items}) == len(items)
+
+
+def array(then: CoreSchema) -> CoreSchema:
+    """Return a validator that lets nothing but arrays go on to `then`."""
+    return core_schema.chain_schema([core_schema.list_schema(strict=True), then])
+
+
+def text_to(convert: Callable[[str], Any]) -> CoreSchema:
+    """Return a validator of strings, which `convert` turns into something else."""
+    return core_schema.no_info_after_validator_function(convert, string())
+
+
+def nullable(schema: Json) -> Json:
+    """Return the JSON Schema of `schema` or null.
+
+    Written with `anyOf`: a `type` that is an array is legal too, but hosts that translate schemas for
+    models with single types (Gemini's function declarations) refuse or drop it, while `anyOf` with a
+    null branch is understood by all that know null.
+    """
+    return any_of([schema, {"type": "null"}])
+
+
+def any_of(schemas: Iterable[Mapping[str, Any]]) -> Json:
+    """Return the JSON Schema that accepts what one of `schemas` accepts, without nesting or repetition."""
+    branches: list[Json] = []
+    for schema in schemas:
+        inner: list[Json] = schema["anyOf"] if list(schema) == ["anyOf"] else [dict(schema)]
+        branches += [branch for branch in inner if branch not in branches]
+    return branches[0] if len(branches) == 1 else {"anyOf": branches}

@@ -1,0 +1,211 @@
+"""pydantic's core schemas, rewritten so that they follow JSON Schema.
+
+pydantic's own modes do not: the lax one takes "5" for a number, the strict one refuses 5.0 for an integer, and
+both take a numeric string for a date and drop duplicates of a set without a word. Only the parts of a schema
+that hold such a type are replaced, by the validators of values.py.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from typing import Any, cast
+
+from pydantic_core import CoreSchema, core_schema
+
+from . import values
+from .types import DECIMAL_PATTERN
+
+_CHILDREN = frozenset(
+    ["schema", "items_schema", "keys_schema", "values_schema", "choices", "fields", "extras_schema", "extras_keys_schema", "definitions", "steps", "arguments_schema", "var_args_schema", "var_kwargs_schema", "json_schema", "strict_schema", "lax_schema", "python_schema", "return_schema", "computed_fields"]
+)
+_OWN = frozenset({"type", "strict", "ref", "metadata", "serialization"})
+Node = dict[str, Any]
+Rewrite = Callable[[Node], Any]
+
+
+def validating(core: CoreSchema) -> CoreSchema:
+    """Return the core schema that accepts what the type's JSON Schema accepts."""
+    return cast("CoreSchema", _walk(core, _TO_VALIDATE, _CHILDREN))
+
+
+def serializing(core: CoreSchema) -> CoreSchema:
+    """Return the core schema that serialises what the type's JSON Schema describes."""
+    return cast("CoreSchema", _walk(core, _TO_SERIALIZE, _CHILDREN | {"serialization"}))
+
+
+def scheme_pattern(schemes: list[str]) -> str:
+    """Return the pattern of URLs with one of a few schemes."""
+    return f"^(?:{'|'.join(map(re.escape, schemes))}):"
+
+
+def decimal_pattern(schema: Mapping[str, Any]) -> str:
+    """Return the pattern of decimal numbers with at most so many places as a decimal schema allows."""
+    places = schema.get("decimal_places")
+    if places is None:
+        return DECIMAL_PATTERN
+    if places == 0:
+        return r"^-?[0-9]+$"
+    return rf"^-?[0-9]+(\.[0-9]{{1,{places}}})?$"
+
+
+def _walk(value: Any, rewrites: Mapping[str, Rewrite], children: frozenset[str]) -> Any:
+    if isinstance(value, (list, tuple)):
+        return type(value)(_walk(item, rewrites, children) for item in value)
+    if not isinstance(value, dict):
+        return value
+    kind = value.get("type")
+    if not isinstance(kind, str):  # a mapping of names to schemas
+        return {name: _walk(item, rewrites, children) for name, item in value.items()}
+    node = {key: _walk(item, rewrites, children) if key in children else item for key, item in value.items()}
+    rewrite = rewrites.get(kind)
+    return node if rewrite is None else rewrite(node)
+
+
+def _constraints(node: Node) -> Node:
+    return {key: value for key, value in node.items() if key not in _OWN}
+
+
+def _bare(node: Node) -> Any:
+    """Return a leaf without what belongs to the place where it stands, which its replacement takes over."""
+    return {"type": node["type"], **_constraints(node)}
+
+
+def _replaced(build: Callable[[Node], Any]) -> Rewrite:
+    def rewrite(node: Node) -> Any:
+        built = build(node)
+        return {**built, "ref": node["ref"]} if "ref" in node else built
+
+    return rewrite
+
+
+def _formatted(name: str) -> Rewrite:
+    return _replaced(lambda node: values.formatted(name, _bare(node)))
+
+
+def _decimal(node: Node) -> CoreSchema:
+    return core_schema.chain_schema([values.string(pattern=decimal_pattern(node)), _bare(node)])
+
+
+def _url(node: Node) -> CoreSchema:
+    constraints = {"pattern": scheme_pattern(node["allowed_schemes"])} if node.get("allowed_schemes") else {}
+    return core_schema.chain_schema([values.string(**constraints), values.formatted("uri"), _bare(node)])
+
+
+def _lax_container(node: Node) -> Node:
+    """Let a JSON array or object in, whatever the author's class says of Python's types."""
+    node.pop("strict", None)
+    if "config" in node:
+        node["config"] = {
+            k: v for k, v in node["config"].items() if k not in ("strict", "coerce_numbers_to_str")
+        }
+    return node
+
+
+def _exact_container(node: Node) -> Node:
+    return {**node, "strict": True}
+
+
+def _set(node: Node) -> Any:
+    return values.unique(cast("CoreSchema", {"type": node["type"], **_constraints(node)}))
+
+
+def _field(node: Node) -> Node:
+    alias = node.get("validation_alias")
+    if isinstance(alias, list):
+        # The published name is the first that is one.
+        paths = [path if isinstance(path, list) else [path] for path in alias]
+        node["validation_alias"] = next((path[0] for path in paths if len(path) == 1), alias)
+    return node
+
+
+def _call(node: Node) -> Any:
+    cls = node.get("function")
+    is_named_tuple = isinstance(cls, type) and issubclass(cls, tuple)
+    return values.array(cast("CoreSchema", node)) if is_named_tuple else node
+
+
+def _enum(node: Node) -> CoreSchema:
+    return values.one_of([(member.value, member) for member in node["members"]])
+
+
+def _literal(node: Node) -> CoreSchema:
+    return values.one_of([(getattr(value, "value", value), value) for value in node["expected"]])
+
+
+_TO_VALIDATE: dict[str, Rewrite] = {
+    "int": _replaced(lambda node: values.integer(**_constraints(node))),
+    "float": _replaced(lambda node: values.number(**_constraints(node))),
+    "str": _replaced(lambda node: values.string(**_constraints(node))),
+    "bool": _replaced(lambda node: values.boolean()),
+    "bytes": _replaced(lambda node: values.base64_bytes(_bare(node))),
+    "decimal": _replaced(_decimal),
+    "datetime": _formatted("date-time"),
+    "date": _formatted("date"),
+    "time": _formatted("time"),
+    "timedelta": _formatted("duration"),
+    "uuid": _formatted("uuid"),
+    "url": _replaced(_url),
+    "enum": _replaced(_enum),
+    "literal": _replaced(_literal),
+    "set": _replaced(_set),
+    "frozenset": _replaced(_set),
+    "list": _exact_container,
+    "dict": _exact_container,
+    "tuple": _lax_container,
+    "deque": _lax_container,
+    "model": _lax_container,
+    "dataclass": _lax_container,
+    "dataclass-args": _lax_container,
+    "model-fields": _lax_container,
+    "typed-dict": _lax_container,
+    "tagged-union": _lax_container,
+    "union": _lax_container,
+    "nullable": _lax_container,
+    "model-field": _field,
+    "typed-dict-field": _field,
+    "dataclass-field": _field,
+    "named-tuple": _replaced(
+        lambda node: values.array(cast("CoreSchema", {"type": node["type"], **_constraints(node)}))
+    ),
+    "call": _replaced(_call),
+    # An iterable of arguments is there as a whole; checked lazily, its errors would come from the function.
+    "generator": _replaced(lambda node: core_schema.list_schema(node.get("items_schema"), strict=True)),
+    "json-or-python": _replaced(lambda node: node["json_schema"]),
+    "lax-or-strict": _replaced(lambda node: node["strict_schema"]),
+}
+
+
+def _encode_base64(value: Any) -> Any:
+    return base64.b64encode(value).decode("ascii") if isinstance(value, (bytes, bytearray)) else value
+
+
+def _encode_decimal(value: Any) -> Any:
+    return f"{value:f}" if isinstance(value, Decimal) else value
+
+
+def _serialized_by(encode: Callable[[Any], Any]) -> Rewrite:
+    serializer = core_schema.plain_serializer_function_ser_schema(encode, when_used="json")
+
+    def rewrite(node: Node) -> Node:
+        return {"serialization": serializer, **node}
+
+    return rewrite
+
+
+_TO_SERIALIZE: dict[str, Rewrite] = {
+    "bytes": _serialized_by(_encode_base64),
+    "decimal": _serialized_by(_encode_decimal),
+}
+
+
+def separate(core: CoreSchema, definitions: dict[str, CoreSchema]) -> CoreSchema:
+    """Move the definitions at the root of a core schema into `definitions`, by their names."""
+    node: Any = core
+    if node["type"] == "definitions":
+        for definition in node["definitions"]:
+            definitions[definition["ref"]] = definition
+        return cast("CoreSchema", node["schema"])
+    return core

@@ -1,0 +1,317 @@
+"""An in-memory client for the tests of a server; it speaks the real protocol of any revision.
+
+async with connect(server) as client:
+    result = await client.call("get_forecast", {"latitude": 38.9, "longitude": -77.0})
+    assert result.text.startswith("Sunny")
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from .connection import Connection
+from .errors import ProtocolError
+from .protocol import jsonrpc
+from .protocol.eras import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION
+from .protocol.revisions import ALL, LATEST, STATELESS
+from .server import Server
+
+ProgressCallback = Callable[[float, float | None, str | None], None]
+
+
+class CallResult:
+    """What a tool answered.
+
+    Attributes:
+        content: The content blocks.
+        structured: The structured content, or None.
+        is_error: Whether the tool could not do what it was asked.
+        meta: The result's `_meta`.
+    """
+
+    __slots__ = ("content", "is_error", "meta", "structured")
+
+    def __init__(self, result: Mapping[str, Any]) -> None:
+        self.content: list[dict[str, Any]] = result["content"]
+        self.structured: Any = result.get("structuredContent")
+        self.is_error: bool = result.get("isError", False)
+        self.meta: dict[str, Any] = result.get("_meta", {})
+
+    @property
+    def text(self) -> str:
+        """The text blocks, one after the other."""
+        return "\n".join(block["text"] for block in self.content if block["type"] == "text")
+
+    def __repr__(self) -> str:
+        """Show the text."""
+        return f"CallResult({self.text!r}, is_error={self.is_error})"
+
+
+class Client:
+    """A client in the same process; make one with `connect`.
+
+    Attributes:
+        revision: The revision that it speaks.
+        notifications: All notifications that have come, oldest first.
+        server_info: What the server says it is; filled by `connect`.
+        server_capabilities: What the server declares; filled by `connect`.
+    """
+
+    def __init__(
+        self, server: Server, *, revision: str, info: dict[str, Any], capabilities: dict[str, Any]
+    ) -> None:
+        self.revision = revision
+        self.notifications: list[dict[str, Any]] = []
+        self.server_info: dict[str, Any] = {}
+        self.server_capabilities: dict[str, Any] = {}
+        self.instructions: str | None = None
+        self._info = info
+        self._capabilities = capabilities
+        self._ids = itertools.count(1)
+        self._waiting: dict[jsonrpc.RequestId, asyncio.Future[dict[str, Any]]] = {}
+        self._progress: dict[jsonrpc.RequestId, ProgressCallback] = {}
+        self._arrival = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._connection = Connection(server, self._receive)
+        self._meta: dict[str, Any] = {}
+        if revision in STATELESS:
+            self._meta = {PROTOCOL_VERSION: revision, CLIENT_INFO: info, CLIENT_CAPABILITIES: capabilities}
+
+    async def request(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        progress: ProgressCallback | None = None,
+        log_level: str | None = None,
+    ) -> dict[str, Any]:
+        """Send any request and return its result.
+
+        Args:
+            method: The method.
+            params: Its params; the `_meta` that the revision wants is added.
+            progress: Called with done, total and message at each progress notification.
+            log_level: The level to ask for in this request; stateless revisions only.
+
+        Raises:
+            ProtocolError: The server answered with an error.
+        """
+        id_ = next(self._ids)
+        message: dict[str, Any] = {"jsonrpc": "2.0", "id": id_, "method": method}
+        meta = {**self._meta, **((params or {}).get("_meta") or {})}
+        if progress is not None:
+            self._progress[id_] = progress
+            meta["progressToken"] = id_
+        if log_level is not None:
+            meta[LOG_LEVEL] = log_level
+        if params or meta:
+            message["params"] = {**(params or {}), "_meta": meta} if meta else params
+        future = self._waiting[id_] = self._loop.create_future()
+        self._connection.receive(jsonrpc.encode(message))
+        try:
+            return await future
+        except asyncio.CancelledError:
+            self.notify("notifications/cancelled", {"requestId": id_, "reason": "the caller was cancelled"})
+            raise
+        finally:
+            del self._waiting[id_]
+            self._progress.pop(id_, None)
+
+    def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
+        """Send a notification."""
+        message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
+        if params is not None:
+            message["params"] = params
+        self._connection.receive(jsonrpc.encode(message))
+
+    async def call(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        progress: ProgressCallback | None = None,
+        log_level: str | None = None,
+    ) -> CallResult:
+        """Call a tool.
+
+        Args:
+            name: The tool's name.
+            arguments: JSON values by name.
+            progress: Called with done, total and message at each progress notification.
+            log_level: The level to ask for in this request; stateless revisions only.
+
+        Raises:
+            ProtocolError: The server answered with an error, for example because there is no such tool.
+        """
+        params = {"name": name, "arguments": arguments or {}}
+        return CallResult(await self.request("tools/call", params, progress=progress, log_level=log_level))
+
+    async def list_tools(self) -> list[dict[str, Any]]:
+        """Return all tools, page by page."""
+        return await self._list("tools/list", "tools")
+
+    async def list_resources(self) -> list[dict[str, Any]]:
+        """Return all resources, page by page."""
+        return await self._list("resources/list", "resources")
+
+    async def list_resource_templates(self) -> list[dict[str, Any]]:
+        """Return all resource templates, page by page."""
+        return await self._list("resources/templates/list", "resourceTemplates")
+
+    async def list_prompts(self) -> list[dict[str, Any]]:
+        """Return all prompts, page by page."""
+        return await self._list("prompts/list", "prompts")
+
+    async def read(self, uri: str) -> list[dict[str, Any]]:
+        """Read a resource and return its contents.
+
+        Raises:
+            ProtocolError: The server answered with an error, for example because there is no such resource.
+        """
+        contents: list[dict[str, Any]] = (await self.request("resources/read", {"uri": uri}))["contents"]
+        return contents
+
+    async def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
+        """Get a prompt and return its messages.
+
+        Raises:
+            ProtocolError: The server answered with an error.
+        """
+        params = {"name": name, "arguments": arguments or {}}
+        messages: list[dict[str, Any]] = (await self.request("prompts/get", params))["messages"]
+        return messages
+
+    async def complete(
+        self, reference: str, argument: str, value: str, arguments: Mapping[str, str] | None = None
+    ) -> list[str]:
+        """Complete an argument and return the values.
+
+        Args:
+            reference: A prompt's name, or a resource template's URI template.
+            argument: The argument's name.
+            value: What has been typed.
+            arguments: The arguments already filled in.
+
+        Raises:
+            ProtocolError: The server answered with an error.
+        """
+        ref = (
+            {"type": "ref/resource", "uri": reference}
+            if ":" in reference
+            else {"type": "ref/prompt", "name": reference}
+        )
+        params: dict[str, Any] = {"ref": ref, "argument": {"name": argument, "value": value}}
+        if arguments:
+            params["context"] = {"arguments": arguments}
+        values: list[str] = (await self.request("completion/complete", params))["completion"]["values"]
+        return values
+
+    async def notification(self, method: str) -> dict[str, Any]:
+        """Wait for a notification, take it out of `notifications`, and return its params.
+
+        Args:
+            method: For example `notifications/tools/list_changed`.
+        """
+        while True:
+            for index, message in enumerate(self.notifications):
+                if message["method"] == method:
+                    del self.notifications[index]
+                    params: dict[str, Any] = message.get("params", {})
+                    return params
+            self._arrival.clear()
+            await self._arrival.wait()
+
+    async def _list(self, method: str, member: str) -> list[dict[str, Any]]:
+        page = await self.request(method)
+        found: list[dict[str, Any]] = page[member]
+        while "nextCursor" in page:
+            page = await self.request(method, {"cursor": page["nextCursor"]})
+            found += page[member]
+        return found
+
+    def _receive(self, line: bytes) -> None:
+        message: dict[str, Any] = jsonrpc.decode(line)
+        if "method" in message:
+            self._receive_notification(message)
+            return
+        waiting = self._waiting.get(message.get("id", ""))
+        if waiting is None or waiting.done():
+            return
+        if "error" in message:
+            error = message["error"]
+            waiting.set_exception(ProtocolError(error["code"], error["message"], error.get("data")))
+        else:
+            waiting.set_result(message["result"])
+
+    def _receive_notification(self, message: dict[str, Any]) -> None:
+        params = message.get("params", {})
+        callback = self._progress.get(params.get("progressToken", ""))
+        if message["method"] == "notifications/progress" and callback is not None:
+            callback(params["progress"], params.get("total"), params.get("message"))
+            return
+        self.notifications.append(message)
+        self._arrival.set()
+
+    async def _open(self) -> None:
+        if self.revision in STATELESS:
+            result = await self.request("server/discover")
+            info = result.get("_meta", {}).get("io.modelcontextprotocol/serverInfo", {})
+        else:
+            params = {
+                "protocolVersion": self.revision,
+                "capabilities": self._capabilities,
+                "clientInfo": self._info,
+            }
+            result = await self.request("initialize", params)
+            info = result["serverInfo"]
+            self.notify("notifications/initialized")
+        self.server_info = info
+        self.server_capabilities = result["capabilities"]
+        self.instructions = result.get("instructions")
+
+    async def _close(self) -> None:
+        await self._connection.aclose()
+
+
+@asynccontextmanager
+async def connect(
+    server: Server,
+    *,
+    revision: str = LATEST,
+    info: dict[str, Any] | None = None,
+    capabilities: dict[str, Any] | None = None,
+) -> AsyncIterator[Client]:
+    """Connect a client to a server in the same process and event loop.
+
+    Every message passes through the protocol as it does over a wire. The lifespan is entered
+    first and left last. It can be entered and left in different tasks, as pytest fixtures do.
+
+    Args:
+        server: The server.
+        revision: The revision that the client speaks, of either era.
+        info: The client's `Implementation`.
+        capabilities: The capabilities that the client declares.
+
+    Raises:
+        ValueError: There is no such revision.
+        RegistrationError: Type hints of a component cannot be resolved.
+    """
+    if revision not in ALL:
+        raise ValueError(f"unknown revision {revision!r}: there are {', '.join(ALL)}")
+    async with server.running():
+        await server.ready()
+        client = Client(
+            server,
+            revision=revision,
+            info=info or {"name": "mcpkit-testing", "version": "1"},
+            capabilities=capabilities or {},
+        )
+        try:
+            await client._open()  # noqa: SLF001
+            yield client
+        finally:
+            await client._close()  # noqa: SLF001

@@ -1,0 +1,270 @@
+"""Tools: functions that a model may call (server/tools)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Literal
+
+from typing_extensions import TypedDict
+
+from .component import Component, optional
+from .content import ToolResult, is_data, to_content
+from .context import Context
+from .errors import RegistrationError
+from .protocol.revisions import LATEST
+from .protocol.types import Icon, ToolAnnotations
+from .schema import Arguments, Output
+
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+
+TextOf = Literal["json", "none"] | Callable[[Any], str]
+
+
+class ToolOptions(TypedDict, total=False):
+    """The keyword arguments of `Tool`, as `@tool(...)` takes them."""
+
+    name: str | None
+    title: str | None
+    description: str | None
+    annotations: ToolAnnotations | None
+    icons: Sequence[Icon] | None
+    meta: Mapping[str, Any] | None
+    tags: Collection[str]
+    input_schema: Any
+    structured: bool
+    content: TextOf
+
+
+class Tool(Component):
+    """A tool: its schemas, and how its function is called.
+
+    Args:
+        function: The author's function.
+        name: 1 to 128 of `A-Z a-z 0-9 _ - .`; the function's name when None.
+        title: A name for people.
+        description: What the model reads; the docstring's summary and body when None.
+        annotations: Hints on its behaviour.
+        icons: Pictures that a host may show.
+        meta: The `_meta` of its listed form.
+        tags: Free words, never sent.
+        input_schema: A JSON Schema, a TypedDict or a mapping of names to types, in place of the
+            signature; the function then takes all arguments as one dict.
+        structured: False sends no structured content and no output schema.
+        content: The text beside structured content: `json` (the same data), `none`, or a function
+            that makes it from the returned value.
+
+    Raises:
+        RegistrationError: The definition cannot be served; the message says what to change.
+    """
+
+    kind = "tool"
+    wire = "Tool"
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        annotations: ToolAnnotations | None = None,
+        icons: Sequence[Icon] | None = None,
+        meta: Mapping[str, Any] | None = None,
+        tags: Collection[str] = (),
+        input_schema: Any = None,
+        structured: bool = True,
+        content: TextOf = "json",
+    ) -> None:
+        name = name if name is not None else function_name(function)
+        check_tool_name(name)
+        super().__init__(
+            function, key=name, title=title, description=description, icons=icons, meta=meta, tags=tags
+        )
+        if content not in {"json", "none"} and not callable(content):
+            raise RegistrationError(
+                f'tool {name!r}: content must be "json", "none" or a function, got {content!r}'
+            )
+        unknown = set(annotations or ()) - ToolAnnotations.__annotations__.keys()
+        if unknown:
+            raise RegistrationError(
+                f"tool {name!r}: unknown annotation {min(unknown)!r}; "
+                f"the specification has {', '.join(ToolAnnotations.__annotations__)}"
+            )
+        self.annotations = annotations
+        self.content = content
+        self.is_structured = structured
+        self._input_schema = input_schema
+        self._arguments: Arguments | None = None
+        self._output: Output | None = None
+
+    @property
+    def name(self) -> str:
+        """The name by which it is called."""
+        return self.key
+
+    @property
+    def arguments(self) -> Arguments:
+        """Its input schema and validator."""
+        if self._arguments is None:
+            self.resolve()
+        assert self._arguments is not None
+        return self._arguments
+
+    @property
+    def output(self) -> Output | None:
+        """Its output schema and validator; None when it promises no structured data."""
+        if self._arguments is None:
+            self.resolve()
+        return self._output
+
+    def build(self) -> None:
+        """Build both schemas from the type hints."""
+        signature = self.signature
+        if self.is_structured:
+            self._output = Output.of(signature.returns)
+        if self._input_schema is None:
+            self._arguments = Arguments.of(signature)
+            return
+        arguments = Arguments.explicit(self._input_schema)
+        if len(signature.parameters) != 1:
+            raise RegistrationError(
+                f"tool {self.key!r} has an input_schema, so its function takes the arguments as one dict: "
+                f"give it exactly one parameter beside the Context, not {len(signature.parameters)}"
+            )
+        self._arguments = arguments
+
+    def describe(self, revision: str) -> dict[str, Any]:
+        """Return the `Tool` of the specification."""
+        output = self.output
+        annotations: Any = self.annotations
+        if self.title is not None and "2025-03-26" <= revision < "2025-06-18":
+            annotations = {"title": self.title, **(annotations or {})}  # its only place for a title then
+        output_schema = None
+        if output is not None:
+            output_schema = output.schema if revision >= LATEST else output.object_schema
+        return optional(
+            name=self.key,
+            title=self.title,
+            description=self.description,
+            inputSchema=self.arguments.schema,
+            outputSchema=output_schema,
+            annotations=annotations,
+            icons=self.icons,
+            _meta=self.meta,
+        )
+
+    @property
+    def is_wrapped(self) -> bool:
+        """Whether revisions that only know objects get `{"result": value}`."""
+        output = self.output
+        return output is not None and output.wrapped
+
+    async def call(self, arguments: dict[str, Any], ctx: Context[Any]) -> dict[str, Any]:
+        """Validate the arguments, run the function and render what it returns.
+
+        Args:
+            arguments: JSON values by name.
+            ctx: The request.
+
+        Returns:
+            A `CallToolResult` of the newest revision.
+
+        Raises:
+            ArgumentsError: The arguments do not fit the schema.
+            OutputError: What the function returned does not fit its output schema.
+            Exception: Whatever the function raises.
+        """
+        kwargs = self.arguments.validate(arguments)
+        if self._input_schema is not None:
+            kwargs = {self.signature.parameters[0].name: kwargs}
+        return self.render(await self.run(kwargs, ctx))
+
+    def render(self, value: Any) -> dict[str, Any]:
+        """Make a `CallToolResult` of the newest revision from what the function returned.
+
+        Raises:
+            OutputError: The value does not fit the output schema.
+        """
+        if type(value) is ToolResult:
+            return self._render_result(value)
+        output = self._output
+        if output is not None:
+            data = output.dump(value)
+        elif self.is_structured and is_data(value):
+            data = to_json_value(value)
+        else:
+            return {"content": to_content(value)}
+        return {"content": self._content_of(value, data), "structuredContent": data}
+
+    def _content_of(self, value: Any, data: Any) -> list[dict[str, Any]]:
+        if self.content == "json":
+            return to_content(data)
+        if callable(self.content):
+            return to_content(self.content(value))
+        return []
+
+    def _render_result(self, value: ToolResult) -> dict[str, Any]:
+        result: dict[str, Any] = {}
+        structured = value.structured
+        has_structured = structured is not ToolResult.ABSENT
+        if has_structured:
+            structured = (
+                self._output.dump(structured)
+                if self._output and not value.is_error
+                else to_json_value(structured)
+            )
+        if value.content is None:
+            result["content"] = self._content_of(value.structured, structured) if has_structured else []
+        else:
+            result["content"] = to_content(value.content)
+        if has_structured:
+            result["structuredContent"] = structured
+        if value.is_error:
+            result["isError"] = True
+        if value.meta:
+            result["_meta"] = dict(value.meta)
+        return result
+
+
+def error_result(text: str) -> dict[str, Any]:
+    """Return a `CallToolResult` that says what went wrong, for the model to read."""
+    return {"content": [{"type": "text", "text": text}], "isError": True}
+
+
+def to_json_value(value: Any) -> Any:
+    """Return a value of any type as the JSON value that it stands for.
+
+    Raises:
+        ValueError: It has no JSON form.
+    """
+    from pydantic_core import to_jsonable_python
+
+    return to_jsonable_python(value, inf_nan_mode="null")
+
+
+def function_name(function: Callable[..., Any]) -> str:
+    """Return the name that a function, method, partial or callable object goes by.
+
+    Raises:
+        RegistrationError: It has none, or is a lambda.
+    """
+    inner = function
+    while hasattr(inner, "func"):
+        inner = inner.func
+    name = getattr(inner, "__name__", None) or type(inner).__name__
+    if name == "<lambda>":
+        raise RegistrationError("a lambda has no name; give it one with name=")
+    return str(name)
+
+
+def check_tool_name(name: str) -> None:
+    """Check a name against the specification's rule (server/tools, "Tool Names").
+
+    Raises:
+        RegistrationError: It breaks the rule, which the message states.
+    """
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise RegistrationError(
+            f"invalid tool name {name!r}: a tool name is 1 to 128 of the characters A-Z a-z 0-9 _ - and ."
+        )

@@ -1,0 +1,326 @@
+"""URI templates (RFC 6570) that can be expanded and, the other way round, matched.
+
+Expansion is the algorithm of RFC 6570 section 3 in full. Matching, which the RFC leaves open, has these rules:
+
+- A variable of a simple, label or path expression holds at least one character and no `/`, `?` or `#`. One of
+  a reserved (`{+path}`) or an exploded path expression (`{/path*}`) may span slashes; at most one does.
+- Left of the variable that spans (of the last one where none does), a variable ends where the literal after
+  it first occurs. Right of it, a variable holds neither the first character of the literal before it nor that
+  of the literal after it. So each URI has one reading, found in time linear in its length.
+- Named parameters (`{?a,b}`, `{&c}`, `{;d}`) may be missing and come in any order. A parameter that the
+  template does not name, or one given twice that is not exploded, makes the URI not match.
+- Exploded variables are lists of text, all others are text.
+- Characters outside ASCII count as if they were percent-encoded. Values are percent-decoded once. A broken
+  escape or one that is not UTF-8 makes the URI not match; so does a value that would leave its folder if an
+  author made it part of a path (see `UriTemplate`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+from .uri_expansion import (
+    OPERATORS,
+    Expression,
+    Operator,
+    Value,
+    Variable,
+    escape,
+    expand,
+    parse,
+    refuse,
+)
+
+_BROKEN_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2})")
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
+_ESCAPES = re.compile("(?:%[0-9A-Fa-f]{2})+")
+# Windows ignores dots and spaces at the end of a name, so ".. " is ".." there.
+_TRAVERSAL = re.compile(r"\\|\0|\A[A-Za-z]:|\A/|(?:\A|/)\.\.[ .]*(?:/|\Z)")
+_TRAVERSAL_OR_SLASH = re.compile(r"/|\\|\0|\A[A-Za-z]:|\A\.\.[ .]*\Z")
+
+
+class Slot:
+    """Reads the value of one variable from what it has matched."""
+
+    __slots__ = ("_forbidden", "_prefix", "name", "separator")
+
+    def __init__(self, variable: Variable, operator: Operator, *, is_unsafe: bool) -> None:
+        self.name = variable.name
+        self.separator = operator.separator if variable.is_exploded else ""
+        self._prefix = variable.prefix
+        may_hold_slash = operator.allows_reserved or operator.is_named
+        self._forbidden = None if is_unsafe else _TRAVERSAL if may_hold_slash else _TRAVERSAL_OR_SLASH
+
+    def read(self, raw: str) -> str | list[str] | None:
+        """Return the decoded value, or None where it is not allowed."""
+        if not self.separator:
+            return self.read_one(raw)
+        items = [self.read_one(item) for item in raw.split(self.separator)]
+        values = [item for item in items if item]
+        return values if len(values) == len(items) else None
+
+    def read_one(self, raw: str) -> str | None:
+        """Return one decoded text, or None where it is not allowed."""
+        text = raw if raw.isalnum() else self._decode(raw)
+        if text is None or (self._prefix is not None and len(text) > self._prefix):
+            return None
+        return text
+
+    def _decode(self, raw: str) -> str | None:
+        if _BROKEN_ESCAPE.search(raw):
+            return None
+        try:
+            text = _ESCAPES.sub(_unescape, raw) if "%" in raw else raw
+        except UnicodeDecodeError:
+            return None
+        return None if self._forbidden and self._forbidden.search(text) else text
+
+
+def _unescape(found: re.Match[str]) -> str:
+    return bytes.fromhex(found[0].replace("%", "")).decode()
+
+
+class Parameters:
+    """Reads the named parameters of a query (`?a=1&b=2`) or of a path segment (`;a=1;b=2`)."""
+
+    __slots__ = ("_separator", "_slots", "starts")
+
+    def __init__(self, operator: Operator) -> None:
+        self.starts = operator.first
+        self._separator = operator.separator
+        self._slots: dict[str, Slot] = {}
+
+    def continues_with(self, operator: Operator) -> bool:
+        """Tell whether the parameters of `operator` belong to this group: `{?a}{&b}`, `{;a}{;b}`."""
+        return operator.separator == self._separator and operator.first != "?"
+
+    def add(self, operator: Operator, slots: list[Slot]) -> None:
+        """Take more parameters in."""
+        if operator.first not in self.starts:
+            # {?a}{&b} without an `a` expands to "&b=".
+            self.starts += operator.first
+        self._slots.update((slot.name, slot) for slot in slots)
+
+    @property
+    def ends(self) -> str:
+        """The characters that end the group."""
+        return "/?#" if self.starts == ";" else "#"
+
+    @property
+    def rule(self) -> str:
+        """What may stand after the group."""
+        if self.starts == ";":
+            return 'what follows {;...} must be text that begins with "/", or a query'
+        return "nothing but {#...} may follow a query, whose names belong in one {?...}"
+
+    @property
+    def pattern(self) -> str:
+        """The regular expression; its group is what `read` takes."""
+        return f"(?:[{self.starts}]({_anything_but(self.ends)}*))?"
+
+    def read(self, raw: str, values: dict[str, str | list[str]]) -> bool:
+        """Put the parameters of `raw` into `values`; False where one of them makes the URI not match."""
+        for pair in raw.split(self._separator):
+            name, _, encoded = pair.partition("=")
+            slot = self._slots.get(name)
+            if slot is None or (text := slot.read_one(encoded)) is None:
+                return False
+            found = values.get(name)
+            if isinstance(found, list):
+                found.append(text)
+            elif found is None:
+                values[name] = [text] if slot.separator else text
+            else:
+                return False
+        return True
+
+
+class _Hole(NamedTuple):
+    """A variable in its place: what reads it, and the characters that it cannot hold."""
+
+    slot: Slot
+    excluded: str
+    spans: bool
+    """Whether it may run over slashes (a fragment may too, but nothing follows it)."""
+
+
+_Token = str | _Hole | Parameters
+
+
+class UriTemplate:
+    """A URI template whose expansions can be matched.
+
+    Args:
+        template: The template, for example `docs://{section}/{+path}{?lang}`.
+        unsafe: The variables whose values may be anything, or True for all. The others never match a value
+            that could leave a folder: a `..` segment, a leading slash, a backslash, a drive letter (`C:`),
+            a NUL, and an encoded slash where the expression does not span slashes.
+
+    Raises:
+        RegistrationError: The template breaks the syntax of RFC 6570, names a variable twice, or a URI
+            could be read in two ways; the message says what to change.
+
+    """
+
+    __slots__ = ("_parts", "_pattern", "_readers", "exploded", "names", "template")
+
+    def __init__(self, template: str, *, unsafe: Collection[str] | bool = ()) -> None:
+        self.template = template
+        self._parts = parse(template)
+        variables = [v for part in self._parts if isinstance(part, Expression) for v in part.variables]
+        self.names = tuple(variable.name for variable in variables)
+        self.exploded = frozenset(variable.name for variable in variables if variable.is_exploded)
+        for name in self.names:
+            if self.names.count(name) > 1:
+                refuse(template, f'the variable "{name}" stands there twice; give each its own name')
+        tokens = _tokens(self._parts, _unsafe_names(template, self.names, unsafe))
+        self._pattern = re.compile(_pattern(template, tokens), re.DOTALL)
+        self._readers = [
+            token.slot if isinstance(token, _Hole) else token
+            for token in tokens
+            if not isinstance(token, str)
+        ]
+
+    def __repr__(self) -> str:
+        return f"UriTemplate({self.template!r})"
+
+    def match(self, uri: str) -> dict[str, str | list[str]] | None:
+        """Return the values that expand to `uri`, or None where it does not match or a value is not allowed.
+
+        Named parameters that the URI does not give are left out. Exploded variables are lists.
+        """
+        if not uri.isascii():
+            try:
+                uri = _NOT_ASCII.sub(escape, uri)
+            except UnicodeEncodeError:
+                return None
+        found = self._pattern.match(uri)
+        if found is None:
+            return None
+        values: dict[str, str | list[str]] = {}
+        for reader, raw in zip(self._readers, found.groups(), strict=True):
+            if isinstance(reader, Slot):
+                value = reader.read(raw)
+                if value is None:
+                    return None
+                values[reader.name] = value
+            elif raw is not None and not reader.read(raw, values):
+                return None
+        return values
+
+    def expand(self, values: Mapping[str, Value]) -> str:
+        """Return the URI for `values`, following RFC 6570 section 3.
+
+        Args:
+            values: Text, a list of texts or a mapping of texts for each variable; a missing variable is
+                left out.
+
+        Raises:
+            ValueError: A variable with a length (`{name:3}`) holds a list or a mapping.
+            UnicodeEncodeError: A value holds a lone surrogate.
+
+        """
+        return expand(self._parts, values)
+
+
+def is_template(uri: str) -> bool:
+    """Tell whether `uri` holds braces, and so is a template or a mistake in one."""
+    return "{" in uri or "}" in uri
+
+
+def _unsafe_names(template: str, names: tuple[str, ...], unsafe: Collection[str] | bool) -> Collection[str]:
+    if isinstance(unsafe, bool):
+        return names if unsafe else ()
+    if isinstance(unsafe, str):
+        refuse(template, f'unsafe="{unsafe}" must be True or a set of names: unsafe={{"{unsafe}"}}')
+    unknown = sorted(set(unsafe).difference(names))
+    if unknown:
+        refuse(template, f'unsafe= names "{unknown[0]}", which is none of its variables')
+    return unsafe
+
+
+def _tokens(parts: list[str | Expression], unsafe: Collection[str]) -> list[_Token]:
+    """Lay the expressions out as literals, variables and groups of named parameters."""
+    tokens: list[_Token] = []
+    for part in parts:
+        if isinstance(part, str):
+            _append_literal(tokens, expand([part], {}))
+            continue
+        operator = OPERATORS[part.operator]
+        slots = [Slot(variable, operator, is_unsafe=variable.name in unsafe) for variable in part.variables]
+        if operator.is_named:
+            last = tokens[-1] if tokens else None
+            if not (isinstance(last, Parameters) and last.continues_with(operator)):
+                last = Parameters(operator)
+                tokens.append(last)
+            last.add(operator, slots)
+            continue
+        for index, slot in enumerate(slots):
+            _append_literal(tokens, operator.separator if index else operator.first)
+            spans_path = part.operator == "/" and bool(slot.separator)
+            excluded = "" if operator.allows_reserved else "?#" if spans_path else "/?#"
+            tokens.append(_Hole(slot, excluded, spans_path or part.operator == "+"))
+    return tokens
+
+
+def _append_literal(tokens: list[_Token], literal: str) -> None:
+    if tokens and isinstance(tokens[-1], str):
+        tokens[-1] += literal
+    elif literal:
+        tokens.append(literal)
+
+
+def _pattern(template: str, tokens: list[_Token]) -> str:
+    """Return the regular expression of a template, with a group for each variable and group of parameters.
+
+    Left of the pivot nothing backtracks, since each variable stops before what follows it. The pivot is greedy.
+    Right of it, a try ends at the latest where the next one begins, so all tries together read the URI once.
+    """
+    holes = [(index, token) for index, token in enumerate(tokens) if isinstance(token, _Hole)]
+    spanning = [(index, hole) for index, hole in holes if hole.spans]
+    if len(spanning) > 1:
+        names = " and ".join(f'"{hole.slot.name}"' for _, hole in spanning)
+        refuse(
+            template, f"{names} may all span slashes, so a URI could be read in two ways; let only one span"
+        )
+    pivot = (spanning or holes)[-1][0] if holes else 0
+    pieces: list[str] = []
+    for index, token in enumerate(tokens):
+        before = tokens[index - 1] if index else ""
+        after = tokens[index + 1] if index + 1 < len(tokens) else ""
+        if isinstance(token, str):
+            pieces.append(re.escape(token))
+        elif isinstance(token, Parameters):
+            if not isinstance(after, str) or (after and after[0] not in token.ends):
+                refuse(template, token.rule)
+            pieces.append(token.pattern)
+        elif isinstance(after, _Hole):
+            names = f'"{token.slot.name}" and "{after.slot.name}"'
+            refuse(
+                template,
+                f"{names} stand next to each other, so a URI could be read in two ways; put text between",
+            )
+        else:
+            pieces.append(_hole_pattern(template, token, before, after, index - pivot))
+    return "".join(pieces) + r"\Z"
+
+
+def _hole_pattern(template: str, hole: _Hole, before: _Token, after: str | Parameters, side: int) -> str:
+    """Return the group of one variable; `side` is below 0 left of the pivot and above 0 right of it."""
+    ends = after.starts if isinstance(after, Parameters) else after[:1] if side else ""
+    if side > 0 and isinstance(before, str):
+        ends += before[0]
+    if side and hole.slot.separator and hole.slot.separator in ends:
+        refuse(
+            template,
+            f'the list "{hole.slot.name}" has "{hole.slot.separator}" next to it and between its items',
+        )
+    if side < 0 and isinstance(after, str) and len(after) > 1 and ends not in hole.excluded:
+        return f"((?:(?!{re.escape(after)}){_anything_but(hole.excluded)})+)"
+    return f"({_anything_but(hole.excluded + ends)}+)"
+
+
+def _anything_but(excluded: str) -> str:
+    return f"[^{re.escape(excluded)}]" if excluded else "."

@@ -1,0 +1,17 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="session")
+def schema_dir() -> Path:
+    """The folder with the official wire schemas, one `<revision>/schema.json` each."""
+    folder = Path(os.environ.get("MCP_SCHEMA_DIR", ROOT.parent / "shared" / "schema"))
+    if not folder.is_dir():
+        pytest.skip(f"no official wire schemas in {folder}: say where they are with MCP_SCHEMA_DIR")
+    return folder
