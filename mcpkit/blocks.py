@@ -35,8 +35,8 @@ def checked(text: str) -> str:
             text.encode()
         except UnicodeEncodeError as error:
             raise ValueError(
-                f"the text holds a lone surrogate (U+{ord(text[error.start]):04X} at index {error.start}), which "
-                'UTF-8 cannot carry; decode with errors="replace" where it comes from'
+                f"the text holds a lone surrogate (U+{ord(text[error.start]):04X} at index {error.start}), "
+                'which UTF-8 cannot carry; decode with errors="replace" where it comes from'
             ) from None
     return text
 
@@ -56,14 +56,8 @@ class Content:
     __mcp_content__: ClassVar = True
 
     def __init__(self, annotations: Annotations | None, meta: Mapping[str, Any] | None) -> None:
-        audience = annotations.get("audience", []) if annotations else []
-        if isinstance(audience, str) or not _ROLES.issuperset(audience):
-            raise ValueError(
-                f'the annotation "audience" is a list of "user" and "assistant", got {audience!r}'
-            )
-        priority = annotations.get("priority", 0) if annotations else 0
-        if not 0 <= priority <= 1:
-            raise ValueError(f'the annotation "priority" lies between 0 and 1, got {priority!r}')
+        if annotations:
+            _check_annotations(annotations)
         self.annotations = annotations
         self.meta = meta
 
@@ -72,7 +66,7 @@ class Content:
         raise NotImplementedError
 
     def contents(self, uri: str, mime_type: str | None) -> Json:
-        """Return the contents of a resource at `uri`, whose media type is `mime_type` where that is declared."""
+        """Return the contents of the resource at `uri`, which declares `mime_type` or nothing."""
         raise NotImplementedError
 
     def _finished(self, block: Json) -> Json:

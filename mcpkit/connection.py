@@ -10,6 +10,7 @@ import asyncio
 import logging
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from .context import Context, _current
@@ -31,16 +32,10 @@ Reply = Callable[[bytes | None], None]
 MAX_BATCH: Final = 100
 """Messages in one JSON-RPC batch (2025-03-26)."""
 
+_start: Callable[..., asyncio.Task[None]] = asyncio.Task
 if sys.version_info >= (3, 12):
-
-    def _start(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        # A handler that never waits is answered in the same turn of the loop.
-        return asyncio.Task(coroutine, loop=loop, eager_start=True)
-
-else:
-
-    def _start(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        return loop.create_task(coroutine)
+    # A handler that never waits is answered in the same turn of the loop.
+    _start = partial(asyncio.Task, eager_start=True)
 
 
 class Connection:
@@ -199,7 +194,7 @@ class Connection:
         call = _Call(ctx, outcome, reply)
         self._running[ctx.request_id] = call
         server.running_count += 1
-        call.task = _start(self._loop, self._run(call))
+        call.task = _start(self._run(call), loop=self._loop)
 
     async def _run(self, call: _Call) -> None:
         ctx = call.ctx

@@ -22,7 +22,6 @@ __all__ = [
     "Text",
     "ToolResult",
     "is_data",
-    "json_text",
     "to_content",
     "to_contents",
 ]
@@ -67,14 +66,14 @@ def to_content(value: Any) -> list[Json]:
 
     A `str` is text, None is nothing, an image or a sound in bytes is an image or audio block, other bytes are
     an embedded blob. A list or tuple that holds any content (the classes of this module, bytes, objects that
-    show themselves) becomes the blocks of its items. An object that shows itself (see `display`) is that image
-    or text. Everything else is compact JSON in a text block, or plain text where that JSON is a string.
+    show themselves) becomes the blocks of its items. An object that shows itself (see `display`) is that
+    image or text. Everything else is compact JSON in a text block, or plain text where that JSON is a string.
 
     Raises:
         OSError: A file cannot be read.
         TypeError: A value has no form in JSON.
-        ValueError: A text holds a lone surrogate, data holds NaN or Infinity, or the media type of an image or
-            a sound is unknown.
+        ValueError: A text holds a lone surrogate, data holds NaN or Infinity, or the media type of an image
+            or a sound is unknown.
     """
     if type(value) is str:
         return [{"type": "text", "text": checked(value)}]
@@ -121,10 +120,37 @@ def _items(value: Any) -> list[Content]:
 def _rendered(value: Any) -> Content:
     shown = show(value) if can_show(type(value)) else None
     if shown is None:
-        return _Rendered(json_text(value), media_types.JSON)
+        return _json(value)
     if isinstance(shown.data, bytes):
         return Image(data=shown.data, mime_type=shown.mime_type)
     return _Rendered(shown.data, shown.mime_type)
+
+
+def _json(value: Any) -> _Rendered:
+    try:
+        encoded = to_json(value, bytes_mode="base64", inf_nan_mode="constants")
+    except PydanticSerializationError as error:
+        raise _no_json(value, error) from error
+    # The words may also stand inside strings, so only a second look decides.
+    if (b"NaN" in encoded or b"Infinity" in encoded) and encoded != to_json(
+        value, bytes_mode="base64", inf_nan_mode="null"
+    ):
+        raise ValueError("NaN and Infinity have no form in JSON: return None or a string in their place")
+    if encoded.startswith(b'"'):
+        return _Rendered(from_json(encoded), media_types.PLAIN_TEXT)
+    return _Rendered(encoded.decode(), media_types.JSON)
+
+
+def _no_json(value: Any, error: PydanticSerializationError) -> Exception:
+    message = str(error)
+    if "surrogates not allowed" in message:
+        return ValueError(
+            'a string holds a lone surrogate, which UTF-8 cannot carry; decode with errors="replace"'
+        )
+    return TypeError(
+        f"cannot turn {type(value).__name__} into JSON: {message}. Return text, bytes, JSON data, models, or "
+        "content classes by themselves or in a list"
+    )
 
 
 class _Rendered(Text):
@@ -169,37 +195,6 @@ def is_data(value: Any) -> bool:
         return not _holds_content(value)
     is_object = hasattr(kind, "__pydantic_serializer__") or hasattr(kind, "__dataclass_fields__")
     return is_object or isinstance(value, Mapping | set | frozenset)
-
-
-def json_text(value: Any) -> str:
-    """Return compact JSON, or the text itself where the JSON is a string.
-
-    Raises:
-        TypeError: A value has no form in JSON.
-        ValueError: It holds NaN, Infinity or a lone surrogate.
-    """
-    try:
-        encoded = to_json(value, by_alias=True, bytes_mode="base64", inf_nan_mode="constants")
-    except PydanticSerializationError as error:
-        raise _no_json(value, error) from error
-    # The words may also stand inside strings, so only a second look decides.
-    if (b"NaN" in encoded or b"Infinity" in encoded) and encoded != to_json(
-        value, by_alias=True, bytes_mode="base64", inf_nan_mode="null"
-    ):
-        raise ValueError("NaN and Infinity have no form in JSON: return None or a string in their place")
-    if encoded.startswith(b'"'):
-        text: str = from_json(encoded)
-        return text
-    return encoded.decode()
-
-
-def _no_json(value: Any, error: PydanticSerializationError) -> Exception:
-    message = str(error)
-    if "surrogates not allowed" in message:
-        return ValueError(
-            'a string holds a lone surrogate, which UTF-8 cannot carry; decode with errors="replace"'
-        )
-    return TypeError(f"cannot turn {type(value).__name__} into JSON: {message}")
 
 
 def _holds_content(items: list[Any] | tuple[Any, ...]) -> bool:

@@ -7,9 +7,9 @@ import contextvars
 import inspect
 import logging
 import threading
-from collections import deque
 from collections.abc import Callable
-from typing import Any
+from queue import SimpleQueue
+from typing import Any, NamedTuple
 
 logger = logging.getLogger("mcpkit")
 
@@ -28,9 +28,10 @@ class Threads:
         if limit < 1:
             raise ValueError(f"threads must be at least 1, got {limit!r}")
         self.limit = limit
-        self._work: deque[Callable[[], None]] = deque()
-        self._available = threading.Condition()
-        self._idle = 0
+        self._jobs: SimpleQueue[_Job] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._waiting = 0  # calls that no thread has taken yet
+        self._idle = 0  # threads that have no call
         self._started = 0
 
     async def run(self, function: Callable[..., Any], kwargs: dict[str, Any]) -> Any:
@@ -45,43 +46,47 @@ class Threads:
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
-        context = contextvars.copy_context()
-
-        def work() -> None:
-            if future.cancelled():
-                return
-            try:
-                outcome: Any = context.run(function, **kwargs)
-                settle: Callable[[asyncio.Future[Any], Any], None] = _set_result
-            except BaseException as error:  # noqa: BLE001 - handed to the caller
-                outcome, settle = error, _set_exception
-            try:
-                loop.call_soon_threadsafe(settle, future, outcome)
-            except RuntimeError:  # the loop has been closed, and nobody waits any more
-                logger.debug("a thread outlived its event loop; its outcome is dropped")
-
-        self._submit(work)
-        return await future
-
-    def _submit(self, work: Callable[[], None]) -> None:
-        with self._available:
-            self._work.append(work)
-            if len(self._work) > self._idle and self._started < self.limit:
+        with self._lock:
+            self._waiting += 1
+            is_thread_wanted = self._waiting > self._idle and self._started < self.limit
+            if is_thread_wanted:
                 self._started += 1
-                threading.Thread(target=self._serve, name=f"mcpkit-{self._started}", daemon=True).start()
-            else:
-                self._available.notify()
+                self._idle += 1
+        self._jobs.put(_Job(loop, future, contextvars.copy_context(), function, kwargs))
+        if is_thread_wanted:
+            threading.Thread(target=self._serve, name=f"mcpkit-{self._started}", daemon=True).start()
+        return await future
 
     def _serve(self) -> None:
         while True:
-            with self._available:
-                self._idle += 1
-                while not self._work:
-                    self._available.wait()
+            job = self._jobs.get()
+            with self._lock:
+                self._waiting -= 1
                 self._idle -= 1
-                work = self._work.popleft()
-            work()
-            del work  # what the call holds must not live until the next one
+            if not job.future.cancelled():
+                settle: Callable[[asyncio.Future[Any], Any], None] = _set_result
+                try:
+                    outcome: Any = job.context.run(job.function, **job.kwargs)
+                except BaseException as error:  # noqa: BLE001 - handed to the caller
+                    outcome, settle = error, _set_exception
+                try:
+                    job.loop.call_soon_threadsafe(settle, job.future, outcome)
+                except RuntimeError:  # the loop has been closed, and nobody waits any more
+                    logger.debug("a thread outlived its event loop; its outcome is dropped")
+                del outcome
+            del job  # what a call holds must not live until the next one
+            with self._lock:
+                self._idle += 1
+
+
+class _Job(NamedTuple):
+    """A function to be called in a thread, and who waits for it."""
+
+    loop: asyncio.AbstractEventLoop
+    future: asyncio.Future[Any]
+    context: contextvars.Context
+    function: Callable[..., Any]
+    kwargs: dict[str, Any]
 
 
 def _set_result(future: asyncio.Future[Any], value: Any) -> None:

@@ -29,6 +29,8 @@ class _Source(Content):
         kind = type(self).__name__
         if (path is None) == (data is None):
             raise TypeError(f"{kind} takes either path= or data=")
+        if data is not None and not isinstance(data, bytes | bytearray | memoryview | str):
+            raise TypeError(f"{kind}: data must be bytes, got {type(data).__name__}")
         if path is not None and not isinstance(path, str | PathLike):
             raise TypeError(
                 f"{kind}: path must be a str or a Path, got {type(path).__name__}; give bytes as data="
@@ -65,6 +67,10 @@ class _Media(_Source):
     ) -> None:
         if isinstance(data, str):
             raise TypeError(f"{type(self).__name__}: data must be bytes; decode base64 first")
+        if mime_type is not None and not mime_type.startswith(f"{self._kind}/"):
+            raise ValueError(
+                f'{type(self).__name__}: mime_type must begin with "{self._kind}/", got {mime_type!r}'
+            )
         super().__init__(path, data, mime_type, annotations, meta)
 
     def _read_media(self, declared: str | None) -> tuple[bytes, str]:
@@ -135,15 +141,15 @@ class Audio(_Media):
 class File(_Source):
     """A file, embedded in a result, or the contents of a resource.
 
-    It is sent as text where it is text: a `str`, or UTF-8 without NUL whose media type is not that of an image,
-    a sound, a film, a font, a PDF or `application/octet-stream`.
+    It is sent as text where it is text: a `str`, or UTF-8 without NUL whose media type is not that of an
+    image, a sound, a film, a font, a PDF or `application/octet-stream`.
 
     Args:
         path: A file, read when the value is converted.
         data: What it holds, instead of `path`.
         name: Its name, from which the media type is guessed; the last part of `path` when None.
-        uri: Its URI. When None, that of the resource that is read; in a result `attachment:///` and the name, or
-            a digest of the data.
+        uri: Its URI. When None, that of the resource that is read; in a result `attachment:///` and the name,
+            or a digest of the data.
         mime_type: Its media type; guessed from the name, then from the first bytes, when None.
         annotations: Hints on the use of the block.
         meta: The block's `_meta`.

@@ -29,7 +29,7 @@ _BY_SUFFIX = {
     ".yaml": "application/yaml",
     ".yml": "application/yaml",
 }
-"""What the standard library lacks in some Python that we support, or names in a way that hosts do not know."""
+"""What the standard library lacks in some supported Python, or names in a way that hosts do not know."""
 
 _BY_COMPRESSION = {"gzip": "application/gzip", "bzip2": "application/x-bzip2", "xz": "application/x-xz"}
 

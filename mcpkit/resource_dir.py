@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import sys
 from collections.abc import Iterator
 from datetime import datetime, timezone
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from . import media_types
+from .blocks import check_uri
 from .errors import RegistrationError, ResourceNotFoundError
 from .media import File
 from .resources import ResourceTemplate
@@ -18,6 +21,9 @@ from .uri_expansion import quote
 from .uri_template import UriTemplate
 
 MOST_ENTRIES = 1000
+
+_NOT_THERE = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO, errno.ENAMETOOLONG}
+"""How the system says that there is nothing, a link put there meanwhile, or a socket."""
 
 
 class Entry(NamedTuple):
@@ -45,8 +51,8 @@ def resource_dir(
 ) -> ResourceTemplate:
     """Serve the files of a folder, now and later ones: `server.include(resource_dir("docs", "docs://guide"))`.
 
-    Each file is a resource at `uri_prefix`, a slash and its path, percent-encoded, and stands in `resources/list`.
-    UTF-8 text is sent as text, anything else as a blob. Links are followed as long as they stay in the folder.
+    Each file is a resource at `uri_prefix`, a slash and its path, percent-encoded; `resources/list` has it.
+    UTF-8 text is sent as text, all else as a blob. Links are followed as long as they stay in the folder.
 
     Args:
         path: The folder.
@@ -112,10 +118,12 @@ class ResourceDir:
     ) -> None:
         if not Path(path).is_dir():
             raise RegistrationError(f"resource_dir: {os.fspath(path)!r} is no folder")
+        try:
+            check_uri(uri_prefix)
+        except ValueError as error:
+            raise RegistrationError(f"resource_dir: {error}") from None
         if uri_prefix.endswith("/") and not uri_prefix.endswith("://"):
-            raise RegistrationError(
-                f'resource_dir: write the prefix without the slash at its end: "{uri_prefix[:-1]}"'
-            )
+            raise RegistrationError(f"resource_dir: write {uri_prefix!r} without the slash at its end")
         self._root = Path(os.path.realpath(path))
         self._hidden = hidden
         self._most_entries = most_entries
@@ -132,11 +140,7 @@ class ResourceDir:
 
         A link to a file of the folder is listed, a link to another folder of it is not entered.
         """
-        count = 0
-        for path, status in self._walk():
-            if count == self._most_entries:
-                return
-            count += 1
+        for path, status in islice(self._walk(), self._most_entries):
             modified = datetime.fromtimestamp(int(status.st_mtime), timezone.utc)
             yield Entry(
                 self.uri_of(path),
@@ -147,37 +151,52 @@ class ResourceDir:
             )
 
     def read(self, uri: str) -> File | None:
-        """Return the file at `uri`, or None where there is none that may be served."""
+        """Return the file at `uri`, or None where there is none that may be served.
+
+        Raises:
+            OSError: The file exists and cannot be read.
+        """
         values = self.template.match(uri)
         path = values["path"] if values else None
         return self.open(path) if isinstance(path, str) else None
 
     def open(self, path: str) -> File | None:
-        """Return the file at a path in the folder, or None where there is none that may be served."""
+        """Return the file at a path in the folder, or None where there is none that may be served.
+
+        Raises:
+            OSError: The file exists and cannot be read.
+        """
         parts = self._inside(path)
         if parts is None:
             return None
         try:
             descriptor = _open_beneath(self._root, parts)
-        except OSError:
-            return None
-        with os.fdopen(descriptor, "rb") as file:
+        except OSError as error:
+            if error.errno in _NOT_THERE:
+                return None
+            raise
+        try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 return None
-            return File(data=file.read(), name=path.rpartition("/")[2])
+            with os.fdopen(descriptor, "rb", closefd=False) as file:
+                return File(data=file.read(), name=path.rpartition("/")[2])
+        finally:
+            os.close(descriptor)
 
     def _inside(self, path: str) -> tuple[str, ...] | None:
-        """Return the parts of the real path, relative to the folder, or None where it leads out or is hidden."""
-        if self.template.match(self.uri_of(path)) is None:
-            return None
+        """Return the parts of the real path from the folder on, or None where it leads out or is hidden."""
+        asked = path.split("/")
         try:
-            real = Path(os.path.realpath(self._root / path))
+            real = Path(os.path.realpath(self._root.joinpath(*asked)))
             parts = real.relative_to(self._root).parts
-        except (OSError, ValueError):
+        except ValueError:
             return None
-        is_hidden = any(part.startswith(".") for part in (*path.split("/"), *parts))
-        is_stream = sys.platform == "win32" and any(":" in part for part in parts)
-        return None if (is_hidden and not self._hidden) or is_stream or not parts else parts
+        if not parts or not {"", ".", ".."}.isdisjoint(asked):
+            return None
+        if not self._hidden and any(part.startswith(".") for part in (*asked, *parts)):
+            return None
+        # On Windows a colon leads to another stream of a file.
+        return None if sys.platform == "win32" and ":" in path else parts
 
     def _walk(self) -> Iterator[tuple[str, os.stat_result]]:
         waiting = [""]
@@ -186,15 +205,25 @@ class ResourceDir:
             if not path or path.endswith("/"):
                 waiting += reversed(self._names(path))
                 continue
-            parts = self._inside(path)
-            if parts is None:
-                continue
-            try:
-                status = self._root.joinpath(*parts).stat(follow_symlinks=False)
-            except OSError:
-                continue
-            if stat.S_ISREG(status.st_mode):
+            status = self._status(path)
+            if status is not None and stat.S_ISREG(status.st_mode):
                 yield path, status
+
+    def _status(self, path: str) -> os.stat_result | None:
+        """Return the status of what would be served at `path`, or None where that is nothing."""
+        try:
+            is_reachable = self.template.match(self.uri_of(path)) is not None
+        except UnicodeEncodeError:
+            # A name that is not UTF-8 has no URI.
+            return None
+        parts = self._inside(path) if is_reachable else None
+        if parts is None:
+            return None
+        try:
+            return self._root.joinpath(*parts).stat(follow_symlinks=False)
+        except OSError:
+            # It went away since its folder was read.
+            return None
 
     def _names(self, folder: str) -> list[str]:
         """Return the paths of what lies in one folder, sorted; those of folders end with a slash."""
@@ -210,31 +239,37 @@ class ResourceDir:
             return []
 
 
-def _open_beneath(root: Path, parts: tuple[str, ...]) -> int:
-    """Open a file for reading; `parts` must be its real path, so nothing on the way may be a link.
+if sys.platform == "win32":
 
-    What is no regular file is opened without blocking, for the caller to refuse.
-    """
-    if sys.platform == "win32":
+    def _open_beneath(root: Path, parts: tuple[str, ...]) -> int:
         # Without openat, a link put there after the path was resolved is found by resolving it again.
         path = root.joinpath(*parts)
+        if not path.is_file():
+            raise FileNotFoundError(errno.ENOENT, "no file", str(path))
         descriptor = os.open(path, os.O_RDONLY | os.O_BINARY | os.O_NOINHERIT)
         try:
-            if Path(os.path.realpath(path)) != path or not os.path.samestat(
-                os.fstat(descriptor), path.stat()
-            ):
-                raise FileNotFoundError(path)
+            is_same = os.path.samestat(os.fstat(descriptor), path.stat())
+            if not is_same or Path(os.path.realpath(path)) != path:
+                raise FileNotFoundError(errno.ENOENT, "replaced while it was opened", str(path))
         except OSError:
             os.close(descriptor)
             raise
         return descriptor
-    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
-    folder = os.open(root, flags | os.O_DIRECTORY)
-    try:
-        for part in parts[:-1]:
-            inner = os.open(part, flags | os.O_DIRECTORY, dir_fd=folder)
+
+else:
+
+    def _open_beneath(root: Path, parts: tuple[str, ...]) -> int:
+        """Open a file for reading; `parts` must be its real path, so nothing on the way may be a link.
+
+        What is no regular file is opened without blocking, for the caller to refuse.
+        """
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
+        folder = os.open(root, flags | os.O_DIRECTORY)
+        try:
+            for part in parts[:-1]:
+                inner = os.open(part, flags | os.O_DIRECTORY, dir_fd=folder)
+                os.close(folder)
+                folder = inner
+            return os.open(parts[-1], flags | os.O_NONBLOCK, dir_fd=folder)
+        finally:
             os.close(folder)
-            folder = inner
-        return os.open(parts[-1], flags | os.O_NONBLOCK, dir_fd=folder)
-    finally:
-        os.close(folder)

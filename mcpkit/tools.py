@@ -12,6 +12,7 @@ from .component import Component, optional
 from .content import ToolResult, is_data, to_content
 from .context import Context
 from .errors import RegistrationError
+from .protocol.jsonrpc import encode
 from .protocol.revisions import LATEST
 from .protocol.types import Icon, ToolAnnotations
 from .schema import Arguments, Output
@@ -199,7 +200,7 @@ class Tool(Component):
 
     def _content_of(self, value: Any, data: Any) -> list[dict[str, Any]]:
         if self.content == "json":
-            return to_content(data)
+            return [{"type": "text", "text": data if type(data) is str else encode(data).decode()}]
         if callable(self.content):
             return to_content(self.content(value))
         return []

@@ -1,6 +1,6 @@
 """URI templates (RFC 6570) that can be expanded and, the other way round, matched.
 
-Expansion is the algorithm of RFC 6570 section 3 in full. Matching, which the RFC leaves open, has these rules:
+Expansion is the algorithm of RFC 6570 section 3. Matching, which the RFC leaves open, has these rules:
 
 - A variable of a simple, label or path expression holds at least one character and no `/`, `?` or `#`. One of
   a reserved (`{+path}`) or an exploded path expression (`{/path*}`) may span slashes; at most one does.
@@ -175,6 +175,12 @@ class UriTemplate:
         for name in self.names:
             if self.names.count(name) > 1:
                 refuse(template, f'the variable "{name}" stands there twice; give each its own name')
+        for part in self._parts:
+            if isinstance(part, Expression) and part.operator in ("+", "#"):
+                for name in self.exploded.intersection(variable.name for variable in part.variables):
+                    refuse(
+                        template, f'the items of "{name}" may hold the comma between them; write {{{name}*}}'
+                    )
         tokens = _tokens(self._parts, _unsafe_names(template, self.names, unsafe))
         self._pattern = re.compile(_pattern(template, tokens), re.DOTALL)
         self._readers = [
@@ -275,8 +281,8 @@ def _append_literal(tokens: list[_Token], literal: str) -> None:
 def _pattern(template: str, tokens: list[_Token]) -> str:
     """Return the regular expression of a template, with a group for each variable and group of parameters.
 
-    Left of the pivot nothing backtracks, since each variable stops before what follows it. The pivot is greedy.
-    Right of it, a try ends at the latest where the next one begins, so all tries together read the URI once.
+    Left of the pivot nothing backtracks: each variable stops before what follows it. The pivot is greedy.
+    Right of it, a try ends at the latest where the next one begins: all tries together read the URI once.
     """
     holes = [(index, token) for index, token in enumerate(tokens) if isinstance(token, _Hole)]
     spanning = [(index, hole) for index, hole in holes if hole.spans]
@@ -293,7 +299,7 @@ def _pattern(template: str, tokens: list[_Token]) -> str:
         if isinstance(token, str):
             pieces.append(re.escape(token))
         elif isinstance(token, Parameters):
-            if not isinstance(after, str) or (after and after[0] not in token.ends):
+            if isinstance(after, _Hole) or not set(_starts(after)) <= set(token.ends):
                 refuse(template, token.rule)
             pieces.append(token.pattern)
         elif isinstance(after, _Hole):
@@ -309,7 +315,7 @@ def _pattern(template: str, tokens: list[_Token]) -> str:
 
 def _hole_pattern(template: str, hole: _Hole, before: _Token, after: str | Parameters, side: int) -> str:
     """Return the group of one variable; `side` is below 0 left of the pivot and above 0 right of it."""
-    ends = after.starts if isinstance(after, Parameters) else after[:1] if side else ""
+    ends = _starts(after) if side or isinstance(after, Parameters) else ""
     if side > 0 and isinstance(before, str):
         ends += before[0]
     if side and hole.slot.separator and hole.slot.separator in ends:
@@ -322,5 +328,10 @@ def _hole_pattern(template: str, hole: _Hole, before: _Token, after: str | Param
     return f"({_anything_but(hole.excluded + ends)}+)"
 
 
+def _starts(token: str | Parameters) -> str:
+    """Return the characters that a literal or a group of parameters may begin with; none at the end."""
+    return token.starts if isinstance(token, Parameters) else token[:1]
+
+
 def _anything_but(excluded: str) -> str:
-    return f"[^{re.escape(excluded)}]" if excluded else "."
+    return f"[^{re.escape(''.join(sorted(set(excluded))))}]" if excluded else "."

@@ -17,10 +17,9 @@ from pydantic_core import (
 )
 
 from ..errors import ArgumentsError, Problem, RegistrationError
-from . import strings, types, wire
-from .problems import problems, shown
+from . import types
 from .signature import Parameter, Signature, UnresolvedHint, empty
-from .values import Json
+from .values import Json, is_array, is_object
 
 
 class Arguments:
@@ -65,14 +64,14 @@ class Arguments:
             described = _described(f"{owner}: argument {parameter.name!r}", parameter)
             definitions |= described.definitions
             properties[parameter.name] = _property(parameter, described.schema)
-            fields[parameter.name] = _field(parameter, wire.separate(described.core, cores))
+            fields[parameter.name] = _field(parameter, _separate(described.core, cores))
         additional: Any = False
         extras: CoreSchema | None = None
         if extra is not empty:
             described = _described(f"{owner}: **", Parameter("**", extra))
             definitions |= described.definitions
             additional = described.schema or True
-            extras = wire.separate(described.core, cores)
+            extras = _separate(described.core, cores)
         schema: Json = {"type": "object", "properties": properties}
         required = [parameter.name for parameter in parameters if parameter.is_required]
         if required:
@@ -114,19 +113,20 @@ class Arguments:
             arguments: JSON values, as `pydantic_core.from_json` returns them.
 
         Returns:
-            The keyword arguments. One that the caller leaves out is left out, so that Python's default applies.
+            The keyword arguments, without those that the caller leaves out: Python's defaults apply.
 
         Raises:
             ArgumentsError: They do not fit the schema.
         """
         try:
-            return cast(
-                "dict[str, Any]", self._validator.validate_python(arguments, by_alias=True, by_name=False)
-            )
+            validated = self._validator.validate_python(arguments, by_alias=True, by_name=False)
         except ValidationError as error:
             raise ArgumentsError(self._problems(arguments, error)) from None
+        return cast("dict[str, Any]", validated)
 
     def _problems(self, arguments: Json, error: ValidationError) -> list[Problem]:
+        from .problems import problems
+
         found = list(problems(self.schema, arguments, self.schema))
         # Checks of the author's own have no place in the schema.
         return found or from_validator(error, arguments)
@@ -145,7 +145,18 @@ class Arguments:
         Raises:
             ArgumentsError: They do not fit the schema.
         """
+        from . import strings
+
         return self.validate(strings.parse(self.schema, arguments))
+
+
+def _separate(core: CoreSchema, definitions: dict[str, CoreSchema]) -> CoreSchema:
+    """Move the definitions at the root of a core schema, whose names are global, into `definitions`."""
+    if core["type"] == "definitions":
+        for definition in core["definitions"]:
+            definitions[cast("Any", definition)["ref"]] = definition
+        return cast("CoreSchema", core["schema"])
+    return core
 
 
 def _described(where: str, parameter: Parameter) -> types.Described:
@@ -197,6 +208,8 @@ def _field(parameter: Parameter, core: CoreSchema) -> core_schema.TypedDictField
 
 def from_validator(error: ValidationError, value: Any) -> list[Problem]:
     """Return the problems that a validator found and that the schema says nothing of."""
+    from .problems import shown
+
     found: dict[str, Problem] = {}
     for detail in error.errors(include_url=False):
         path, inner = _path(detail["loc"], value)
@@ -215,8 +228,8 @@ def _path(location: Iterable[str | int], value: Any) -> tuple[str, Any]:
     """Return the path of an error: of the validator's location, what leads through the value."""
     path = ""
     for step in location:
-        if isinstance(step, int) and isinstance(value, list) and step < len(value):
+        if isinstance(step, int) and is_array(value) and step < len(value):
             path, value = f"{path}[{step}]", value[step]
-        elif isinstance(step, str) and isinstance(value, dict) and step in value:
+        elif isinstance(step, str) and is_object(value) and step in value:
             path, value = f"{path}.{step}" if path else step, value[step]
     return path, value

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
+from importlib import import_module
 from typing import Any
 
 from pydantic_core import core_schema
@@ -15,7 +16,7 @@ from .arguments import Arguments
 from .formats import FORMATS
 from .problems import expected, in_object, shown
 from .signature import parameter
-from .values import Json
+from .values import Json, is_object
 
 
 def arguments(schema: Any) -> Arguments:
@@ -27,13 +28,13 @@ def arguments(schema: Any) -> Arguments:
             for name, (hint, is_required) in fields.items()
         ]
         return Arguments.of_parameters(schema.__name__, parameters)
-    if not isinstance(schema, Mapping):
+    if not is_object(schema):
         raise RegistrationError(
             "input_schema: write a JSON Schema as a dict, a TypedDict class, or a dict of names and types, "
             f"not {type(schema).__name__}"
         )
     if schema.get("type") == "object":
-        return JSONSchemaArguments(dict(schema))
+        return JSONSchemaArguments(schema)
     if "$schema" in schema or any(isinstance(value, (dict, list, bool, str)) for value in schema.values()):
         raise RegistrationError('input_schema: the root of a JSON Schema must say `"type": "object"`')
     return Arguments.of_parameters("input_schema", [parameter(name, hint) for name, hint in schema.items()])
@@ -45,13 +46,14 @@ class JSONSchemaArguments(Arguments):
     def __init__(self, schema: Json) -> None:
         super().__init__(schema, core_schema.any_schema())
         try:
-            import jsonschema
-            import jsonschema_specifications
-            import referencing.exceptions
-            import referencing.jsonschema
+            # Untyped, and there only with the extra.
+            jsonschema: Any = import_module("jsonschema")
+            referencing: Any = import_module("referencing.jsonschema")
+            known: Any = import_module("jsonschema_specifications").REGISTRY
         except ModuleNotFoundError as error:
             raise RegistrationError(
-                "input_schema: a JSON Schema needs jsonschema to check arguments; pip install 'mcpkit[jsonschema]'"
+                "input_schema: checking arguments against a JSON Schema takes jsonschema; "
+                "pip install 'mcpkit[jsonschema]'"
             ) from error
         dialect = schema.get("$schema", "https://json-schema.org/draft/2020-12/schema")
         validator = jsonschema.validators.validator_for({"$schema": dialect}, default=None)
@@ -66,19 +68,18 @@ class JSONSchemaArguments(Arguments):
             raise RegistrationError(
                 f"input_schema: not a valid JSON Schema at {where}: {error.message}"
             ) from error
-        resource = referencing.jsonschema.specification_with(dialect).create_resource(schema)
+        resource = referencing.specification_with(dialect).create_resource(schema)
         # Meta-schemas come with the library; nothing else is there, and nothing is ever fetched.
-        resolver = jsonschema_specifications.REGISTRY.resolver_with_root(resource)
+        resolver = known.resolver_with_root(resource)
         try:
             _resolve_all(resolver, resource)
-        except referencing.exceptions.Unresolvable as error:
+        except LookupError as error:  # referencing.exceptions.Unresolvable
             raise RegistrationError(
-                f"input_schema: $ref {error.ref!r} leads nowhere; put the definition under `$defs` "
-                "and write `#/$defs/<name>` (nothing is fetched)"
+                f"input_schema: $ref {getattr(error, 'ref', '')!r} leads nowhere; put the definition "
+                "under `$defs` and write `#/$defs/<name>` (nothing is fetched)"
             ) from error
-        self._checker = validator(
-            schema, registry=jsonschema_specifications.REGISTRY, format_checker=_format_checker(validator)
-        )
+        formats = _format_checker(jsonschema, validator)
+        self._checker: Any = validator(schema, registry=known, format_checker=formats)
 
     def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Check the arguments; see `Arguments.validate`. They come back as they are."""
@@ -90,7 +91,7 @@ class JSONSchemaArguments(Arguments):
 
 def _resolve_all(resolver: Any, resource: Any) -> None:
     contents = resource.contents
-    if isinstance(contents, dict):
+    if is_object(contents):
         for keyword in ("$ref", "$dynamicRef"):
             if isinstance(contents.get(keyword), str):
                 resolver.lookup(contents[keyword])
@@ -98,18 +99,23 @@ def _resolve_all(resolver: Any, resource: Any) -> None:
         _resolve_all(resolver.in_subresource(inner), inner)
 
 
-def _format_checker(validator: Any) -> Any:
-    from jsonschema import FormatChecker
-
-    checker = FormatChecker(formats=())
+def _format_checker(jsonschema: Any, validator: Any) -> Any:
+    checker = jsonschema.FormatChecker(formats=())
     checker.checkers = dict(validator.FORMAT_CHECKER.checkers)
-    for name, is_valid in FORMATS.items():
-        checker.checkers[name] = (lambda value, of=is_valid: not isinstance(value, str) or of(value), ())
+    checker.checkers |= {name: (_about_text(is_valid), ()) for name, is_valid in FORMATS.items()}
     return checker
 
 
+def _about_text(is_valid: Callable[[str], bool]) -> Callable[[Any], bool]:
+    return lambda value: not isinstance(value, str) or is_valid(value)
+
+
 _WORDED = frozenset(
-    ["type", "enum", "const", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength", "pattern", "format", "minItems", "maxItems", "uniqueItems", "minProperties", "maxProperties", "anyOf", "oneOf"]
+    {
+        *("type", "enum", "const", "anyOf", "oneOf", "format", "pattern", "minLength", "maxLength"),
+        *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
+        *("minItems", "maxItems", "uniqueItems", "minProperties", "maxProperties"),
+    }
 )
 
 
@@ -117,14 +123,14 @@ def _problems(error: Any) -> Iterator[Problem]:
     path = ""
     for step in error.absolute_path:
         path += f"[{step}]" if isinstance(step, int) else f".{step}" if path else step
-    if error.validator in ("required", "additionalProperties") and isinstance(error.schema, dict):
+    if error.validator in ("required", "additionalProperties") and is_object(error.schema):
         shallow: Json = {name: {} for name in error.schema.get("properties", {})}
         found = list(in_object({**error.schema, "properties": shallow}, error.instance, error.schema, path))
     else:
         found = []
     if found:
         yield from found
-    elif error.validator in _WORDED and isinstance(error.schema, dict):
+    elif error.validator in _WORDED and is_object(error.schema):
         yield Problem(path, f"expected {expected(error.schema, {})}, got {shown(error.instance)}")
     else:
         rule = json.dumps({str(error.validator): error.validator_value}, default=str)

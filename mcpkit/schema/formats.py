@@ -6,7 +6,7 @@ author publishes is checked here, once, for arguments and results alike.
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import re
 from collections.abc import Callable
 
@@ -41,12 +41,12 @@ def _parses(parse: Callable[[str], object], text: str) -> bool:
 
 
 def _is_date(text: str) -> bool:
-    return _DATE.fullmatch(text) is not None and _parses(datetime.date.fromisoformat, text)
+    return _DATE.fullmatch(text) is not None and _parses(dt.date.fromisoformat, text)
 
 
 def _is_time(text: str) -> bool:
     # fromisoformat of 3.10 knows neither `Z` nor every length of a fraction: it gets the rest.
-    return _TIME.fullmatch(text) is not None and _parses(datetime.time.fromisoformat, text[:8])
+    return _TIME.fullmatch(text) is not None and _parses(dt.time.fromisoformat, text[:8])
 
 
 def _is_date_time(text: str) -> bool:

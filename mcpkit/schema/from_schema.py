@@ -1,36 +1,32 @@
 """JSON Schema to a validator that runs in Rust, for the keywords that this package writes.
 
-Results are checked with it: what leaves is compared with the schema that was published, and with nothing else.
+Results are checked with it: what leaves is compared with the schema that was published, and nothing else.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Literal
 
 from pydantic_core import CoreSchema, SchemaValidator, core_schema
 
 from . import values
 from .formats import FORMATS
-from .values import Json
+from .values import Json, is_array, is_object
 
-_CONSTRAINTS = {
+_NUMERIC = {
     "minimum": "ge",
     "exclusiveMinimum": "gt",
     "maximum": "le",
     "exclusiveMaximum": "lt",
     "multipleOf": "multiple_of",
-    "minLength": "min_length",
-    "maxLength": "max_length",
-    "minItems": "min_length",
-    "maxItems": "max_length",
-    "pattern": "pattern",
 }
-_OF_KIND = {
-    "integer": ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum", "multipleOf"),
-    "number": ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum", "multipleOf"),
-    "string": ("minLength", "maxLength", "pattern"),
-    "array": ("minItems", "maxItems"),
-    "object": ("minProperties", "maxProperties"),
+_CONSTRAINTS = {
+    "integer": _NUMERIC,
+    "number": _NUMERIC,
+    "string": {"minLength": "min_length", "maxLength": "max_length", "pattern": "pattern"},
+    "array": {"minItems": "min_length", "maxItems": "max_length"},
+    "object": {"minProperties": "min_length", "maxProperties": "max_length"},
 }
 
 
@@ -47,38 +43,23 @@ def validator(schema: Json) -> SchemaValidator:
 def _core(schema: Json) -> CoreSchema:
     if "$ref" in schema:
         return core_schema.definition_reference_schema(schema["$ref"])
-    for union in ("anyOf", "oneOf"):
-        if union in schema:
-            return core_schema.union_schema([_core(branch) for branch in schema[union]], mode="left_to_right")
-    if "const" in schema:
-        return values.one_of([(schema["const"], schema["const"])])
-    if "enum" in schema:
-        return values.one_of([(choice, choice) for choice in schema["enum"]])
+    if "anyOf" in schema or "oneOf" in schema:
+        branches: list[Any] = [_core(branch) for branch in schema.get("anyOf") or schema["oneOf"]]
+        return core_schema.union_schema(branches, mode="left_to_right")
+    if "const" in schema or "enum" in schema:
+        return values.one_of([(choice, choice) for choice in schema.get("enum", [schema.get("const")])])
     kinds = schema.get("type")
     if kinds is None:
         return core_schema.any_schema()
-    if isinstance(kinds, list):
-        return core_schema.union_schema([_of_kind(kind, schema) for kind in kinds], mode="left_to_right")
+    if is_array(kinds):
+        kindly: list[Any] = [_of_kind(kind, schema) for kind in kinds]
+        return core_schema.union_schema(kindly, mode="left_to_right")
     return _of_kind(kinds, schema)
 
 
 def _of_kind(kind: str, schema: Json) -> CoreSchema:
-    constraints = {
-        _CONSTRAINTS[key]: schema[key]
-        for key in _OF_KIND.get(kind, ())
-        if key in _CONSTRAINTS and key in schema
-    }
-    if kind == "integer":
-        return values.integer(**constraints)
-    if kind == "number":
-        return values.number(**constraints)
-    if kind == "string":
-        return _string(schema, constraints)
-    if kind == "array":
-        return _array(schema, constraints)
-    if kind == "object":
-        return _object(schema)
-    return values.boolean() if kind == "boolean" else core_schema.none_schema()
+    constraints = {name: schema[key] for key, name in _CONSTRAINTS.get(kind, {}).items() if key in schema}
+    return _KINDS[kind](schema, constraints)
 
 
 def _string(schema: Json, constraints: Json) -> CoreSchema:
@@ -107,23 +88,29 @@ def _array(schema: Json, constraints: Json) -> CoreSchema:
     return values.unique(core) if schema.get("uniqueItems") else core
 
 
-def _object(schema: Json) -> CoreSchema:
-    properties = schema.get("properties")
+def _object(schema: Json, constraints: Json) -> CoreSchema:
+    properties: Json = schema.get("properties", {})
     additional = schema.get("additionalProperties", True)
-    extras = _core(additional) if isinstance(additional, dict) else None
-    if not properties:
-        if additional is False:
-            return core_schema.typed_dict_schema({}, extra_behavior="forbid")
-        lengths: Any = {
-            name: schema[key]
-            for key, name in (("minProperties", "min_length"), ("maxProperties", "max_length"))
-            if key in schema
-        }
-        return core_schema.dict_schema(values.string(min_length=0), extras, strict=True, **lengths)
+    extras = _core(additional) if is_object(additional) else None
+    if not properties and additional is not False:
+        # Constraints of any kind as in _string: keys have characters too.
+        keys = _core({"type": "string", **schema.get("propertyNames", {})})
+        return core_schema.dict_schema(keys, extras, strict=True, **constraints)
     required = set(schema.get("required", ()))
     fields = {
         name: core_schema.typed_dict_field(_core(inner), required=name in required)
         for name, inner in properties.items()
     }
-    behavior: Any = "forbid" if additional is False else "allow"
+    behavior: Literal["forbid", "allow"] = "forbid" if additional is False else "allow"
     return core_schema.typed_dict_schema(fields, extras_schema=extras, extra_behavior=behavior)
+
+
+_KINDS: dict[str, Callable[[Json, Json], CoreSchema]] = {
+    "integer": lambda _, constraints: values.integer(**constraints),
+    "number": lambda _, constraints: values.number(**constraints),
+    "string": _string,
+    "boolean": lambda _, __: values.boolean(),
+    "null": lambda _, __: core_schema.none_schema(),
+    "array": _array,
+    "object": _object,
+}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .values import Json
+from .values import Json, is_array, is_object
 
 _PREFIX = "#/$defs/"
 # What these hold is the author's data, whatever it looks like.
@@ -26,9 +26,9 @@ def definitions(schema: Json) -> Json:
     used: Json = {}
 
     def expand(value: Any) -> Any:
-        if isinstance(value, list):
+        if is_array(value):
             return [expand(item) for item in value]
-        if not isinstance(value, dict):
+        if not is_object(value):
             return value
         rest = {key: item if key in _DATA else expand(item) for key, item in value.items() if key != "$defs"}
         if rest.get("format") in _NO_STANDARD_FORMATS:
@@ -53,9 +53,9 @@ def _reachable(name: str, defined: Json) -> set[str]:
     waiting = [defined[name]]
     while waiting:
         value = waiting.pop()
-        if isinstance(value, list):
+        if is_array(value):
             waiting += value
-        elif isinstance(value, dict):
+        elif is_object(value):
             reference = value.get("$ref")
             if isinstance(reference, str) and (target := reference.removeprefix(_PREFIX)) not in found:
                 found.add(target)

@@ -1,6 +1,6 @@
-"""Any other type to JSON Schema and validator, by pydantic: models, dataclasses, TypedDicts, and what they hold.
+"""Any other type to JSON Schema and validator, by pydantic: models, dataclasses, TypedDicts and more.
 
-pydantic describes the type twice: as core schema, from which come validator and serialiser once wire.py
+pydantic describes a type twice: as core schema, from which come validator and serialiser once wire.py
 has made them follow JSON Schema, and as JSON Schema, which is made shorter and plainer here.
 """
 
@@ -69,7 +69,9 @@ class _Generator(GenerateJsonSchema):
 
     def _without_title(self, schema: JsonSchemaValue, core: Any) -> JsonSchemaValue:
         cls = core.get("cls")
-        config = getattr(cls, "model_config", None) or getattr(cls, "__pydantic_config__", None) or {}
+        config: dict[str, Any] = (
+            getattr(cls, "model_config", None) or getattr(cls, "__pydantic_config__", None) or {}
+        )
         if "title" not in config and "model_title_generator" not in config:
             schema.pop("title", None)
         return schema
@@ -86,6 +88,21 @@ class _Generator(GenerateJsonSchema):
     def enum_schema(self, schema: core_schema.EnumSchema) -> JsonSchemaValue:
         result = self._without_title(super().enum_schema(schema), schema)
         return {**{key: result[key] for key in ("type", "enum", "description") if key in result}}
+
+    def dict_schema(self, schema: core_schema.DictSchema) -> JsonSchemaValue:
+        # Always `propertyNames`: `patternProperties` alone says nothing of the keys that do not match.
+        values = self.generate_inner(schema["values_schema"]) if "values_schema" in schema else {}
+        result: JsonSchemaValue = {"type": "object", "additionalProperties": values or True}
+        if "keys_schema" in schema:
+            keys = self.resolve_ref_schema(self.generate_inner(schema["keys_schema"]))
+            if keys.get("type") == "integer" and "enum" not in keys:
+                keys = {"pattern": wire.INTEGER_KEY}
+            if keys.get("type", "string") != "string":
+                self.handle_invalid_for_json_schema(schema, "a dict whose keys are no strings")
+            if names := {key: value for key, value in keys.items() if key != "type"}:
+                result["propertyNames"] = names
+        self.update_with_validations(result, schema, self.ValidationsMapping.object)
+        return result
 
     def literal_schema(self, schema: core_schema.LiteralSchema) -> JsonSchemaValue:
         try:

@@ -1,13 +1,12 @@
-"""The structured result of a tool: its JSON Schema from the return annotation, and the check of each value."""
+"""The structured result of a tool: JSON Schema from the return annotation, and the check of each value."""
 
 from __future__ import annotations
 
 import collections.abc
-import dataclasses
 import enum
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, cast, get_args, get_origin
 
 from pydantic_core import (
     PydanticSerializationError,
@@ -20,12 +19,11 @@ from pydantic_core import (
 from typing_extensions import is_typeddict
 
 from ..errors import OutputError, RegistrationError
-from . import from_schema, types
-from .arguments import from_validator
-from .problems import problems
+from . import types
 from .signature import empty
 from .values import Json
 
+_STRUCTURES = (tuple, enum.Enum)
 # Annotations that promise nothing about the data.
 _NOTHING: tuple[Any, ...] = (empty, Any, object, None, type(None), bytes, bytearray, memoryview)
 
@@ -55,7 +53,7 @@ class Output:
             annotation: The annotation; `Signature.returns`.
 
         Returns:
-            None where no structured data is promised: nothing or `Any` is written, or content such as `Image`.
+            None where no structured data is promised: nothing, `Any`, or content such as `Image`.
 
         Raises:
             RegistrationError: JSON has no form for the type.
@@ -70,12 +68,12 @@ class Output:
             if any(_is_opaque(part) for part in _parts(annotation)):
                 return None
             raise
-        # A type that is any value at all (a model serialised by a function without a return type) promises nothing.
+        # A type that is any value at all, such as what a custom serialiser makes, promises nothing.
         return cls(described) if described.schema.keys() - {"description", "title", "examples"} else None
 
     @cached_property
     def object_schema(self) -> Json:
-        """The schema for revisions 2025-06-18 and 2025-11-25, whose `outputSchema` has an object as its root."""
+        """The schema for revisions 2025-06-18 and 2025-11-25, which want an object as its root."""
         if not self.wrapped:
             return self.schema
         inner = {key: value for key, value in self.schema.items() if key != "$defs"}
@@ -85,6 +83,8 @@ class Output:
 
     @cached_property
     def _validator(self) -> SchemaValidator:
+        from . import from_schema
+
         return from_schema.validator(self.schema)
 
     @cached_property
@@ -99,7 +99,7 @@ class Output:
             value: What the tool returned.
 
         Returns:
-            Dicts, lists, strings, numbers, booleans and None. NaN and the infinities are None where that fits.
+            Dicts, lists, strings, numbers, booleans and None; NaN and the infinities are None if that fits.
 
         Raises:
             OutputError: The value does not fit the schema, or JSON has no form for it.
@@ -115,6 +115,9 @@ class Output:
         try:
             self._validator.validate_python(data)
         except ValidationError as error:
+            from .arguments import from_validator
+            from .problems import problems
+
             found = list(problems(self.schema, data, self.schema)) or from_validator(error, data)
             raise OutputError("\n".join(map(str, found))) from None
         return data
@@ -151,9 +154,12 @@ def _is_content(part: Any) -> bool:
 
 
 def _is_opaque(part: Any) -> bool:
-    return (
-        isinstance(part, type)
-        and part not in (str, int, float, bool, list, dict, tuple, set, frozenset, type(None))
-        and not (dataclasses.is_dataclass(part) or issubclass(part, (tuple, enum.Enum)) or is_typeddict(part))
-        and not hasattr(part, "__get_pydantic_core_schema__")
+    import dataclasses
+
+    is_described = (
+        dataclasses.is_dataclass(part)
+        or is_typeddict(part)
+        or hasattr(part, "__get_pydantic_core_schema__")
+        or part in (str, int, float, bool, list, dict, tuple, set, frozenset, type(None))
     )
+    return isinstance(part, type) and not is_described and not issubclass(cast("type[Any]", part), _STRUCTURES)

@@ -6,7 +6,6 @@ checks say is added by the caller.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -15,7 +14,7 @@ from pydantic_core import to_json
 
 from ..errors import Problem
 from .formats import EXAMPLES, FORMATS
-from .values import Json, decode_base64, identity, is_unique
+from .values import Json, decode_base64, identity, is_array, is_object, is_unique
 
 _LONGEST = 60
 
@@ -49,13 +48,13 @@ def problems(schema: Json, value: Any, root: Json, path: str = "") -> Iterator[P
         yield from problems(part, value, root, path)
     if not _fits_alone(schema, value):
         yield Problem(path, f"expected {expected(schema, root)}, got {shown(value)}")
-    elif isinstance(value, dict):
+    elif is_object(value):
         yield from in_object(schema, value, root, path)
-    elif isinstance(value, list):
+    elif is_array(value):
         prefix = schema.get("prefixItems", ())
         for index, item in enumerate(value):
             inner = prefix[index] if index < len(prefix) else schema.get("items", {})
-            if isinstance(inner, dict):
+            if is_object(inner):
                 yield from problems(inner, item, root, f"{path}[{index}]")
 
 
@@ -87,7 +86,7 @@ def _has_tag(branch: Json, value: Any, root: Json) -> bool:
     """Tell whether an object carries the constant that tells this branch from the others."""
     if "$ref" in branch:
         branch = _target(branch, root)
-    if not isinstance(value, dict):
+    if not is_object(value):
         return False
     properties: Json = branch.get("properties", {})
     return any(
@@ -104,7 +103,11 @@ def in_object(schema: Json, value: Json, root: Json, path: str) -> Iterator[Prob
         if name not in value:
             wanted = expected(properties.get(name, {}), root)
             yield Problem(_member(path, name), f"expected {wanted}, but it is missing")
+    names: Json = schema.get("propertyNames", {})
     for name, item in value.items():
+        if any(problems({"type": "string", **names}, name, root)):
+            wanted = expected({"type": "string", **names}, root)
+            yield Problem(_member(path, name), f"the key is not {wanted}")
         if name in properties:
             yield from problems(properties[name], item, root, _member(path, name))
         elif additional is False:
@@ -118,6 +121,8 @@ def _member(path: str, name: str) -> str:
 
 
 def _unknown(name: str, known: list[str], path: str) -> str:
+    import difflib
+
     kind, kinds = ("key", "keys") if path else ("argument", "arguments")
     close = difflib.get_close_matches(name, known, n=1)
     if close:
@@ -127,19 +132,19 @@ def _unknown(name: str, known: list[str], path: str) -> str:
     return f"unknown {kind}; the {kinds} are: {', '.join(known)}"
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
 _KINDS: dict[str, Callable[[Any], bool]] = {
     "string": lambda value: isinstance(value, str),
     "integer": lambda value: _is_number(value) and (isinstance(value, int) or value.is_integer()),
-    "number": lambda value: _is_number(value),
+    "number": _is_number,
     "boolean": lambda value: isinstance(value, bool),
     "null": lambda value: value is None,
-    "array": lambda value: isinstance(value, list),
-    "object": lambda value: isinstance(value, dict),
+    "array": is_array,
+    "object": is_object,
 }
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _is_base64(text: str) -> bool:

@@ -7,8 +7,7 @@ import inspect
 import types
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Annotated, Any, get_origin
+from typing import Annotated, Any, NamedTuple, get_origin
 
 from ..errors import RegistrationError
 from . import docstring
@@ -21,8 +20,7 @@ class UnresolvedHint(RegistrationError):  # noqa: N818 - names a state that a la
     """A type hint names something that is not defined yet; it may be when the function is first used."""
 
 
-@dataclass(frozen=True)
-class Parameter:
+class Parameter(NamedTuple):
     """One argument of a function.
 
     Args:
@@ -96,8 +94,7 @@ def _is_field(value: Any) -> bool:
     )
 
 
-@dataclass(frozen=True)
-class Signature:
+class Signature(NamedTuple):
     """What a function takes and returns.
 
     Args:
@@ -203,11 +200,11 @@ def _unbound(fn: Any) -> Any:
 def _function(fn: Any) -> Any:
     """Return the plain function that holds hints and docstring."""
     fn = inspect.unwrap(_unbound(fn))
-    if isinstance(fn, (staticmethod, classmethod)):
-        fn = inspect.unwrap(fn.__func__)
+    fn = inspect.unwrap(getattr(fn, "__func__", fn))
     if not (inspect.isroutine(fn) or inspect.isclass(fn)):
         fn = inspect.unwrap(type(fn).__call__)
-    return getattr(fn, "__func__", fn)
+    unbound: Any = getattr(fn, "__func__", fn)
+    return unbound
 
 
 def _docstring(fn: Any, function: Any) -> str | None:

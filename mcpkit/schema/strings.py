@@ -8,7 +8,7 @@ from typing import Any
 from pydantic_core import from_json
 
 from .problems import problems
-from .values import Json
+from .values import Json, is_object
 
 
 def parse(schema: Json, arguments: Mapping[str, str | list[str]]) -> Json:
@@ -20,7 +20,7 @@ def parse(schema: Json, arguments: Mapping[str, str | list[str]]) -> Json:
     """
     properties: Json = schema.get("properties", {})
     additional = schema.get("additionalProperties")
-    rest = additional if isinstance(additional, dict) else {}
+    rest: Json = additional if is_object(additional) else {}
     return {name: _value(properties.get(name, rest), text, schema) for name, text in arguments.items()}
 
 

@@ -12,6 +12,7 @@ from typing_extensions import NotRequired, Required, is_typeddict
 
 # Subscribed with what is only known at run time, which no type checker follows.
 _ANNOTATED: Any = Annotated
+_UNION: Any = Union
 _QUALIFIERS: tuple[Any, ...] = (Required, NotRequired, typing_extensions.ReadOnly)
 
 
@@ -26,7 +27,8 @@ def _unqualified(hint: Any, is_required: bool) -> tuple[Any, bool]:
     origin = get_origin(hint)
     if origin is Annotated:
         inner, is_required = _unqualified(hint.__origin__, is_required)
-        return _ANNOTATED[(inner, *hint.__metadata__)], is_required
+        parts = (inner, *hint.__metadata__)
+        return _ANNOTATED[parts], is_required
     if origin in _QUALIFIERS:
         if origin is Required:
             is_required = True
@@ -55,7 +57,8 @@ def _portable(annotation: Any, building: dict[Any, Any]) -> Any:
         return building[annotation]
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
-        return _ANNOTATED[(_portable(annotation.__origin__, building), *annotation.__metadata__)]
+        parts = (_portable(annotation.__origin__, building), *annotation.__metadata__)
+        return _ANNOTATED[parts]
     if (
         origin is None
         or origin is typing.Literal
@@ -66,7 +69,7 @@ def _portable(annotation: Any, building: dict[Any, Any]) -> Any:
     if changed == arguments:
         return annotation
     if origin in (Union, types.UnionType):
-        return Union[changed]
+        return _UNION[changed]
     copy_with = getattr(annotation, "copy_with", None)
     return copy_with(changed) if copy_with else origin[changed]
 
@@ -75,8 +78,8 @@ def _rebuilt(cls: Any, building: dict[Any, Any]) -> Any:
     # NotRequired[...] in a mapping given at run time is beyond what a type checker follows.
     items: dict[str, Any] = {}
     for name, (hint, is_required) in fields(cls).items():
-        hint = _portable(hint, building)
-        items[name] = hint if is_required else NotRequired[hint]
+        changed = _portable(hint, building)
+        items[name] = changed if is_required else NotRequired[changed]
     rebuild: Any = typing_extensions.TypedDict
     rebuilt = rebuild(cls.__name__, items)
     rebuilt.__module__, rebuilt.__qualname__, rebuilt.__doc__ = cls.__module__, cls.__qualname__, cls.__doc__

@@ -7,16 +7,14 @@ cost, and most signatures are made of these types. Any other type goes to models
 from __future__ import annotations
 
 import collections.abc
-import datetime
+import datetime as dt
 import enum
 import math
+import sys
 import types
-import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from pathlib import Path, PurePath
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, TypeGuard, Union, get_args, get_origin
 
 import typing_extensions
 from pydantic_core import CoreSchema, core_schema, to_jsonable_python
@@ -28,8 +26,7 @@ from .values import Json
 DECIMAL_PATTERN = r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,4})?$"
 
 
-@dataclass(frozen=True)
-class Described:
+class Described(NamedTuple):
     """A type as both sides see it.
 
     Args:
@@ -44,7 +41,7 @@ class Described:
     core: CoreSchema
     output: CoreSchema | None = None
     is_plain: bool = False
-    definitions: Json = field(default_factory=dict)
+    definitions: Mapping[str, Any] = types.MappingProxyType({})
 
 
 class NotInTable(Exception):  # noqa: N818 - a signal between two modules, not an error
@@ -77,12 +74,8 @@ def _string() -> Described:
     return Described({"type": "string"}, values.string(), is_plain=True)
 
 
-def _converted(schema: Json, core: CoreSchema) -> Described:
-    return Described(schema, core)
-
-
 def _formatted(name: str, core: CoreSchema) -> Described:
-    return _converted({"type": "string", "format": name}, values.formatted(name, core))
+    return Described({"type": "string", "format": name}, values.formatted(name, core))
 
 
 _TABLE: dict[Any, Callable[[], Described]] = {
@@ -95,27 +88,42 @@ _TABLE: dict[Any, Callable[[], Described]] = {
     bool: lambda: Described({"type": "boolean"}, values.boolean(), is_plain=True),
     None: lambda: Described({"type": "null"}, core_schema.none_schema(), is_plain=True),
     type(None): lambda: Described({"type": "null"}, core_schema.none_schema(), is_plain=True),
-    bytes: lambda: _converted(
+    bytes: lambda: Described(
         {"type": "string", "contentEncoding": "base64"}, values.base64_bytes(core_schema.bytes_schema())
     ),
-    datetime.datetime: lambda: _formatted("date-time", core_schema.datetime_schema()),
-    datetime.date: lambda: _formatted("date", core_schema.date_schema()),
-    datetime.time: lambda: _formatted("time", core_schema.time_schema()),
-    datetime.timedelta: lambda: _formatted("duration", core_schema.timedelta_schema()),
-    uuid.UUID: lambda: _formatted("uuid", core_schema.uuid_schema()),
+    dt.datetime: lambda: _formatted("date-time", core_schema.datetime_schema()),
+    dt.date: lambda: _formatted("date", core_schema.date_schema()),
+    dt.time: lambda: _formatted("time", core_schema.time_schema()),
+    dt.timedelta: lambda: _formatted("duration", core_schema.timedelta_schema()),
     # A string: a JSON number has passed through binary floating point before anyone sees it.
-    Decimal: lambda: _converted(
+    Decimal: lambda: Described(
         {"type": "string", "pattern": DECIMAL_PATTERN},
         core_schema.chain_schema([values.string(pattern=DECIMAL_PATTERN), core_schema.decimal_schema()]),
     ),
-    Path: lambda: _converted({"type": "string"}, values.text_to(Path)),
-    PurePath: lambda: _converted({"type": "string"}, values.text_to(PurePath)),
     list: lambda: _array(Any),
     set: lambda: _set(core_schema.set_schema, Any),
     frozenset: lambda: _set(core_schema.frozenset_schema, Any),
     tuple: lambda: _tuple((Any, ...)),
     dict: lambda: _mapping(str, Any),
 }
+
+
+# Their modules are slow to import, and here already when an annotation names them.
+_ELSEWHERE: dict[str, tuple[str, Callable[[type], Described]]] = {
+    "UUID": ("uuid", lambda _: _formatted("uuid", core_schema.uuid_schema())),
+    "Path": ("pathlib", lambda cls: Described({"type": "string"}, values.text_to(cls))),
+    "PurePath": ("pathlib", lambda cls: Described({"type": "string"}, values.text_to(cls))),
+}
+
+
+def _is_class(annotation: Any) -> TypeGuard[type[Any]]:
+    return isinstance(annotation, type)
+
+
+def _elsewhere(cls: type) -> Described | None:
+    module, build = _ELSEWHERE.get(cls.__name__, ("", None))
+    is_known = build is not None and getattr(sys.modules.get(module), cls.__name__, None) is cls
+    return build(cls) if build is not None and is_known else None
 
 
 def _describe(annotation: Any) -> Described:
@@ -135,10 +143,11 @@ def _describe(annotation: Any) -> Described:
         return _union([_describe(argument) for argument in arguments])
     if origin in _GENERICS:
         return _GENERICS[origin](arguments)
-    if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
-        if hasattr(annotation, "__get_pydantic_core_schema__"):
-            raise NotInTable
-        return _enum(annotation)
+    if _is_class(annotation) and not hasattr(annotation, "__get_pydantic_core_schema__"):
+        if issubclass(annotation, enum.Enum):
+            return _enum(annotation)
+        if (described := _elsewhere(annotation)) is not None:
+            return described
     raise NotInTable
 
 
@@ -161,7 +170,7 @@ def _enum(cls: type[enum.Enum]) -> Described:
 def one_of(choices: list[tuple[Any, Any]]) -> Described:
     """Return a choice of JSON scalars, each with the Python value that it becomes."""
     wire = [value for value, _ in choices]
-    kinds = {type(value) for value in wire}
+    kinds: set[type[Any]] = {type(value) for value in wire}
     if not kinds <= _SCALARS.keys():
         raise NotInTable
     schema: Json = {}
@@ -180,10 +189,8 @@ def _union(branches: list[Described]) -> Described:
     rest = [branch for branch in branches if branch.schema != {"type": "null"}]
     if any(not branch.schema for branch in branches):
         return Described({}, core_schema.any_schema())
-    if len(rest) == 1:
-        core = rest[0].core
-    else:
-        core = core_schema.union_schema([branch.core for branch in rest])
+    cores: list[Any] = [branch.core for branch in rest]
+    core: CoreSchema = cores[0] if len(cores) == 1 else core_schema.union_schema(cores)
     if len(rest) < len(branches):
         core = core_schema.nullable_schema(core)
     return Described(schema, core, is_plain=all(branch.is_plain for branch in branches))
@@ -193,8 +200,8 @@ def optional(described: Described) -> Described:
     """Return the type or None."""
     if not described.schema:
         return described
-    return replace(
-        described, schema=values.nullable(described.schema), core=core_schema.nullable_schema(described.core)
+    return described._replace(
+        schema=values.nullable(described.schema), core=core_schema.nullable_schema(described.core)
     )
 
 
@@ -302,7 +309,8 @@ def _constraints(item: Any) -> Json:
 
 
 def _read_field(field: Any, constraints: Json, notes: Json) -> None:
-    if field._attributes_set.keys() - _FIELD_NOTES:  # noqa: SLF001 - the only record of what Field() was given
+    given: Json = field._attributes_set
+    if given.keys() - _FIELD_NOTES:  # noqa: SLF001 - the only record of what Field() was given
         raise NotInTable
     for item in field.metadata:
         if type(item).__module__ == "annotated_types":

@@ -8,16 +8,22 @@ Only types with such a place pay for it.
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard, cast
 
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from .formats import FORMATS
-
 Json = dict[str, Any]
+
+
+def is_object(value: Any) -> TypeGuard[Json]:
+    """Tell whether a JSON value is an object."""
+    return isinstance(value, dict)
+
+
+def is_array(value: Any) -> TypeGuard[list[Any]]:
+    """Tell whether a JSON value is an array."""
+    return isinstance(value, list)
 
 
 def _refuse(reason: str) -> PydanticCustomError:
@@ -33,7 +39,7 @@ def _integral(value: float) -> int:
 
 def integer(**constraints: Any) -> CoreSchema:
     """Return a validator of integers; a float without fraction is one and becomes `int`."""
-    strict = core_schema.int_schema(strict=True, **constraints)
+    strict = cast("CoreSchema", {"type": "int", "strict": True, **constraints})
     integral = core_schema.chain_schema(
         [
             core_schema.is_instance_schema(float),
@@ -46,12 +52,12 @@ def integer(**constraints: Any) -> CoreSchema:
 
 def number(**constraints: Any) -> CoreSchema:
     """Return a validator of numbers, which become `float`."""
-    return core_schema.float_schema(**{**constraints, "strict": True, "allow_inf_nan": False})
+    return cast("CoreSchema", {"type": "float", **constraints, "strict": True, "allow_inf_nan": False})
 
 
 def string(**constraints: Any) -> CoreSchema:
     """Return a validator of strings."""
-    return core_schema.str_schema(**{**constraints, "strict": True})
+    return cast("CoreSchema", {"type": "str", **constraints, "strict": True})
 
 
 def boolean() -> CoreSchema:
@@ -61,6 +67,8 @@ def boolean() -> CoreSchema:
 
 def formatted(name: str, then: CoreSchema | None = None) -> CoreSchema:
     """Return a validator of strings in a format of `FORMATS`, which `then` converts."""
+    from .formats import FORMATS
+
     is_valid = FORMATS[name]
 
     def check(text: str) -> str:
@@ -78,6 +86,9 @@ def decode_base64(text: str) -> bytes:
     Raises:
         ValueError: The text is not base64.
     """
+    import base64
+    import binascii
+
     try:
         return base64.b64decode(text.encode("ascii"), validate=True)
     except (binascii.Error, UnicodeEncodeError) as error:
@@ -101,9 +112,9 @@ def identity(value: Any) -> Any:
 
     JSON Schema 2020-12, "Instance Equality": 1 and 1.0 are the same, `true` and 1 are not.
     """
-    if isinstance(value, dict):
+    if is_object(value):
         return dict, frozenset((key, identity(item)) for key, item in value.items())
-    if isinstance(value, list):
+    if is_array(value):
         return list, tuple(identity(item) for item in value)
     if isinstance(value, bool):
         return bool, value
@@ -129,7 +140,7 @@ def unique(then: CoreSchema) -> CoreSchema:
     """Return a validator of arrays without duplicates, which go on to `then`."""
 
     def check(value: Any) -> Any:
-        if isinstance(value, list) and not is_unique(value):
+        if is_array(value) and not is_unique(value):
             raise _refuse("duplicates")
         return value
 

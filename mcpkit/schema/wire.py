@@ -1,8 +1,8 @@
 """pydantic's core schemas, rewritten so that they follow JSON Schema.
 
-pydantic's own modes do not: the lax one takes "5" for a number, the strict one refuses 5.0 for an integer, and
-both take a numeric string for a date and drop duplicates of a set without a word. Only the parts of a schema
-that hold such a type are replaced, by the validators of values.py.
+pydantic's own modes do not: the lax one takes "5" for a number, the strict one refuses 5.0 for an integer,
+and both take a numeric string for a date and drop duplicates of a set without a word. Only the parts of a
+schema that hold such a type are replaced, by the validators of values.py.
 """
 
 from __future__ import annotations
@@ -11,17 +11,24 @@ import base64
 import re
 from collections.abc import Callable, Mapping
 from decimal import Decimal
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
 from pydantic_core import CoreSchema, core_schema
 
 from . import values
 from .types import DECIMAL_PATTERN
+from .values import is_array, is_object
 
 _CHILDREN = frozenset(
-    ["schema", "items_schema", "keys_schema", "values_schema", "choices", "fields", "extras_schema", "extras_keys_schema", "definitions", "steps", "arguments_schema", "var_args_schema", "var_kwargs_schema", "json_schema", "strict_schema", "lax_schema", "python_schema", "return_schema", "computed_fields"]
+    {
+        *("schema", "items_schema", "keys_schema", "values_schema", "extras_schema", "extras_keys_schema"),
+        *("choices", "fields", "computed_fields", "definitions", "steps", "return_schema"),
+        *("arguments_schema", "var_args_schema", "var_kwargs_schema"),
+        *("json_schema", "python_schema", "strict_schema", "lax_schema"),
+    }
 )
 _OWN = frozenset({"type", "strict", "ref", "metadata", "serialization"})
+INTEGER_KEY = "^-?[0-9]+$"
 Node = dict[str, Any]
 Rewrite = Callable[[Node], Any]
 
@@ -51,14 +58,24 @@ def decimal_pattern(schema: Mapping[str, Any]) -> str:
     return rf"^-?[0-9]+(\.[0-9]{{1,{places}}})?$"
 
 
+def _is_labelled(value: Any) -> TypeGuard[tuple[Any, Any]]:
+    """Tell whether a choice of a union comes with a label."""
+    return isinstance(value, tuple)
+
+
 def _walk(value: Any, rewrites: Mapping[str, Rewrite], children: frozenset[str]) -> Any:
-    if isinstance(value, (list, tuple)):
-        return type(value)(_walk(item, rewrites, children) for item in value)
-    if not isinstance(value, dict):
+    if is_array(value):
+        return [_walk(item, rewrites, children) for item in value]
+    if _is_labelled(value):
+        return (_walk(value[0], rewrites, children), value[1])
+    if not is_object(value):
         return value
     kind = value.get("type")
     if not isinstance(kind, str):  # a mapping of names to schemas
         return {name: _walk(item, rewrites, children) for name, item in value.items()}
+    if kind == "dict" and value.get("keys_schema", {}).get("type") == "int":
+        # Keys of JSON objects are strings, whatever they stand for.
+        value = {**value, "keys_schema": {**value["keys_schema"], "type": "int-key"}}
     node = {key: _walk(item, rewrites, children) if key in children else item for key, item in value.items()}
     rewrite = rewrites.get(kind)
     return node if rewrite is None else rewrite(node)
@@ -83,6 +100,11 @@ def _replaced(build: Callable[[Node], Any]) -> Rewrite:
 
 def _formatted(name: str) -> Rewrite:
     return _replaced(lambda node: values.formatted(name, _bare(node)))
+
+
+def _integer_key(node: Node) -> CoreSchema:
+    convert = cast("CoreSchema", {"type": "int", **_constraints(node)})
+    return core_schema.chain_schema([values.string(pattern=INTEGER_KEY), convert])
 
 
 def _decimal(node: Node) -> CoreSchema:
@@ -114,9 +136,9 @@ def _set(node: Node) -> Any:
 
 def _field(node: Node) -> Node:
     alias = node.get("validation_alias")
-    if isinstance(alias, list):
+    if is_array(alias):
         # The published name is the first that is one.
-        paths = [path if isinstance(path, list) else [path] for path in alias]
+        paths: list[list[Any]] = [path if is_array(path) else [path] for path in alias]
         node["validation_alias"] = next((path[0] for path in paths if len(path) == 1), alias)
     return node
 
@@ -137,6 +159,7 @@ def _literal(node: Node) -> CoreSchema:
 
 _TO_VALIDATE: dict[str, Rewrite] = {
     "int": _replaced(lambda node: values.integer(**_constraints(node))),
+    "int-key": _replaced(_integer_key),
     "float": _replaced(lambda node: values.number(**_constraints(node))),
     "str": _replaced(lambda node: values.string(**_constraints(node))),
     "bool": _replaced(lambda node: values.boolean()),
@@ -199,13 +222,3 @@ _TO_SERIALIZE: dict[str, Rewrite] = {
     "bytes": _serialized_by(_encode_base64),
     "decimal": _serialized_by(_encode_decimal),
 }
-
-
-def separate(core: CoreSchema, definitions: dict[str, CoreSchema]) -> CoreSchema:
-    """Move the definitions at the root of a core schema into `definitions`, by their names."""
-    node: Any = core
-    if node["type"] == "definitions":
-        for definition in node["definitions"]:
-            definitions[definition["ref"]] = definition
-        return cast("CoreSchema", node["schema"])
-    return core

@@ -1,0 +1,93 @@
+"""One JSON message a line, without I/O: bytes in, lines out.
+
+The framing of the stdio transport (revision 2026-07-28, "stdio", "Messages"), which the specification
+recommends for every reliable byte stream, such as a Unix socket.
+"""
+
+from __future__ import annotations
+
+from ..errors import INVALID_REQUEST, ProtocolError
+
+MAX_LINE = 64 * 1024 * 1024
+"""The default limit of a line, in bytes: room for a large image or file in base64."""
+
+_JSON_WHITESPACE = b" \t\r"
+
+
+class Framing:
+    r"""Cuts a stream of bytes into messages.
+
+    Only `\n` ends a line: the other line separators of Unicode may stand inside a JSON string. White space
+    round a message, such as the `\r` of `\r\n`, is taken off; blank lines are ignored. One connection needs
+    one framing:
+
+        for line in framing.feed(chunk):
+            if isinstance(line, ProtocolError):
+                connection.refuse(line)
+            else:
+                connection.receive(line)
+
+    Args:
+        max_line: The longest line that is taken, in bytes, without its newline. A longer one is reported
+            once and skipped up to its newline, without being kept in memory.
+    """
+
+    __slots__ = ("_is_skipping", "_max_line", "_partial")
+
+    def __init__(self, max_line: int = MAX_LINE) -> None:
+        self._max_line = max_line
+        self._partial = bytearray()
+        self._is_skipping = False
+
+    def feed(self, chunk: bytes) -> list[bytes | ProtocolError]:
+        """Take the next bytes of the stream.
+
+        Args:
+            chunk: Any number of bytes, cut anywhere.
+
+        Returns:
+            What became complete, in order: the lines without their newlines, and an error in the place of
+            each line that is too long.
+        """
+        *ended, rest = chunk.split(b"\n")
+        lines: list[bytes | ProtocolError] = []
+        for piece in ended:
+            self._end_line(piece, lines)
+        if rest:
+            self._extend(rest, lines)
+        return lines
+
+    def finish(self) -> list[bytes | ProtocolError]:
+        """Take the end of the stream.
+
+        Returns:
+            The last line, where no newline ended it; otherwise nothing.
+        """
+        return self.feed(b"\n")
+
+    def _end_line(self, piece: bytes, lines: list[bytes | ProtocolError]) -> None:
+        if self._is_skipping:
+            self._is_skipping = False
+            return
+        if len(self._partial) + len(piece) > self._max_line:
+            self._partial.clear()
+            lines.append(self._too_long())
+            return
+        if self._partial:
+            piece = bytes(self._partial + piece)
+            self._partial.clear()
+        if line := piece.strip(_JSON_WHITESPACE):
+            lines.append(line)
+
+    def _extend(self, piece: bytes, lines: list[bytes | ProtocolError]) -> None:
+        if self._is_skipping:
+            return
+        if len(self._partial) + len(piece) > self._max_line:
+            self._partial.clear()
+            self._is_skipping = True
+            lines.append(self._too_long())
+            return
+        self._partial += piece
+
+    def _too_long(self) -> ProtocolError:
+        return ProtocolError(INVALID_REQUEST, f"Message too long: a line has at most {self._max_line} bytes")

@@ -1,0 +1,229 @@
+"""Writes messages to a descriptor from an event loop, without blocking the loop.
+
+The descriptor stays a blocking one: changing that would change the open file itself, which the host, a
+terminal or a sibling process may share. What certainly fits is written at once; a thread writes the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import select
+import sys
+import threading
+from collections.abc import Callable
+
+_FULL = 1024 * 1024
+"""Bytes waiting for the host beyond which no more is welcome."""
+
+_ROOM = 256 * 1024
+"""Bytes waiting for the host below which more is welcome again."""
+
+_AT_ONCE = 64 * 1024
+"""The most that the loop writes itself, in bytes: what a pipe holds by default on Linux."""
+
+_log = logging.getLogger(__name__)
+
+
+class PipeOutput:
+    """Sends messages, one a line, in the order in which they are given.
+
+    The first message of a turn of the loop leaves at once; what follows in the same turn leaves in one write
+    when the turn ends. All methods are for the loop's own thread.
+
+    Args:
+        descriptor: What to write to; nobody else may write there meanwhile.
+        on_room: Called in the loop when the output was full and is no longer.
+        on_broken: Called in the loop when nobody reads the other end any more. What is sent from then on is
+            dropped.
+    """
+
+    def __init__(
+        self, descriptor: int, *, on_room: Callable[[], None], on_broken: Callable[[], None]
+    ) -> None:
+        self.is_full = False
+        self.is_broken = False
+        self._descriptor = descriptor
+        self._on_room = on_room
+        self._on_broken = on_broken
+        self._loop = asyncio.get_running_loop()
+        self._is_gathering = False
+        self._gathered: list[bytes] = []
+        self._gathered_size = 0
+        self._thread = _WritingThread(descriptor, self._loop, self._after_write)
+        self._has_room = asyncio.Event()
+        self._has_room.set()
+        self._has_written = asyncio.Event()
+        self._poll = _poll_of(descriptor)
+
+    def send(self, message: bytes) -> None:
+        """Send one message, which comes without its newline."""
+        if self._is_gathering:
+            self._gathered.append(message)
+            self._gathered_size += len(message) + 1
+        else:
+            self.gather()
+            self._write(message + b"\n")
+        if self._thread.unwritten + self._gathered_size > _FULL and not self.is_broken:
+            self.is_full = True
+            self._has_room.clear()
+
+    def gather(self) -> None:
+        """Let all messages of this turn leave together; for a caller who knows that there will be several."""
+        if not self._is_gathering:
+            self._is_gathering = True
+            self._loop.call_soon(self._end_turn)
+
+    async def ready(self) -> None:
+        """Return once more is welcome."""
+        await self._has_room.wait()
+
+    async def flush(self) -> None:
+        """Return once everything sent has been written, or dropped."""
+        self._end_turn()
+        while self._thread.unwritten and not self.is_broken:
+            self._has_written.clear()
+            await self._has_written.wait()
+
+    def close(self) -> None:
+        """Write nothing more."""
+        self.is_broken = True
+        self._thread.close()
+
+    def _end_turn(self) -> None:
+        self._is_gathering = False
+        if not self._gathered:
+            return
+        self._gathered.append(b"")
+        data = b"\n".join(self._gathered)
+        self._gathered.clear()
+        self._gathered_size = 0
+        self._write(data)
+        self._make_room()
+
+    def _write(self, data: bytes) -> None:
+        if self.is_broken:
+            return
+        if not self._thread.unwritten and len(data) <= _AT_ONCE:
+            try:
+                data = self._write_what_fits(data)
+            except OSError as error:
+                self._break(error)
+                return
+        if data:
+            self._thread.write(data)
+
+    def _write_what_fits(self, data: bytes) -> bytes:
+        # POSIX: where poll() reports room, a write of at most PIPE_BUF bytes does not block.
+        position = 0
+        while position < len(data) and self._poll(0):
+            try:
+                position += os.write(self._descriptor, data[position : position + _PIPE_BUF])
+            except BlockingIOError:  # the host made the pipe non-blocking
+                break
+        return data[position:]
+
+    def _after_write(self, error: OSError | None) -> None:
+        self._has_written.set()
+        if error is not None:
+            self._break(error)
+        else:
+            self._make_room()
+
+    def _make_room(self) -> None:
+        if self.is_full and self._thread.unwritten + self._gathered_size <= _ROOM:
+            self.is_full = False
+            self._has_room.set()
+            self._on_room()
+
+    def _break(self, error: OSError) -> None:
+        if self.is_broken:
+            return
+        _log.info("The host no longer reads: %s", error)
+        self.is_broken = True
+        self.is_full = False
+        self._has_room.set()
+        self._on_broken()
+
+
+class _WritingThread:
+    """Does the writing that may block. Started when it is first needed.
+
+    Args:
+        descriptor: What to write to.
+        loop: Where to call `after_write`.
+        after_write: Called after each write, with the error if there was one.
+    """
+
+    def __init__(
+        self,
+        descriptor: int,
+        loop: asyncio.AbstractEventLoop,
+        after_write: Callable[[OSError | None], None],
+    ) -> None:
+        self.unwritten = 0
+        """Bytes given to the thread and not yet written."""
+        self._descriptor = descriptor
+        self._loop = loop
+        self._after_write = after_write
+        self._blocks: list[bytes] = []
+        self._changed = threading.Condition()
+        self._is_started = False
+        self._is_closed = False
+
+    def write(self, data: bytes) -> None:
+        with self._changed:
+            self._blocks.append(data)
+            self.unwritten += len(data)
+            self._changed.notify()
+        if not self._is_started:
+            self._is_started = True
+            threading.Thread(target=self._run, name="mcpkit-stdout", daemon=True).start()
+
+    def close(self) -> None:
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                while not self._blocks and not self._is_closed:
+                    self._changed.wait()
+                block = b"".join(self._blocks)
+                self._blocks.clear()
+            error = self._write(block)
+            with self._changed:
+                if self._is_closed:
+                    return
+                self.unwritten -= len(block)
+                self._loop.call_soon_threadsafe(self._after_write, error)
+                if error is not None:
+                    return
+
+    def _write(self, block: bytes) -> OSError | None:
+        rest = memoryview(block)
+        while rest and not self._is_closed:
+            try:
+                rest = rest[os.write(self._descriptor, rest) :]
+            except BlockingIOError:  # the host made the pipe non-blocking
+                _poll_of(self._descriptor)(None)
+            except OSError as error:
+                return error
+        return None
+
+
+if sys.platform == "win32":  # it cannot tell whether a pipe has room, so the thread writes everything
+    _PIPE_BUF = 0
+
+    def _poll_of(descriptor: int) -> Callable[[float | None], object]:
+        return lambda timeout: None
+
+else:
+    _PIPE_BUF = select.PIPE_BUF
+
+    def _poll_of(descriptor: int) -> Callable[[float | None], object]:
+        poll = select.poll()
+        poll.register(descriptor, select.POLLOUT)
+        return poll.poll

@@ -1,0 +1,173 @@
+"""The stdio transport: a host starts the server as a child process and talks over its standard streams.
+
+Follows "stdio" of the specification (revision 2026-07-28; the same in all earlier ones).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from ..connection import Connection
+from ..errors import ProtocolError
+from .framing import MAX_LINE, Framing
+from .pipe_input import read_pipe
+from .pipe_output import PipeOutput
+from .standard_streams import StandardStreams, take_over_standard_streams
+from .watchdog import Watchdog
+
+if TYPE_CHECKING:
+    from ..server import Server
+
+_GRACE = 5.0
+"""Seconds from the end of input, or a signal, to the end of the process."""
+
+_CLEANUP_SHARE = 0.2
+"""The part of the grace period that is kept for cancelling what still runs and leaving the lifespan."""
+
+
+def run_stdio(server: Server, *, grace: float = _GRACE, max_line: int = MAX_LINE) -> None:
+    """Serve the host that started this process, until it closes standard input or stops reading.
+
+    Meanwhile, what is printed to standard output comes out of standard error, and standard input is empty;
+    both are restored in the end. In the main thread, SIGINT and SIGTERM end the service as well.
+
+    Args:
+        server: The server.
+        grace: How long the process may go on after the end of input or a signal, in seconds. At the end of
+            input, requests that were read are answered meanwhile. What still runs then is ended with the
+            process, whose status is 0, or 128 + the signal's number.
+        max_line: The longest message that is taken, in bytes. A longer one is answered with an error.
+
+    Raises:
+        SystemExit: A signal came; the status is 128 + its number.
+        RuntimeError: An event loop is running in this thread, or standard input or output is closed.
+    """
+    if _is_loop_running():
+        raise RuntimeError(
+            "run() starts an event loop, but one is already running in this thread: call run() from code that"
+            " is not async, or write `await serve_stdio(server)` (from mcpkit.transports.stdio) in its place"
+        )
+    with Watchdog(grace) as watchdog, take_over_standard_streams() as streams:
+        asyncio.run(_serve(server, streams, grace, max_line, watchdog))
+    if watchdog.signal is not None:
+        raise SystemExit(128 + watchdog.signal)
+
+
+async def serve_stdio(server: Server, *, grace: float = _GRACE, max_line: int = MAX_LINE) -> None:
+    """Do what `run_stdio` does in a loop that is already running.
+
+    Signals are left to the caller, who may cancel this; and so is a function that blocks the loop.
+
+    Args:
+        server: The server.
+        grace: How long requests that were read may take after the end of input, in seconds.
+        max_line: The longest message that is taken, in bytes. A longer one is answered with an error.
+
+    Raises:
+        RuntimeError: Standard input or output is closed.
+    """
+    with take_over_standard_streams() as streams:
+        await _serve(server, streams, grace, max_line, None)
+
+
+def _is_loop_running() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+async def _serve(
+    server: Server, streams: StandardStreams, grace: float, max_line: int, watchdog: Watchdog | None
+) -> None:
+    async with server.running():
+        host = _Host(server, streams, max_line)
+        if watchdog is not None:
+            host.guard_with(watchdog)
+        served = asyncio.create_task(host.serve(grace * (1 - _CLEANUP_SHARE)))
+        stopped = asyncio.create_task(host.stop.wait())
+        try:
+            await asyncio.wait((served, stopped), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            served.cancel()
+            stopped.cancel()
+            await host.aclose(grace * _CLEANUP_SHARE)
+
+
+class _Host:
+    """The one host of this process: its connection, between two descriptors."""
+
+    def __init__(self, server: Server, streams: StandardStreams, max_line: int) -> None:
+        self.stop = asyncio.Event()
+        """Set when nothing more is to be done for the host: it is gone, or time is."""
+        self._has_ended = asyncio.Event()
+        self._is_at_end = False
+        self._watchdog: Watchdog | None = None
+        self._framing = Framing(max_line)
+        self._lines: deque[bytes | ProtocolError] = deque()
+        self._output = PipeOutput(streams.output, on_room=self._go_on, on_broken=self.stop.set)
+        self._connection = Connection(server, self._output.send, ready=self._output.ready)
+        self._input = read_pipe(streams.input, self._take)
+
+    def guard_with(self, watchdog: Watchdog) -> None:
+        """Let the watchdog look after the input, and stop when it hears a signal."""
+        self._watchdog = watchdog
+        loop = asyncio.get_running_loop()
+
+        def stop() -> None:
+            with suppress(RuntimeError):  # the loop has been closed, so there is nothing to stop
+                loop.call_soon_threadsafe(self.stop.set)
+
+        watchdog.watch(self._input, on_signal=stop)
+
+    async def serve(self, time_limit: float) -> None:
+        """Return when all requests are answered, or `time_limit` seconds after the end of input."""
+        await self._has_ended.wait()
+        if self._watchdog is not None:
+            self._watchdog.begin()
+        asyncio.get_running_loop().call_later(time_limit, self.stop.set)
+        await self._connection.drain()
+        await self._output.flush()
+
+    async def aclose(self, time_limit: float) -> None:
+        """Cancel what still runs, and take leave within `time_limit` seconds."""
+        self._input.close()
+        if self._watchdog is not None:
+            self._watchdog.unwatch()
+        await self._connection.aclose(graceful=True)
+        with suppress(asyncio.TimeoutError):  # the host does not read; it has been given its time
+            await asyncio.wait_for(self._output.flush(), time_limit)
+        self._output.close()
+
+    def _take(self, chunk: bytes) -> None:
+        if chunk:
+            self._lines.extend(self._framing.feed(chunk))
+        else:
+            self._is_at_end = True
+            self._lines.extend(self._framing.finish())
+        self._deliver()
+
+    def _deliver(self) -> None:
+        lines = self._lines
+        if len(lines) > 1:
+            self._output.gather()
+        while lines:
+            if self._output.is_full:
+                self._input.pause()
+                return
+            line = lines.popleft()
+            if isinstance(line, ProtocolError):
+                self._connection.refuse(line)
+            else:
+                self._connection.receive(line)
+        if self._is_at_end:
+            self._has_ended.set()
+
+    def _go_on(self) -> None:
+        self._deliver()
+        if not self._output.is_full:
+            self._input.resume()

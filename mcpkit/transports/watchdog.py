@@ -1,0 +1,171 @@
+"""Ends the process when its time is over, whatever its threads are doing.
+
+An event loop that is stuck in an author's function neither sees the end of input nor handles a signal, so a
+thread of its own looks after both. Only code that never lets go of the interpreter's lock defeats it.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+from .pipe_input import PipeInput
+from .signals import SignalBytes
+
+
+class Watchdog:
+    """A block that SIGINT, SIGTERM (in the main thread) and the end of input give a grace period to end.
+
+    If the block lasts longer, the process ends there and then: with status 128 + the signal's number, or 0
+    at the end of input. A second SIGINT ends it at once. After a block that ended in time, other threads may
+    hold up the end of the process for what remains of the period.
+
+    Args:
+        grace: The period, in seconds.
+    """
+
+    def __init__(self, grace: float) -> None:
+        self.grace = grace
+        self.signal: int | None = None
+        """The first signal that came."""
+        self._bell, self._ringer = socket.socketpair()
+        self._ringer.setblocking(False)
+        self._signals: SignalBytes | None = None
+        self._on_signal: Callable[[], object] | None = None
+        self._input: PipeInput | None = None
+        self._chunks_seen = 0
+        self._is_hung_up = False
+        self._has_begun = False
+        self._deadline: float | None = None
+        self._is_left = False
+        self._may_linger = False
+
+    def __enter__(self) -> Watchdog:
+        if threading.current_thread() is threading.main_thread():
+            self._signals = SignalBytes(self._ringer)
+        threading.Thread(target=self._run, name="mcpkit-watchdog", daemon=True).start()
+        return self
+
+    def __exit__(self, error_type: type[BaseException] | None, *_: object) -> None:
+        self._may_linger = error_type is None and self._signals is not None
+        if self._signals is not None:
+            self._signals.restore()
+        self._is_left = True
+        self._ringer.close()  # which rings
+
+    def watch(self, pipe: PipeInput, *, on_signal: Callable[[], object]) -> None:
+        """Look out for the other end of the input being closed, which the reader may be too busy to see.
+
+        Args:
+            pipe: The input. As long as it is being read on, it has not ended.
+            on_signal: Called in the watchdog's thread when the first signal comes.
+        """
+        self._input, self._on_signal = pipe, on_signal
+        if self.signal is not None:
+            on_signal()
+        self._ring()
+
+    def unwatch(self) -> None:
+        """Leave the input alone: its descriptor is about to be closed."""
+        self._input = self._on_signal = None
+        self._ring()
+
+    def begin(self) -> None:
+        """Begin the grace period: all of the input has been read."""
+        self._start_clock()
+        self._ring()
+
+    def _ring(self) -> None:
+        self._ringer.send(b"\0")
+
+    def _start_clock(self) -> None:
+        self._has_begun = True
+        self._deadline = time.monotonic() + self.grace
+
+    def _run(self) -> None:
+        while not self._is_left:
+            if self._is_over():
+                self._end_process()
+            for number in self._wait():
+                if number:
+                    self._take_signal(number)
+        self._bell.close()
+        if self._may_linger and self._deadline is not None:
+            threading.main_thread().join()
+            remaining = self._deadline - time.monotonic()
+            time.sleep(remaining if remaining > 0 else self.grace)
+            self._end_process()
+
+    def _remaining(self) -> float | None:
+        return None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
+
+    def _is_over(self) -> bool:
+        if self._remaining() != 0:
+            return False
+        if self._has_begun or self._input is None or self._input.chunks == self._chunks_seen:
+            return True
+        self._hang_up(self._input)
+        return False
+
+    def _hang_up(self, pipe: PipeInput) -> None:
+        """Give a closed input a grace period to be read, which starts anew whenever some of it has been."""
+        self._is_hung_up = True
+        self._chunks_seen = pipe.chunks
+        self._deadline = time.monotonic() + self.grace
+
+    def _take_signal(self, number: int) -> None:
+        if self.signal is not None and number == signal.SIGINT:
+            self._end_process()
+        if self.signal is None:
+            self.signal = number
+            if not self._has_begun:
+                self._start_clock()
+            on_signal = self._on_signal
+            if on_signal is not None:
+                on_signal()
+
+    def _end_process(self) -> None:
+        cause = "the end of input" if self.signal is None else signal.Signals(self.signal).name
+        notice = f"mcpkit: something still runs {self.grace:g} s after {cause}, so the process is ended\n"
+        try:
+            _write_unless_blocked(2, notice.encode())
+        finally:
+            os._exit(0 if self.signal is None else 128 + self.signal)
+
+    if sys.platform == "win32":
+
+        def _wait(self) -> bytes:
+            self._bell.settimeout(self._remaining())
+            try:
+                return self._bell.recv(64)
+            except TimeoutError:
+                return b""
+
+    else:
+
+        def _wait(self) -> bytes:
+            poll = select.poll()
+            poll.register(self._bell, select.POLLIN)
+            pipe = None if self._has_begun or self._is_hung_up else self._input
+            if pipe is not None:
+                poll.register(pipe.descriptor, getattr(select, "POLLRDHUP", 0))
+            remaining = self._remaining()
+            ready = dict(poll.poll(None if remaining is None else remaining * 1000))
+            if pipe is not None and pipe.descriptor in ready and pipe is self._input:
+                self._hang_up(pipe)
+            return self._bell.recv(64) if self._bell.fileno() in ready else b""
+
+
+def _write_unless_blocked(descriptor: int, data: bytes) -> None:
+    if sys.platform != "win32":
+        poll = select.poll()
+        poll.register(descriptor, select.POLLOUT)
+        if not poll.poll(0):
+            return
+    os.write(descriptor, data)
