@@ -64,6 +64,8 @@ class Component(ABC):
         self.position = 0
         self.registry: Registry | None = None
         self._signature: Signature | None = None
+        self._injected: tuple[str, ...] = ()
+        self._is_async = False
 
     @property
     def takes_context(self) -> bool:
@@ -90,8 +92,11 @@ class Component(ABC):
         """
         if not self.is_resolved:
             self.build()
+            signature = self.signature
             if self.description is None:
-                self.description = self.signature.description
+                self.description = signature.description
+            self._injected = tuple(parameter.name for parameter in signature.injected)
+            self._is_async = signature.is_async
             self.is_resolved = True
 
     @abstractmethod
@@ -108,10 +113,9 @@ class Component(ABC):
         Returns:
             What the function returns.
         """
-        signature = self.signature
-        for parameter in signature.injected:
-            kwargs[parameter.name] = ctx
-        if signature.is_async:
+        for name in self._injected:
+            kwargs[name] = ctx
+        if self._is_async:
             return await self.function(**kwargs)
         ctx._loop = asyncio.get_running_loop()  # noqa: SLF001 - for ctx.sync
         return await finish_awaitable(await ctx.server.threads.run(self.function, kwargs))

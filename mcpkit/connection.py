@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .context import Context, _current
 from .errors import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, ProtocolError
+from .execution import FATAL
 from .protocol import jsonrpc
 from .protocol.eras import PROTOCOL_VERSION, Client, Envelope, Handshake, Stateless, not_initialized
 from .protocol.jsonrpc import RequestId, is_id
@@ -127,7 +128,7 @@ class Connection:
         if not is_id(id_):
             self._refuse(None, _invalid("expected a string or an integer as id"), reply)
             return
-        if id_ in self._running or id_ in self._subscriptions:
+        if id_ in self._running or id_ in self._subscriptions.streams:
             self._refuse(None, _invalid(f"a request with the id {str(id_)[:60]!r} is running already"), reply)
             return
         params = message.get("params")
@@ -141,8 +142,7 @@ class Connection:
                 meta = {}
             elif type(meta) is not dict:
                 raise ProtocolError(INVALID_PARAMS, "params._meta: expected an object")
-            token = meta.get("progressToken")
-            if token is not None and not is_id(token):
+            elif "progressToken" in meta and not is_id(meta["progressToken"]):
                 raise ProtocolError(
                     INVALID_PARAMS, "params._meta.progressToken: expected a string or an integer"
                 )
@@ -189,7 +189,7 @@ class Connection:
                     INTERNAL_ERROR, f"Too many requests are running ({server.max_running}); try again later"
                 )
         except Exception as error:  # noqa: BLE001 - every request is answered
-            reply(jsonrpc.error(ctx.request_id, server.problem(ctx, error)))
+            reply(server.error_response(ctx, error))
             return
         call = _Call(ctx, outcome, reply)
         self._running[ctx.request_id] = call
@@ -200,15 +200,18 @@ class Connection:
         ctx = call.ctx
         call.is_started = True
         _current.set(ctx)
+        message: bytes | None = None
         try:
             message = jsonrpc.result(ctx.request_id, await call.outcome)
-        except asyncio.CancelledError as error:
-            message = b"" if call.is_cancelled else self._error(ctx, error)
-        except (Exception, SystemExit) as error:
-            message = self._error(ctx, error)
-        self._server.running_count -= 1
-        if not call.is_cancelled:
-            self._settle(call, message)
+        except BaseException as error:
+            if not call.is_cancelled:
+                message = self._server.error_response(ctx, error)
+            if isinstance(error, FATAL):
+                raise
+        finally:
+            self._server.running_count -= 1
+            if not call.is_cancelled:
+                self._settle(call, message)
 
     def _cancel(self, call: _Call) -> None:
         """Stop a request; whoever asked is free at once and gets no answer, however long it takes to stop."""
@@ -227,9 +230,6 @@ class Connection:
         if not self._running and self._idle is not None:
             self._idle.set_result(None)
             self._idle = None
-
-    def _error(self, ctx: Context[Any], error: BaseException) -> bytes:
-        return jsonrpc.error(ctx.request_id, self._server.problem(ctx, error))
 
     def _receive_notification(self, method: str, params: Any) -> None:
         """Apply a notification; those that are unknown or malformed are ignored, as nobody could be told."""

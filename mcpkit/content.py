@@ -148,8 +148,8 @@ def _no_json(value: Any, error: PydanticSerializationError) -> Exception:
             'a string holds a lone surrogate, which UTF-8 cannot carry; decode with errors="replace"'
         )
     return TypeError(
-        f"cannot turn {type(value).__name__} into JSON: {message}. Return text, bytes, JSON data, models, or "
-        "content classes by themselves or in a list"
+        f"cannot turn {type(value).__name__} into JSON: {message}. Return text, bytes, JSON data, models, "
+        "or content classes by themselves or in a list"
     )
 
 

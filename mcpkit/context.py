@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import typing
 from collections.abc import Awaitable, Coroutine
 from contextvars import ContextVar
@@ -124,8 +125,11 @@ class Context(Generic[State]):
 
         Raises:
             RuntimeError: The call has ended.
+            ValueError: `done` or `total` is not finite.
         """
         self._check_open()
+        if not math.isfinite(done) or not math.isfinite(total or 0):
+            raise ValueError(f"progress must be finite numbers, got {done!r} of {total!r}")
         if self._progress_token is None or done <= self._last_progress:
             return
         self._last_progress = done

@@ -9,7 +9,10 @@ import logging
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
+
+FATAL: Final = (KeyboardInterrupt, GeneratorExit)
+"""What goes on through a request instead of becoming its answer."""
 
 logger = logging.getLogger("mcpkit")
 

@@ -55,7 +55,13 @@ class Lifespan:
 
     async def _stay(self) -> None:
         try:
-            async with self._enter() as state:
+            manager = self._enter()
+            if not hasattr(manager, "__aenter__"):
+                raise TypeError(
+                    f"lifespan made {manager!r}, which is no async context manager: "
+                    "decorate its function with @contextlib.asynccontextmanager"
+                )
+            async with manager as state:
                 self._started.set_result(state)
                 await self._stop.wait()
         except BaseException as error:

@@ -15,7 +15,7 @@ from .protocol.revisions import narrow
 if TYPE_CHECKING:
     from .component import Component
     from .context import Context
-    from .registry import Components, Registry
+    from .registry import Registry
     from .server import Server
 
 MEMBER: Final = {
@@ -25,6 +25,8 @@ MEMBER: Final = {
     "prompts/list": "prompts",
 }
 """The member of the result that holds the list."""
+
+_PART: Final = {**MEMBER, "resources/templates/list": "resource_templates"}
 
 _MOST_KEPT: Final = 256
 """Rendered pages; a client may ask for any position, so their number must have an end."""
@@ -87,13 +89,7 @@ class Listing:
 
 
 def _components(registry: Registry, method: str, revision: str) -> Iterator[tuple[Position, dict[str, Any]]]:
-    part: Components[Any] = {
-        "tools/list": registry.tools,
-        "resources/list": registry.resources,
-        "resources/templates/list": registry.resource_templates,
-        "prompts/list": registry.prompts,
-    }[method]
-    components: list[Component] = sorted(part, key=_position)
+    components: list[Component] = sorted(getattr(registry, _PART[method]), key=_position)
     for component in components:
         if component.is_enabled:
             yield (component.position, ""), component.listed(revision)

@@ -22,6 +22,13 @@ F = TypeVar("F", bound=Callable[..., Any])
 Build = Callable[[Callable[..., Any]], Component]
 
 
+class _Mark(NamedTuple):
+    """What is marked, held weakly, and what makes its components."""
+
+    function: weakref.ref[Any]
+    builds: list[Build]
+
+
 class Marked(NamedTuple):
     """A marked function, bound to its object where it is a method, and what makes a component of it."""
 
@@ -29,7 +36,11 @@ class Marked(NamedTuple):
     build: Build
 
 
-_marks: weakref.WeakKeyDictionary[Any, list[Build]] = weakref.WeakKeyDictionary()
+_marks: dict[int, _Mark] = {}
+"""By identity: what is marked need not be hashable, and nothing else in a module is ever asked anything."""
+
+
+_WRAPPERS = (staticmethod, classmethod, types.MethodType)
 
 
 @overload
@@ -99,15 +110,19 @@ def check_uri(uri: Any) -> None:
 
 def underlying(function: Any) -> Any:
     """Return the plain function below a static method, class method or bound method."""
-    return getattr(function, "__func__", function)
+    return function.__func__ if isinstance(function, _WRAPPERS) else function
 
 
-def _mark(function: Callable[..., Any] | None, build: Build) -> Any:
+def _mark(function: Any, build: Build) -> Any:
     if function is None:
         return lambda target: _mark(target, build)
     if not callable(function) and not isinstance(function, classmethod):
         raise RegistrationError(f"only functions and methods can be marked, not {function!r}")
-    _marks.setdefault(underlying(function), []).append(build)
+    target = underlying(function)
+    key = id(target)
+    if key not in _marks:
+        _marks[key] = _Mark(weakref.ref(target, lambda _: _marks.pop(key)), [])
+    _marks[key].builds.append(build)
     return function
 
 
@@ -137,7 +152,7 @@ def _of_values(values: Any) -> Iterator[Marked]:
     for value in list(values):
         if _has_marks(value) and id(value) not in seen:
             seen.add(id(value))
-            for build in _marks[underlying(value)]:
+            for build in _marks[id(underlying(value))].builds:
                 yield Marked(value, build)
 
 
@@ -149,12 +164,9 @@ def _of_attribute(source: Any, name: str, static: Any) -> Iterator[Marked]:
             f"{source.__qualname__}.{name} is a method: include an instance of {source.__qualname__}, not the class"
         )
     bound = getattr(source, name)
-    for build in _marks[underlying(static)]:
+    for build in _marks[id(underlying(static))].builds:
         yield Marked(bound, build)
 
 
 def _has_marks(value: Any) -> bool:
-    try:
-        return underlying(value) in _marks
-    except TypeError:  # cannot be hashed or referred to weakly, so it has never been marked
-        return False
+    return id(underlying(value)) in _marks

@@ -13,6 +13,7 @@ from .component import Component, optional
 from .content import to_content
 from .context import Context
 from .errors import INVALID_PARAMS, ArgumentsError, ProtocolError, RegistrationError
+from .protocol.revisions import narrow
 from .protocol.types import Icon
 from .schema import Arguments
 from .tools import function_name
@@ -142,11 +143,15 @@ class Prompt(Component):
         schema = self.arguments.schema
         required = schema.get("required", ())
         arguments = [
-            optional(
-                name=name,
-                title=definition.get("title"),
-                description=definition.get("description"),
-                required=True if name in required else None,
+            narrow(
+                "PromptArgument",
+                optional(
+                    name=name,
+                    title=definition.get("title"),
+                    description=definition.get("description"),
+                    required=True if name in required else None,
+                ),
+                revision,
             )
             for name, definition in schema["properties"].items()
         ]

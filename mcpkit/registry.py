@@ -11,7 +11,7 @@ from typing_extensions import Unpack
 
 from .component import Component
 from .errors import RegistrationError
-from .marking import Build, check_uri, make_resource, marked
+from .marking import Build, check_uri, make_resource, marked, underlying
 from .prompts import Prompt, PromptOptions
 from .resources import Resource, ResourceOptions, ResourceTemplate
 from .schema import UnresolvedHint
@@ -52,10 +52,18 @@ class Components(Generic[C]):
         Raises:
             RegistrationError: There is one already; the message names both places.
         """
+        if component.registry is not None:  # it may be served elsewhere, and be disabled there alone
+            component = component.renamed(component.key)
+        component.registry = self._registry
+        self._insert(component, replace=replace)
+
+    def _insert(self, component: C, *, replace: bool) -> None:
         try:
             component.resolve()
         except UnresolvedHint:
-            pass  # a class that is defined further down: `Registry.resolve` tries again, and complains
+            if self._registry._is_resolved:  # noqa: SLF001 - one class in two parts
+                raise
+            # A class that is defined further down: `Registry.resolve` tries again, and complains.
         with self._lock:
             present = self._by_key.get(component.key)
             if present is not None and not replace:
@@ -63,8 +71,6 @@ class Components(Generic[C]):
                     f"there are two {component.kind}s {component.key!r}: {present.origin} and {component.origin}; "
                     "rename one, or pass replace=True to let the second take the place of the first"
                 )
-            if component.registry is None:
-                component.registry = self._registry
             component.position = present.position if present is not None else next(_positions)
             self._by_key[component.key] = component
             self._changed("added", component)
@@ -153,6 +159,7 @@ class Registry:
         self.changes = 0
         self.included: list[Registry] = []
         self._lock = threading.RLock()
+        self._is_resolved = False
         self._listeners: list[Listener] = []
         self.tools: Components[Tool] = Components(self, "tools")
         self.resources: Components[Resource] = Components(self, "resources")
@@ -167,7 +174,7 @@ class Registry:
     @overload
     def tool(self, function: F, /) -> F: ...
     @overload
-    def tool(self, *, replace: bool = False, **options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
+    def tool(self, /, *, replace: bool = False, **options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
     @overload
     def tool(self, function: F, /, *, replace: bool = False, **options: Unpack[ToolOptions]) -> F: ...
     def tool(
@@ -196,7 +203,7 @@ class Registry:
     @overload
     def prompt(self, function: F, /) -> F: ...
     @overload
-    def prompt(self, *, replace: bool = False, **options: Unpack[PromptOptions]) -> Callable[[F], F]: ...
+    def prompt(self, /, *, replace: bool = False, **options: Unpack[PromptOptions]) -> Callable[[F], F]: ...
     @overload
     def prompt(self, function: F, /, *, replace: bool = False, **options: Unpack[PromptOptions]) -> F: ...
     def prompt(
@@ -243,14 +250,11 @@ class Registry:
             function, lambda target: make_resource(target, uri, options), replace=replace
         )
 
-    def _register(self, function: Callable[..., Any] | None, build: Build, *, replace: bool) -> Any:
+    def _register(self, function: Any, build: Build, *, replace: bool) -> Any:
         if function is None:
             return lambda target: self._register(target, build, replace=replace)
-        if isinstance(function, staticmethod):
-            target = function.__func__
-        elif callable(function):
-            target = function
-        else:
+        target: Any = underlying(function) if isinstance(function, staticmethod) else function
+        if not callable(target):
             raise RegistrationError(
                 f"{function!r} cannot be called here; mark methods with the free @tool, @resource or @prompt, "
                 "then include an instance of their class"
@@ -300,12 +304,15 @@ class Registry:
     def resolve(self) -> None:
         """Read the type hints that could not be resolved when their function was registered.
 
+        From then on a function whose hints cannot be resolved is refused when it is added.
+
         Raises:
             RegistrationError: One of them still cannot; the message names it.
         """
         for part in self.parts:
             for component in part:
                 component.resolve()
+        self._is_resolved = True
 
     def listen(self, listener: Listener) -> Callable[[], None]:
         """Call `listener` at each change, in the thread that makes it and while it is being made.
@@ -317,11 +324,11 @@ class Registry:
             self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
-    def _part_of(self, component: Component) -> Components[Any]:
+    def _part_of(self, component: Any) -> Components[Any]:
         for part, kind in zip(self.parts, (Tool, Resource, ResourceTemplate, Prompt), strict=True):
             if isinstance(component, kind):
                 return part
-        raise RegistrationError(f"{component!r} is no tool, resource, resource template or prompt")
+        raise RegistrationError(f"{component!r} is no Tool, Resource, ResourceTemplate or Prompt")
 
     def _publish(self, part: Components[Any], action: str, component: Component) -> None:
         self.changes += 1
@@ -329,26 +336,38 @@ class Registry:
             listener(part, action, component)
 
     def _follow(self, source: Registry, prefix: str) -> None:
-        if source is self:
-            raise RegistrationError("a registry cannot include itself")
+        if source is self or source._includes(self):
+            raise RegistrationError("a registry cannot include itself, not even by way of another")
+        twins: dict[tuple[str, str], Component] = {}
 
         def follow(part: Components[Any], action: str, component: Component) -> None:
-            key = _prefixed(component, prefix) if prefix else component.key
+            source_key = (component.kind, component.key)
             mine = self._part_of(component)
-            if action == "added":
-                twin = component.renamed(key)
-                mine.add(twin, replace=key in mine and mine[key].registry is component.registry)
-            elif action == "removed":
-                mine.remove(key)
-            else:
-                (mine.enable if component.is_enabled else mine.disable)(key)
+            key = _prefixed(component, prefix) if prefix else component.key
+            with self._lock:
+                # What has been removed or replaced here since is no longer the source's to change.
+                twin = twins.get(source_key)
+                is_mine = twin is not None and key in mine and mine[key] is twin
+                if action == "added":
+                    twin = component.renamed(key)
+                    if type(component.registry) is Registry:  # no server, so it has no lifespan of its own
+                        twin.registry = self
+                    mine._insert(twin, replace=is_mine)  # noqa: SLF001 - one class in two parts
+                    twins[source_key] = twin
+                elif is_mine and action == "removed":
+                    mine.remove(key)
+                elif is_mine:
+                    (mine.enable if component.is_enabled else mine.disable)(key)
 
-        with source._lock:  # noqa: SLF001 - so that no change falls between the copy and the listening
+        with source._lock:  # so that no change falls between the copy and the listening
             for part in source.parts:
                 for component in part:
                     follow(part, "added", component)
             source.listen(follow)
             self.included.append(source)
+
+    def _includes(self, other: Registry) -> bool:
+        return any(part is other or part._includes(other) for part in self.included)
 
 
 def _prefixed(component: Component, prefix: str) -> str:

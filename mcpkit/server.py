@@ -22,16 +22,16 @@ from .errors import (
     ProtocolError,
     ResourceNotFoundError,
 )
-from .execution import Threads
+from .execution import FATAL, Threads
 from .lifespan import Lifespan, LifespanFunction
 from .listing import MEMBER, Listing
-from .protocol import content
+from .protocol import content, jsonrpc
 from .protocol.eras import Cache, Handshake, check_log_level
-from .protocol.revisions import CACHEABLE, METHODS, STATELESS, narrow
+from .protocol.revisions import CACHEABLE, LATEST, METHODS, STATELESS, narrow
 from .protocol.types import Icon
 from .registry import Components, Registry
 from .resources import Resource, ResourceTemplate
-from .tools import error_result
+from .tools import Tool, error_result
 
 logger = logging.getLogger("mcpkit")
 
@@ -103,7 +103,7 @@ class Server(Registry):
         self.threads = Threads(threads)
         self.max_running = max_running
         self.running_count = 0
-        self._offers = frozenset(offers)
+        self._declared = set(offers)
         self._cache = {**_DEFAULT_CACHE, **(cache or {})}
         self._implementation = optional(
             name=name,
@@ -144,17 +144,11 @@ class Server(Registry):
 
     def declares(self, capability: str) -> bool:
         """Say whether it declares a capability: because of `offers`, or of what has been registered."""
-        if capability in self._offers:
+        if capability in self._declared:
             return True
-        if capability == "tools":
-            return self.tools.changes > 0
-        if capability == "prompts":
-            return self.prompts.changes > 0
-        if capability == "resources":
-            return self.resources.changes > 0 or self.resource_templates.changes > 0
         if capability == "completions":
             return any(item.completers for part in (self.prompts, self.resource_templates) for item in part)
-        return any(item.takes_context for part in self.parts for item in part)  # logging
+        return capability == "logging" and any(item.takes_context for part in self.parts for item in part)
 
     def capabilities(self, revision: str) -> dict[str, Any]:
         """Return its `ServerCapabilities` with the members that `revision` knows."""
@@ -199,16 +193,24 @@ class Server(Registry):
             )
         return self._methods[ctx.method](ctx)
 
-    def problem(self, ctx: Context[Any], error: BaseException) -> ProtocolError:
-        """Return the JSON-RPC error that an exception becomes; what is nobody's text is logged under a ref."""
+    def error_response(self, ctx: Context[Any], error: BaseException) -> bytes:
+        """Return the error response that an exception becomes; what is nobody's text is logged under a ref."""
+        try:
+            return jsonrpc.error(ctx.request_id, self._problem(ctx, error))
+        except ValueError as unencodable:  # the author's `data` has no JSON form
+            return jsonrpc.error(
+                ctx.request_id, ProtocolError(INTERNAL_ERROR, self._internal(ctx, unencodable))
+            )
+
+    def _problem(self, ctx: Context[Any], error: BaseException) -> ProtocolError:
         if isinstance(error, ProtocolError):
-            return error
+            return ProtocolError(error.code, _readable(error.message), error.data)
         if isinstance(error, ResourceNotFoundError):
             return _not_found(ctx, error.uri)
         if isinstance(error, ArgumentsError):
-            return ProtocolError(INVALID_PARAMS, str(error))
+            return ProtocolError(INVALID_PARAMS, _readable(str(error)))
         if isinstance(error, HandlerError):
-            return ProtocolError(INTERNAL_ERROR, str(error))
+            return ProtocolError(INTERNAL_ERROR, _readable(str(error)))
         return ProtocolError(INTERNAL_ERROR, self._internal(ctx, error))
 
     def _internal(self, ctx: Context[Any], error: BaseException) -> str:
@@ -245,14 +247,20 @@ class Server(Registry):
         if self._has_lifespans:
             await self._enter(ctx, tool)
         try:
-            result = await tool.call(arguments, ctx)
+            return self._tool_result(ctx, tool, await tool.call(arguments, ctx))
         except ProtocolError:
             raise
         except HandlerError as error:
-            result = error_result(str(error))
-        except (Exception, SystemExit) as error:
-            result = error_result(self._internal(ctx, error))
-        return self.finish(ctx, content.tool_result(result, ctx.revision, wrapped=tool.is_wrapped))
+            return self._tool_result(ctx, tool, error_result(_readable(str(error))))
+        except BaseException as error:
+            if ctx.is_ended or isinstance(error, FATAL):
+                raise
+            return self._tool_result(ctx, tool, error_result(self._internal(ctx, error)))
+
+    def _tool_result(self, ctx: Context[Any], tool: Tool, result: dict[str, Any]) -> bytes:
+        if ctx.revision != LATEST:
+            result = content.tool_result(result, ctx.revision, wrapped=tool.is_wrapped)
+        return jsonrpc.encode(self.finish(ctx, result))
 
     async def _read_resource(self, ctx: Context[Any]) -> Outcome:
         uri = _text(ctx.params, "uri")
@@ -342,6 +350,7 @@ class Server(Registry):
         return partial(self._watchers.remove, watcher)
 
     def _announce(self, part: Components[Any], action: str, component: Component) -> None:
+        self._declared.add(part.list_name)
         for watcher in tuple(self._watchers):
             watcher(part.list_name, None)
 
@@ -485,7 +494,13 @@ def _texts(params: dict[str, Any], name: str, where: str = "") -> dict[str, str]
 
 def _not_found(ctx: Context[Any], uri: str) -> ProtocolError:
     code = ctx._envelope.not_found_code  # noqa: SLF001
+    uri = _readable(uri)
     return ProtocolError(code, f"Resource not found: {uri[:200]}", {"uri": uri})
+
+
+def _readable(text: str) -> str:
+    """Return a text that UTF-8 can carry: half of a surrogate pair becomes `?`."""
+    return text if text.isascii() else text.encode(errors="replace").decode()
 
 
 def _check(argument: str, unknown: Collection[str], known: Collection[str]) -> None:

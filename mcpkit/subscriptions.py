@@ -37,6 +37,9 @@ class Subscriptions:
 
     Changes come from any thread. They are collected until the loop delivers them, so a change that
     happens again meanwhile is told once; what nobody subscribed to is not kept.
+
+    Attributes:
+        streams: The open `subscriptions/listen` streams by request id.
     """
 
     def __init__(self, server: Server, channel: Channel) -> None:
@@ -49,7 +52,7 @@ class Subscriptions:
         self._is_delivering = False
         self._session: Handshake | None = None
         self._held: dict[Change, None] = {}
-        self._streams: dict[RequestId, _Stream] = {}
+        self.streams: dict[RequestId, _Stream] = {}
         self._unwatch = server.watch(self._changed)
 
     def begin(self, session: Handshake) -> None:
@@ -68,23 +71,19 @@ class Subscriptions:
         Raises:
             ProtocolError: -32602 for a malformed filter, -32603 when there are too many streams.
         """
-        if len(self._streams) >= self._server.max_running:
+        if len(self.streams) >= self._server.max_running:
             raise ProtocolError(
-                INTERNAL_ERROR, f"Too many subscriptions are open ({len(self._streams)}); end one first"
+                INTERNAL_ERROR, f"Too many subscriptions are open ({len(self.streams)}); end one first"
             )
         stream = _Stream(ctx, self._server)
-        self._streams[ctx.request_id] = stream
+        self.streams[ctx.request_id] = stream
         self._channel.send(
             stream.message("notifications/subscriptions/acknowledged", notifications=stream.honoured)
         )
 
     def cancel(self, id_: RequestId) -> None:
         """End a stream because the client said so; it gets no answer."""
-        self._streams.pop(id_, None)
-
-    def __contains__(self, id_: RequestId) -> bool:
-        """Say whether a stream with this id is open."""
-        return id_ in self._streams
+        self.streams.pop(id_, None)
 
     def close(self, *, graceful: bool) -> None:
         """End everything.
@@ -96,11 +95,11 @@ class Subscriptions:
         self._unwatch()
         if self._delivery is not None:
             self._delivery.cancel()
-        for stream in self._streams.values():
+        for stream in self.streams.values():
             self._channel.send(
                 stream.result() if graceful else stream.cancelled("the server drops the subscription")
             )
-        self._streams.clear()
+        self.streams.clear()
 
     def _changed(self, what: str, uri: str | None) -> None:
         if not self._is_wanted(what, uri):
@@ -118,7 +117,7 @@ class Subscriptions:
     def _is_wanted(self, what: str, uri: str | None) -> bool:
         if self._session is not None and (uri is None or uri in self._session.subscriptions):
             return True
-        return any(stream.wants(what, uri) for stream in tuple(self._streams.values()))
+        return any(stream.wants(what, uri) for stream in tuple(self.streams.values()))
 
     def _begin_delivery(self) -> None:
         self._delivery = self._loop.create_task(self._deliver())
@@ -142,7 +141,7 @@ class Subscriptions:
             self._held[change] = None
         elif session is not None and (uri is None or uri in session.subscriptions):
             yield jsonrpc.notification(method, {"uri": uri} if uri is not None else None)
-        for stream in self._streams.values():
+        for stream in self.streams.values():
             if stream.wants(what, uri):
                 yield stream.message(method, **({"uri": uri} if uri is not None else {}))
 

@@ -99,27 +99,35 @@ class Client:
 
         Raises:
             ProtocolError: The server answered with an error.
+            ConnectionError: The client was closed before the answer came.
         """
         id_ = next(self._ids)
-        message: dict[str, Any] = {"jsonrpc": "2.0", "id": id_, "method": method}
-        meta = {**self._meta, **((params or {}).get("_meta") or {})}
+        params = dict(params or {})
+        meta = self._meta
+        if "_meta" in params:
+            meta = {**meta, **params["_meta"]}
         if progress is not None:
             self._progress[id_] = progress
-            meta["progressToken"] = id_
+            meta = {**meta, "progressToken": id_}
         if log_level is not None:
-            meta[LOG_LEVEL] = log_level
-        if params or meta:
-            message["params"] = {**(params or {}), "_meta": meta} if meta else params
+            meta = {**meta, LOG_LEVEL: log_level}
+        if meta:
+            params["_meta"] = meta
+        message: dict[str, Any] = {"jsonrpc": "2.0", "id": id_, "method": method}
+        if params:
+            message["params"] = params
+        line = jsonrpc.encode(message)
         future = self._waiting[id_] = self._loop.create_future()
-        self._connection.receive(jsonrpc.encode(message))
+        self._connection.receive(line)
         try:
-            return await future
+            result: dict[str, Any] = await future
         except asyncio.CancelledError:
             self.notify("notifications/cancelled", {"requestId": id_, "reason": "the caller was cancelled"})
             raise
         finally:
             del self._waiting[id_]
             self._progress.pop(id_, None)
+        return result
 
     def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         """Send a notification."""
@@ -201,7 +209,7 @@ class Client:
         """
         ref = (
             {"type": "ref/resource", "uri": reference}
-            if ":" in reference
+            if "{" in reference
             else {"type": "ref/prompt", "name": reference}
         )
         params: dict[str, Any] = {"ref": ref, "argument": {"name": argument, "value": value}}
@@ -275,6 +283,9 @@ class Client:
 
     async def _close(self) -> None:
         await self._connection.aclose()
+        for waiting in self._waiting.values():
+            if not waiting.done():
+                waiting.set_exception(ConnectionError("the client has been closed"))
 
 
 @asynccontextmanager

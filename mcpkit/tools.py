@@ -259,7 +259,7 @@ def function_name(function: Callable[..., Any]) -> str:
     return str(name)
 
 
-def check_tool_name(name: str) -> None:
+def check_tool_name(name: Any) -> None:
     """Check a name against the specification's rule (server/tools, "Tool Names").
 
     Raises:

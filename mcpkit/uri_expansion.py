@@ -87,9 +87,8 @@ def _expression(template: str, inside: str, position: int) -> Expression:
         if not found:
             refuse(
                 template,
-                f"{where} is no expression: write at most one of the operators + # . / ; ? &, then names made "
-                "of letters, digits, _ and . with commas between them, each with * or :length (1 to 9999) "
-                "after it if needed",
+                f"{where} is no expression: write one of + # . / ; ? & or nothing, then names of letters, "
+                "digits, _ and . with commas between them, each with * or :length (1 to 9999) after it if needed",
             )
         variables.append(Variable(found[1], found[2] == "*", int(found[3]) if found[3] else None))
     return Expression(operator, tuple(variables))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .jsonrpc import encode
-from .revisions import CONTENT_SINCE, LATEST, knows, narrow
+from .revisions import CONTENT_SINCE, knows, narrow
 
 
 def block(value: dict[str, Any], revision: str) -> dict[str, Any]:
@@ -52,11 +52,9 @@ def tool_result(result: dict[str, Any], revision: str, *, wrapped: bool) -> dict
 
     Args:
         result: The result of the newest revision; it is not changed.
-        revision: The revision of whoever reads it.
+        revision: The revision of whoever reads it, an older one.
         wrapped: Whether the tool's output schema is wrapped for revisions that only know objects.
     """
-    if revision == LATEST:
-        return result
     narrowed = {**result, "content": [block(item, revision) for item in result["content"]]}
     if "structuredContent" not in result:
         return narrowed

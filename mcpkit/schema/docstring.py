@@ -64,7 +64,7 @@ def read(docstring: str | None) -> Documentation:
         found, result = _parse(style, lines[at:end])
         arguments.update(found)
         returns = returns or result
-        if not found:
+        if not (found or _REST.match(lines[at])):
             kept += lines[at:end]
         at = end
     description = re.sub(r"\n{3,}", "\n\n", "\n".join(kept)).strip()

@@ -49,6 +49,7 @@ class JSONSchemaArguments(Arguments):
             # Untyped, and there only with the extra.
             jsonschema: Any = import_module("jsonschema")
             referencing: Any = import_module("referencing.jsonschema")
+            unresolvable: Any = import_module("referencing.exceptions").Unresolvable
             known: Any = import_module("jsonschema_specifications").REGISTRY
         except ModuleNotFoundError as error:
             raise RegistrationError(
@@ -73,9 +74,9 @@ class JSONSchemaArguments(Arguments):
         resolver = known.resolver_with_root(resource)
         try:
             _resolve_all(resolver, resource)
-        except LookupError as error:  # referencing.exceptions.Unresolvable
+        except unresolvable as error:
             raise RegistrationError(
-                f"input_schema: $ref {getattr(error, 'ref', '')!r} leads nowhere; put the definition "
+                f"input_schema: $ref {error.ref!r} leads nowhere; put the definition "
                 "under `$defs` and write `#/$defs/<name>` (nothing is fetched)"
             ) from error
         formats = _format_checker(jsonschema, validator)

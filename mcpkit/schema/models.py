@@ -6,13 +6,12 @@ has made them follow JSON Schema, and as JSON Schema, which is made shorter and 
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, Literal
 
 from pydantic import ConfigDict, PydanticUndefinedAnnotation, PydanticUserError, TypeAdapter
 from pydantic.errors import PydanticInvalidForJsonSchema
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
-from pydantic_core import PydanticSerializationError, core_schema
+from pydantic_core import core_schema
 
 from ..errors import RegistrationError
 from . import inline, typed_dict, wire
@@ -26,11 +25,7 @@ def describe(annotation: Any, mode: Literal["validation", "serialization"]) -> D
         adapter = _adapter(typed_dict.portable(annotation))
         core = adapter.core_schema
         generator = _Generator(by_alias=True, ref_template="#/$defs/{model}")
-        # What cannot be published is refused below, in our words; the warnings are about defaults and choices.
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            schema = generator.generate(core, mode)
-        schema = inline.definitions(schema)
+        schema = inline.definitions(generator.generate(core, mode))
         definitions = schema.pop("$defs", {})
         return Described(schema, wire.validating(core), wire.serializing(core), definitions=definitions)
     except (PydanticUndefinedAnnotation, NameError) as error:
@@ -63,6 +58,9 @@ class _Generator(GenerateJsonSchema):
 
     def sort(self, value: JsonSchemaValue, parent_key: str | None = None) -> JsonSchemaValue:
         return value
+
+    def emit_warning(self, kind: Any, detail: str) -> None:
+        """Say nothing of a default or a branch of a union that JSON cannot hold: clients cannot send it."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
@@ -137,15 +135,9 @@ class _Generator(GenerateJsonSchema):
         for choice in schema["choices"].values():
             branch = self.generate_inner(choice)
             if isinstance(tag, str):
-                # A tag with a default is optional in the class, but nothing tells the classes apart without it.
+                # A tag with a default is optional in the class, but nothing else tells the classes apart.
                 target = self.resolve_ref_schema(branch)
                 if tag not in target.get("required", ()):
                     target["required"] = [tag, *target.get("required", ())]
             branches.append(branch)
         return self.get_flattened_anyof(branches)
-
-    def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
-        try:
-            return super().default_schema(schema)
-        except (PydanticSerializationError, ValueError):
-            return self.generate_inner(schema["schema"])

@@ -162,4 +162,6 @@ def _is_opaque(part: Any) -> bool:
         or hasattr(part, "__get_pydantic_core_schema__")
         or part in (str, int, float, bool, list, dict, tuple, set, frozenset, type(None))
     )
-    return isinstance(part, type) and not is_described and not issubclass(cast("type[Any]", part), _STRUCTURES)
+    return (
+        isinstance(part, type) and not is_described and not issubclass(cast("type[Any]", part), _STRUCTURES)
+    )

@@ -234,21 +234,21 @@ def _implied(schema: Json) -> list[str]:
 
 
 def _named(kind: str, schema: Json) -> str:
+    text = _NAMES[kind]
     if kind in ("integer", "number"):
-        return _NAMES[kind] + _range(schema)
-    if kind == "string":
-        if "format" in schema and schema["format"] in EXAMPLES:
-            return EXAMPLES[schema["format"]]
+        text += _range(schema)
+    elif kind == "string":
         if schema.get("contentEncoding") == "base64":
-            return "a base64 string"
-        length = _size(schema, "minLength", "maxLength", "character")
-        return _NAMES[kind] + length + (f" that matches {schema['pattern']}" if "pattern" in schema else "")
-    if kind == "array":
-        unique = " without duplicates" if schema.get("uniqueItems") else ""
-        return _NAMES[kind] + _size(schema, "minItems", "maxItems", "item") + unique
-    if kind == "object":
-        return _NAMES[kind] + _size(schema, "minProperties", "maxProperties", "key")
-    return _NAMES[kind]
+            text = "a base64 string"
+        text = EXAMPLES.get(schema.get("format", ""), text)
+        text += _size(schema, "minLength", "maxLength", "character")
+        text += f" that matches {schema['pattern']}" if "pattern" in schema else ""
+    elif kind == "array":
+        text += _size(schema, "minItems", "maxItems", "item")
+        text += " without duplicates" if schema.get("uniqueItems") else ""
+    elif kind == "object":
+        text += _size(schema, "minProperties", "maxProperties", "key")
+    return text
 
 
 def _range(schema: Json) -> str:

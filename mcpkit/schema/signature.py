@@ -181,13 +181,14 @@ def _refuse_unnamed(name: str, function: Any, written: inspect.Parameter) -> Non
         )
     if written.kind is inspect.Parameter.POSITIONAL_ONLY:
         raise RegistrationError(
-            f"{name}: arguments are passed by name, so the positional-only {written.name!r} cannot be filled; "
-            "remove the `/` from the signature"
+            f"{name}: arguments are passed by name, so the positional-only {written.name!r} cannot be "
+            "filled; remove the `/` from the signature"
         )
     owner = getattr(function, "__qualname__", "").rpartition(".")[0]
     if written.name == "self" and written.annotation is empty and owner and not owner.endswith("<locals>"):
         raise RegistrationError(
-            f"{name}: it is a method without its object; mark it with the free decorator and include an instance"
+            f"{name}: it is a method without its object; mark it with the free decorator "
+            "and include an instance"
         )
 
 

@@ -16,7 +16,6 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Annotated, Any, Literal, NamedTuple, TypeGuard, Union, get_args, get_origin
 
-import typing_extensions
 from pydantic_core import CoreSchema, core_schema, to_jsonable_python
 
 from . import values
@@ -120,34 +119,24 @@ def _is_class(annotation: Any) -> TypeGuard[type[Any]]:
     return isinstance(annotation, type)
 
 
-def _elsewhere(cls: type) -> Described | None:
+def _elsewhere(cls: type) -> Described:
     module, build = _ELSEWHERE.get(cls.__name__, ("", None))
-    is_known = build is not None and getattr(sys.modules.get(module), cls.__name__, None) is cls
-    return build(cls) if build is not None and is_known else None
+    if build is None or getattr(sys.modules.get(module), cls.__name__, None) is not cls:
+        raise NotInTable
+    return build(cls)
 
 
 def _describe(annotation: Any) -> Described:
-    try:
-        entry = _TABLE.get(annotation)
-    except TypeError:  # an unhashable annotation, such as Literal[...] in Annotated with a list
-        entry = None
+    entry = _TABLE.get(annotation) if isinstance(annotation, collections.abc.Hashable) else None
     if entry is not None:
         return entry()
-    origin = get_origin(annotation)
+    origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return _annotated(annotation)
-    arguments = get_args(annotation)
-    if origin is Literal or origin is typing_extensions.Literal:
-        return one_of([(_plain(choice), choice) for choice in arguments])
-    if origin is Union or origin is types.UnionType:
-        return _union([_describe(argument) for argument in arguments])
     if origin in _GENERICS:
         return _GENERICS[origin](arguments)
     if _is_class(annotation) and not hasattr(annotation, "__get_pydantic_core_schema__"):
-        if issubclass(annotation, enum.Enum):
-            return _enum(annotation)
-        if (described := _elsewhere(annotation)) is not None:
-            return described
+        return _enum(annotation) if issubclass(annotation, enum.Enum) else _elsewhere(annotation)
     raise NotInTable
 
 
@@ -257,6 +246,9 @@ _GENERICS: dict[Any, Callable[[tuple[Any, ...]], Described]] = {
     tuple: _tuple,
     dict: lambda arguments: _mapping(*arguments),
     collections.abc.Mapping: lambda arguments: _mapping(*arguments),
+    Literal: lambda arguments: one_of([(_plain(choice), choice) for choice in arguments]),
+    Union: lambda arguments: _union([_describe(argument) for argument in arguments]),
+    types.UnionType: lambda arguments: _union([_describe(argument) for argument in arguments]),
 }
 
 # annotated_types by the name of the constraint: JSON Schema's keyword for numbers, texts, arrays and objects.
@@ -309,14 +301,14 @@ def _constraints(item: Any) -> Json:
 
 
 def _read_field(field: Any, constraints: Json, notes: Json) -> None:
-    given: Json = field._attributes_set
-    if given.keys() - _FIELD_NOTES:  # noqa: SLF001 - the only record of what Field() was given
+    given: Json = field._attributes_set  # noqa: SLF001 - the only record of what Field() was given
+    if given.keys() - _FIELD_NOTES:
         raise NotInTable
     for item in field.metadata:
         if type(item).__module__ == "annotated_types":
             constraints |= _constraints(item)
-        elif vars(item).keys() == {"pattern"}:
-            constraints["pattern"] = item.pattern
+        elif (pattern := getattr(item, "pattern", None)) is not None and len(vars(item)) == 1:
+            constraints["pattern"] = pattern
         else:
             raise NotInTable
     for name in ("title", "description", "examples"):
