@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from . import media_types
 from .protocol.types import Annotations, Icon, Json
 
-_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]+")
+_URI = r"[A-Za-z][A-Za-z0-9+.\-]*:[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]+"
 _ROLES = {"user", "assistant"}
 
 Bytes = bytes | bytearray | memoryview
@@ -97,7 +97,7 @@ def check_mime_type(mime_type: str | None) -> None:
 
 def check_uri(uri: str) -> None:
     """Raise a ValueError where `uri` is none."""
-    if not _URI.fullmatch(uri):
+    if not re.fullmatch(_URI, uri):
         raise ValueError(
             f"{uri!r} is no URI: it begins with a scheme, and other characters are percent-encoded"
         )

@@ -117,7 +117,7 @@ class Component(ABC):
             kwargs[name] = ctx
         if self._is_async:
             return await self.function(**kwargs)
-        ctx._loop = asyncio.get_running_loop()  # noqa: SLF001 - for ctx.sync
+        ctx._loop = asyncio.get_running_loop()
         return await finish_awaitable(await ctx.server.threads.run(self.function, kwargs))
 
     def listed(self, revision: str) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from .context import Context, _current
 from .errors import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, ProtocolError
 from .execution import FATAL
+from .failures import error_response
 from .protocol import jsonrpc
 from .protocol.eras import PROTOCOL_VERSION, Client, Envelope, Handshake, Stateless, not_initialized
 from .protocol.jsonrpc import RequestId, is_id
@@ -23,7 +24,8 @@ from .protocol.revisions import LATEST_HANDSHAKE
 from .subscriptions import Subscriptions
 
 if TYPE_CHECKING:
-    from .server import Outcome, Server
+    from .methods import Outcome
+    from .server import Server
 
 logger = logging.getLogger("mcpkit")
 
@@ -172,9 +174,6 @@ class Connection:
     def _serve(self, ctx: Context[Any], reply: Reply) -> None:
         server = self._server
         try:
-            if ctx.method == "initialize" and ctx.era == "handshake":
-                reply(jsonrpc.result(ctx.request_id, server.initialize(ctx)))
-                return
             if ctx.method == "subscriptions/listen" and ctx.era == "stateless":
                 self._subscriptions.open(ctx)
                 reply(None)
@@ -189,7 +188,7 @@ class Connection:
                     INTERNAL_ERROR, f"Too many requests are running ({server.max_running}); try again later"
                 )
         except Exception as error:  # noqa: BLE001 - every request is answered
-            reply(server.error_response(ctx, error))
+            reply(error_response(ctx, error))
             return
         call = _Call(ctx, outcome, reply)
         self._running[ctx.request_id] = call
@@ -205,7 +204,7 @@ class Connection:
             message = jsonrpc.result(ctx.request_id, await call.outcome)
         except BaseException as error:
             if not call.is_cancelled:
-                message = self._server.error_response(ctx, error)
+                message = error_response(ctx, error)
             if isinstance(error, FATAL):
                 raise
         finally:

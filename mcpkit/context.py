@@ -248,7 +248,7 @@ class SyncContext:
         self.log("error", data, logger=logger)
 
     def _run(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        loop = self._ctx._loop  # noqa: SLF001 - the two are one class in two manners of speaking
+        loop = self._ctx._loop
         if loop is None or asyncio._get_running_loop() is loop:
             coroutine.close()
             raise RuntimeError(

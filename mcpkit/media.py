@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from os import PathLike, fspath
-from pathlib import Path
+from os.path import basename
 from typing import Any, ClassVar
 
 from . import media_types
@@ -47,7 +47,9 @@ class _Source(Content):
 
     def _read(self) -> bytes | str:
         if self.path is not None:
-            return Path(self.path).read_bytes()
+            # pathlib would cost every server's start, files or not.
+            with open(self.path, "rb") as file:  # noqa: PTH123
+                return file.read()
         assert self.data is not None
         return self.data
 
@@ -175,7 +177,7 @@ class File(_Source):
         super().__init__(path, data, mime_type, annotations, meta)
         if uri is not None:
             check_uri(uri)
-        self.name = Path(self.path).name if name is None and self.path is not None else name
+        self.name = basename(self.path) if name is None and self.path is not None else name  # noqa: PTH119 - as above
         self.uri = uri
 
     def block(self) -> Json:

@@ -37,7 +37,7 @@ class Components(Generic[C]):
 
     def __init__(self, registry: Registry, list_name: ListName) -> None:
         self._registry = registry
-        self._lock = registry._lock  # noqa: SLF001 - one lock for the registry and its four parts
+        self._lock = registry._lock
         self._by_key: dict[str, C] = {}
         self.list_name: ListName = list_name
         self.changes = 0
@@ -61,7 +61,7 @@ class Components(Generic[C]):
         try:
             component.resolve()
         except UnresolvedHint:
-            if self._registry._is_resolved:  # noqa: SLF001 - one class in two parts
+            if self._registry._is_resolved:
                 raise
             # A class that is defined further down: `Registry.resolve` tries again, and complains.
         with self._lock:
@@ -133,8 +133,11 @@ class Components(Generic[C]):
 
     def _changed(self, action: str, component: C) -> None:
         self.changes += 1
-        self._registry._publish(self, action, component)  # noqa: SLF001 - one class in two parts
+        self._registry._publish(self, action, component)
 
+
+UpdateListener = Callable[[str], None]
+"""Called with the URI of a resource whose data have changed."""
 
 Listener = Callable[["Components[Any]", str, Component], None]
 """Called with the part that changed, what happened (`added`, `removed`, `switched`) and to which."""
@@ -161,6 +164,7 @@ class Registry:
         self._lock = threading.RLock()
         self._is_resolved = False
         self._listeners: list[Listener] = []
+        self._update_listeners: list[UpdateListener] = []
         self.tools: Components[Tool] = Components(self, "tools")
         self.resources: Components[Resource] = Components(self, "resources")
         self.resource_templates: Components[ResourceTemplate] = Components(self, "resources")
@@ -324,6 +328,28 @@ class Registry:
             self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
+    def resource_updated(self, uri: str) -> None:
+        """Tell every client that subscribed to it that a resource's data have changed.
+
+        Updates of one URI that come faster than a client takes them are told once.
+
+        Args:
+            uri: The URI as it is registered here; where this registry is included under a prefix,
+                clients hear of the URI with the prefix.
+        """
+        for listener in tuple(self._update_listeners):
+            listener(uri)
+
+    def listen_updates(self, listener: UpdateListener) -> Callable[[], None]:
+        """Call `listener` at each `resource_updated`, in the thread that says so.
+
+        Returns:
+            A function that ends it.
+        """
+        with self._lock:
+            self._update_listeners.append(listener)
+        return lambda: self._update_listeners.remove(listener)
+
     def _part_of(self, component: Any) -> Components[Any]:
         for part, kind in zip(self.parts, (Tool, Resource, ResourceTemplate, Prompt), strict=True):
             if isinstance(component, kind):
@@ -352,7 +378,7 @@ class Registry:
                     twin = component.renamed(key)
                     if type(component.registry) is Registry:  # no server, so it has no lifespan of its own
                         twin.registry = self
-                    mine._insert(twin, replace=is_mine)  # noqa: SLF001 - one class in two parts
+                    mine._insert(twin, replace=is_mine)
                     twins[source_key] = twin
                 elif is_mine and action == "removed":
                     mine.remove(key)
@@ -364,6 +390,7 @@ class Registry:
                 for component in part:
                     follow(part, "added", component)
             source.listen(follow)
+            source.listen_updates(lambda uri: self.resource_updated(_prefixed_uri(uri, prefix)))
             self.included.append(source)
 
     def _includes(self, other: Registry) -> bool:
@@ -372,10 +399,12 @@ class Registry:
 
 def _prefixed(component: Component, prefix: str) -> str:
     if isinstance(component, Resource | ResourceTemplate):
-        scheme, separator, rest = component.key.partition("://")
-        return (
-            f"{scheme}{separator}{prefix}/{rest}"
-            if separator
-            else component.key.replace(":", f":{prefix}/", 1)
-        )
+        return _prefixed_uri(component.key, prefix)
     return f"{prefix}_{component.key}"
+
+
+def _prefixed_uri(uri: str, prefix: str) -> str:
+    if not prefix:
+        return uri
+    scheme, separator, rest = uri.partition("://")
+    return f"{scheme}{separator}{prefix}/{rest}" if separator else uri.replace(":", f":{prefix}/", 1)

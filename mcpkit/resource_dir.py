@@ -1,16 +1,18 @@
 """A folder served as resources, without a way out of it."""
 
+# pathlib would cost every server's start, folder or not.
+# ruff: noqa: PTH112, PTH113, PTH116, PTH118, PTH119, PTH206
+
 from __future__ import annotations
 
 import errno
 import os
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
 from itertools import islice
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import media_types
 from .blocks import check_uri
@@ -20,10 +22,16 @@ from .resources import ResourceTemplate
 from .uri_expansion import quote
 from .uri_template import UriTemplate
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 MOST_ENTRIES = 1000
 
 _NOT_THERE = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO, errno.ENAMETOOLONG}
 """How the system says that there is nothing, a link put there meanwhile, or a socket."""
+
+
+_PATH = "{+path}"
 
 
 class Entry(NamedTuple):
@@ -70,29 +78,40 @@ def resource_dir(
         RegistrationError: There is no such folder, or the prefix cannot be part of a URI template.
     """
     folder = ResourceDir(path, uri_prefix, hidden=hidden, most_entries=most_entries)
-
-    def read(path: str) -> File:
-        file = folder.open(path)
-        if file is None:
-            raise ResourceNotFoundError(folder.uri_of(path))
-        return file
-
-    return ResourceTemplate(
-        read,
-        folder.template.template,
-        name=folder.name if name is None else name,
-        title=title,
-        description=description if description is not None else f"The files of the folder {folder.name}.",
-        entries=lambda: [_listed(entry) for entry in folder.entries()],
-    )
+    if description is None:
+        description = f"The files of the folder {folder.name}."
+    return FolderTemplate(folder, name=name or folder.name, title=title, description=description)
 
 
-def _listed(entry: Entry) -> dict[str, Any]:
-    listed: dict[str, Any] = {"uri": entry.uri, "name": entry.name, "size": entry.size}
-    if entry.mime_type is not None:
-        listed["mimeType"] = entry.mime_type
-    listed["annotations"] = {"lastModified": entry.modified}
-    return listed
+class FolderTemplate(ResourceTemplate):
+    """The template of a folder's files.
+
+    Args:
+        folder: The folder.
+        name: The name of the template.
+        title: A name for people.
+        description: What the files are.
+    """
+
+    def __init__(self, folder: ResourceDir, *, name: str, title: str | None, description: str) -> None:
+        super().__init__(
+            folder.open,
+            folder.template.template,
+            name=name,
+            title=title,
+            description=description,
+            entries=folder.listed,
+        )
+        self.folder = folder
+
+    def renamed(self, key: str) -> Self:
+        """Return a copy whose files have the URIs that the other template gives them."""
+        twin = super().renamed(key)
+        prefix = key.removesuffix(_PATH)
+        twin.folder = self.folder.at(prefix if prefix.endswith("://") else prefix[:-1])
+        twin.function = twin.folder.open
+        twin.entries = twin.folder.listed
+        return twin
 
 
 class ResourceDir:
@@ -116,7 +135,7 @@ class ResourceDir:
         hidden: bool = False,
         most_entries: int = MOST_ENTRIES,
     ) -> None:
-        if not Path(path).is_dir():
+        if not os.path.isdir(path):
             raise RegistrationError(f"resource_dir: {os.fspath(path)!r} is no folder")
         try:
             check_uri(uri_prefix)
@@ -124,12 +143,16 @@ class ResourceDir:
             raise RegistrationError(f"resource_dir: {error}") from None
         if uri_prefix.endswith("/") and not uri_prefix.endswith("://"):
             raise RegistrationError(f"resource_dir: write {uri_prefix!r} without the slash at its end")
-        self._root = Path(os.path.realpath(path))
+        self._root = os.path.realpath(path)
         self._hidden = hidden
         self._most_entries = most_entries
         self._prefix = uri_prefix if uri_prefix.endswith("/") else f"{uri_prefix}/"
-        self.name = self._root.name
-        self.template = UriTemplate(f"{self._prefix}{{+path}}")
+        self.name = os.path.basename(self._root) or self._root
+        self.template = UriTemplate(self._prefix + _PATH)
+
+    def at(self, uri_prefix: str) -> ResourceDir:
+        """Return the same folder at other URIs."""
+        return ResourceDir(self._root, uri_prefix, hidden=self._hidden, most_entries=self._most_entries)
 
     def uri_of(self, path: str) -> str:
         """Return the URI of a path in the folder, written with slashes."""
@@ -150,6 +173,19 @@ class ResourceDir:
                 modified.isoformat().replace("+00:00", "Z"),
             )
 
+    def listed(self) -> list[Mapping[str, Any]]:
+        """Return the entries as `resources/list` shows them (schema, `Resource`)."""
+        return [
+            {
+                "uri": entry.uri,
+                "name": entry.name,
+                **({} if entry.mime_type is None else {"mimeType": entry.mime_type}),
+                "size": entry.size,
+                "annotations": {"lastModified": entry.modified},
+            }
+            for entry in self.entries()
+        ]
+
     def read(self, uri: str) -> File | None:
         """Return the file at `uri`, or None where there is none that may be served.
 
@@ -158,14 +194,21 @@ class ResourceDir:
         """
         values = self.template.match(uri)
         path = values["path"] if values else None
-        return self.open(path) if isinstance(path, str) else None
+        return self._read(path) if isinstance(path, str) else None
 
-    def open(self, path: str) -> File | None:
-        """Return the file at a path in the folder, or None where there is none that may be served.
+    def open(self, path: str) -> File:
+        """Return the file at a path in the folder, written with slashes.
 
         Raises:
+            ResourceNotFoundError: There is none that may be served.
             OSError: The file exists and cannot be read.
         """
+        file = self._read(path)
+        if file is None:
+            raise ResourceNotFoundError(self.uri_of(path))
+        return file
+
+    def _read(self, path: str) -> File | None:
         parts = self._inside(path)
         if parts is None:
             return None
@@ -183,20 +226,21 @@ class ResourceDir:
         finally:
             os.close(descriptor)
 
-    def _inside(self, path: str) -> tuple[str, ...] | None:
+    def _inside(self, path: str) -> list[str] | None:
         """Return the parts of the real path from the folder on, or None where it leads out or is hidden."""
         asked = path.split("/")
+        # On Windows a colon leads to another stream of a file.
+        if not {"", ".", ".."}.isdisjoint(asked) or (sys.platform == "win32" and ":" in path):
+            return None
         try:
-            real = Path(os.path.realpath(self._root.joinpath(*asked)))
-            parts = real.relative_to(self._root).parts
+            real = os.path.realpath(os.path.join(self._root, *asked))
         except ValueError:
             return None
-        if not parts or not {"", ".", ".."}.isdisjoint(asked):
+        if not real.startswith(os.path.join(self._root, "")):
             return None
-        if not self._hidden and any(part.startswith(".") for part in (*asked, *parts)):
-            return None
-        # On Windows a colon leads to another stream of a file.
-        return None if sys.platform == "win32" and ":" in path else parts
+        parts = os.path.relpath(real, self._root).split(os.sep)
+        is_hidden = any(part.startswith(".") for part in (*asked, *parts))
+        return None if is_hidden and not self._hidden else parts
 
     def _walk(self) -> Iterator[tuple[str, os.stat_result]]:
         waiting = [""]
@@ -220,7 +264,7 @@ class ResourceDir:
         if parts is None:
             return None
         try:
-            return self._root.joinpath(*parts).stat(follow_symlinks=False)
+            return os.stat(os.path.join(self._root, *parts), follow_symlinks=False)
         except OSError:
             # It went away since its folder was read.
             return None
@@ -228,7 +272,7 @@ class ResourceDir:
     def _names(self, folder: str) -> list[str]:
         """Return the paths of what lies in one folder, sorted; those of folders end with a slash."""
         try:
-            with os.scandir(self._root / folder) as found:
+            with os.scandir(os.path.join(self._root, folder)) as found:
                 return sorted(
                     folder + entry.name + ("/" if entry.is_dir(follow_symlinks=False) else "")
                     for entry in found
@@ -241,16 +285,16 @@ class ResourceDir:
 
 if sys.platform == "win32":
 
-    def _open_beneath(root: Path, parts: tuple[str, ...]) -> int:
+    def _open_beneath(root: str, parts: list[str]) -> int:
         # Without openat, a link put there after the path was resolved is found by resolving it again.
-        path = root.joinpath(*parts)
-        if not path.is_file():
-            raise FileNotFoundError(errno.ENOENT, "no file", str(path))
+        path = os.path.join(root, *parts)
+        if not os.path.isfile(path):
+            raise FileNotFoundError(errno.ENOENT, "no file", path)
         descriptor = os.open(path, os.O_RDONLY | os.O_BINARY | os.O_NOINHERIT)
         try:
-            is_same = os.path.samestat(os.fstat(descriptor), path.stat())
-            if not is_same or Path(os.path.realpath(path)) != path:
-                raise FileNotFoundError(errno.ENOENT, "replaced while it was opened", str(path))
+            is_same = os.path.samestat(os.fstat(descriptor), os.stat(path))
+            if not is_same or os.path.realpath(path) != path:
+                raise FileNotFoundError(errno.ENOENT, "replaced while it was opened", path)
         except OSError:
             os.close(descriptor)
             raise
@@ -258,7 +302,7 @@ if sys.platform == "win32":
 
 else:
 
-    def _open_beneath(root: Path, parts: tuple[str, ...]) -> int:
+    def _open_beneath(root: str, parts: list[str]) -> int:
         """Open a file for reading; `parts` must be its real path, so nothing on the way may be a link.
 
         What is no regular file is opened without blocking, for the caller to refuse.

@@ -1,42 +1,25 @@
-"""The server: what it says about itself, the method table, and what an exception becomes."""
+"""The server: what it says about itself, how a request finds its method, and how long it lives."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-from .completion import complete
 from .component import Component, optional
 from .context import Context
-from .errors import (
-    INTERNAL_ERROR,
-    INVALID_PARAMS,
-    METHOD_NOT_FOUND,
-    ArgumentsError,
-    HandlerError,
-    ProtocolError,
-    ResourceNotFoundError,
-)
-from .execution import FATAL, Threads
+from .errors import METHOD_NOT_FOUND, ProtocolError
+from .execution import Threads
 from .lifespan import Lifespan, LifespanFunction
-from .listing import MEMBER, Listing
-from .protocol import content, jsonrpc
-from .protocol.eras import Cache, Handshake, check_log_level
-from .protocol.revisions import CACHEABLE, LATEST, METHODS, STATELESS, narrow
+from .listing import Listing
+from .methods import HANDLERS, Outcome
+from .protocol.eras import Cache
+from .protocol.revisions import CACHEABLE, METHODS, narrow
 from .protocol.types import Icon
 from .registry import Components, Registry
-from .resources import Resource, ResourceTemplate
-from .tools import Tool, error_result
-
-logger = logging.getLogger("mcpkit")
-
-Outcome = dict[str, Any] | bytes
-"""A result object, or its JSON already rendered."""
 
 Watcher = Callable[[str, str | None], None]
 """Called from any thread with `tools`, `prompts` or `resources` and None, or with `resource` and a URI."""
@@ -116,22 +99,12 @@ class Server(Registry):
         self._infos: dict[str, dict[str, Any]] = {}
         self._lifespan = lifespan
         self._lifespans: WeakKeyDictionary[asyncio.AbstractEventLoop, Lifespan] = WeakKeyDictionary()
+        self._serving: WeakKeyDictionary[asyncio.AbstractEventLoop, int] = WeakKeyDictionary()
+        self._included_late: WeakKeyDictionary[asyncio.AbstractEventLoop, list[Server]] = WeakKeyDictionary()
         self._watchers: list[Watcher] = []
-        self._listing = Listing(self)
-        self._methods: dict[str, Callable[[Context[Any]], Outcome | Coroutine[Any, Any, Outcome]]] = {
-            "ping": _empty,
-            "logging/setLevel": _set_level,
-            "server/discover": self._discover,
-            "tools/call": self._call_tool,
-            "resources/read": self._read_resource,
-            "resources/subscribe": _subscribe,
-            "resources/unsubscribe": _unsubscribe,
-            "prompts/get": self._get_prompt,
-            "completion/complete": self._complete,
-            **dict.fromkeys(MEMBER, self._listing.answer),
-            # `initialize` and `subscriptions/listen` belong to whoever holds the session and the streams.
-        }
+        self.listing = Listing(self)
         self.listen(self._announce)
+        self.listen_updates(self._announce_update)
 
     # What the server says about itself
 
@@ -164,7 +137,7 @@ class Server(Registry):
 
     def finish(self, ctx: Context[Any], result: dict[str, Any], cache: Cache | None = None) -> dict[str, Any]:
         """Give a result what the era wants of every result."""
-        envelope = ctx._envelope  # noqa: SLF001 - the Context is this package's view of it
+        envelope = ctx._envelope
         kept = cache or self._cache.get(ctx.method) or _DEFAULT_CACHE["resources/read"]
         return envelope.finish(ctx.method, result, self.info(envelope.revision), kept)
 
@@ -191,154 +164,9 @@ class Server(Registry):
                 METHOD_NOT_FOUND,
                 f"Method not found: {ctx.method} (this server does not declare {capability})",
             )
-        return self._methods[ctx.method](ctx)
-
-    def error_response(self, ctx: Context[Any], error: BaseException) -> bytes:
-        """Return the error response that an exception becomes; what is nobody's text is logged under a ref."""
-        try:
-            return jsonrpc.error(ctx.request_id, self._problem(ctx, error))
-        except ValueError as unencodable:  # the author's `data` has no JSON form
-            return jsonrpc.error(
-                ctx.request_id, ProtocolError(INTERNAL_ERROR, self._internal(ctx, unencodable))
-            )
-
-    def _problem(self, ctx: Context[Any], error: BaseException) -> ProtocolError:
-        if isinstance(error, ProtocolError):
-            return ProtocolError(error.code, _readable(error.message), error.data)
-        if isinstance(error, ResourceNotFoundError):
-            return _not_found(ctx, error.uri)
-        if isinstance(error, ArgumentsError):
-            return ProtocolError(INVALID_PARAMS, _readable(str(error)))
-        if isinstance(error, HandlerError):
-            return ProtocolError(INTERNAL_ERROR, _readable(str(error)))
-        return ProtocolError(INTERNAL_ERROR, self._internal(ctx, error))
-
-    def _internal(self, ctx: Context[Any], error: BaseException) -> str:
-        import secrets
-
-        ref = secrets.token_hex(4)
-        what = ctx.params.get("name") or ctx.params.get("uri") or ""
-        logger.error("%s %s failed (ref %s)", ctx.method, what, ref, exc_info=error)
-        return f"Internal error (ref {ref})"
-
-    def initialize(self, ctx: Context[Any]) -> dict[str, Any]:
-        """Return the `InitializeResult` of a session that has just been opened (basic/lifecycle)."""
-        return optional(
-            protocolVersion=ctx.revision,
-            capabilities=self.capabilities(ctx.revision),
-            serverInfo=self.info(ctx.revision),
-            instructions=self.instructions,
-        )
-
-    def _discover(self, ctx: Context[Any]) -> Outcome:
-        result = optional(
-            supportedVersions=list(STATELESS),
-            capabilities=self.capabilities(ctx.revision),
-            instructions=self.instructions,
-        )
-        return self.finish(ctx, result)
-
-    async def _call_tool(self, ctx: Context[Any]) -> Outcome:
-        name = _text(ctx.params, "name")
-        arguments = _object(ctx.params, "arguments")
-        tool = self.tools.get(name)
-        if tool is None:
-            raise ProtocolError(INVALID_PARAMS, f"Unknown tool: {name[:200]}")
-        if self._has_lifespans:
-            await self._enter(ctx, tool)
-        try:
-            return self._tool_result(ctx, tool, await tool.call(arguments, ctx))
-        except ProtocolError:
-            raise
-        except HandlerError as error:
-            return self._tool_result(ctx, tool, error_result(_readable(str(error))))
-        except BaseException as error:
-            if ctx.is_ended or isinstance(error, FATAL):
-                raise
-            return self._tool_result(ctx, tool, error_result(self._internal(ctx, error)))
-
-    def _tool_result(self, ctx: Context[Any], tool: Tool, result: dict[str, Any]) -> bytes:
-        if ctx.revision != LATEST:
-            result = content.tool_result(result, ctx.revision, wrapped=tool.is_wrapped)
-        return jsonrpc.encode(self.finish(ctx, result))
-
-    async def _read_resource(self, ctx: Context[Any]) -> Outcome:
-        uri = _text(ctx.params, "uri")
-        resource: Resource | ResourceTemplate | None = self.resources.get(uri)
-        values: dict[str, str | list[str]] = {}
-        if resource is None:
-            resource, values = self._match(ctx, uri)
-        if self._has_lifespans:
-            await self._enter(ctx, resource)
-        if isinstance(resource, Resource):
-            result = await resource.read(uri, ctx)
-        else:
-            result = await resource.read(uri, values, ctx)
-        contents = [narrow("ResourceContents", item, ctx.revision) for item in result["contents"]]
-        return self.finish(ctx, {**result, "contents": contents}, resource.cache)
-
-    def _match(self, ctx: Context[Any], uri: str) -> tuple[ResourceTemplate, dict[str, str | list[str]]]:
-        for template in self.resource_templates:
-            if template.is_enabled and (values := template.template.match(uri)) is not None:
-                return template, values
-        raise _not_found(ctx, uri)
-
-    async def _get_prompt(self, ctx: Context[Any]) -> Outcome:
-        name = _text(ctx.params, "name")
-        arguments = _texts(ctx.params, "arguments")
-        prompt = self.prompts.get(name)
-        if prompt is None:
-            raise ProtocolError(INVALID_PARAMS, f"Unknown prompt: {name[:200]}")
-        if self._has_lifespans:
-            await self._enter(ctx, prompt)
-        result = await prompt.get(arguments, ctx)
-        for message in result["messages"]:
-            message["content"] = content.block(message["content"], ctx.revision)
-        return self.finish(ctx, result)
-
-    async def _complete(self, ctx: Context[Any]) -> Outcome:
-        reference = _object(ctx.params, "ref")
-        argument = _object(ctx.params, "argument")
-        name, value = _text(argument, "name", "argument."), _text(argument, "value", "argument.")
-        filled = _texts(_object(ctx.params, "context"), "arguments", "context.")
-        component = self._referred(reference)
-        if name not in {parameter.name for parameter in component.signature.parameters}:
-            raise ProtocolError(INVALID_PARAMS, f"{component.key} has no argument {name[:200]}")
-        completer = component.completers.get(name)
-        if completer is None:
-            return self.finish(ctx, {"completion": {"values": [], "total": 0, "hasMore": False}})
-        if self._has_lifespans:
-            await self._enter(ctx, component)
-        return self.finish(ctx, {"completion": await complete(completer, value, filled, ctx)})
-
-    def _referred(self, reference: dict[str, Any]) -> Any:
-        kind = reference.get("type")
-        found: Component | None
-        if kind == "ref/prompt":
-            key = _text(reference, "name", "ref.")
-            found = self.prompts.get(key)
-        elif kind == "ref/resource":
-            key = _text(reference, "uri", "ref.")
-            found = self.resource_templates.get(key)
-        else:
-            raise ProtocolError(INVALID_PARAMS, "ref.type: expected ref/prompt or ref/resource")
-        if found is None:
-            raise ProtocolError(INVALID_PARAMS, f"Unknown {kind[4:]}: {key[:200]}")
-        return found
+        return HANDLERS[ctx.method](ctx)
 
     # Changes
-
-    def resource_updated(self, uri: str) -> None:
-        """Tell every client that subscribed to it that a resource has changed.
-
-        May be called from any thread; updates of one URI that come faster than a client takes
-        them are told once.
-
-        Args:
-            uri: The URI as clients read it.
-        """
-        for watcher in tuple(self._watchers):
-            watcher("resource", uri)
 
     def watch(self, watcher: Watcher) -> Callable[[], None]:
         """Call `watcher` at each change that clients may want to hear of.
@@ -356,65 +184,11 @@ class Server(Registry):
 
     # Life
 
-    @property
-    def _has_lifespans(self) -> bool:
-        return self._lifespan is not None or bool(self.included)
+    def _announce_update(self, uri: str) -> None:
+        for watcher in tuple(self._watchers):
+            watcher("resource", uri)
 
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        """Keep the lifespan entered while a transport serves; nests, and costs nothing without one.
-
-        It does not wait for the lifespan: what needs none is answered meanwhile. `await ready()` waits.
-
-        Raises:
-            RegistrationError: Type hints of a component cannot be resolved.
-            BaseException: Whatever leaving the lifespan raised.
-        """
-        self.resolve()
-        loop = asyncio.get_running_loop()
-        family = [server for server in self._family() if server._lifespan is not None]  # noqa: SLF001
-        for server in family:
-            server._start(loop)  # noqa: SLF001
-        try:
-            yield
-        finally:
-            for server in reversed(family):
-                await server._stop(loop)  # noqa: SLF001
-
-    async def ready(self) -> None:
-        """Wait until the lifespans of this server and of those it includes have been entered.
-
-        Raises:
-            BaseException: Whatever entering one of them raised.
-        """
-        loop = asyncio.get_running_loop()
-        for server in self._family():
-            lifespan = server._lifespans.get(loop)  # noqa: SLF001
-            if lifespan is not None:
-                await lifespan.ready()
-
-    def _family(self) -> list[Server]:
-        """Return this server and, once each, all that it includes, innermost first."""
-        found: dict[Server, None] = {}
-        for included in self.included:
-            if isinstance(included, Server):
-                found.update(dict.fromkeys(included._family()))  # noqa: SLF001
-        found[self] = None
-        return list(found)
-
-    def _start(self, loop: asyncio.AbstractEventLoop) -> None:
-        lifespan = self._lifespans.get(loop)
-        if lifespan is None:
-            assert self._lifespan is not None
-            lifespan = self._lifespans[loop] = Lifespan(partial(self._lifespan, self))
-        lifespan.users += 1
-
-    async def _stop(self, loop: asyncio.AbstractEventLoop) -> None:
-        lifespan = self._lifespans[loop]
-        lifespan.users -= 1
-        if lifespan.users == 0:
-            del self._lifespans[loop]
-            await lifespan.stop()
+    # Life
 
     def run(self, *, grace: float = 5.0) -> None:
         """Serve over stdin and stdout until the input ends; `python -m server` (basic/transports/stdio).
@@ -430,77 +204,82 @@ class Server(Registry):
 
         run_stdio(self, grace=grace)
 
-    async def _enter(self, ctx: Context[Any], component: Component) -> None:
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Keep the lifespans entered while a transport serves; nests, and costs nothing without one.
+
+        It does not wait for them: what needs none is answered meanwhile. `await ready()` waits.
+
+        Raises:
+            RegistrationError: Type hints of a component cannot be resolved.
+            BaseException: Whatever leaving a lifespan raised.
+        """
+        self.resolve()
+        loop = asyncio.get_running_loop()
+        self._serving[loop] = self._serving.get(loop, 0) + 1
+        async with AsyncExitStack() as stack:
+            for server in self._family():
+                server._begin(loop)
+                stack.push_async_callback(server._end, loop)
+            try:
+                yield
+            finally:
+                self._serving[loop] -= 1
+                if self._serving[loop] == 0:
+                    for server in self._included_late.pop(loop, ()):
+                        stack.push_async_callback(server._end, loop)
+
+    async def ready(self) -> None:
+        """Wait until the lifespans of this server and of those it includes have been entered.
+
+        Raises:
+            BaseException: Whatever entering one of them raised.
+        """
+        loop = asyncio.get_running_loop()
+        for server in self._family():
+            if loop in server._lifespans:
+                await server._lifespans[loop].ready()
+
+    @property
+    def has_lifespans(self) -> bool:
+        """Whether a handler may find something in `ctx.state`."""
+        return self._lifespan is not None or bool(self.included)
+
+    async def enter(self, ctx: Context[Any], component: Component) -> None:
+        """Fill `ctx.state` for a handler: from the lifespan of the server that the component comes from."""
         owner = component.registry if isinstance(component.registry, Server) else self
-        lifespan = owner._lifespans.get(asyncio.get_running_loop())  # noqa: SLF001
-        if lifespan is not None:
-            ctx._state = await lifespan.ready()  # noqa: SLF001
+        if owner._lifespan is None:
+            return
+        loop = asyncio.get_running_loop()
+        if loop not in owner._lifespans:  # it was included while this server ran
+            owner._begin(loop)
+            self._included_late.setdefault(loop, []).append(owner)
+        ctx._state = await owner._lifespans[loop].ready()
 
+    def _family(self) -> list[Server]:
+        """Return this server and, once each, all that it includes, innermost first."""
+        found: dict[Server, None] = {}
+        for included in self.included:
+            if isinstance(included, Server):
+                found.update(dict.fromkeys(included._family()))
+        found[self] = None
+        return list(found)
 
-# Methods that need nothing but the session. Their results are empty objects (basic/utilities/ping).
+    def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._lifespan is None:
+            return
+        if loop not in self._lifespans:
+            self._lifespans[loop] = Lifespan(partial(self._lifespan, self))
+        self._lifespans[loop].users += 1
 
-
-def _empty(ctx: Context[Any]) -> Outcome:
-    return {}
-
-
-def _set_level(ctx: Context[Any]) -> Outcome:
-    ctx._envelope.log_level = check_log_level(ctx.params.get("level"))  # noqa: SLF001
-    return {}
-
-
-def _subscribe(ctx: Context[Any]) -> Outcome:
-    _session(ctx).subscriptions.add(_text(ctx.params, "uri"))
-    return {}
-
-
-def _unsubscribe(ctx: Context[Any]) -> Outcome:
-    _session(ctx).subscriptions.discard(_text(ctx.params, "uri"))
-    return {}
-
-
-def _session(ctx: Context[Any]) -> Handshake:
-    session = ctx._envelope  # noqa: SLF001
-    assert isinstance(session, Handshake), "the method table has this method in the handshake era only"
-    return session
-
-
-# Params
-
-
-def _text(params: dict[str, Any], name: str, where: str = "") -> str:
-    value = params.get(name)
-    if not isinstance(value, str):
-        raise ProtocolError(INVALID_PARAMS, f"{where}{name}: expected a string")
-    return value
-
-
-def _object(params: dict[str, Any], name: str) -> dict[str, Any]:
-    value = params.get(name)
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        raise ProtocolError(INVALID_PARAMS, f"{name}: expected an object")
-    return value
-
-
-def _texts(params: dict[str, Any], name: str, where: str = "") -> dict[str, str]:
-    values = _object(params, name)
-    for key, value in values.items():
-        if not isinstance(value, str):
-            raise ProtocolError(INVALID_PARAMS, f"{where}{name}.{key[:100]}: expected a string")
-    return values
-
-
-def _not_found(ctx: Context[Any], uri: str) -> ProtocolError:
-    code = ctx._envelope.not_found_code  # noqa: SLF001
-    uri = _readable(uri)
-    return ProtocolError(code, f"Resource not found: {uri[:200]}", {"uri": uri})
-
-
-def _readable(text: str) -> str:
-    """Return a text that UTF-8 can carry: half of a surrogate pair becomes `?`."""
-    return text if text.isascii() else text.encode(errors="replace").decode()
+    async def _end(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._lifespan is None:
+            return
+        lifespan = self._lifespans[loop]
+        lifespan.users -= 1
+        if lifespan.users == 0:
+            del self._lifespans[loop]
+            await lifespan.stop()
 
 
 def _check(argument: str, unknown: Collection[str], known: Collection[str]) -> None:

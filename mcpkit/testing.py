@@ -322,7 +322,7 @@ async def connect(
             capabilities=capabilities or {},
         )
         try:
-            await client._open()  # noqa: SLF001
+            await client._open()
             yield client
         finally:
-            await client._close()  # noqa: SLF001
+            await client._close()

@@ -228,11 +228,6 @@ class Tool(Component):
         return result
 
 
-def error_result(text: str) -> dict[str, Any]:
-    """Return a `CallToolResult` that says what went wrong, for the model to read."""
-    return {"content": [{"type": "text", "text": text}], "isError": True}
-
-
 def to_json_value(value: Any) -> Any:
     """Return a value of any type as the JSON value that it stands for.
 

@@ -47,11 +47,10 @@ class Expression(NamedTuple):
     variables: tuple[Variable, ...]
 
 
-_PARTS = re.compile(r"\{([^{}]*)\}|([^{}]+)|[{}]")
-_NOT_LITERAL = re.compile(r'[\x00-\x20\x7f"<>\\^`|]|%(?![0-9A-Fa-f]{2})')
-_VARIABLE = re.compile(
-    r"((?:\w|%[0-9A-Fa-f]{2})(?:\.?(?:\w|%[0-9A-Fa-f]{2}))*)(\*|:([1-9][0-9]{0,3}))?", re.ASCII
-)
+# Compiled on first use, by `re` itself: most servers have no template.
+_PARTS = r"\{([^{}]*)\}|([^{}]+)|[{}]"
+_NOT_LITERAL = r'[\x00-\x20\x7f"<>\\^`|\ud800-\udfff]|%(?![0-9A-Fa-f]{2})'
+_VARIABLE = r"((?:\w|%[0-9A-Fa-f]{2})(?:\.?(?:\w|%[0-9A-Fa-f]{2}))*)(\*|:([1-9][0-9]{0,3}))?"
 
 
 def parse(template: str) -> list[str | Expression]:
@@ -62,10 +61,10 @@ def parse(template: str) -> list[str | Expression]:
 
     """
     parts: list[str | Expression] = []
-    for found in _PARTS.finditer(template):
+    for found in re.finditer(_PARTS, template):
         inside, literal = found.groups()
         if literal is not None:
-            wrong = _NOT_LITERAL.search(literal)
+            wrong = re.search(_NOT_LITERAL, literal)
             if wrong:
                 at = found.start() + wrong.start()
                 refuse(template, f"{wrong[0]!r} at position {at} must be percent-encoded")
@@ -83,12 +82,12 @@ def _expression(template: str, inside: str, position: int) -> Expression:
     operator = inside[:1] if inside[:1] in OPERATORS else ""
     variables: list[Variable] = []
     for spec in inside[len(operator) :].split(","):
-        found = _VARIABLE.fullmatch(spec)
+        found = re.fullmatch(_VARIABLE, spec, re.ASCII)
         if not found:
             refuse(
                 template,
                 f"{where} is no expression: write one of + # . / ; ? & or nothing, then names of letters, "
-                "digits, _ and . with commas between them, each with * or :length (1 to 9999) after it if needed",
+                "digits, _ and . with commas between them, each with * or :length (1 to 9999) if needed",
             )
         variables.append(Variable(found[1], found[2] == "*", int(found[3]) if found[3] else None))
     return Expression(operator, tuple(variables))
@@ -101,8 +100,8 @@ def refuse(template: str, why: str) -> NoReturn:
 
 Value = str | Sequence[str] | Mapping[str, str]
 
-_NOT_UNRESERVED = re.compile(r"[^A-Za-z0-9\-._~]+")
-_NOT_RESERVED = re.compile(r"(?:[^A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]|%(?![0-9A-Fa-f]{2}))+")
+_NOT_UNRESERVED = r"[^A-Za-z0-9\-._~]+"
+_NOT_RESERVED = r"(?:[^A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]|%(?![0-9A-Fa-f]{2}))+"
 
 
 def escape(found: re.Match[str]) -> str:
@@ -117,11 +116,11 @@ def quote(text: str) -> str:
         UnicodeEncodeError: `text` holds a lone surrogate.
 
     """
-    return _NOT_UNRESERVED.sub(escape, text)
+    return re.sub(_NOT_UNRESERVED, escape, text)
 
 
 def _quote_reserved(text: str) -> str:
-    return _NOT_RESERVED.sub(escape, text)
+    return re.sub(_NOT_RESERVED, escape, text)
 
 
 def expand(parts: Sequence[str | Expression], values: Mapping[str, Value]) -> str:

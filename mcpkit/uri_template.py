@@ -33,12 +33,12 @@ from .uri_expansion import (
     refuse,
 )
 
-_BROKEN_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2})")
-_NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
-_ESCAPES = re.compile("(?:%[0-9A-Fa-f]{2})+")
+_BROKEN_ESCAPE = "%(?![0-9A-Fa-f]{2})"
+_NOT_ASCII = r"[^\x00-\x7f]+"
+_ESCAPES = "(?:%[0-9A-Fa-f]{2})+"
 # Windows ignores dots and spaces at the end of a name, so ".. " is ".." there.
-_TRAVERSAL = re.compile(r"\\|\0|\A[A-Za-z]:|\A/|(?:\A|/)\.\.[ .]*(?:/|\Z)")
-_TRAVERSAL_OR_SLASH = re.compile(r"/|\\|\0|\A[A-Za-z]:|\A\.\.[ .]*\Z")
+_TRAVERSAL = r"\\|\0|\A[A-Za-z]:|\A/|(?:\A|/)\.\.[ .]*(?:/|\Z)"
+_TRAVERSAL_OR_SLASH = r"/|\\|\0|\A[A-Za-z]:|\A\.\.[ .]*\Z"
 
 
 class Slot:
@@ -51,7 +51,8 @@ class Slot:
         self.separator = operator.separator if variable.is_exploded else ""
         self._prefix = variable.prefix
         may_hold_slash = operator.allows_reserved or operator.is_named
-        self._forbidden = None if is_unsafe else _TRAVERSAL if may_hold_slash else _TRAVERSAL_OR_SLASH
+        forbidden = _TRAVERSAL if may_hold_slash else _TRAVERSAL_OR_SLASH
+        self._forbidden = None if is_unsafe else re.compile(forbidden)
 
     def read(self, raw: str) -> str | list[str] | None:
         """Return the decoded value, or None where it is not allowed."""
@@ -69,12 +70,14 @@ class Slot:
         return text
 
     def _decode(self, raw: str) -> str | None:
-        if _BROKEN_ESCAPE.search(raw):
-            return None
-        try:
-            text = _ESCAPES.sub(_unescape, raw) if "%" in raw else raw
-        except UnicodeDecodeError:
-            return None
+        text = raw
+        if "%" in raw:
+            if re.search(_BROKEN_ESCAPE, raw):
+                return None
+            try:
+                text = re.sub(_ESCAPES, _unescape, raw)
+            except UnicodeDecodeError:
+                return None
         return None if self._forbidden and self._forbidden.search(text) else text
 
 
@@ -199,7 +202,7 @@ class UriTemplate:
         """
         if not uri.isascii():
             try:
-                uri = _NOT_ASCII.sub(escape, uri)
+                uri = re.sub(_NOT_ASCII, escape, uri)
             except UnicodeEncodeError:
                 return None
         found = self._pattern.match(uri)

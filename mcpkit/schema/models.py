@@ -83,9 +83,17 @@ class _Generator(GenerateJsonSchema):
     def typed_dict_schema(self, schema: core_schema.TypedDictSchema) -> JsonSchemaValue:
         return self._without_title(super().typed_dict_schema(schema), schema)
 
-    def enum_schema(self, schema: core_schema.EnumSchema) -> JsonSchemaValue:
-        result = self._without_title(super().enum_schema(schema), schema)
-        return {**{key: result[key] for key in ("type", "enum", "description") if key in result}}
+    def generate_inner(self, schema: Any) -> JsonSchemaValue:
+        result = super().generate_inner(schema)
+        if schema["type"] == "enum":
+            # Its title is added after enum_schema.
+            target = self.resolve_ref_schema(result)
+            if target.get("title") == schema["cls"].__name__:
+                del target["title"]
+        return result
+
+    def complex_schema(self, schema: core_schema.ComplexSchema) -> JsonSchemaValue:
+        return self.handle_invalid_for_json_schema(schema, "a complex number")
 
     def dict_schema(self, schema: core_schema.DictSchema) -> JsonSchemaValue:
         # Always `propertyNames`: `patternProperties` alone says nothing of the keys that do not match.

@@ -301,7 +301,7 @@ def _constraints(item: Any) -> Json:
 
 
 def _read_field(field: Any, constraints: Json, notes: Json) -> None:
-    given: Json = field._attributes_set  # noqa: SLF001 - the only record of what Field() was given
+    given: Json = field._attributes_set
     if given.keys() - _FIELD_NOTES:
         raise NotInTable
     for item in field.metadata:

@@ -59,7 +59,7 @@ class SignalBytes:
 
 def _restore_in_child() -> None:
     if _installed is not None:
-        _installed._previous_descriptor = -1  # noqa: SLF001 - the parent's, even if it is not ours
+        _installed._previous_descriptor = -1
         _installed.restore()
 
 

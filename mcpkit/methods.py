@@ -1,0 +1,223 @@
+"""The method table: what each request does once its era is out of the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Final
+
+from .completion import complete
+from .component import optional
+from .errors import INVALID_PARAMS, ProtocolError
+from .execution import FATAL
+from .failures import not_found, tool_error
+from .protocol import content, jsonrpc
+from .protocol.eras import Handshake, check_log_level
+from .protocol.revisions import LATEST, STATELESS, narrow
+from .resources import Resource, ResourceTemplate
+
+if TYPE_CHECKING:
+    from .context import Context
+    from .prompts import Prompt
+    from .tools import Tool
+
+Outcome = dict[str, Any] | bytes
+"""A result object, or its JSON already rendered."""
+
+Handler = Callable[["Context[Any]"], Outcome | Coroutine[Any, Any, Outcome]]
+"""Answers at once, or with a coroutine when the author's code has to run."""
+
+
+def initialize(ctx: Context[Any]) -> Outcome:
+    """Answer `initialize`, whose session has just been opened (basic/lifecycle)."""
+    server = ctx.server
+    return optional(
+        protocolVersion=ctx.revision,
+        capabilities=server.capabilities(ctx.revision),
+        serverInfo=server.info(ctx.revision),
+        instructions=server.instructions,
+    )
+
+
+def discover(ctx: Context[Any]) -> Outcome:
+    """Answer `server/discover` (server/discover)."""
+    server = ctx.server
+    result = optional(
+        supportedVersions=list(STATELESS),
+        capabilities=server.capabilities(ctx.revision),
+        instructions=server.instructions,
+    )
+    return server.finish(ctx, result)
+
+
+def ping(ctx: Context[Any]) -> Outcome:
+    """Answer `ping` with an object that has no members at all (basic/utilities/ping)."""
+    return {}
+
+
+def set_level(ctx: Context[Any]) -> Outcome:
+    """Serve `logging/setLevel` (server/utilities/logging)."""
+    ctx._envelope.log_level = check_log_level(ctx.params.get("level"))
+    return {}
+
+
+def subscribe(ctx: Context[Any]) -> Outcome:
+    """Serve `resources/subscribe` (server/resources, "Subscriptions")."""
+    _session(ctx).subscriptions.add(_text(ctx.params, "uri"))
+    return {}
+
+
+def unsubscribe(ctx: Context[Any]) -> Outcome:
+    """Serve `resources/unsubscribe`."""
+    _session(ctx).subscriptions.discard(_text(ctx.params, "uri"))
+    return {}
+
+
+def list_page(ctx: Context[Any]) -> Outcome | Coroutine[Any, Any, Outcome]:
+    """Serve the four list methods (server/utilities/pagination)."""
+    return ctx.server.listing.answer(ctx)
+
+
+async def call_tool(ctx: Context[Any]) -> Outcome:
+    """Serve `tools/call` (server/tools, "Calling Tools" and "Error Handling")."""
+    name = _text(ctx.params, "name")
+    arguments = _object(ctx.params, "arguments")
+    tool = ctx.server.tools.get(name)
+    if tool is None:
+        raise ProtocolError(INVALID_PARAMS, f"Unknown tool: {name[:200]}")
+    if ctx.server.has_lifespans:
+        await ctx.server.enter(ctx, tool)
+    try:
+        return _tool_result(ctx, tool, await tool.call(arguments, ctx))
+    except ProtocolError:
+        raise
+    except BaseException as error:
+        if ctx.is_ended or isinstance(error, FATAL):
+            raise
+        return _tool_result(ctx, tool, tool_error(ctx, error))
+
+
+def _tool_result(ctx: Context[Any], tool: Tool, result: dict[str, Any]) -> bytes:
+    if ctx.revision != LATEST:
+        result = content.tool_result(result, ctx.revision, wrapped=tool.is_wrapped)
+    return jsonrpc.encode(ctx.server.finish(ctx, result))
+
+
+async def read_resource(ctx: Context[Any]) -> Outcome:
+    """Serve `resources/read` (server/resources, "Reading Resources")."""
+    uri = _text(ctx.params, "uri")
+    resource: Resource | ResourceTemplate | None = ctx.server.resources.get(uri)
+    values: dict[str, str | list[str]] = {}
+    if resource is None:
+        resource, values = _match(ctx, uri)
+    if ctx.server.has_lifespans:
+        await ctx.server.enter(ctx, resource)
+    if isinstance(resource, Resource):
+        result = await resource.read(uri, ctx)
+    else:
+        result = await resource.read(uri, values, ctx)
+    contents = [narrow("ResourceContents", item, ctx.revision) for item in result["contents"]]
+    return ctx.server.finish(ctx, {**result, "contents": contents}, resource.cache)
+
+
+def _match(ctx: Context[Any], uri: str) -> tuple[ResourceTemplate, dict[str, str | list[str]]]:
+    for template in ctx.server.resource_templates:
+        if template.is_enabled and (values := template.template.match(uri)) is not None:
+            return template, values
+    raise not_found(ctx, uri)
+
+
+async def get_prompt(ctx: Context[Any]) -> Outcome:
+    """Serve `prompts/get` (server/prompts, "Getting a Prompt")."""
+    name = _text(ctx.params, "name")
+    arguments = _texts(ctx.params, "arguments")
+    prompt = ctx.server.prompts.get(name)
+    if prompt is None:
+        raise ProtocolError(INVALID_PARAMS, f"Unknown prompt: {name[:200]}")
+    if ctx.server.has_lifespans:
+        await ctx.server.enter(ctx, prompt)
+    result = await prompt.get(arguments, ctx)
+    for message in result["messages"]:
+        message["content"] = content.block(message["content"], ctx.revision)
+    return ctx.server.finish(ctx, result)
+
+
+async def complete_argument(ctx: Context[Any]) -> Outcome:
+    """Serve `completion/complete` (server/utilities/completion)."""
+    component = _referred(ctx, _object(ctx.params, "ref"))
+    argument = _object(ctx.params, "argument")
+    name, value = _text(argument, "name", "argument."), _text(argument, "value", "argument.")
+    filled = _texts(_object(ctx.params, "context"), "arguments", "context.")
+    if name not in {parameter.name for parameter in component.signature.parameters}:
+        raise ProtocolError(INVALID_PARAMS, f"{component.key} has no argument {name[:200]}")
+    completer = component.completers.get(name)
+    if completer is None:
+        return ctx.server.finish(ctx, {"completion": {"values": [], "total": 0, "hasMore": False}})
+    if ctx.server.has_lifespans:
+        await ctx.server.enter(ctx, component)
+    return ctx.server.finish(ctx, {"completion": await complete(completer, value, filled, ctx)})
+
+
+def _referred(ctx: Context[Any], reference: dict[str, Any]) -> Prompt | ResourceTemplate:
+    kind = reference.get("type")
+    found: Prompt | ResourceTemplate | None
+    if kind == "ref/prompt":
+        key = _text(reference, "name", "ref.")
+        found = ctx.server.prompts.get(key)
+    elif kind == "ref/resource":
+        key = _text(reference, "uri", "ref.")
+        found = ctx.server.resource_templates.get(key)
+    else:
+        raise ProtocolError(INVALID_PARAMS, "ref.type: expected ref/prompt or ref/resource")
+    if found is None:
+        what = "prompt" if kind == "ref/prompt" else "resource template"
+        raise ProtocolError(INVALID_PARAMS, f"Unknown {what}: {key[:200]}")
+    return found
+
+
+def _session(ctx: Context[Any]) -> Handshake:
+    session = ctx._envelope
+    assert isinstance(session, Handshake), "the revisions table has this method in the handshake era only"
+    return session
+
+
+def _text(params: dict[str, Any], name: str, where: str = "") -> str:
+    value = params.get(name)
+    if not isinstance(value, str):
+        raise ProtocolError(INVALID_PARAMS, f"{where}{name}: expected a string")
+    return value
+
+
+def _object(params: dict[str, Any], name: str) -> dict[str, Any]:
+    value = params.get(name)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise ProtocolError(INVALID_PARAMS, f"{name}: expected an object")
+    return value
+
+
+def _texts(params: dict[str, Any], name: str, where: str = "") -> dict[str, str]:
+    values = _object(params, name)
+    for key, value in values.items():
+        if not isinstance(value, str):
+            raise ProtocolError(INVALID_PARAMS, f"{where}{name}.{key[:100]}: expected a string")
+    return values
+
+
+HANDLERS: Final[dict[str, Handler]] = {
+    "initialize": initialize,
+    "ping": ping,
+    "logging/setLevel": set_level,
+    "server/discover": discover,
+    "tools/list": list_page,
+    "tools/call": call_tool,
+    "resources/list": list_page,
+    "resources/templates/list": list_page,
+    "resources/read": read_resource,
+    "resources/subscribe": subscribe,
+    "resources/unsubscribe": unsubscribe,
+    "prompts/list": list_page,
+    "prompts/get": get_prompt,
+    "completion/complete": complete_argument,
+}
+"""All but `subscriptions/listen`, which belongs to whoever holds the streams."""
