@@ -121,7 +121,7 @@ class Text(Content):
     def __init__(
         self, text: str, *, annotations: Annotations | None = None, meta: Mapping[str, Any] | None = None
     ) -> None:
-        if not isinstance(text, str):
+        if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped authors
             raise TypeError(f"Text takes a str, got {type(text).__name__}")
         super().__init__(annotations, meta)
         self.text = text

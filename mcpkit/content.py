@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, cast
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from . import media_types
-from .blocks import Content, EmbeddedResource, ResourceLink, Text, base64, checked
+from .blocks import Bytes, Content, EmbeddedResource, ResourceLink, Text, base64, checked
 from .display import can_show, show
 from .media import Audio, File, Image
 from .protocol.types import Json
@@ -111,9 +111,10 @@ def _items(value: Any) -> list[Content]:
     if isinstance(value, Content):
         return [value]
     if isinstance(value, _BYTES):
-        return [_Blob(bytes(value))]
-    if isinstance(value, list | tuple) and _holds_content(value):
-        return [item for part in value for item in _items(part)]
+        return [_Blob(bytes(cast("Bytes", value)))]
+    parts = _parts(value)
+    if parts is not None:
+        return [item for part in parts for item in _items(part)]
     return [_rendered(value)]
 
 
@@ -186,16 +187,23 @@ class _Blob(Content):
         return {"uri": uri, "mimeType": mime_type, "blob": base64(self.data)}
 
 
-def is_data(value: Any) -> bool:
+def is_data(value: object) -> bool:
     """Tell whether a value is an object or an array of data, and neither content nor shows itself."""
     kind = type(value)
     if can_show(kind) or isinstance(value, Content | ToolResult):
         return False
-    if isinstance(value, list | tuple):
-        return not _holds_content(value)
+    if issubclass(kind, list | tuple):
+        return _parts(value) is None
     is_object = hasattr(kind, "__pydantic_serializer__") or hasattr(kind, "__dataclass_fields__")
     return is_object or isinstance(value, Mapping | set | frozenset)
 
 
-def _holds_content(items: list[Any] | tuple[Any, ...]) -> bool:
-    return any(issubclass(kind, (Content, *_BYTES)) or can_show(kind) for kind in set(map(type, items)))
+def _parts(value: object) -> Sequence[Any] | None:
+    """Return the items of a list or tuple that holds any content, else None."""
+    if not isinstance(value, list | tuple):
+        return None
+    items = cast("Sequence[Any]", value)
+    holds_content = any(
+        issubclass(kind, (Content, *_BYTES)) or can_show(kind) for kind in set(map(type, items))
+    )
+    return items if holds_content else None

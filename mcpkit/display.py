@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 from io import BytesIO
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 
 class Shown(NamedTuple):
@@ -51,7 +51,7 @@ def _can_show(kind: type) -> bool:
     return _is_figure(kind) or _is_table(kind) or any(hasattr(kind, name) for name in (_BUNDLE, *_METHODS))
 
 
-def show(value: Any) -> Shown | None:
+def show(value: object) -> Shown | None:
     """Return the best representation of an object whose class `can_show`, or None where it has none now.
 
     A figure is a PNG. A pandas table is CSV in full, with the index where that says something: its own HTML
@@ -71,19 +71,21 @@ def show(value: Any) -> Shown | None:
 
 
 def _from_bundle(value: Any) -> Shown | None:
-    bundle = getattr(value, _BUNDLE)(include=None, exclude=None)
-    if isinstance(bundle, tuple):
-        bundle = bundle[0]
+    bundle = _without_metadata(getattr(value, _BUNDLE)(include=None, exclude=None))
     if not isinstance(bundle, Mapping):
         return None
-    shown = (_shown(mime_type, bundle.get(mime_type)) for mime_type in _BUNDLE_ORDER)
+    representations = cast("Mapping[str, Any]", bundle)
+    shown = (_shown(mime_type, representations.get(mime_type)) for mime_type in _BUNDLE_ORDER)
     return next(filter(None, shown), None)
 
 
+def _without_metadata(shown: Any) -> Any:
+    # With metadata beside it, a representation is the first of a pair.
+    return cast("Any", shown)[0] if isinstance(shown, tuple) else shown
+
+
 def _shown(mime_type: str, data: Any) -> Shown | None:
-    # With metadata beside it, the data is the first of a pair.
-    if isinstance(data, tuple):
-        data = data[0]
+    data = _without_metadata(data)
     if not data:
         return None
     is_image = mime_type.startswith("image/")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from os import PathLike, fspath
 from os.path import basename
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from . import media_types
 from .blocks import Bytes, Content, base64, check_mime_type, check_uri, checked
@@ -20,8 +20,8 @@ class _Source(Content):
 
     def __init__(
         self,
-        path: str | PathLike[str] | None,
-        data: Bytes | str | None,
+        path: Any,
+        data: Any,
         mime_type: str | None,
         annotations: Annotations | None,
         meta: Mapping[str, Any] | None,
@@ -32,13 +32,13 @@ class _Source(Content):
         if data is not None and not isinstance(data, bytes | bytearray | memoryview | str):
             raise TypeError(f"{kind}: data must be bytes, got {type(data).__name__}")
         if path is not None and not isinstance(path, str | PathLike):
-            raise TypeError(
-                f"{kind}: path must be a str or a Path, got {type(path).__name__}; give bytes as data="
-            )
+            raise TypeError(f"{kind}: path must be a str or a Path; give bytes as data=")
         check_mime_type(mime_type)
         super().__init__(annotations, meta)
-        self.path = None if path is None else fspath(path)
-        self.data = bytes(data) if isinstance(data, bytearray | memoryview) else data
+        self.path: str | None = None if path is None else fspath(path)
+        self.data: bytes | str | None = (
+            data if data is None or isinstance(data, str) else bytes(cast("Bytes", data))
+        )
         self.mime_type = mime_type
 
     def __repr__(self) -> str:

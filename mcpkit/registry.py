@@ -351,7 +351,8 @@ class Registry:
         return lambda: self._update_listeners.remove(listener)
 
     def _part_of(self, component: Any) -> Components[Any]:
-        for part, kind in zip(self.parts, (Tool, Resource, ResourceTemplate, Prompt), strict=True):
+        kinds: tuple[type[Component], ...] = (Tool, Resource, ResourceTemplate, Prompt)
+        for part, kind in zip(self.parts, kinds, strict=True):
             if isinstance(component, kind):
                 return part
         raise RegistrationError(f"{component!r} is no Tool, Resource, ResourceTemplate or Prompt")

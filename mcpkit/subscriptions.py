@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from .errors import INTERNAL_ERROR, INVALID_PARAMS, ProtocolError
@@ -53,7 +53,7 @@ class Subscriptions:
         self._session: Handshake | None = None
         self._held: dict[Change, None] = {}
         self.streams: dict[RequestId, _Stream] = {}
-        self._unwatch = server.watch(self._changed)
+        self._unwatch: Callable[[], None] | None = server.watch(self._changed)
 
     def begin(self, session: Handshake) -> None:
         """Note a new session: what changes from now on reaches it, once it is initialized."""
@@ -86,13 +86,15 @@ class Subscriptions:
         self.streams.pop(id_, None)
 
     def close(self, *, graceful: bool) -> None:
-        """End everything.
+        """End everything; what has ended stays so.
 
         Args:
             graceful: Whether each stream ends with its result (basic/patterns/subscriptions,
                 "Graceful Closure"); otherwise it is cancelled with a reason.
         """
-        self._unwatch()
+        if self._unwatch is not None:
+            self._unwatch()
+            self._unwatch = None
         if self._delivery is not None:
             self._delivery.cancel()
         for stream in self.streams.values():

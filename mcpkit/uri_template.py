@@ -5,8 +5,10 @@ Expansion is the algorithm of RFC 6570 section 3. Matching, which the RFC leaves
 - A variable of a simple, label or path expression holds at least one character and no `/`, `?` or `#`. One of
   a reserved (`{+path}`) or an exploded path expression (`{/path*}`) may span slashes; at most one does.
 - Left of the variable that spans (of the last one where none does), a variable ends where the literal after
-  it first occurs. Right of it, a variable holds neither the first character of the literal before it nor that
-  of the literal after it. So each URI has one reading, found in time linear in its length.
+  it first occurs. Right of it, a variable does not hold the first character of the literal after it, nor the
+  first of the literal before it, unless that has another one that it cannot hold. No variable holds the
+  `?`, `&` or `;` that begins named parameters right of it. So each URI has one reading, found in time linear
+  in its length.
 - Named parameters (`{?a,b}`, `{&c}`, `{;d}`) may be missing and come in any order. A parameter that the
   template does not name, or one given twice that is not exploded, makes the URI not match.
 - Exploded variables are lists of text, all others are text.
@@ -269,7 +271,8 @@ def _tokens(parts: list[str | Expression], unsafe: Collection[str]) -> list[_Tok
         for index, slot in enumerate(slots):
             _append_literal(tokens, operator.separator if index else operator.first)
             spans_path = part.operator == "/" and bool(slot.separator)
-            excluded = "" if operator.allows_reserved else "?#" if spans_path else "/?#"
+            # A URI has one "#" at most.
+            excluded = operator.first if operator.allows_reserved else "?#" if spans_path else "/?#"
             tokens.append(_Hole(slot, excluded, spans_path or part.operator == "+"))
     return tokens
 
@@ -298,7 +301,7 @@ def _pattern(template: str, tokens: list[_Token]) -> str:
     pieces: list[str] = []
     for index, token in enumerate(tokens):
         before = tokens[index - 1] if index else ""
-        after = tokens[index + 1] if index + 1 < len(tokens) else ""
+        after, *later = tokens[index + 1 :] or [""]
         if isinstance(token, str):
             pieces.append(re.escape(token))
         elif isinstance(token, Parameters):
@@ -312,14 +315,26 @@ def _pattern(template: str, tokens: list[_Token]) -> str:
                 f"{names} stand next to each other, so a URI could be read in two ways; put text between",
             )
         else:
-            pieces.append(_hole_pattern(template, token, before, after, index - pivot))
+            reserved = "".join(part.starts for part in (after, *later) if isinstance(part, Parameters))
+            pieces.append(_hole_pattern(template, token, before, after, reserved, index - pivot))
     return "".join(pieces) + r"\Z"
 
 
-def _hole_pattern(template: str, hole: _Hole, before: _Token, after: str | Parameters, side: int) -> str:
-    """Return the group of one variable; `side` is below 0 left of the pivot and above 0 right of it."""
-    ends = _starts(after) if side or isinstance(after, Parameters) else ""
-    if side > 0 and isinstance(before, str):
+def _hole_pattern(
+    template: str, hole: _Hole, before: _Token, after: str | Parameters, reserved: str, side: int
+) -> str:
+    """Return the group of one variable.
+
+    Args:
+        template: The template, for messages.
+        hole: The variable.
+        before: What stands before it.
+        after: What stands after it, or an empty literal.
+        reserved: The characters that begin the named parameters right of it.
+        side: Below 0 left of the pivot, above 0 right of it.
+    """
+    ends = _starts(after) if side else ""
+    if side > 0 and isinstance(before, str) and set(before).isdisjoint(hole.excluded):
         ends += before[0]
     if side and hole.slot.separator and hole.slot.separator in ends:
         refuse(
@@ -327,8 +342,8 @@ def _hole_pattern(template: str, hole: _Hole, before: _Token, after: str | Param
             f'the list "{hole.slot.name}" has "{hole.slot.separator}" next to it and between its items',
         )
     if side < 0 and isinstance(after, str) and len(after) > 1 and ends not in hole.excluded:
-        return f"((?:(?!{re.escape(after)}){_anything_but(hole.excluded)})+)"
-    return f"({_anything_but(hole.excluded + ends)}+)"
+        return f"((?:(?!{re.escape(after)}){_anything_but(hole.excluded + reserved)})+)"
+    return f"({_anything_but(hole.excluded + reserved + ends)}+)"
 
 
 def _starts(token: str | Parameters) -> str:

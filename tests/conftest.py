@@ -15,3 +15,9 @@ def schema_dir() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no official wire schemas in {folder}: say where they are with MCP_SCHEMA_DIR")
     return folder
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """Async tests run in asyncio, the one event loop that the package is for."""
+    return "asyncio"

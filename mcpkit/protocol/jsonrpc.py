@@ -11,11 +11,11 @@ from ..errors import PARSE_ERROR, ProtocolError
 
 RequestId = str | int
 
-# A number leaves the range of a double only with a three-digit exponent or hundreds of digits. Most messages
-# hold neither, which a look at the bytes with all digits made alike tells at once, whatever they are.
+# A number leaves the range of a double only with a three-digit exponent or hundreds of digits. Most messages hold
+# neither, which a look at the bytes with all digits made alike and no plus signs tells at once.
 _SHAPE = bytes(48 if byte in b"0123456789" else 101 if byte in b"eE" else byte for byte in range(256))
-_EXPONENTS = (b"0e000", b"0e+000")
-_MANY_DIGITS = b"0" * 300
+_LONG_EXPONENT = b"0e000"
+_LONG_NUMBER = b"0" * 32
 
 
 def decode(data: bytes) -> Any:
@@ -41,8 +41,8 @@ def decode(data: bytes) -> Any:
 
 
 def _may_overflow(data: bytes) -> bool:
-    shape = data.translate(_SHAPE)
-    return _EXPONENTS[0] in shape or _EXPONENTS[1] in shape or _MANY_DIGITS in shape
+    shape = data.translate(_SHAPE, b"+")
+    return shape.find(_LONG_EXPONENT) >= 0 or shape.find(_LONG_NUMBER) >= 0
 
 
 def _has_infinity(value: Any) -> bool:
@@ -72,7 +72,7 @@ def encode(message: Any) -> bytes:
 def result(id_: RequestId, value: dict[str, Any] | bytes) -> bytes:
     """Write a result response; `value` is the result object, or its JSON already rendered."""
     if type(value) is bytes:
-        return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (to_json(id_), value)
+        return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (b"%d" % id_ if type(id_) is int else to_json(id_), value)
     return to_json({"jsonrpc": "2.0", "id": id_, "result": value}, inf_nan_mode="null")
 
 

@@ -8,16 +8,13 @@ from typing import Any, cast
 
 from pydantic_core import (
     CoreSchema,
-    PydanticSerializationError,
     SchemaValidator,
     ValidationError,
     core_schema,
-    to_json,
-    to_jsonable_python,
 )
 
 from ..errors import ArgumentsError, Problem, RegistrationError
-from . import types
+from . import types, values
 from .signature import Parameter, Signature, UnresolvedHint, empty
 from .values import Json, is_array, is_object
 
@@ -187,12 +184,10 @@ def _property(parameter: Parameter, schema: Json) -> Json:
         described["description"] = parameter.description
     if parameter.default is not empty:
         try:
-            default = to_jsonable_python(parameter.default, bytes_mode="base64", by_alias=True)
-            to_json(default, inf_nan_mode="strings")
-        except (PydanticSerializationError, ValueError):
-            # JSON has no form for it: the argument stays optional, and its description may name the default.
+            described["default"] = values.default(parameter.default)
+        except ValueError:
+            # It stays out of the schema; the argument is optional all the same.
             return described
-        described["default"] = default
     return described
 
 
@@ -220,8 +215,8 @@ def from_validator(error: ValidationError, value: Any) -> list[Problem]:
 
 
 def _lower(message: str) -> str:
-    message = message.removeprefix("Input should be ").removeprefix("Value error, ")
-    return f"expected {message[:1].lower()}{message[1:]}"
+    message = message.replace("Input should be ", "expected ", 1)
+    return message[:1].lower() + message[1:]
 
 
 def _path(location: Iterable[str | int], value: Any) -> tuple[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Any
@@ -14,7 +15,7 @@ from ..errors import ArgumentsError, Problem, RegistrationError
 from . import typed_dict
 from .arguments import Arguments
 from .formats import FORMATS
-from .problems import expected, in_object, shown
+from .problems import expected, missing, shown, unknown
 from .signature import parameter
 from .values import Json, is_object
 
@@ -72,13 +73,14 @@ class JSONSchemaArguments(Arguments):
         resource = referencing.specification_with(dialect).create_resource(schema)
         # Meta-schemas come with the library; nothing else is there, and nothing is ever fetched.
         resolver = known.resolver_with_root(resource)
-        try:
-            _resolve_all(resolver, resource)
-        except unresolvable as error:
-            raise RegistrationError(
-                f"input_schema: $ref {error.ref!r} leads nowhere; put the definition "
-                "under `$defs` and write `#/$defs/<name>` (nothing is fetched)"
-            ) from error
+        for base, reference in _references(resolver, resource):
+            try:
+                base.lookup(reference)
+            except unresolvable as error:
+                raise RegistrationError(
+                    f"input_schema: $ref {reference!r} leads nowhere; put the definition under `$defs` "
+                    "and write `#/$defs/<name>` (nothing is fetched)"
+                ) from error
         formats = _format_checker(jsonschema, validator)
         self._checker: Any = validator(schema, registry=known, format_checker=formats)
 
@@ -90,14 +92,15 @@ class JSONSchemaArguments(Arguments):
         return arguments
 
 
-def _resolve_all(resolver: Any, resource: Any) -> None:
+def _references(resolver: Any, resource: Any) -> Iterator[tuple[Any, str]]:
+    """Yield every reference in a schema with the resolver of the place where it stands."""
     contents = resource.contents
     if is_object(contents):
         for keyword in ("$ref", "$dynamicRef"):
             if isinstance(contents.get(keyword), str):
-                resolver.lookup(contents[keyword])
+                yield resolver, contents[keyword]
     for inner in resource.subresources():
-        _resolve_all(resolver.in_subresource(inner), inner)
+        yield from _references(resolver.in_subresource(inner), inner)
 
 
 def _format_checker(jsonschema: Any, validator: Any) -> Any:
@@ -124,15 +127,23 @@ def _problems(error: Any) -> Iterator[Problem]:
     path = ""
     for step in error.absolute_path:
         path += f"[{step}]" if isinstance(step, int) else f".{step}" if path else step
-    if error.validator in ("required", "additionalProperties") and is_object(error.schema):
-        shallow: Json = {name: {} for name in error.schema.get("properties", {})}
-        found = list(in_object({**error.schema, "properties": shallow}, error.instance, error.schema, path))
-    else:
-        found = []
-    if found:
-        yield from found
-    elif error.validator in _WORDED and is_object(error.schema):
-        yield Problem(path, f"expected {expected(error.schema, {})}, got {shown(error.instance)}")
+    schema = error.schema if is_object(error.schema) else {}
+    if error.validator == "required":
+        yield from missing(schema, error.instance, schema, path)
+    elif error.validator == "additionalProperties" and error.validator_value is False:
+        yield from (unknown(name, schema, path) for name in _extra(schema, error.instance))
+    elif error.validator in _WORDED:
+        yield Problem(path, f"expected {expected(schema, schema)}, got {shown(error.instance)}")
     else:
         rule = json.dumps({str(error.validator): error.validator_value}, default=str)
         yield Problem(path, f"{shown(error.instance)} does not fit {rule}")
+
+
+def _extra(schema: Json, value: Json) -> list[str]:
+    patterns = schema.get("patternProperties", {})
+    return [
+        name
+        for name in value
+        if name not in schema.get("properties", {})
+        and not any(re.search(pattern, name) for pattern in patterns)
+    ]

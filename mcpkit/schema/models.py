@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import ConfigDict, PydanticUndefinedAnnotation, PydanticUserError, TypeAdapter
+from pydantic import PydanticUndefinedAnnotation, PydanticUserError, TypeAdapter
 from pydantic.errors import PydanticInvalidForJsonSchema
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
 from ..errors import RegistrationError
-from . import inline, typed_dict, wire
+from . import inline, typed_dict, values, wire
 from .signature import UnresolvedHint
 from .types import Described, NotInTable, one_of
 
@@ -22,8 +22,8 @@ from .types import Described, NotInTable, one_of
 def describe(annotation: Any, mode: Literal["validation", "serialization"]) -> Described:
     """Return JSON Schema and validator of a type; see `types.describe`."""
     try:
-        adapter = _adapter(typed_dict.portable(annotation))
-        core = adapter.core_schema
+        typed_dict.prepare(annotation)
+        core = TypeAdapter(annotation).core_schema
         generator = _Generator(by_alias=True, ref_template="#/$defs/{model}")
         schema = inline.definitions(generator.generate(core, mode))
         definitions = schema.pop("$defs", {})
@@ -37,20 +37,16 @@ def describe(annotation: Any, mode: Literal["validation", "serialization"]) -> D
     except PydanticUserError as error:
         if error.code in ("class-not-fully-defined", "undefined-annotation"):
             raise UnresolvedHint(f"{_named(annotation)} refers to a class that is not defined") from error
+        if error.code == "schema-for-unknown-type":
+            raise RegistrationError(
+                f"{_named(annotation)} is, or holds, a class that has no form in JSON; "
+                "use a dataclass, a TypedDict or a pydantic model"
+            ) from error
         raise RegistrationError(f"{_named(annotation)} cannot be described: {error.message}") from error
 
 
 def _named(annotation: Any) -> str:
     return annotation.__qualname__ if isinstance(annotation, type) else str(annotation)
-
-
-def _adapter(annotation: Any) -> TypeAdapter[Any]:
-    try:
-        return TypeAdapter(annotation, config=ConfigDict(arbitrary_types_allowed=False))
-    except PydanticUserError as error:
-        if error.code != "type-adapter-config-unused":
-            raise
-    return TypeAdapter(annotation)
 
 
 class _Generator(GenerateJsonSchema):
@@ -83,6 +79,9 @@ class _Generator(GenerateJsonSchema):
     def typed_dict_schema(self, schema: core_schema.TypedDictSchema) -> JsonSchemaValue:
         return self._without_title(super().typed_dict_schema(schema), schema)
 
+    def encode_default(self, dft: Any) -> Any:
+        return values.default(super().encode_default(dft) if not isinstance(dft, (set, frozenset)) else dft)
+
     def generate_inner(self, schema: Any) -> JsonSchemaValue:
         result = super().generate_inner(schema)
         if schema["type"] == "enum":
@@ -97,8 +96,8 @@ class _Generator(GenerateJsonSchema):
 
     def dict_schema(self, schema: core_schema.DictSchema) -> JsonSchemaValue:
         # Always `propertyNames`: `patternProperties` alone says nothing of the keys that do not match.
-        values = self.generate_inner(schema["values_schema"]) if "values_schema" in schema else {}
-        result: JsonSchemaValue = {"type": "object", "additionalProperties": values or True}
+        inner = self.generate_inner(schema["values_schema"]) if "values_schema" in schema else {}
+        result: JsonSchemaValue = {"type": "object", "additionalProperties": inner or True}
         if "keys_schema" in schema:
             keys = self.resolve_ref_schema(self.generate_inner(schema["keys_schema"]))
             if keys.get("type") == "integer" and "enum" not in keys:

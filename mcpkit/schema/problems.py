@@ -49,7 +49,7 @@ def problems(schema: Json, value: Any, root: Json, path: str = "") -> Iterator[P
     if not _fits_alone(schema, value):
         yield Problem(path, f"expected {expected(schema, root)}, got {shown(value)}")
     elif is_object(value):
-        yield from in_object(schema, value, root, path)
+        yield from _in_object(schema, value, root, path)
     elif is_array(value):
         prefix = schema.get("prefixItems", ())
         for index, item in enumerate(value):
@@ -61,7 +61,8 @@ def problems(schema: Json, value: Any, root: Json, path: str = "") -> Iterator[P
 def _target(schema: Json, root: Json) -> Json:
     target: Any = root
     for key in schema["$ref"].split("/")[1:]:
-        target = target[key.replace("~1", "/").replace("~0", "~")]
+        # A reference of another form is an author's own; jsonschema follows it, here it says nothing.
+        target = target.get(key.replace("~1", "/").replace("~0", "~"), {})
     return {**target, **{key: value for key, value in schema.items() if key != "$ref"}}
 
 
@@ -95,14 +96,10 @@ def _has_tag(branch: Json, value: Any, root: Json) -> bool:
     )
 
 
-def in_object(schema: Json, value: Json, root: Json, path: str) -> Iterator[Problem]:
-    """Yield what is wrong with the members of an object; see `problems`."""
+def _in_object(schema: Json, value: Json, root: Json, path: str) -> Iterator[Problem]:
     properties: Json = schema.get("properties", {})
     additional = schema.get("additionalProperties", True)
-    for name in schema.get("required", ()):
-        if name not in value:
-            wanted = expected(properties.get(name, {}), root)
-            yield Problem(_member(path, name), f"expected {wanted}, but it is missing")
+    yield from missing(schema, value, root, path)
     names: Json = schema.get("propertyNames", {})
     for name, item in value.items():
         if any(problems({"type": "string", **names}, name, root)):
@@ -111,7 +108,7 @@ def in_object(schema: Json, value: Json, root: Json, path: str) -> Iterator[Prob
         if name in properties:
             yield from problems(properties[name], item, root, _member(path, name))
         elif additional is False:
-            yield Problem(_member(path, name), _unknown(name, list(properties), path))
+            yield unknown(name, schema, path)
         elif additional is not True:
             yield from problems(additional, item, root, _member(path, name))
 
@@ -120,16 +117,26 @@ def _member(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 
-def _unknown(name: str, known: list[str], path: str) -> str:
+def missing(schema: Json, value: Json, root: Json, path: str) -> Iterator[Problem]:
+    """Yield a problem for each member that an object must have and has not."""
+    for name in schema.get("required", ()):
+        if name not in value:
+            wanted = expected(schema.get("properties", {}).get(name, {}), root)
+            yield Problem(_member(path, name), f"expected {wanted}, but it is missing")
+
+
+def unknown(name: str, schema: Json, path: str) -> Problem:
+    """Return the problem of a member that an object may not have."""
     import difflib
 
+    known = list(schema.get("properties", {}))
     kind, kinds = ("key", "keys") if path else ("argument", "arguments")
     close = difflib.get_close_matches(name, known, n=1)
     if close:
-        return f'unknown {kind}; did you mean "{close[0]}"?'
-    if not known:
-        return f"unknown {kind}; there are no {kinds}"
-    return f"unknown {kind}; the {kinds} are: {', '.join(known)}"
+        hint = f'did you mean "{close[0]}"?'
+    else:
+        hint = f"the {kinds} are: {', '.join(known)}" if known else f"there are no {kinds}"
+    return Problem(_member(path, name), f"unknown {kind}; {hint}")
 
 
 def _is_number(value: Any) -> bool:

@@ -1,26 +1,27 @@
-"""TypedDicts: their fields as parameters, and a form that pydantic accepts on every Python."""
+"""TypedDicts: their fields as parameters, and what makes pydantic accept them on every Python."""
 
 from __future__ import annotations
 
 import sys
-import types
-import typing
-from typing import Annotated, Any, ForwardRef, Union, get_args, get_origin
+from typing import Annotated, Any, TypeGuard, get_args, get_origin
 
 import typing_extensions
 from typing_extensions import NotRequired, Required, is_typeddict
 
 # Subscribed with what is only known at run time, which no type checker follows.
 _ANNOTATED: Any = Annotated
-_UNION: Any = Union
 _QUALIFIERS: tuple[Any, ...] = (Required, NotRequired, typing_extensions.ReadOnly)
+_HOOK = "__get_pydantic_core_schema__"
 
 
 def fields(cls: Any) -> dict[str, tuple[Any, bool]]:
     """Return the fields of a TypedDict: the type of each, and whether it is required."""
-    hints = typing_extensions.get_type_hints(cls, include_extras=True)
     # 3.10's own class does not know the qualifiers, nor does PEP 563 let any see them: they are read here.
-    return {name: _unqualified(hint, name in cls.__required_keys__) for name, hint in hints.items()}
+    return {name: _unqualified(hint, name in cls.__required_keys__) for name, hint in _hints(cls).items()}
+
+
+def _hints(cls: Any) -> dict[str, Any]:
+    return typing_extensions.get_type_hints(cls, include_extras=True)
 
 
 def _unqualified(hint: Any, is_required: bool) -> tuple[Any, bool]:
@@ -38,52 +39,52 @@ def _unqualified(hint: Any, is_required: bool) -> tuple[Any, bool]:
     return hint, is_required
 
 
-def portable(annotation: Any) -> Any:
-    """Return a type in which every TypedDict of `typing` is one of `typing_extensions`.
+def prepare(annotation: Any) -> None:
+    """Make pydantic accept every TypedDict of `typing` that a type refers to.
 
-    Before 3.12 pydantic refuses those of `typing`, whose fields lose their qualifiers when inherited.
+    Before 3.12 it refuses them, because inherited fields lose their qualifiers. Each such class gets
+    pydantic's own hook, which describes its equivalent of `typing_extensions` in its place; nothing
+    else would reach those in the fields of a dataclass.
     """
     if sys.version_info >= (3, 12):
-        return annotation
-    return _portable(annotation, {})
+        return
+    import dataclasses
+
+    waiting: list[Any] = [annotation]
+    seen: set[Any] = set()
+    while waiting:
+        part = waiting.pop()
+        if not _is_class(part):
+            waiting += get_args(part)
+        elif part not in seen:
+            seen.add(part)
+            if is_typeddict(part) and type(part).__module__ == "typing" and not hasattr(part, _HOOK):
+                setattr(part, _HOOK, _hook(part))
+            if is_typeddict(part) or dataclasses.is_dataclass(part) or hasattr(part, "_fields"):
+                waiting += _hints(part).values()
 
 
-def _portable(annotation: Any, building: dict[Any, Any]) -> Any:
-    if is_typeddict(annotation):
-        if annotation not in building:
-            # pydantic resolves the name of a TypedDict in its own fields, which makes recursion work.
-            building[annotation] = ForwardRef(annotation.__name__)
-            building[annotation] = _rebuilt(annotation, building)
-        return building[annotation]
-    origin, arguments = get_origin(annotation), get_args(annotation)
-    if origin is Annotated:
-        parts = (_portable(annotation.__origin__, building), *annotation.__metadata__)
-        return _ANNOTATED[parts]
-    if (
-        origin is None
-        or origin is typing.Literal
-        or not any(isinstance(a, type) or get_origin(a) for a in arguments)
-    ):
-        return annotation
-    changed = tuple(_portable(argument, building) for argument in arguments)
-    if changed == arguments:
-        return annotation
-    if origin in (Union, types.UnionType):
-        return _UNION[changed]
-    copy_with = getattr(annotation, "copy_with", None)
-    return copy_with(changed) if copy_with else origin[changed]
+def _is_class(part: Any) -> TypeGuard[Any]:
+    return isinstance(part, type) and get_origin(part) is None
 
 
-def _rebuilt(cls: Any, building: dict[Any, Any]) -> Any:
-    # NotRequired[...] in a mapping given at run time is beyond what a type checker follows.
-    items: dict[str, Any] = {}
-    for name, (hint, is_required) in fields(cls).items():
-        changed = _portable(hint, building)
-        items[name] = changed if is_required else NotRequired[changed]
-    rebuild: Any = typing_extensions.TypedDict
-    rebuilt = rebuild(cls.__name__, items)
-    rebuilt.__module__, rebuilt.__qualname__, rebuilt.__doc__ = cls.__module__, cls.__qualname__, cls.__doc__
+def _hook(cls: Any) -> Any:
+    equivalent = _equivalent(cls)
+
+    def describe(source: Any, handler: Any) -> Any:
+        return handler.generate_schema(equivalent)
+
+    return describe
+
+
+def _equivalent(cls: Any) -> Any:
+    items = {
+        name: hint if is_required else NotRequired[hint] for name, (hint, is_required) in fields(cls).items()
+    }
+    build: Any = typing_extensions.TypedDict
+    built = build(cls.__name__, items)
+    built.__module__, built.__qualname__, built.__doc__ = cls.__module__, cls.__qualname__, cls.__doc__
     config = getattr(cls, "__pydantic_config__", None)
     if config is not None:
-        rebuilt.__pydantic_config__ = config
-    return rebuilt
+        built.__pydantic_config__ = config
+    return built

@@ -9,16 +9,19 @@ from __future__ import annotations
 import collections.abc
 import datetime as dt
 import enum
+import inspect
 import math
 import sys
 import types
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from decimal import Decimal
 from typing import Annotated, Any, Literal, NamedTuple, TypeGuard, Union, get_args, get_origin
 
 from pydantic_core import CoreSchema, core_schema, to_jsonable_python
+from typing_extensions import NoExtraItems, is_typeddict
 
-from . import values
+from . import typed_dict, values
 from .signature import empty
 from .values import Json
 
@@ -136,6 +139,8 @@ def _describe(annotation: Any) -> Described:
     if origin in _GENERICS:
         return _GENERICS[origin](arguments)
     if _is_class(annotation) and not hasattr(annotation, "__get_pydantic_core_schema__"):
+        if is_typeddict(annotation):
+            return _typed_dict(annotation)
         return _enum(annotation) if issubclass(annotation, enum.Enum) else _elsewhere(annotation)
     raise NotInTable
 
@@ -149,8 +154,6 @@ def _enum(cls: type[enum.Enum]) -> Described:
     text = cls.__doc__
     # What the enum module writes itself up to 3.12 says nothing.
     if text and text != "An enumeration." and cls.__doc__ is not enum.Enum.__doc__ and "__doc__" in vars(cls):
-        import inspect
-
         schema = {**described.schema, "description": inspect.cleandoc(text)}
         return Described(schema, described.core)
     return described
@@ -251,6 +254,36 @@ _GENERICS: dict[Any, Callable[[tuple[Any, ...]], Described]] = {
     types.UnionType: lambda arguments: _union([_describe(argument) for argument in arguments]),
 }
 
+_describing: ContextVar[tuple[Any, ...]] = ContextVar("_describing", default=())
+
+
+def _typed_dict(cls: Any) -> Described:
+    """Return a TypedDict that is made of types of the table and not of itself."""
+    has_own_rules = hasattr(cls, "__pydantic_config__") or getattr(cls, "__closed__", None)
+    outer = _describing.get()
+    if has_own_rules or getattr(cls, "__extra_items__", NoExtraItems) is not NoExtraItems or cls in outer:
+        raise NotInTable
+    properties: Json = {}
+    members: dict[str, core_schema.TypedDictField] = {}
+    required: list[str] = []
+    token = _describing.set((*outer, cls))
+    try:
+        for name, (hint, is_required) in typed_dict.fields(cls).items():
+            described = _describe(hint)
+            properties[name] = described.schema
+            members[name] = core_schema.typed_dict_field(described.core, required=is_required)
+            required += [name] if is_required else []
+    finally:
+        _describing.reset(token)
+    schema: Json = {"type": "object", "properties": properties}
+    text: str | None = cls.__dict__.get("__doc__")
+    if text:
+        schema["description"] = inspect.cleandoc(text)
+    if required:
+        schema["required"] = required
+    return Described(schema, core_schema.typed_dict_schema(members, extra_behavior="ignore"))
+
+
 # annotated_types by the name of the constraint: JSON Schema's keyword for numbers, texts, arrays and objects.
 _NUMERIC = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum",
             "multiple_of": "multipleOf"}  # fmt: skip
@@ -304,10 +337,11 @@ def _read_field(field: Any, constraints: Json, notes: Json) -> None:
     given: Json = field._attributes_set
     if given.keys() - _FIELD_NOTES:
         raise NotInTable
-    for item in field.metadata:
+    metadata: list[Any] = field.metadata
+    for item in metadata:
         if type(item).__module__ == "annotated_types":
             constraints |= _constraints(item)
-        elif (pattern := getattr(item, "pattern", None)) is not None and len(vars(item)) == 1:
+        elif (pattern := getattr(item, "pattern", None)) is not None and list(item.__dict__) == ["pattern"]:
             constraints["pattern"] = pattern
         else:
             raise NotInTable

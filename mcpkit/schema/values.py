@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeGuard, cast
 
-from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema, from_json, to_json
 
 Json = dict[str, Any]
 
@@ -100,6 +100,29 @@ def base64_bytes(then: CoreSchema) -> CoreSchema:
     return core_schema.chain_schema(
         [core_schema.no_info_after_validator_function(decode_base64, string()), then]
     )
+
+
+def encode_base64(value: bytes | bytearray) -> str:
+    """Return bytes as base64 text (RFC 4648, section 4; pydantic's own is that of section 5)."""
+    import base64
+
+    return base64.b64encode(value).decode("ascii")
+
+
+def default(value: Any) -> Any:
+    """Return a default as the JSON value that a schema shows.
+
+    Args:
+        value: A value of Python. A set is sorted, so that the schema is the same on every run.
+
+    Raises:
+        ValueError: JSON has no form for it.
+    """
+    if isinstance(value, (bytes, bytearray)):
+        return encode_base64(value)
+    text = to_json(value, by_alias=True, inf_nan_mode="constants")
+    shown = from_json(text, allow_inf_nan=False)
+    return sorted(shown, key=to_json) if isinstance(value, (set, frozenset)) else shown
 
 
 def is_text_only(values: Iterable[Any]) -> bool:

@@ -7,7 +7,6 @@ schema that hold such a type are replaced, by the validators of values.py.
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import Callable, Mapping
 from decimal import Decimal
@@ -202,7 +201,7 @@ _TO_VALIDATE: dict[str, Rewrite] = {
 
 
 def _encode_base64(value: Any) -> Any:
-    return base64.b64encode(value).decode("ascii") if isinstance(value, (bytes, bytearray)) else value
+    return values.encode_base64(value) if isinstance(value, (bytes, bytearray)) else value
 
 
 def _encode_decimal(value: Any) -> Any:

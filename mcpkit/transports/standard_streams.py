@@ -9,13 +9,18 @@ from __future__ import annotations
 
 import io
 import os
+import select
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
 _private: set[int] = set()
 """The copies now open. A forked child closes them, or the host would not see the end of our output."""
+
+_lock = threading.Lock()
+"""Held while 1 and 2 change hands."""
 
 
 class StandardStreams(NamedTuple):
@@ -26,32 +31,42 @@ class StandardStreams(NamedTuple):
 
 
 @contextmanager
-def take_over_standard_streams() -> Iterator[StandardStreams]:
-    """Take standard input and output over, for as long as the block lasts.
+def hold_standard_descriptors() -> Iterator[None]:
+    """See to it that 0, 1 and 2 are open, so that no file opened in this block gets one of these numbers.
 
-    Inside it, whatever is written to descriptor 1 comes out of standard error, and descriptor 0 is empty, in
-    this process and in its children. What Python printed before, and has not written yet, goes the same way.
+    Where standard error is closed, the empty device stands in for it.
 
     Raises:
         RuntimeError: Standard input or output is closed.
     """
     for descriptor, name in enumerate(("input", "output")):
         if not _is_open(descriptor):
-            raise RuntimeError(
-                f"standard {name} is closed: start the server with a pipe, a socket or a file there"
-            )
-    was_stderr_open = _is_open(2)
-    if not was_stderr_open:
-        os.open(
-            os.devnull, os.O_RDWR
-        )  # 2 is the lowest free number: nothing else may take it and be printed to
-        os.set_inheritable(2, True)
+            raise RuntimeError(f"standard {name} is closed: give the server a pipe, a socket or a file there")
+    if _is_open(2):
+        yield
+        return
+    os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free, which is 2
+    os.set_inheritable(2, True)
+    try:
+        yield
+    finally:
+        os.close(2)
+
+
+@contextmanager
+def take_over_standard_streams() -> Iterator[StandardStreams]:
+    """Take standard input and output over, for as long as the block lasts.
+
+    Inside it, whatever is written to descriptor 1 comes out of standard error, and descriptor 0 is empty, in
+    this process and in its children. What Python printed before, and has not written yet, goes the same way.
+    """
     streams = StandardStreams(os.dup(0), os.dup(1))
     empty = os.open(os.devnull, os.O_RDWR)
     _private.update(streams)
     os.dup2(empty, 0)
-    # Where Python found 2 closed, it may by now be any file of the author's.
+    # Where Python found 2 closed at its start, it may by now be any file of the author's.
     os.dup2(2 if sys.__stderr__ is not None else empty, 1)
+    replace_lost_stderr()
     buffered = [stream for stream in _stdout_objects() if not stream.line_buffering]
     try:
         _flush(empty)
@@ -64,13 +79,34 @@ def take_over_standard_streams() -> Iterator[StandardStreams]:
         for stream in buffered:
             if not stream.closed:
                 stream.reconfigure(line_buffering=False)
-        os.dup2(streams.input, 0)
-        os.dup2(streams.output, 1)
-        _private.difference_update(streams)
+        with _lock:
+            _private.difference_update(streams)
+            os.dup2(streams.input, 0)
+            os.dup2(streams.output, 1)
         for descriptor in (*streams, empty):
             os.close(descriptor)
-        if not was_stderr_open:
-            os.close(2)
+
+
+def replace_lost_stderr() -> bool:
+    """Put the empty device in the place of a standard error that nobody reads any more.
+
+    Otherwise `print` would raise in a tool, and a child process that prints would die of it.
+
+    Returns:
+        Whether it was lost.
+    """
+    if sys.platform == "win32":
+        return False
+    poll = select.poll()
+    poll.register(2, 0)
+    with _lock:
+        if not poll.poll(0) or not _private:
+            return False
+        empty = os.open(os.devnull, os.O_RDWR)
+        os.dup2(empty, 1)
+        os.dup2(empty, 2)
+        os.close(empty)
+    return True
 
 
 def _is_open(descriptor: int) -> bool:
@@ -90,7 +126,7 @@ def _flush(empty: int) -> None:
     try:
         for stream in _stdout_objects():
             stream.flush()
-    except OSError:  # nobody reads standard error any more; what is left must not come out elsewhere later
+    except OSError:  # standard error was lost only now; what is left must not come out when 1 is restored
         os.dup2(empty, 1)
         for stream in _stdout_objects():
             stream.flush()

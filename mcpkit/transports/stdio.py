@@ -15,7 +15,7 @@ from ..errors import ProtocolError
 from .framing import MAX_LINE, Framing
 from .pipe_input import read_pipe
 from .pipe_output import PipeOutput
-from .standard_streams import StandardStreams, take_over_standard_streams
+from .standard_streams import StandardStreams, hold_standard_descriptors, take_over_standard_streams
 from .watchdog import Watchdog
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def run_stdio(server: Server, *, grace: float = _GRACE, max_line: int = MAX_LINE
             "run() starts an event loop, but one is already running in this thread: call run() from code that"
             " is not async, or write `await serve_stdio(server)` (from mcpkit.transports.stdio) in its place"
         )
-    with Watchdog(grace) as watchdog, take_over_standard_streams() as streams:
+    with hold_standard_descriptors(), Watchdog(grace) as watchdog, take_over_standard_streams() as streams:
         asyncio.run(_serve(server, streams, grace, max_line, watchdog))
     if watchdog.signal is not None:
         raise SystemExit(128 + watchdog.signal)
@@ -69,7 +69,7 @@ async def serve_stdio(server: Server, *, grace: float = _GRACE, max_line: int = 
     Raises:
         RuntimeError: Standard input or output is closed.
     """
-    with take_over_standard_streams() as streams:
+    with hold_standard_descriptors(), take_over_standard_streams() as streams:
         await _serve(server, streams, grace, max_line, None)
 
 
@@ -91,7 +91,9 @@ async def _serve(
         served = asyncio.create_task(host.serve(grace * (1 - _CLEANUP_SHARE)))
         stopped = asyncio.create_task(host.stop.wait())
         try:
-            await asyncio.wait((served, stopped), return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait((served, stopped), return_when=asyncio.FIRST_COMPLETED)
+            if served in done:
+                served.result()
         finally:
             served.cancel()
             stopped.cancel()

@@ -17,6 +17,7 @@ from collections.abc import Callable
 
 from .pipe_input import PipeInput
 from .signals import SignalBytes
+from .standard_streams import replace_lost_stderr
 
 
 class Watchdog:
@@ -41,6 +42,7 @@ class Watchdog:
         self._input: PipeInput | None = None
         self._chunks_seen = 0
         self._is_hung_up = False
+        self._is_stderr_lost = False
         self._has_begun = False
         self._deadline: float | None = None
         self._is_left = False
@@ -155,10 +157,15 @@ class Watchdog:
             pipe = None if self._has_begun or self._is_hung_up else self._input
             if pipe is not None:
                 poll.register(pipe.descriptor, getattr(select, "POLLRDHUP", 0))
+            if not self._is_stderr_lost:
+                poll.register(2, 0)
             remaining = self._remaining()
             ready = dict(poll.poll(None if remaining is None else remaining * 1000))
             if pipe is not None and pipe.descriptor in ready and pipe is self._input:
                 self._hang_up(pipe)
+            if 2 in ready:
+                self._is_stderr_lost = True
+                replace_lost_stderr()
             return self._bell.recv(64) if self._bell.fileno() in ready else b""
 
 

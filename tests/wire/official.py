@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import json
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,12 @@ RESULT_OF = {
 ERROR_OF = {-32021: "MissingRequiredClientCapabilityError", -32022: "UnsupportedProtocolVersionError"}
 
 
+@functools.cache
+def official(folder: Path, revision: str) -> Official:
+    """Return the judge of one revision."""
+    return Official(folder, revision)
+
+
 class Official:
     """Checks messages against the schema of one revision.
 
@@ -46,9 +53,11 @@ class Official:
         self.key = "$defs" if "$defs" in schema else "definitions"
         self.definitions = schema[self.key]
         strict = copy.deepcopy(self.definitions)
-        for definition in strict.values():
-            _close(definition)
+        for name, definition in strict.items():
+            if not name.endswith("MetaObject"):  # `_meta` is open by design
+                _close(definition)
         self.strict = strict
+        self.validators: dict[str, list[Draft202012Validator]] = {}
         self.notifications = {
             definition["properties"]["method"]["const"]: name
             for name, definition in self.definitions.items()
@@ -58,10 +67,16 @@ class Official:
     def check(self, name: str, value: Any) -> None:
         """Raise when `value` is not what the schema calls `name`."""
         assert name in self.definitions, f"{self.revision} has no {name}"
-        for definitions in (self.definitions, self.strict):
-            root = {self.key: definitions, "$ref": f"#/{self.key}/{name}"}
-            errors = sorted(Draft202012Validator(root).iter_errors(value), key=lambda error: list(error.path))
-            assert not errors, f"{self.revision} {name}: {errors[0].message} at {list(errors[0].path)} in {value}"
+        if name not in self.validators:
+            self.validators[name] = [
+                Draft202012Validator({self.key: definitions, "$ref": f"#/{self.key}/{name}"})
+                for definitions in (self.definitions, self.strict)
+            ]
+        for validator in self.validators[name]:
+            errors = sorted(validator.iter_errors(value), key=lambda error: list(error.path))
+            assert not errors, (
+                f"{self.revision} {name}: {errors[0].message} at {list(errors[0].path)} in {value}"
+            )
 
     def result(self, method: str, message: dict[str, Any]) -> None:
         """Check a response to a request."""
@@ -97,10 +112,12 @@ class Official:
             self.check(specific, message)
 
     def notification(self, message: dict[str, Any]) -> None:
-        """Check a notification."""
-        self.check(self.notifications[message["method"]], {k: v for k, v in message.items() if k != "jsonrpc"} | (
-            {"jsonrpc": "2.0"} if "jsonrpc" in self.definitions[self.notifications[message["method"]]]["properties"] else {}
-        ))
+        """Check a notification; older schemas leave out the member `jsonrpc`, which all must have."""
+        assert message["jsonrpc"] == "2.0"
+        name = self.notifications[message["method"]]
+        if "jsonrpc" not in self.definitions[name]["properties"]:
+            message = {key: value for key, value in message.items() if key != "jsonrpc"}
+        self.check(name, message)
 
     def envelope(self, name: str, message: dict[str, Any]) -> None:
         """Check the JSON-RPC members."""
@@ -131,5 +148,5 @@ def _close(schema: Any) -> None:
                 _close(member)
         return
     for key, member in schema.items():
-        if key != "additionalProperties":
+        if key not in {"additionalProperties", "allOf"}:  # each part of an allOf knows its own members only
             _close(member)

@@ -11,7 +11,7 @@ from typing import Any
 
 from mcpkit import Server
 from mcpkit.connection import Connection
-from wire.official import Official
+from wire.official import official
 
 HANDSHAKE = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 STATELESS = ("2026-07-28",)
@@ -21,6 +21,7 @@ META = "io.modelcontextprotocol/"
 
 
 def stateless_meta(revision: str = "2026-07-28", **more: Any) -> dict[str, Any]:
+    """Return the `_meta` that a stateless request must have."""
     return {
         META + "protocolVersion": revision,
         META + "clientInfo": {"name": "wire", "version": "1"},
@@ -30,54 +31,90 @@ def stateless_meta(revision: str = "2026-07-28", **more: Any) -> dict[str, Any]:
 
 
 class Pipe:
-    """Speaks to a server through a `Connection`, one JSON message at a time."""
+    """Speaks to a server through a `Connection`, one JSON message at a time.
 
-    def __init__(self, server: Server, revision: str, official: Official) -> None:
+    What the server sends is judged by the schema of the pipe's revision, or of the stateless
+    revision where it answers a request or a subscription of that.
+    """
+
+    def __init__(self, server: Server, revision: str, folder: Path) -> None:
         self.revision = revision
-        self.official = official
+        self.folder = folder
         self.out: asyncio.Queue[Any] = asyncio.Queue()
-        self.methods: dict[Any, str] = {}
+        self.verdict: AssertionError | None = None
+        self.methods: dict[Any, tuple[str, str]] = {}
         self.connection = Connection(server, self._judge)
         self.ids = 0
 
     def _judge(self, line: bytes) -> None:
-        assert b"\n" not in line
         message = json.loads(line)
-        for each in message if isinstance(message, list) else [message]:
-            if "method" in each:
-                self.official.notification(each)
-            else:
-                method = self.methods.get(each.get("id"), "ping")
-                self.official.result(method, each)
+        try:
+            assert b"\n" not in line
+            for each in message if isinstance(message, list) else [message]:
+                self._judge_one(each)
+        except AssertionError as error:  # it must fail the test, not the server
+            self.verdict = self.verdict or error
         self.out.put_nowait(message)
+
+    def _judge_one(self, message: dict[str, Any]) -> None:
+        params = message.get("params", {})
+        if "method" not in message:
+            method, revision = self.methods.get(message.get("id"), ("ping", self.revision))
+            official(self.folder, revision).result(method, message)
+        elif META + "subscriptionId" in params.get("_meta", {}):
+            official(self.folder, STATELESS[-1]).notification(message)
+        else:
+            official(self.folder, self.revision).notification(message)
 
     def send(self, message: Any) -> None:
         """Send any JSON value, or bytes as they are."""
         for each in message if isinstance(message, list) else [message]:
-            if isinstance(each, dict) and isinstance(each.get("id"), str | int) and isinstance(each.get("method"), str):
-                self.methods[each["id"]] = each["method"]
+            if isinstance(each, dict) and isinstance(each.get("method"), str):
+                self._expect(each)
         self.connection.receive(message if isinstance(message, bytes) else json.dumps(message).encode())
+
+    def _expect(self, request: dict[str, Any]) -> None:
+        params = request.get("params")
+        meta = params.get("_meta") if isinstance(params, dict) else None
+        is_stateless = isinstance(meta, dict) and META + "protocolVersion" in meta
+        if isinstance(request.get("id"), str | int):
+            revision = STATELESS[-1] if is_stateless else self.revision
+            self.methods.setdefault(request["id"], (request["method"], revision))
 
     def start(self, method: str, params: dict[str, Any] | None = None, **meta: Any) -> int:
         """Send a request of this pipe's revision and return its id."""
         self.ids += 1
+        self.send(self.message(self.ids, method, params, **meta))
+        return self.ids
+
+    def message(
+        self, id_: str | int, method: str, params: dict[str, Any] | None = None, **meta: Any
+    ) -> dict[str, Any]:
+        """Return a request of this pipe's revision."""
         params = dict(params or {})
         if self.revision in STATELESS:
             params["_meta"] = {**stateless_meta(self.revision), **meta}
         elif meta:
             params["_meta"] = meta
-        message: dict[str, Any] = {"jsonrpc": "2.0", "id": self.ids, "method": method}
+        message: dict[str, Any] = {"jsonrpc": "2.0", "id": id_, "method": method}
         if params:
             message["params"] = params
-        self.send(message)
-        return self.ids
+        return message
 
     def notify(self, method: str, params: dict[str, Any] | None = None) -> None:
+        """Send a notification."""
         self.send({"jsonrpc": "2.0", "method": method, **({"params": params} if params is not None else {})})
+
+    def cancel(self, id_: str | int) -> None:
+        """Cancel a request."""
+        self.notify("notifications/cancelled", {"requestId": id_})
 
     async def receive(self) -> Any:
         """Return the next message; a silence of ten seconds is a failure."""
-        return await asyncio.wait_for(self.out.get(), 10)
+        message = await asyncio.wait_for(self.out.get(), 10)
+        if self.verdict is not None:
+            raise self.verdict
+        return message
 
     async def request(self, method: str, params: dict[str, Any] | None = None, **meta: Any) -> dict[str, Any]:
         """Send a request and return the response, skipping notifications."""
@@ -99,12 +136,25 @@ class Pipe:
         assert "error" in message, message
         return message["error"]
 
+    async def call(self, name: str, arguments: dict[str, Any] | None = None, **meta: Any) -> dict[str, Any]:
+        """Call a tool and return its result."""
+        return await self.result("tools/call", {"name": name, "arguments": arguments or {}}, **meta)
+
+    async def text(self, name: str, arguments: dict[str, Any] | None = None, **meta: Any) -> str:
+        """Call a tool and return the text of its first block."""
+        return (await self.call(name, arguments, **meta))["content"][0]["text"]
+
+    async def answered(self) -> list[Any]:
+        """Wait until all requests have been answered; return what has been sent since the last look."""
+        await asyncio.wait_for(self.connection.drain(), 10)
+        await settle()
+        if self.verdict is not None:
+            raise self.verdict
+        return [self.out.get_nowait() for _ in range(self.out.qsize())]
+
     async def quiet(self) -> None:
         """Assert that nothing more has been sent, once the server has had the time to."""
-        await self.connection.drain()
-        for _ in range(5):
-            await asyncio.sleep(0)
-        assert self.out.empty(), self.out.get_nowait()
+        assert await self.answered() == []
 
     async def initialize(self, **params: Any) -> dict[str, Any]:
         """Open a session of this pipe's revision."""
@@ -118,13 +168,19 @@ class Pipe:
         return result
 
 
+async def settle() -> None:
+    """Let everything run that can run without waiting for something from outside."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
 @asynccontextmanager
 async def open_pipe(
     server: Server, revision: str, folder: Path, *, initialize: bool = True
 ) -> AsyncIterator[Pipe]:
     """Connect a pipe; in the handshake era with its session open."""
     async with server.running():
-        pipe = Pipe(server, revision, Official(folder, revision))
+        pipe = Pipe(server, revision, folder)
         try:
             if initialize and revision in HANDSHAKE:
                 await pipe.initialize()

@@ -1,0 +1,241 @@
+"""Reads and runs the examples of a Markdown page.
+
+- Blocks marked `python` run in order, in one namespace for each page and in the page's own folder; they may `await`.
+- One with `title="name.py"` is saved under that name instead and imported, so that later blocks can import it.
+- What a block prints stands in a block with `title="Output"` that follows it. In it `...` stands for any text within
+  a line, for what differs from run to run.
+- In `console` blocks the lines that begin with `$` are commands; what they print follows.
+- `json` must be JSON.
+- A block under a comment `<!-- not run: reason -->` is not run.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import contextlib
+import importlib
+import inspect
+import io
+import json
+import linecache
+import os
+import re
+import shlex
+import subprocess
+import sys
+import types
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).parents[2]
+
+_FENCE = re.compile(r"^(?P<indent> *)```(?P<language>\w*)(?P<options>[^\n`]*)$")
+_TITLE = re.compile(r'title="([^"]*)"')
+_NOT_RUN = re.compile(r"<!-- not run: \S.* -->")
+_RUNNABLE = {"python", "console", "json"}
+_SHOWN_ONLY = {"text"}
+
+
+class WrongPageError(AssertionError):
+    """An example of a page does not do what the page says."""
+
+
+class Block(NamedTuple):
+    """A fenced block of a page."""
+
+    line: int
+    """The line of its first line of text, from 1."""
+    language: str
+    title: str | None
+    text: str
+    is_run: bool
+
+    @property
+    def is_output(self) -> bool:
+        return self.title == "Output"
+
+
+def blocks_of(page: str) -> Iterator[Block]:
+    """Give the fenced blocks of a page in order."""
+    lines = page.split("\n")
+    before = ""
+    number = 0
+    while number < len(lines):
+        fence = _FENCE.match(lines[number])
+        if fence is None:
+            before = lines[number].strip() or before
+            number += 1
+            continue
+        start = number + 1
+        end = start
+        while lines[end].strip() != "```":
+            end += 1
+            if end == len(lines):
+                raise WrongPageError(f"line {start}: the block has no end")
+        indent = len(fence["indent"])
+        text = "".join(f"{line[indent:]}\n" for line in lines[start:end])
+        title = _TITLE.search(fence["options"])
+        is_run = _NOT_RUN.fullmatch(before) is None
+        yield Block(start + 1, fence["language"], title[1] if title else None, text, is_run)
+        before = ""
+        number = end + 1
+
+
+class Runner:
+    """Runs the blocks of one page.
+
+    Args:
+        name: The page's name, for messages.
+        folder: An empty folder in which its files are written and its commands run.
+    """
+
+    def __init__(self, name: str, folder: Path) -> None:
+        self.name = name
+        self._folder = folder
+        self._module = types.ModuleType("page_" + re.sub(r"\W", "_", name))
+        self._loop = asyncio.new_event_loop()
+        self._printed: str | None = None
+        self._imported: list[str] = []
+
+    def run(self, page: str) -> int:
+        """Run the page and return how many blocks were run.
+
+        Raises:
+            WrongPageError: Something is not as the page says; the message names page and line.
+            Exception: Whatever an example raises.
+        """
+        modules = dict(sys.modules)
+        old_folder = Path.cwd()
+        sys.modules[self._module.__name__] = self._module
+        sys.path.insert(0, str(self._folder))
+        os.chdir(self._folder)
+        try:
+            count = sum(self._run(block) for block in blocks_of(page))
+            self._check_shown(page.count("\n") + 1)
+            return count
+        finally:
+            os.chdir(old_folder)
+            sys.path.remove(str(self._folder))
+            del sys.modules[self._module.__name__]
+            for name in self._imported:
+                sys.modules.pop(name, None)
+                if name in modules:
+                    sys.modules[name] = modules[name]
+            self._close_loop()
+
+    def _run(self, block: Block) -> bool:
+        if block.is_output:
+            self._compare(block)
+            return False
+        self._check_shown(block.line)
+        if not block.is_run or block.language in _SHOWN_ONLY:
+            return False
+        if block.language not in _RUNNABLE:
+            raise self._wrong(block.line, f"a block of {block.language or 'no language'} cannot be run")
+        if block.language == "json":
+            self._parse(block)
+        elif block.language == "console":
+            self._run_commands(block)
+        elif block.title is not None:
+            self._printed = self._import(block, block.title.removesuffix(".py"))
+        else:
+            self._printed = self._capture(block.text, block.line)
+        return True
+
+    def _import(self, block: Block, name: str) -> str:
+        (self._folder / f"{name}.py").write_text(block.text)
+        importlib.invalidate_caches()
+        sys.modules.pop(name, None)  # a module of another test may go by the same name
+        self._imported.append(name)
+        return self._capture(f"import {name}\n", block.line)
+
+    def _close_loop(self) -> None:
+        tasks = asyncio.all_tasks(self._loop)
+        for task in tasks:
+            task.cancel()
+        self._loop.run_until_complete(
+            asyncio.gather(*tasks, return_exceptions=True) if tasks else asyncio.sleep(0)
+        )
+        self._loop.run_until_complete(self._loop.shutdown_default_executor())
+        self._loop.close()
+
+    def _capture(self, source: str, line: int) -> str:
+        file = f"{self.name}:{line}"
+        linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+        code = compile(source, file, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        output = io.StringIO()
+        with contextlib.redirect_stdout(output):
+            outcome: Any = eval(code, self._module.__dict__)
+            if inspect.isawaitable(outcome):
+                self._loop.run_until_complete(outcome)
+        return output.getvalue()
+
+    def _compare(self, block: Block) -> None:
+        if self._printed is None:
+            raise self._wrong(block.line, "no example stands before this output")
+        if not _fits(self._printed, block.text):
+            raise self._wrong(
+                block.line, f"the page shows\n{block.text}\nbut the example printed\n{self._printed}"
+            )
+        self._printed = None
+
+    def _check_shown(self, line: int) -> None:
+        if self._printed:
+            raise self._wrong(line, f"the output of the example before is not shown:\n{self._printed}")
+        self._printed = None
+
+    def _parse(self, block: Block) -> None:
+        try:
+            json.loads(block.text)
+        except ValueError as error:
+            raise self._wrong(block.line, f"not JSON: {error}") from None
+
+    def _run_commands(self, block: Block) -> None:
+        steps = re.split(r"^\$ ", block.text, flags=re.MULTILINE)
+        if steps[0] or len(steps) == 1:
+            raise self._wrong(block.line, "a console block begins with a command: `$ ...`")
+        for step in steps[1:]:
+            command, _, shown = step.partition("\n")
+            printed = self._command(shlex.split(command, comments=True), block.line)
+            if printed is not None and not _fits(printed, shown):
+                raise self._wrong(
+                    block.line, f"`{command}` is shown to print\n{shown}\nbut it printed\n{printed}"
+                )
+
+    def _command(self, words: list[str], line: int) -> str | None:
+        """Run `python ...`, check `make ...`; what `make` prints is checked where its target is tested."""
+        if words[0] == "make":
+            targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+            for word in words[1:]:
+                if "=" not in word and word not in targets:
+                    raise self._wrong(line, f"the Makefile has no target {word}")
+            return None
+        if words[0] != "python":
+            raise self._wrong(line, f"`{words[0]}` is not run; say why in a comment <!-- not run: ... -->")
+        done = subprocess.run(
+            [sys.executable, *words[1:]],
+            cwd=self._folder,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "PY_COLORS": "0"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        if done.returncode:
+            raise self._wrong(line, f"`{shlex.join(words)}` failed:\n{done.stdout}{done.stderr}")
+        return done.stdout
+
+    def _wrong(self, line: int, message: str) -> WrongPageError:
+        return WrongPageError(f"{self.name}, line {line}: {message}")
+
+
+def _fits(printed: str, shown: str) -> bool:
+    pattern = ".*".join(map(re.escape, _tidy(shown).split("...")))
+    return re.fullmatch(pattern, _tidy(printed)) is not None
+
+
+def _tidy(text: str) -> str:
+    return "\n".join(line.rstrip() for line in text.strip("\n").split("\n"))

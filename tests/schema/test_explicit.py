@@ -1,0 +1,145 @@
+"""Arguments that the author describes."""
+
+from __future__ import annotations
+
+import sys
+import typing
+from typing import Annotated, Any
+
+import pytest
+from pydantic import Field
+from typing_extensions import NotRequired
+
+from mcpkit.errors import ArgumentsError, RegistrationError
+from mcpkit.schema import Arguments
+
+SCHEMA: dict[str, Any] = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "type": "object",
+    "properties": {
+        "kind": {"enum": ["a", "b"]},
+        "count": {"type": "integer", "minimum": 1},
+        "when": {"type": "string", "format": "date-time"},
+        "list": {"type": "array", "items": {"$ref": "#/$defs/item"}, "contains": {"const": 1}},
+    },
+    "required": ["kind"],
+    "additionalProperties": False,
+    "if": {"properties": {"kind": {"const": "b"}}, "required": ["kind"]},
+    "then": {"required": ["count"]},
+    "$defs": {"item": {"type": ["integer", "string"]}},
+}
+
+
+class Place(typing.TypedDict):
+    name: Annotated[str, "Where it is"]
+    size: NotRequired[int]
+
+
+def lines(arguments: Arguments, value: dict[str, Any]) -> list[str]:
+    with pytest.raises(ArgumentsError) as caught:
+        arguments.validate(value)
+    return [str(problem) for problem in caught.value.problems]
+
+
+def test_a_json_schema_is_kept_as_it_is() -> None:
+    assert Arguments.explicit(SCHEMA).schema is SCHEMA
+
+
+def test_a_json_schema_lets_arguments_through_unchanged() -> None:
+    value = {"kind": "b", "count": 5.0, "when": "2026-01-31T09:30:00Z", "list": [1, "x"]}
+    assert Arguments.explicit(SCHEMA).validate(value) is value
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ({}, ['kind: expected "a" or "b", but it is missing']),
+        ({"kind": "c"}, ['kind: expected "a" or "b", got "c"']),
+        ({"kind": "b"}, ["count: expected a value, but it is missing"]),
+        ({"kind": "a", "count": 0}, ["count: expected an integer of at least 1, got 0"]),
+        ({"kind": "a", "count": True}, ["count: expected an integer of at least 1, got true"]),
+        ({"kind": "a", "cuont": 1}, ['cuont: unknown argument; did you mean "count"?']),
+        (
+            {"kind": "a", "when": "2026-01-31"},
+            ['when: expected a date and time with offset such as 2026-01-31T09:30:00Z, got "2026-01-31"'],
+        ),
+        ({"kind": "a", "list": [1, None]}, ["list[1]: expected an integer or a string, got null"]),
+        ({"kind": "a", "list": [2]}, ['list: [2] does not fit {"contains": {"const": 1}}']),
+    ],
+)
+def test_a_json_schema_is_followed(value: dict[str, Any], expected: list[str]) -> None:
+    assert lines(Arguments.explicit(SCHEMA), value) == expected
+
+
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [
+        (
+            {"type": "object", "properties": {"a": {"type": "text"}}},
+            r"not a valid JSON Schema at properties\.a\.type",
+        ),
+        ({"type": "string"}, r'`"type": "object"`'),
+        ({"properties": {}}, r'`"type": "object"`'),
+        ({"$ref": "#/$defs/A"}, r'`"type": "object"`'),
+        ({"type": "object", "properties": {"a": {"$ref": "#/$defs/A"}}}, r"'#/\$defs/A' leads nowhere"),
+        ({"type": "object", "properties": {"a": {"$ref": "https://example.org/a"}}}, "nothing is fetched"),
+        ({"type": "object", "$schema": "https://example.org/own"}, "unknown dialect"),
+        (["a"], "not list"),
+        (int, "not type"),
+    ],
+)
+def test_a_wrong_schema_is_refused_when_registered(schema: Any, message: str) -> None:
+    with pytest.raises(RegistrationError, match=message):
+        Arguments.explicit(schema)
+
+
+def test_references_to_definitions_and_meta_schemas_are_found() -> None:
+    arguments = Arguments.explicit(
+        {
+            "type": "object",
+            "properties": {
+                "schema": {"$ref": "https://json-schema.org/draft/2020-12/schema"},
+                "tree": {"$ref": "tree"},
+            },
+            "$defs": {"t": {"$id": "tree", "type": "array", "items": {"$ref": "#"}}},
+        }
+    )
+    assert arguments.validate({"schema": {"type": "string"}, "tree": [[], [[]]]})
+    with pytest.raises(ArgumentsError):
+        arguments.validate({"schema": {"type": 1}})
+    with pytest.raises(ArgumentsError):
+        arguments.validate({"tree": [1]})
+
+
+def test_without_jsonschema_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jsonschema", None)
+    with pytest.raises(RegistrationError, match=r"pip install 'mcpkit\[jsonschema\]'"):
+        Arguments.explicit(SCHEMA)
+
+
+def test_a_typed_dict() -> None:
+    arguments = Arguments.explicit(Place)
+    assert arguments.schema == {
+        "type": "object",
+        "properties": {"name": {"type": "string", "description": "Where it is"}, "size": {"type": "integer"}},
+        "required": ["name"],
+        "additionalProperties": False,
+    }
+    assert arguments.validate({"name": "a"}) == {"name": "a"}
+    assert lines(arguments, {"name": "a", "size": "1"}) == ['size: expected an integer, got "1"']
+
+
+def test_names_and_types() -> None:
+    arguments = Arguments.explicit(
+        {"city": Annotated[str, "Where"], "days": Annotated[int, Field(default=3, ge=1)]}
+    )
+    assert arguments.schema == {
+        "type": "object",
+        "properties": {
+            "city": {"type": "string", "description": "Where"},
+            "days": {"type": "integer", "minimum": 1, "default": 3},
+        },
+        "required": ["city"],
+        "additionalProperties": False,
+    }
+    assert arguments.validate({"city": "Bern"}) == {"city": "Bern", "days": 3}

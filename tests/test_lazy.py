@@ -1,0 +1,84 @@
+"""What a stdio server on the simple path must never import: each package costs every start of a server."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+SERVER = '''
+import sys
+from mcpkit import Server
+
+server = Server("lazy", version="1.0.0")
+
+@server.tool
+def loaded(depth: int = 1) -> list[str]:
+    """The packages that are loaded."""
+    return sorted({".".join(name.split(".")[:depth]) for name in sys.modules})
+
+server.run()
+'''
+HTTP = {
+    "h11",
+    "http",
+    "httptools",
+    "httpx",
+    "httpx2",
+    "sse_starlette",
+    "starlette",
+    "urllib3",
+    "uvicorn",
+    "websockets",
+}
+HEAVY = {"anyio", "docstring_parser", "email", "jsonschema", "multiprocessing", "pydantic", "unittest", "xml"}
+MODULES = {"logging.config", "urllib.request"}
+
+
+def talk(*messages: dict[str, object]) -> list[dict[str, object]]:
+    finished = subprocess.run(
+        [sys.executable, "-c", SERVER],
+        input="".join(json.dumps({"jsonrpc": "2.0", **message}) + "\n" for message in messages),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert finished.returncode == 0, finished.stderr
+    return [json.loads(line) for line in finished.stdout.splitlines()]
+
+
+def after_a_whole_conversation(depth: int) -> set[str]:
+    client = {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    }
+    call = {"name": "loaded", "arguments": {"depth": depth}}
+    answers = talk(
+        {"id": 1, "method": "initialize", "params": client},
+        {"method": "notifications/initialized"},
+        {"id": 2, "method": "tools/list"},
+        {"id": 3, "method": "tools/call", "params": call},
+        {"id": 4, "method": "tools/call", "params": call},
+    )
+    results = {answer["id"]: answer["result"] for answer in answers}
+    assert sorted(results) == [1, 2, 3, 4]
+    return set(results[4]["structuredContent"]["result"])
+
+
+def after_the_import(depth: int) -> set[str]:
+    program = f"import mcpkit, sys; print(*{{'.'.join(name.split('.')[:{depth}]) for name in sys.modules}})"
+    return set(subprocess.check_output([sys.executable, "-c", program], text=True, timeout=60).split())
+
+
+@pytest.mark.parametrize("loaded", [after_the_import, after_a_whole_conversation])
+def test_nothing_of_http_is_loaded(loaded):
+    assert loaded(1) & HTTP == set()
+
+
+@pytest.mark.parametrize("loaded", [after_the_import, after_a_whole_conversation])
+def test_nothing_heavy_is_loaded(loaded):
+    assert loaded(1) & HEAVY == set()
+    assert loaded(2) & MODULES == set()

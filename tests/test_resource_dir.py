@@ -1,0 +1,336 @@
+"""A folder served as resources: what is listed, what is read, and what is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mcpkit import Server
+from mcpkit.content import File, to_contents
+from mcpkit.errors import RegistrationError, ResourceNotFoundError
+from mcpkit.resource_dir import Entry, ResourceDir, resource_dir
+from mcpkit.testing import connect
+
+posix_only = pytest.mark.skipif(sys.platform == "win32", reason="needs links, pipes and permissions of POSIX")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A folder beside a file that must never be served."""
+    (tmp_path / "secret.txt").write_text("secret")
+    folder = tmp_path / "docs"
+    (folder / "guide" / "deep").mkdir(parents=True)
+    (folder / "readme.md").write_text("# Read me")
+    (folder / "guide" / "a.txt").write_text("caf\u00e9", encoding="utf-8")
+    (folder / "guide" / "deep" / "b.bin").write_bytes(b"\xff\0")
+    (folder / "zebra").write_text("stripes")
+    return folder
+
+
+def read(folder: ResourceDir, uri: str) -> str | None:
+    file = folder.read(uri)
+    if file is None:
+        return None
+    [contents] = to_contents(file, uri, None)
+    assert contents["uri"] == uri
+    return contents.get("text", contents.get("blob"))
+
+
+def test_the_files_are_listed_in_the_order_of_their_paths(root: Path) -> None:
+    os.utime(root / "readme.md", (1_785_196_800, 1_785_196_800.9))
+    entries = list(ResourceDir(root, "docs://x").entries())
+    assert [(entry.uri, entry.mime_type, entry.size) for entry in entries] == [
+        ("docs://x/guide/a.txt", "text/plain", 5),
+        ("docs://x/guide/deep/b.bin", "application/octet-stream", 2),
+        ("docs://x/readme.md", "text/markdown", 9),
+        ("docs://x/zebra", None, 7),
+    ]
+    assert entries[2] == Entry("docs://x/readme.md", "readme.md", "text/markdown", 9, "2026-07-28T00:00:00Z")
+
+
+def test_every_listed_file_can_be_read(root: Path) -> None:
+    for name in (
+        "50%41 off.txt",
+        "a#b?c.txt",
+        "caf\u00e9 \u2603.txt",
+        "a{b}.txt",
+        "a+b&c=d;e.txt",
+        "'q'.txt",
+    ):
+        (root / name).write_text(name, encoding="utf-8")
+    folder = ResourceDir(root, "docs://x")
+    entries = list(folder.entries())
+    assert len(entries) == 10
+    for entry in entries:
+        assert entry.uri.isascii()
+        assert read(folder, entry.uri) is not None
+    assert read(folder, "docs://x/50%2541%20off.txt") == "50%41 off.txt"
+
+
+def test_text_is_text_and_the_rest_a_blob(root: Path) -> None:
+    folder = ResourceDir(root, "docs://x")
+    assert read(folder, "docs://x/guide/a.txt") == "caf\u00e9"
+    assert read(folder, "docs://x/zebra") == "stripes"
+    assert read(folder, "docs://x/guide/deep/b.bin") == "/wA="
+
+
+def test_later_files_are_served_and_deleted_ones_are_not(root: Path) -> None:
+    folder = ResourceDir(root, "docs://x")
+    (root / "new.txt").write_text("new")
+    (root / "zebra").unlink()
+    assert read(folder, "docs://x/new.txt") == "new"
+    assert read(folder, "docs://x/zebra") is None
+    names = [entry.name for entry in folder.entries()]
+    assert "new.txt" in names
+    assert "zebra" not in names
+
+
+def test_the_list_is_bounded_and_the_rest_can_be_read(root: Path) -> None:
+    folder = ResourceDir(root, "docs://x", most_entries=2)
+    assert [entry.name for entry in folder.entries()] == ["guide/a.txt", "guide/deep/b.bin"]
+    assert read(folder, "docs://x/zebra") == "stripes"
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "docs://x/../secret.txt",
+        "docs://x/%2e%2e/secret.txt",
+        "docs://x/guide/../../secret.txt",
+        "docs://x/guide/..%2F..%2Fsecret.txt",
+        "docs://x/guide/../readme.md",
+        "docs://x/..\\secret.txt",
+        "docs://x//etc/passwd",
+        "docs://x/%2Fetc/passwd",
+        "docs://x/readme.md%00.txt",
+        "docs://x/C:/secret.txt",
+        "docs://x/./readme.md",
+        "docs://x/guide//a.txt",
+        "docs://x/readme.md/",
+        "docs://x/readme.md/more",
+        "docs://x/guide",
+        "docs://x/guide/",
+        "docs://x/",
+        "docs://x",
+        "docs://x/missing.txt",
+        "docs://x/" + "a" * 5000,
+        "docs://x/" + "a/" * 3000 + "b",
+        "docs://x/%FF",
+        "docs://x/\ud800",
+        "docs://y/readme.md",
+        "",
+    ],
+)
+def test_nothing_else_is_served(root: Path, uri: str) -> None:
+    assert ResourceDir(root, "docs://x", hidden=True).read(uri) is None
+
+
+def test_hidden_files_are_served_only_if_asked(root: Path) -> None:
+    (root / ".env").write_text("KEY")
+    (root / ".git").mkdir()
+    (root / ".git" / "config").write_text("c")
+    shy, open_ = ResourceDir(root, "docs://x"), ResourceDir(root, "docs://x", hidden=True)
+    for uri, text in (("docs://x/.env", "KEY"), ("docs://x/.git/config", "c")):
+        assert read(shy, uri) is None
+        assert read(open_, uri) == text
+    assert not any(entry.name.startswith(".") for entry in shy.entries())
+    assert [entry.name for entry in open_.entries()][:2] == [".env", ".git/config"]
+
+
+@posix_only
+def test_links_within_the_folder_are_followed_and_links_out_of_it_refused(root: Path) -> None:
+    (root / "inside.txt").symlink_to("guide/a.txt")
+    (root / "inside").symlink_to("guide")
+    (root / "outside.txt").symlink_to(root.parent / "secret.txt")
+    (root / "outside").symlink_to(root.parent)
+    (root / "loop").symlink_to("loop")
+    (root / "dangling").symlink_to("nowhere")
+    (root / ".hidden").write_text("hidden")
+    (root / "shown").symlink_to(".hidden")
+    folder = ResourceDir(root, "docs://x")
+    assert read(folder, "docs://x/inside.txt") == "caf\u00e9"
+    assert read(folder, "docs://x/inside/a.txt") == "caf\u00e9"
+    assert read(folder, "docs://x/shown") is None
+    for path in ("outside.txt", "outside/secret.txt", "loop", "dangling"):
+        assert folder.read(f"docs://x/{path}") is None
+        assert ResourceDir(root, "docs://x", hidden=True).read(f"docs://x/{path}") is None
+    assert [entry.name for entry in folder.entries()] == [
+        "guide/a.txt",
+        "guide/deep/b.bin",
+        "inside.txt",
+        "readme.md",
+        "zebra",
+    ]
+
+
+@posix_only
+def test_a_folder_that_is_a_link_itself_is_served(root: Path) -> None:
+    link = root.parent / "link"
+    link.symlink_to(root)
+    assert read(ResourceDir(link, "docs://x"), "docs://x/readme.md") == "# Read me"
+
+
+@posix_only
+@pytest.mark.parametrize("swapped", ["guide", "guide/a.txt"])
+def test_a_link_put_there_between_check_and_open_is_not_followed(
+    root: Path, monkeypatch: pytest.MonkeyPatch, swapped: str
+) -> None:
+    outside = root.parent / "outside"
+    outside.mkdir()
+    (outside / "a.txt").write_text("secret")
+    folder = ResourceDir(root, "docs://x")
+    check = folder._inside
+
+    def check_then_swap(path: str) -> tuple[str, ...] | None:
+        parts = check(path)
+        (root / swapped).rename(root / "away")
+        (root / swapped).symlink_to(outside if swapped == "guide" else outside / "a.txt")
+        return parts
+
+    monkeypatch.setattr(folder, "_inside", check_then_swap)
+    assert folder.read("docs://x/guide/a.txt") is None
+    assert (root / "guide" / "a.txt").read_text() == "secret"
+
+
+def make_pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def make_socket(path: Path) -> None:
+    server = socket.socket(socket.AF_UNIX)
+    # The path of a socket is short; it is bound relative to its folder.
+    before = Path.cwd()
+    os.chdir(path.parent)
+    try:
+        server.bind(path.name)
+    finally:
+        os.chdir(before)
+        server.close()
+
+
+@posix_only
+@pytest.mark.parametrize("make", [make_pipe, make_socket])
+def test_special_files_are_neither_listed_nor_opened(root: Path, make: Callable[[Path], None]) -> None:
+    make(root / "special")
+    folder = ResourceDir(root, "docs://x")
+    assert folder.read("docs://x/special") is None
+    assert "special" not in [entry.name for entry in folder.entries()]
+
+
+@posix_only
+def test_names_that_have_no_safe_uri_are_not_listed(root: Path) -> None:
+    (root / "back\\slash.txt").write_text("b")
+    with open(os.fsencode(root) + b"/\xff.txt", "wb"):
+        pass
+    assert [entry.name for entry in ResourceDir(root, "docs://x").entries()] == [
+        "guide/a.txt",
+        "guide/deep/b.bin",
+        "readme.md",
+        "zebra",
+    ]
+
+
+@posix_only
+@pytest.mark.skipif(hasattr(os, "geteuid") and os.geteuid() == 0, reason="root may read everything")
+def test_a_file_that_cannot_be_read_is_an_error_not_a_missing_one(root: Path) -> None:
+    (root / "zebra").chmod(0)
+    with pytest.raises(PermissionError):
+        ResourceDir(root, "docs://x").read("docs://x/zebra")
+
+
+@posix_only
+def test_no_descriptor_stays_open(root: Path) -> None:
+    folder = ResourceDir(root, "docs://x")
+    before = sorted(os.listdir("/dev/fd"))
+    for path in ("readme.md", "guide/a.txt", "guide", "guide/missing", "readme.md/x"):
+        folder.read(f"docs://x/{path}")
+    assert sorted(os.listdir("/dev/fd")) == before
+
+
+@pytest.mark.parametrize(
+    ("prefix", "message"),
+    [
+        ("docs://x/", "without the slash at its end"),
+        ("docs", "is no URI"),
+        ("docs://{x}", "is no URI"),
+        ("docs://a b", "is no URI"),
+    ],
+)
+def test_a_prefix_that_cannot_work_is_refused(root: Path, prefix: str, message: str) -> None:
+    with pytest.raises(RegistrationError, match=message):
+        ResourceDir(root, prefix)
+
+
+def test_a_folder_that_is_none_is_refused(root: Path) -> None:
+    for path in (root / "missing", root / "readme.md"):
+        with pytest.raises(RegistrationError, match="is no folder"):
+            resource_dir(path, "docs://x")
+
+
+def test_a_prefix_may_be_a_bare_scheme(root: Path) -> None:
+    folder = ResourceDir(root, "docs://")
+    assert read(folder, "docs://readme.md") == "# Read me"
+    assert next(folder.entries()).uri == "docs://guide/a.txt"
+
+
+def test_resource_dir_is_a_template_with_entries(root: Path) -> None:
+    template = resource_dir(root, "docs://x", title="Docs")
+    assert (template.uri_template, template.name) == ("docs://x/{+path}", "docs")
+    assert template.describe("2026-07-28") == {
+        "uriTemplate": "docs://x/{+path}",
+        "name": "docs",
+        "title": "Docs",
+        "description": "The files of the folder docs.",
+    }
+    assert template.entries is not None
+    listed = {entry["name"]: dict(entry) for entry in template.entries()}
+    modified = listed["readme.md"].pop("annotations")["lastModified"]
+    assert modified.endswith("Z")
+    assert listed["readme.md"] == {
+        "uri": "docs://x/readme.md",
+        "name": "readme.md",
+        "mimeType": "text/markdown",
+        "size": 9,
+    }
+    assert "mimeType" not in listed["zebra"]
+    file = template.function(path="readme.md")
+    assert isinstance(file, File)
+    assert to_contents(file, "docs://x/readme.md", None)[0]["text"] == "# Read me"
+    with pytest.raises(ResourceNotFoundError, match="docs://x/no%20such"):
+        template.function(path="no such")
+
+
+def test_a_renamed_template_lists_and_reads_its_own_uris(root: Path) -> None:
+    template = resource_dir(root, "docs://x").renamed("docs://team/x/{+path}")
+    assert template.entries is not None
+    uris = [entry["uri"] for entry in template.entries()]
+    assert uris[0] == "docs://team/x/guide/a.txt"
+    assert all(template.template.match(uri) for uri in uris)
+    with pytest.raises(ResourceNotFoundError, match="docs://team/x/missing"):
+        template.function(path="missing")
+    bare = resource_dir(root, "docs://").renamed("docs://{+path}").renamed("docs://team/{+path}")
+    assert bare.entries is not None
+    assert next(iter(bare.entries()))["uri"] == "docs://team/guide/a.txt"
+
+
+async def listed_and_read(server: Server, uri: str) -> tuple[list[str], str]:
+    async with connect(server) as client:
+        listed = [resource["uri"] for resource in await client.list_resources()]
+        [contents] = await client.read(uri)
+        return listed, contents["text"]
+
+
+def test_a_server_lists_and_reads_the_files(root: Path) -> None:
+    server = Server("docs", version="1")
+    server.include(resource_dir(root, "docs://x"), prefix="team")
+    listed, text = asyncio.run(listed_and_read(server, "docs://team/x/guide/a.txt"))
+    assert listed == [
+        f"docs://team/x/{path}" for path in ("guide/a.txt", "guide/deep/b.bin", "readme.md", "zebra")
+    ]
+    assert text == "caf\u00e9"

@@ -1,0 +1,179 @@
+"""The in-memory client that authors test their servers with."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from mcpkit import Context, ProtocolError, Server, ToolError
+from mcpkit.protocol.revisions import ALL
+from mcpkit.testing import Client, connect
+
+pytestmark = pytest.mark.anyio
+
+
+def make_server() -> Server:
+    server = Server("weather", version="2", instructions="Ask.", page_size=2)
+
+    @server.tool
+    async def forecast(city: str) -> str:
+        if city == "nowhere":
+            raise ToolError("no such city")
+        return f"sunny in {city}"
+
+    @server.tool
+    async def work(ctx: Context) -> str:
+        await ctx.progress(1, 2, "half")
+        await ctx.warning("careful")
+        return "done"
+
+    @server.tool
+    async def third() -> dict[str, int]:
+        return {"x": 1}
+
+    @server.resource("data://x")
+    def x() -> str:
+        return "x"
+
+    @server.prompt(name="plan:trip", complete={"city": ["Rome"]})
+    def plan(city: str) -> str:
+        return city
+
+    return server
+
+
+@pytest.fixture(params=ALL)
+async def client(request: pytest.FixtureRequest) -> AsyncIterator[Client]:
+    async with connect(make_server(), revision=request.param) as client:
+        yield client
+
+
+async def test_a_fixture_may_hold_it_in_any_revision(client: Client) -> None:
+    result = await client.call("forecast", {"city": "Rome"})
+    assert result.text == "sunny in Rome"
+    assert not result.is_error
+
+
+async def test_it_knows_the_server(client: Client) -> None:
+    assert client.server_info["name"] == "weather"
+    assert client.server_info["version"] == "2"
+    assert client.instructions == "Ask."
+    assert client.server_capabilities["tools"] == {"listChanged": True}
+
+
+async def test_lists_come_whole_whatever_the_page_size(client: Client) -> None:
+    assert [tool["name"] for tool in await client.list_tools()] == ["forecast", "work", "third"]
+    assert len(await client.list_resources()) == 1
+    assert await client.list_resource_templates() == []
+    assert len(await client.list_prompts()) == 1
+
+
+async def test_a_tool_error_is_a_result(client: Client) -> None:
+    result = await client.call("forecast", {"city": "nowhere"})
+    assert result.is_error
+    assert result.text == "no such city"
+
+
+async def test_a_protocol_error_is_raised(client: Client) -> None:
+    with pytest.raises(ProtocolError) as caught:
+        await client.call("unheard")
+    assert caught.value.code == -32602
+
+
+async def test_progress_and_messages_arrive(client: Client) -> None:
+    seen = []
+    level = "debug" if client.revision == "2026-07-28" else None
+    await client.call("work", progress=lambda *report: seen.append(report), log_level=level)
+    assert [report[:2] for report in seen] == [(1, 2)]
+    assert (await client.notification("notifications/message"))["data"] == "careful"
+    assert client.notifications == []
+
+
+async def test_names_with_colons_complete(client: Client) -> None:
+    assert await client.complete("plan:trip", "city", "r") == ["Rome"]
+
+
+async def test_reading_and_prompting(client: Client) -> None:
+    assert (await client.read("data://x"))[0]["text"] == "x"
+    assert (await client.get_prompt("plan:trip", {"city": "Rome"}))[0]["content"]["text"] == "Rome"
+
+
+async def test_cancelling_the_caller_cancels_the_call() -> None:
+    server = Server("s")
+    started, cancelled = asyncio.Event(), asyncio.Event()
+
+    @server.tool
+    async def wait() -> str:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+        return ""
+
+    async with connect(server) as client:
+        task = asyncio.ensure_future(client.call("wait"))
+        await started.wait()
+        task.cancel()
+        await asyncio.wait_for(cancelled.wait(), 10)
+
+
+async def test_a_call_that_is_pending_when_it_closes_fails() -> None:
+    server = Server("s")
+    started = asyncio.Event()
+
+    @server.tool
+    async def wait() -> str:
+        started.set()
+        await asyncio.Event().wait()
+        return ""
+
+    async with connect(server) as client:
+        task = asyncio.ensure_future(client.call("wait"))
+        await started.wait()
+    with pytest.raises(ConnectionError, match="closed"):
+        await asyncio.wait_for(task, 10)
+
+
+async def test_it_may_be_opened_and_closed_in_different_tasks() -> None:
+    @asynccontextmanager
+    async def lifespan(server: Server) -> AsyncIterator[str]:
+        async with asyncio.timeout(60) if hasattr(asyncio, "timeout") else asyncio.Lock():
+            yield "state"  # a timeout insists on one task
+
+    server = Server("s", lifespan=lifespan)
+
+    @server.tool
+    async def state(ctx: Context[str]) -> str:
+        return ctx.state
+
+    connection = connect(server)
+    client = await asyncio.ensure_future(connection.__aenter__())
+    assert (await client.call("state")).text == "state"
+    await asyncio.ensure_future(connection.__aexit__(None, None, None))
+
+
+async def test_an_unknown_revision_names_those_there_are() -> None:
+    with pytest.raises(ValueError, match="2026-07-28"):
+        async with connect(Server("s"), revision="2020-01-01"):
+            pass
+
+
+async def test_arguments_that_have_no_json_form_leave_nothing_behind(client: Client) -> None:
+    with pytest.raises(ValueError, match="serialize"):
+        await client.call("forecast", {"city": object()})
+    assert (await client.call("forecast", {"city": "Rome"})).text == "sunny in Rome"
+
+
+async def test_two_clients_of_one_server_do_not_hear_each_other() -> None:
+    server = make_server()
+    async with (
+        connect(server, revision="2025-11-25") as first,
+        connect(server, revision="2025-11-25") as second,
+    ):
+        await first.call("work")
+        assert first.notifications
+        assert second.notifications == []

@@ -1,0 +1,157 @@
+"""An author's file, read by mypy and pyright in their strict modes: what is decorated keeps its type.
+
+The mistakes at the end are ones that the checkers must report: an ignored error that is none is an error to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from typing_extensions import assert_type
+
+from mcpkit import (
+    Complete,
+    Context,
+    Image,
+    Message,
+    Registry,
+    Server,
+    ToolError,
+    prompt,
+    resource,
+    tool,
+    user,
+)
+
+
+@dataclass
+class Database:
+    url: str
+
+    async def size(self, table: str) -> int:
+        return len(table)
+
+
+@asynccontextmanager
+async def lifespan(_server: Server) -> AsyncGenerator[Database, None]:
+    yield Database("sqlite://")
+
+
+server = Server("author", version="1.0.0", lifespan=lifespan)
+
+
+@server.tool
+def bare(count: int, unit: str = "m") -> str:
+    """A bare decorator."""
+    return f"{count} {unit}"
+
+
+assert_type(bare(1), str)
+assert_type(bare(count=1, unit="km"), str)
+keeps_parameters: Callable[[int, str], str] = bare
+
+
+@server.tool(name="called", title="Called", annotations={"readOnlyHint": True}, tags={"a"})
+async def called(table: str, ctx: Context[Database]) -> int:
+    """A decorator with options, on a coroutine function."""
+    assert_type(ctx.state, Database)
+    await ctx.progress(1, 2, "half")
+    if not table:
+        raise ToolError("name a table")
+    return await ctx.state.size(table)
+
+
+awaitable: Callable[[str, Context[Database]], Coroutine[Any, Any, int]] = called
+
+
+@server.resource("author://tables")
+def tables() -> list[str]:
+    return ["stars"]
+
+
+assert_type(tables(), "list[str]")
+
+
+@server.resource("author://tables/{table}", mime_type="application/json")
+async def rows(table: str, limit: int = 10) -> dict[str, int]:
+    return {table: limit}
+
+
+template: Callable[[str, int], Coroutine[Any, Any, dict[str, int]]] = rows
+
+
+def suggest(value: str) -> list[str]:
+    return [value]
+
+
+@server.prompt
+def bare_prompt(
+    topic: Annotated[str, Complete(suggest)], length: Literal["short", "long"] = "short"
+) -> list[Message]:
+    return [user(f"Write something {length} about {topic}.")]
+
+
+assert_type(bare_prompt("types"), "list[Message]")
+
+
+@server.prompt(title="Called")
+def called_prompt(topic: str) -> str:
+    return topic
+
+
+assert_type(called_prompt("types"), str)
+
+
+class Painter:
+    """Methods, class methods and static methods keep their types too."""
+
+    @tool
+    def paint(self, size: int) -> Image:
+        return Image(data=bytes(size), mime_type="image/png")
+
+    @tool(name="colours")
+    @classmethod
+    def colours(cls) -> list[str]:
+        return ["blue"]
+
+    @staticmethod
+    @tool
+    def mix(first: str, second: str) -> str:
+        return first + second
+
+    @resource("author://paintings/{number}")
+    def painting(self, number: int) -> bytes:
+        return bytes(number)
+
+    @prompt
+    def describe(self, number: int) -> str:
+        return str(number)
+
+
+painter = Painter()
+assert_type(painter.paint(1), Image)
+assert_type(Painter.colours(), "list[str]")
+assert_type(Painter.mix("a", "b"), str)
+assert_type(painter.painting(1), bytes)
+assert_type(painter.describe(1), str)
+
+registry = Registry()
+
+
+@registry.tool
+def registered(value: float) -> float:
+    return value
+
+
+assert_type(registered(1.5), float)
+server.include(registry, prefix="more")
+server.include(painter)
+
+if TYPE_CHECKING:
+    bare("1")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    bare(1, length=2)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    server.tool(bare, annotations={"readOnly": True})  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+    painter.paint("large")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

@@ -1,0 +1,218 @@
+"""`subscriptions/listen`: the stateless era's way to hear of changes (basic/patterns/subscriptions)."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from mcpkit import Server
+from wire.conftest import Wire
+from wire.pipe import META, Pipe
+
+pytestmark = pytest.mark.anyio
+
+REVISION = "2026-07-28"
+ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
+SUBSCRIPTION = META + "subscriptionId"
+
+
+def handler() -> str:
+    return ""
+
+
+@pytest.fixture
+def server() -> Server:
+    server = Server("s")
+    server.tool(handler)
+    server.resource("data://x")(handler)
+    return server
+
+
+async def listen(pipe: Pipe, id_: str | int = "s", **wanted: Any) -> dict[str, Any]:
+    """Open a stream and return the filter that is honoured."""
+    pipe.send(pipe.message(id_, "subscriptions/listen", {"notifications": wanted}))
+    acknowledgement = await pipe.receive()
+    assert acknowledgement["method"] == ACKNOWLEDGED
+    assert acknowledgement["params"]["_meta"][SUBSCRIPTION] == id_
+    return acknowledgement["params"]["notifications"]
+
+
+async def test_the_acknowledgement_names_what_is_honoured(server: Server, wire: Wire) -> None:
+    async with wire(server, REVISION) as pipe:
+        honoured = await listen(
+            pipe,
+            toolsListChanged=True,
+            resourcesListChanged=False,
+            promptsListChanged=True,
+            resourceSubscriptions=["data://x"],
+        )
+        assert honoured == {"toolsListChanged": True, "resourceSubscriptions": ["data://x"]}
+
+
+async def test_an_empty_filter_is_acknowledged_and_hears_nothing(server: Server, wire: Wire) -> None:
+    async with wire(server, REVISION) as pipe:
+        assert await listen(pipe) == {}
+        server.tool(handler, name="new")
+        server.resource_updated("data://x")
+        await pipe.quiet()
+
+
+async def test_only_what_was_asked_for_is_told(server: Server, wire: Wire) -> None:
+    async with wire(server, REVISION) as pipe:
+        await listen(pipe, toolsListChanged=True, resourceSubscriptions=["data://x"])
+        server.resource("data://new")(handler)
+        server.resource_updated("data://y")
+        await pipe.quiet()
+        server.tool(handler, name="new")
+        server.resource_updated("data://x")
+        messages = await pipe.answered()
+        assert [message["method"] for message in messages] == [
+            "notifications/tools/list_changed",
+            "notifications/resources/updated",
+        ]
+        assert messages[1]["params"]["uri"] == "data://x"
+
+
+async def test_each_stream_hears_under_its_own_id(server: Server, wire: Wire) -> None:
+    async with wire(server, REVISION) as pipe:
+        await listen(pipe, "first", toolsListChanged=True)
+        await listen(pipe, 2, toolsListChanged=True)
+        server.tool(handler, name="new")
+        messages = await pipe.answered()
+        assert [message["params"]["_meta"][SUBSCRIPTION] for message in messages] == ["first", 2]
+
+
+async def test_changes_before_the_stream_are_not_told(server: Server, wire: Wire) -> None:
+    async with wire(server, REVISION) as pipe:
+        server.tool(handler, name="new")
+        await listen(pipe, toolsListChanged=True)
+        await pipe.quiet()
+
+
+async def test_without_a_stream_nothing_is_told(server: Server, wire: Wire) -> None:
+    async with wire(server, REVISION) as pipe:
+        await pipe.result("tools/list")
+        server.tool(handler, name="new")
+        await pipe.quiet()
+
+
+async def test_changes_come_coalesced_and_from_threads(server: Server, wire: Wire) -> None:
+    async with wire(server, REVISION) as pipe:
+        await listen(pipe, toolsListChanged=True, resourceSubscriptions=["data://x"])
+
+        def change() -> None:
+            for number in range(50):
+                server.tool(handler, name=f"t{number}")
+                server.resource_updated("data://x")
+
+        thread = threading.Thread(target=change)
+        thread.start()
+        thread.join()
+        assert len(await pipe.answered()) == 2
+
+
+async def test_a_cancelled_stream_ends_without_an_answer(server: Server, wire: Wire) -> None:
+    async with wire(server, REVISION) as pipe:
+        await listen(pipe, "s", toolsListChanged=True)
+        await listen(pipe, "t", toolsListChanged=True)
+        pipe.cancel("s")
+        server.tool(handler, name="new")
+        (message,) = await pipe.answered()
+        assert message["params"]["_meta"][SUBSCRIPTION] == "t"
+
+
+async def test_the_id_of_a_cancelled_stream_may_be_used_again(server: Server, wire: Wire) -> None:
+    async with wire(server, REVISION) as pipe:
+        await listen(pipe, "s", toolsListChanged=True)
+        pipe.cancel("s")
+        assert await listen(pipe, "s", toolsListChanged=True) == {"toolsListChanged": True}
+
+
+@pytest.mark.parametrize("method", ["subscriptions/listen", "tools/list"])
+async def test_the_id_of_an_open_stream_is_taken(server: Server, wire: Wire, method: str) -> None:
+    async with wire(server, REVISION) as pipe:
+        await listen(pipe, "s", toolsListChanged=True)
+        pipe.send(pipe.message("s", method, {"notifications": {}}))
+        refusal = await pipe.receive()
+        assert refusal["error"]["code"] == -32600
+        assert "id" not in refusal
+        server.tool(handler, name="new")
+        assert len(await pipe.answered()) == 1
+
+
+async def test_a_graceful_end_is_the_result_and_then_nothing(server: Server, wire: Wire) -> None:
+    async with wire(server, REVISION) as pipe:
+        await listen(pipe, "s", toolsListChanged=True)
+        server_side = pipe.connection
+        await server_side.aclose(graceful=True)
+        answer = await pipe.receive()
+        assert answer["id"] == "s"
+        assert answer["result"]["_meta"][SUBSCRIPTION] == "s"
+        assert answer["result"]["resultType"] == "complete"
+        assert pipe.out.empty()
+
+
+async def test_a_dropped_stream_is_cancelled_with_a_reason(server: Server, wire: Wire) -> None:
+    async with wire(server, REVISION) as pipe:
+        await listen(pipe, "s", toolsListChanged=True)
+    message = await pipe.receive()
+    assert message["method"] == "notifications/cancelled"
+    assert message["params"]["requestId"] == "s"
+    assert message["params"]["reason"]
+    assert pipe.out.empty()
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {},
+        {"notifications": None},
+        {"notifications": []},
+        {"notifications": {"toolsListChanged": "yes"}},
+        {"notifications": {"toolsListChanged": 1}},
+        {"notifications": {"resourceSubscriptions": "data://x"}},
+        {"notifications": {"resourceSubscriptions": [1]}},
+    ],
+)
+async def test_a_malformed_filter_is_refused_and_opens_nothing(
+    server: Server, wire: Wire, params: dict[str, Any]
+) -> None:
+    async with wire(server, REVISION) as pipe:
+        assert (await pipe.error("subscriptions/listen", params))["code"] == -32602
+        server.tool(handler, name="new")
+        await pipe.quiet()
+
+
+async def test_members_of_the_filter_that_nobody_knows_are_not_honoured(server: Server, wire: Wire) -> None:
+    async with wire(server, REVISION) as pipe:
+        assert await listen(pipe, toolsListChanged=True, weatherChanged=True) == {"toolsListChanged": True}
+
+
+async def test_the_number_of_streams_is_capped(wire: Wire) -> None:
+    server = Server("s", max_running=2)
+    server.tool(handler)
+    async with wire(server, REVISION) as pipe:
+        await listen(pipe, 1, toolsListChanged=True)
+        await listen(pipe, 2, toolsListChanged=True)
+        pipe.send(pipe.message(3, "subscriptions/listen", {"notifications": {}}))
+        assert (await pipe.receive())["error"]["code"] == -32603
+
+
+async def test_a_stream_does_not_keep_the_connection_from_draining(server: Server, wire: Wire) -> None:
+    async with wire(server, REVISION) as pipe:
+        await listen(pipe, toolsListChanged=True)
+        await pipe.quiet()
+
+
+async def test_both_eras_hear_of_a_change_on_one_pipe(server: Server, wire: Wire) -> None:
+    async with wire(server, "2025-06-18") as pipe:
+        from wire.pipe import stateless_meta
+
+        params = {"notifications": {"toolsListChanged": True}, "_meta": stateless_meta()}
+        pipe.send({"jsonrpc": "2.0", "id": "s", "method": "subscriptions/listen", "params": params})
+        assert (await pipe.receive())["method"] == ACKNOWLEDGED
+        server.tool(handler, name="new")
+        messages = await pipe.answered()
+        assert [message.get("params", {}).get("_meta") for message in messages] == [None, {SUBSCRIPTION: "s"}]
