@@ -28,7 +28,6 @@ class Component(ABC):
         key: What it is listed, called and removed by: a name, or a URI (template) for resources.
         function: The author's function, unchanged.
         title: A name for people, or None.
-        description: What it is for, or None.
         tags: Free words of the author's, for selecting components; never sent.
         is_enabled: Whether clients see it.
         is_resolved: Whether its type hints have been read.
@@ -55,7 +54,7 @@ class Component(ABC):
         self.function = function
         self.key = key
         self.title = title
-        self.description = description
+        self._description = description
         self.icons = list(icons) if icons else None
         self.meta = dict(meta) if meta else None
         self.tags = frozenset(tags)
@@ -66,6 +65,11 @@ class Component(ABC):
         self._signature: Signature | None = None
         self._injected: tuple[str, ...] = ()
         self._is_async = False
+
+    @property
+    def description(self) -> str | None:
+        """What it is for: `description=`, else the docstring's summary and body."""
+        return self._description if self._description is not None else self.signature.description
 
     @property
     def takes_context(self) -> bool:
@@ -93,8 +97,6 @@ class Component(ABC):
         if not self.is_resolved:
             self.build()
             signature = self.signature
-            if self.description is None:
-                self.description = signature.description
             self._injected = tuple(parameter.name for parameter in signature.injected)
             self._is_async = signature.is_async
             self.is_resolved = True

@@ -178,11 +178,11 @@ class Connection:
                 self._subscriptions.open(ctx)
                 reply(None)
                 return
-            outcome = server.dispatch(ctx)
+            outcome = server._dispatch(ctx)
             if isinstance(outcome, dict | bytes):
                 reply(jsonrpc.result(ctx.request_id, outcome))
                 return
-            if server.running_count >= server.max_running:
+            if server._running_count >= server.max_running:
                 outcome.close()
                 raise ProtocolError(
                     INTERNAL_ERROR, f"Too many requests are running ({server.max_running}); try again later"
@@ -192,7 +192,7 @@ class Connection:
             return
         call = _Call(ctx, outcome, reply)
         self._running[ctx.request_id] = call
-        server.running_count += 1
+        server._running_count += 1
         call.task = _start(self._run(call), loop=self._loop)
 
     async def _run(self, call: _Call) -> None:
@@ -208,7 +208,7 @@ class Connection:
             if isinstance(error, FATAL):
                 raise
         finally:
-            self._server.running_count -= 1
+            self._server._running_count -= 1
             if not call.is_cancelled:
                 self._settle(call, message)
 
@@ -219,7 +219,7 @@ class Connection:
         call.task.cancel()
         if not call.is_started:  # its task ends without ever running
             call.outcome.close()
-            self._server.running_count -= 1
+            self._server._running_count -= 1
         self._settle(call, None)
 
     def _settle(self, call: _Call, message: bytes | None) -> None:

@@ -85,7 +85,7 @@ class Listing:
             del page[size:]
             result["nextCursor"] = encode_cursor(page[-1][0])
         result = {MEMBER[ctx.method]: [entry for _, entry in page], **result}
-        return jsonrpc.encode(self._server.finish(ctx, result))
+        return jsonrpc.encode(self._server._finish(ctx, result))
 
 
 def _components(registry: Registry, method: str, revision: str) -> Iterator[tuple[Position, dict[str, Any]]]:

@@ -32,8 +32,8 @@ def initialize(ctx: Context[Any]) -> Outcome:
     server = ctx.server
     return optional(
         protocolVersion=ctx.revision,
-        capabilities=server.capabilities(ctx.revision),
-        serverInfo=server.info(ctx.revision),
+        capabilities=server._capabilities(ctx.revision),
+        serverInfo=server._info(ctx.revision),
         instructions=server.instructions,
     )
 
@@ -43,10 +43,10 @@ def discover(ctx: Context[Any]) -> Outcome:
     server = ctx.server
     result = optional(
         supportedVersions=list(STATELESS),
-        capabilities=server.capabilities(ctx.revision),
+        capabilities=server._capabilities(ctx.revision),
         instructions=server.instructions,
     )
-    return server.finish(ctx, result)
+    return server._finish(ctx, result)
 
 
 def ping(ctx: Context[Any]) -> Outcome:
@@ -74,7 +74,7 @@ def unsubscribe(ctx: Context[Any]) -> Outcome:
 
 def list_page(ctx: Context[Any]) -> Outcome | Coroutine[Any, Any, Outcome]:
     """Serve the four list methods (server/utilities/pagination)."""
-    return ctx.server.listing.answer(ctx)
+    return ctx.server._listing.answer(ctx)
 
 
 async def call_tool(ctx: Context[Any]) -> Outcome:
@@ -84,8 +84,8 @@ async def call_tool(ctx: Context[Any]) -> Outcome:
     tool = ctx.server.tools.get(name)
     if tool is None:
         raise ProtocolError(INVALID_PARAMS, f"Unknown tool: {name[:200]}")
-    if ctx.server.has_lifespans:
-        await ctx.server.enter(ctx, tool)
+    if ctx.server._has_lifespans:
+        await ctx.server._enter(ctx, tool)
     try:
         return _tool_result(ctx, tool, await tool.call(arguments, ctx))
     except ProtocolError:
@@ -99,7 +99,7 @@ async def call_tool(ctx: Context[Any]) -> Outcome:
 def _tool_result(ctx: Context[Any], tool: Tool, result: dict[str, Any]) -> bytes:
     if ctx.revision != LATEST:
         result = content.tool_result(result, ctx.revision, wrapped=tool.is_wrapped)
-    return jsonrpc.encode(ctx.server.finish(ctx, result))
+    return jsonrpc.encode(ctx.server._finish(ctx, result))
 
 
 async def read_resource(ctx: Context[Any]) -> Outcome:
@@ -109,14 +109,14 @@ async def read_resource(ctx: Context[Any]) -> Outcome:
     values: dict[str, str | list[str]] = {}
     if resource is None:
         resource, values = _match(ctx, uri)
-    if ctx.server.has_lifespans:
-        await ctx.server.enter(ctx, resource)
+    if ctx.server._has_lifespans:
+        await ctx.server._enter(ctx, resource)
     if isinstance(resource, Resource):
         result = await resource.read(uri, ctx)
     else:
         result = await resource.read(uri, values, ctx)
     contents = [narrow("ResourceContents", item, ctx.revision) for item in result["contents"]]
-    return ctx.server.finish(ctx, {**result, "contents": contents}, resource.cache)
+    return ctx.server._finish(ctx, {**result, "contents": contents}, resource.cache)
 
 
 def _match(ctx: Context[Any], uri: str) -> tuple[ResourceTemplate, dict[str, str | list[str]]]:
@@ -133,12 +133,12 @@ async def get_prompt(ctx: Context[Any]) -> Outcome:
     prompt = ctx.server.prompts.get(name)
     if prompt is None:
         raise ProtocolError(INVALID_PARAMS, f"Unknown prompt: {name[:200]}")
-    if ctx.server.has_lifespans:
-        await ctx.server.enter(ctx, prompt)
+    if ctx.server._has_lifespans:
+        await ctx.server._enter(ctx, prompt)
     result = await prompt.get(arguments, ctx)
     for message in result["messages"]:
         message["content"] = content.block(message["content"], ctx.revision)
-    return ctx.server.finish(ctx, result)
+    return ctx.server._finish(ctx, result)
 
 
 async def complete_argument(ctx: Context[Any]) -> Outcome:
@@ -151,10 +151,10 @@ async def complete_argument(ctx: Context[Any]) -> Outcome:
         raise ProtocolError(INVALID_PARAMS, f"{component.key} has no argument {name[:200]}")
     completer = component.completers.get(name)
     if completer is None:
-        return ctx.server.finish(ctx, {"completion": {"values": [], "total": 0, "hasMore": False}})
-    if ctx.server.has_lifespans:
-        await ctx.server.enter(ctx, component)
-    return ctx.server.finish(ctx, {"completion": await complete(completer, value, filled, ctx)})
+        return ctx.server._finish(ctx, {"completion": {"values": [], "total": 0, "hasMore": False}})
+    if ctx.server._has_lifespans:
+        await ctx.server._enter(ctx, component)
+    return ctx.server._finish(ctx, {"completion": await complete(completer, value, filled, ctx)})
 
 
 def _referred(ctx: Context[Any], reference: dict[str, Any]) -> Prompt | ResourceTemplate:

@@ -85,7 +85,7 @@ class Server(Registry):
         self.page_size = page_size
         self.threads = Threads(threads)
         self.max_running = max_running
-        self.running_count = 0
+        self._running_count = 0
         self._declared = set(offers)
         self._cache = {**_DEFAULT_CACHE, **(cache or {})}
         self._implementation = optional(
@@ -102,20 +102,20 @@ class Server(Registry):
         self._serving: WeakKeyDictionary[asyncio.AbstractEventLoop, int] = WeakKeyDictionary()
         self._included_late: WeakKeyDictionary[asyncio.AbstractEventLoop, list[Server]] = WeakKeyDictionary()
         self._watchers: list[Watcher] = []
-        self.listing = Listing(self)
+        self._listing = Listing(self)
         self.listen(self._announce)
         self.listen_updates(self._announce_update)
 
     # What the server says about itself
 
-    def info(self, revision: str) -> dict[str, Any]:
+    def _info(self, revision: str) -> dict[str, Any]:
         """Return its `Implementation` with the members that `revision` knows."""
         info = self._infos.get(revision)
         if info is None:
             info = self._infos[revision] = narrow("Implementation", self._implementation, revision)
         return info
 
-    def declares(self, capability: str) -> bool:
+    def _declares(self, capability: str) -> bool:
         """Say whether it declares a capability: because of `offers`, or of what has been registered."""
         if capability in self._declared:
             return True
@@ -123,7 +123,7 @@ class Server(Registry):
             return any(item.completers for part in (self.prompts, self.resource_templates) for item in part)
         return capability == "logging" and any(item.takes_context for part in self.parts for item in part)
 
-    def capabilities(self, revision: str) -> dict[str, Any]:
+    def _capabilities(self, revision: str) -> dict[str, Any]:
         """Return its `ServerCapabilities` with the members that `revision` knows."""
         settings: dict[str, dict[str, Any]] = {
             "tools": {"listChanged": True},
@@ -132,18 +132,20 @@ class Server(Registry):
             "completions": {},
             "logging": {},
         }
-        declared = {name: settings[name] for name in CAPABILITIES if self.declares(name)}
+        declared = {name: settings[name] for name in CAPABILITIES if self._declares(name)}
         return narrow("ServerCapabilities", declared, revision)
 
-    def finish(self, ctx: Context[Any], result: dict[str, Any], cache: Cache | None = None) -> dict[str, Any]:
+    def _finish(
+        self, ctx: Context[Any], result: dict[str, Any], cache: Cache | None = None
+    ) -> dict[str, Any]:
         """Give a result what the era wants of every result."""
         envelope = ctx._envelope
         kept = cache or self._cache.get(ctx.method) or _DEFAULT_CACHE["resources/read"]
-        return envelope.finish(ctx.method, result, self.info(envelope.revision), kept)
+        return envelope.finish(ctx.method, result, self._info(envelope.revision), kept)
 
     # The way of one request
 
-    def dispatch(self, ctx: Context[Any]) -> Outcome | Coroutine[Any, Any, Outcome]:
+    def _dispatch(self, ctx: Context[Any]) -> Outcome | Coroutine[Any, Any, Outcome]:
         """Look the method up and begin to answer.
 
         Args:
@@ -159,7 +161,7 @@ class Server(Registry):
         revisions, capability = METHODS.get(ctx.method, ((), None))
         if ctx.revision not in revisions:
             raise ProtocolError(METHOD_NOT_FOUND, f"Method not found: {ctx.method[:100]}")
-        if capability is not None and not self.declares(capability):
+        if capability is not None and not self._declares(capability):
             raise ProtocolError(
                 METHOD_NOT_FOUND,
                 f"Method not found: {ctx.method} (this server does not declare {capability})",
@@ -168,7 +170,7 @@ class Server(Registry):
 
     # Changes
 
-    def watch(self, watcher: Watcher) -> Callable[[], None]:
+    def _watch(self, watcher: Watcher) -> Callable[[], None]:
         """Call `watcher` at each change that clients may want to hear of.
 
         Returns:
@@ -241,11 +243,11 @@ class Server(Registry):
                 await server._lifespans[loop].ready()
 
     @property
-    def has_lifespans(self) -> bool:
+    def _has_lifespans(self) -> bool:
         """Whether a handler may find something in `ctx.state`."""
         return self._lifespan is not None or bool(self.included)
 
-    async def enter(self, ctx: Context[Any], component: Component) -> None:
+    async def _enter(self, ctx: Context[Any], component: Component) -> None:
         """Fill `ctx.state` for a handler: from the lifespan of the server that the component comes from."""
         owner = component.registry if isinstance(component.registry, Server) else self
         if owner._lifespan is None:

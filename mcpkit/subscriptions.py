@@ -53,7 +53,7 @@ class Subscriptions:
         self._session: Handshake | None = None
         self._held: dict[Change, None] = {}
         self.streams: dict[RequestId, _Stream] = {}
-        self._unwatch: Callable[[], None] | None = server.watch(self._changed)
+        self._unwatch: Callable[[], None] | None = server._watch(self._changed)
 
     def begin(self, session: Handshake) -> None:
         """Note a new session: what changes from now on reaches it, once it is initialized."""
@@ -168,7 +168,7 @@ class _Stream:
             flag = wanted.get(member)
             if flag is not None and type(flag) is not bool:
                 raise ProtocolError(INVALID_PARAMS, f"notifications.{member}: expected true or false")
-            if flag and server.declares(name):
+            if flag and server._declares(name):
                 self._lists.add(name)
                 self.honoured[member] = True
         uris = wanted.get(_URIS)
@@ -176,7 +176,7 @@ class _Stream:
             return
         if type(uris) is not list or not all(isinstance(uri, str) for uri in uris):
             raise ProtocolError(INVALID_PARAMS, f"notifications.{_URIS}: expected an array of URIs")
-        if server.declares("resources"):
+        if server._declares("resources"):
             self._uris = frozenset(uris)
             self.honoured[_URIS] = uris
 
@@ -187,7 +187,7 @@ class _Stream:
         return jsonrpc.notification(method, {"_meta": {SUBSCRIPTION_ID: self._ctx.request_id}, **params})
 
     def result(self) -> bytes:
-        result = self._server.finish(self._ctx, {"_meta": {SUBSCRIPTION_ID: self._ctx.request_id}})
+        result = self._server._finish(self._ctx, {"_meta": {SUBSCRIPTION_ID: self._ctx.request_id}})
         return jsonrpc.result(self._ctx.request_id, result)
 
     def cancelled(self, reason: str) -> bytes:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Literal
 
+from pydantic_core import to_jsonable_python
 from typing_extensions import TypedDict
 
 from .component import Component, optional
@@ -234,9 +235,7 @@ def to_json_value(value: Any) -> Any:
     Raises:
         ValueError: It has no JSON form.
     """
-    from pydantic_core import to_jsonable_python
-
-    return to_jsonable_python(value, inf_nan_mode="null")
+    return to_jsonable_python(value, inf_nan_mode="null", bytes_mode="base64")
 
 
 def function_name(function: Callable[..., Any]) -> str:

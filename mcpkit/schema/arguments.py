@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, cast
 
@@ -23,13 +23,18 @@ class Arguments:
     """What a function takes, as clients see it.
 
     Args:
-        schema: JSON Schema 2020-12 with an object as its root.
+        describe: Makes the JSON Schema 2020-12, with an object as its root.
         core: The validator of the same object, which leaves out what a caller leaves out.
     """
 
-    def __init__(self, schema: Json, core: CoreSchema) -> None:
-        self.schema = schema
+    def __init__(self, describe: Callable[[], Json], core: CoreSchema) -> None:
+        self._describe = describe
         self._core = core
+
+    @cached_property
+    def schema(self) -> Json:
+        """The JSON Schema of the arguments."""
+        return self._describe()
 
     @classmethod
     def of(cls, signature: Signature) -> Arguments:
@@ -53,14 +58,14 @@ class Arguments:
             parameters: The named arguments.
             extra: The type of any other; `empty` when there may be none.
         """
-        properties: Json = {}
+        schemas: dict[str, Json] = {}
         fields: dict[str, core_schema.TypedDictField] = {}
         definitions: Json = {}
         cores: dict[str, CoreSchema] = {}
         for parameter in parameters:
             described = _described(f"{owner}: argument {parameter.name!r}", parameter)
             definitions |= described.definitions
-            properties[parameter.name] = _property(parameter, described.schema)
+            schemas[parameter.name] = described.schema
             fields[parameter.name] = _field(parameter, _separate(described.core, cores))
         additional: Any = False
         extras: CoreSchema | None = None
@@ -69,19 +74,24 @@ class Arguments:
             definitions |= described.definitions
             additional = described.schema or True
             extras = _separate(described.core, cores)
-        schema: Json = {"type": "object", "properties": properties}
-        required = [parameter.name for parameter in parameters if parameter.is_required]
-        if required:
-            schema["required"] = required
-        schema["additionalProperties"] = additional
-        if definitions:
-            schema["$defs"] = definitions
         core: CoreSchema = core_schema.typed_dict_schema(
             fields, extras_schema=extras, extra_behavior="forbid" if extras is None else "allow"
         )
         if cores:
             core = core_schema.definitions_schema(core, list(cores.values()))
-        return cls(schema, core)
+
+        def describe() -> Json:
+            properties = {each.name: _property(each, schemas[each.name]) for each in parameters}
+            schema: Json = {"type": "object", "properties": properties}
+            required = [each.name for each in parameters if each.is_required]
+            if required:
+                schema["required"] = required
+            schema["additionalProperties"] = additional
+            if definitions:
+                schema["$defs"] = definitions
+            return schema
+
+        return cls(describe, core)
 
     @classmethod
     def explicit(cls, schema: Any) -> Arguments:

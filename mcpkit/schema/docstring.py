@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from functools import cached_property
 from typing import NamedTuple
 
 _GOOGLE = re.compile(
@@ -34,6 +35,18 @@ class Documentation(NamedTuple):
     description: str | None
     arguments: dict[str, str]
     returns: str | None
+
+
+class Lazy:
+    """A docstring that is taken apart when somebody asks: to register a function takes no such thing."""
+
+    def __init__(self, docstring: str | None) -> None:
+        self._docstring = docstring
+
+    @cached_property
+    def read(self) -> Documentation:
+        """Give its parts."""
+        return read(self._docstring)
 
 
 def read(docstring: str | None) -> Documentation:

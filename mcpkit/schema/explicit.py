@@ -45,7 +45,7 @@ class JSONSchemaArguments(Arguments):
     """Arguments that fit a JSON Schema of the author, with all that the dialect knows."""
 
     def __init__(self, schema: Json) -> None:
-        super().__init__(schema, core_schema.any_schema())
+        super().__init__(lambda: schema, core_schema.any_schema())
         try:
             # Untyped, and there only with the extra.
             jsonschema: Any = import_module("jsonschema")

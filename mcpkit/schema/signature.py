@@ -31,8 +31,9 @@ class Parameter(NamedTuple):
         is_supplied: Whether an omitted argument must be passed to the function, because Python does not
             know its default (`Field(default=...)`).
         may_be_omitted: Whether it is optional without a default, like a `NotRequired` key.
-        description: From `Annotated[T, "text"]`, `Field(description=...)` or the docstring, in this order.
+        text: What its annotation says of it.
         metadata: The `Annotated` metadata of the argument as a whole.
+        documentation: The docstring of its function, which says something where the annotation does not.
         is_required: Whether the caller must give it.
     """
 
@@ -42,8 +43,16 @@ class Parameter(NamedTuple):
     default_factory: Callable[[], Any] | None = None
     is_supplied: bool = False
     may_be_omitted: bool = False
-    description: str | None = None
+    text: str | None = None
     metadata: tuple[Any, ...] = ()
+    documentation: docstring.Lazy | None = None
+
+    @property
+    def description(self) -> str | None:
+        """Give what is said of it: `Annotated[T, "text"]`, `Field(description=...)`, or the docstring, in this order."""
+        if self.text is not None or self.documentation is None:
+            return self.text
+        return self.documentation.read.arguments.get(self.name)
 
     @property
     def is_required(self) -> bool:
@@ -55,7 +64,7 @@ def parameter(
     name: str,
     annotation: Any,
     default: Any = empty,
-    description: str | None = None,
+    documentation: docstring.Lazy | None = None,
     *,
     may_be_omitted: bool = False,
 ) -> Parameter:
@@ -69,16 +78,19 @@ def parameter(
     metadata = _metadata(annotation)
     factory: Callable[[], Any] | None = None
     supplied = in_signature
+    text: str | None = None
     for item in metadata:
         if isinstance(item, str):
-            description = item
+            text = item
         elif _is_field(item):
-            description = item.description or description
+            text = item.description or text
             if default is empty and item.default_factory is not None:
                 factory, supplied = item.default_factory, True
             elif default is empty and not item.is_required():
                 default, supplied = item.default, True
-    return Parameter(name, annotation, default, factory, supplied, may_be_omitted, description, metadata)
+    return Parameter(
+        name, annotation, default, factory, supplied, may_be_omitted, text, metadata, documentation
+    )
 
 
 def _metadata(annotation: Any) -> tuple[Any, ...]:
@@ -100,24 +112,32 @@ class Signature(NamedTuple):
     Args:
         function: The callable as the author gave it.
         name: Its name.
-        description: Its docstring without the sections about arguments.
+        documentation: Its docstring, read on first use.
         parameters: The arguments of a caller, in the order they are written.
         injected: The parameters that the framework passes.
         extra: The type of `**kwargs`; `empty` when there are none.
         returns: The return annotation; `empty` when there is none.
-        returns_description: What the docstring says of the result.
         is_async: Whether calling it returns an awaitable.
     """
 
     function: Callable[..., Any]
     name: str
-    description: str | None
+    documentation: docstring.Lazy
     parameters: tuple[Parameter, ...]
     injected: tuple[Parameter, ...]
     extra: Any
     returns: Any
-    returns_description: str | None
     is_async: bool
+
+    @property
+    def description(self) -> str | None:
+        """Give the docstring without the sections about arguments."""
+        return self.documentation.read.description
+
+    @property
+    def returns_description(self) -> str | None:
+        """Give what the docstring says of the result."""
+        return self.documentation.read.returns
 
     @classmethod
     def of(cls, fn: Callable[..., Any], *, is_injected: Callable[[Any, Any], bool]) -> Signature:
@@ -145,7 +165,7 @@ class Signature(NamedTuple):
         except (TypeError, ValueError) as error:
             raise RegistrationError(f"{name}: it has no signature to read; wrap it in a function") from error
         hints = _hints(function, name)
-        documentation = docstring.read(_docstring(fn, function))
+        documentation = docstring.Lazy(_docstring(fn, function))
         bound = _bound_keywords(fn)
         parameters: list[Parameter] = []
         injected: list[Parameter] = []
@@ -158,17 +178,15 @@ class Signature(NamedTuple):
                 injected.append(Parameter(written.name, annotation, written.default))
             elif written.name not in bound:
                 _refuse_unnamed(name, function, written)
-                text = documentation.arguments.get(written.name)
-                parameters.append(parameter(written.name, annotation, written.default, text))
+                parameters.append(parameter(written.name, annotation, written.default, documentation))
         return cls(
             function=fn,
             name=name,
-            description=documentation.description,
+            documentation=documentation,
             parameters=tuple(parameters),
             injected=tuple(injected),
             extra=extra,
             returns=hints.get("return", empty),
-            returns_description=documentation.returns,
             is_async=inspect.iscoroutinefunction(function),
         )
 

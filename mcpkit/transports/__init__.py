@@ -1,1 +1,1 @@
-""""""
+"""How messages travel: the stdio transport, and what a transport of one's own is made of."""

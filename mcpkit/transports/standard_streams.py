@@ -87,26 +87,20 @@ def take_over_standard_streams() -> Iterator[StandardStreams]:
             os.close(descriptor)
 
 
-def replace_lost_stderr() -> bool:
+def replace_lost_stderr() -> None:
     """Put the empty device in the place of a standard error that nobody reads any more.
 
     Otherwise `print` would raise in a tool, and a child process that prints would die of it.
-
-    Returns:
-        Whether it was lost.
     """
-    if sys.platform == "win32":
-        return False
-    poll = select.poll()
-    poll.register(2, 0)
-    with _lock:
-        if not poll.poll(0) or not _private:
-            return False
-        empty = os.open(os.devnull, os.O_RDWR)
-        os.dup2(empty, 1)
-        os.dup2(empty, 2)
-        os.close(empty)
-    return True
+    if sys.platform != "win32":
+        poll = select.poll()
+        poll.register(2, 0)
+        with _lock:
+            if _private and poll.poll(0):
+                empty = os.open(os.devnull, os.O_RDWR)
+                os.dup2(empty, 1)
+                os.dup2(empty, 2)
+                os.close(empty)
 
 
 def _is_open(descriptor: int) -> bool:

@@ -202,7 +202,7 @@ async def test_any_number_of_cursors_does_not_fill_the_memory(wire: Wire) -> Non
         for number in range(600):
             cursor = base64.urlsafe_b64encode(f"{number}:".encode()).decode()
             await pipe.result("tools/list", {"cursor": cursor})
-        assert len(server.listing._pages) <= 256
+        assert len(server._listing._pages) <= 256
 
 
 async def test_a_list_may_be_asked_for_while_threads_change_it(wire: Wire) -> None:

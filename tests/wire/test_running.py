@@ -109,7 +109,7 @@ async def test_a_cancelled_call_is_never_answered_and_its_handler_sees_it(
         pipe.cancel(id_)
         await pipe.quiet()
         assert stage.told == ["cancelled"]
-        assert server.running_count == 0
+        assert server._running_count == 0
 
 
 async def test_a_call_cancelled_before_its_first_step_never_runs_or_ends_at_once(
@@ -119,7 +119,7 @@ async def test_a_call_cancelled_before_its_first_step_never_runs_or_ends_at_once
         pipe.cancel(pipe.start("tools/call", {"name": "wait"}))
         await pipe.quiet()
         assert stage.told in ([], ["cancelled"])  # the second where tasks start eagerly
-        assert server.running_count == 0
+        assert server._running_count == 0
 
 
 async def test_a_handler_that_swallows_its_cancellation_is_not_answered_either(
@@ -131,7 +131,7 @@ async def test_a_handler_that_swallows_its_cancellation_is_not_answered_either(
         pipe.cancel(id_)
         await pipe.quiet()
         assert stage.told == ["swallowed"]
-        assert server.running_count == 0
+        assert server._running_count == 0
 
 
 async def test_a_cancelled_sync_function_is_left_alone_and_the_caller_is_free_at_once(
@@ -143,7 +143,7 @@ async def test_a_cancelled_sync_function_is_left_alone_and_the_caller_is_free_at
         pipe.cancel(id_)
         await pipe.quiet()  # drained, although the thread still blocks
         assert stage.told == []
-        assert server.running_count == 0
+        assert server._running_count == 0
         stage.thread_gate.set()
         assert await pipe.text("echo", {"text": "after"}) == "after"
 
@@ -229,7 +229,7 @@ async def test_a_handler_that_lives_on_after_its_cancellation_still_counts(wire:
         assert "error" in await pipe.request("tools/call", {"name": "stubborn"})
         gate.set()
         await settle()
-        assert server.running_count == 0
+        assert server._running_count == 0
 
 
 async def test_closing_the_connection_cancels_what_runs(server: Server, stage: Stage, wire: Wire) -> None:
@@ -237,7 +237,7 @@ async def test_closing_the_connection_cancels_what_runs(server: Server, stage: S
         pipe.start("tools/call", {"name": "wait"})
         await stage.started.wait()
     assert stage.told == ["cancelled"]
-    assert server.running_count == 0
+    assert server._running_count == 0
 
 
 async def test_draining_waits_for_what_has_been_received(server: Server, stage: Stage, wire: Wire) -> None:
@@ -269,4 +269,4 @@ async def test_another_exception_after_the_cancellation_is_not_answered(wire: Wi
         await started.wait()
         pipe.cancel(id_)
         await pipe.quiet()
-        assert server.running_count == 0
+        assert server._running_count == 0
