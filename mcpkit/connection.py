@@ -67,13 +67,16 @@ class Connection:
         self._channel = _PipeChannel(send, ready)
         self._subscriptions = Subscriptions(server, self._channel)
 
-    def receive(self, line: bytes) -> None:
+    def receive(self, line: bytes | ProtocolError) -> None:
         """Take one message and begin to serve it.
 
         Args:
-            line: One JSON text without its newline. Whatever it holds, this returns at once and
-                raises nothing.
+            line: One JSON text without its newline, or the error to answer where the transport could
+                not even frame one. Whatever it holds, this returns at once and raises nothing.
         """
+        if isinstance(line, ProtocolError):
+            self._refuse(None, line)
+            return
         try:
             message = jsonrpc.decode(line)
         except ProtocolError as error:
@@ -83,10 +86,6 @@ class Connection:
             self._receive_batch(message)
         else:
             self._receive_one(message, self._reply)
-
-    def refuse(self, error: ProtocolError) -> None:
-        """Answer something that the transport could not even frame."""
-        self._refuse(None, error)
 
     async def drain(self) -> None:
         """Return once every request that has been received is answered; subscriptions do not count."""
@@ -275,8 +274,8 @@ class Connection:
             return
         batch = _Batch(len(messages), self._channel.send)
         for message in messages:
-            if type(message) is dict and message.get("method") == "initialize":
-                id_ = message.get("id")
+            if type(message) is dict and message.get("method") == "initialize" and "id" in message:
+                id_ = message["id"]
                 self._refuse(
                     id_ if is_id(id_) else None,
                     _invalid("initialize must not be part of a batch"),

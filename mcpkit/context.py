@@ -239,6 +239,10 @@ class SyncContext:
         """Log at level `info`."""
         self.log("info", data, logger=logger)
 
+    def notice(self, data: Any, *, logger: str | None = None) -> None:
+        """Log at level `notice`."""
+        self.log("notice", data, logger=logger)
+
     def warning(self, data: Any, *, logger: str | None = None) -> None:
         """Log at level `warning`."""
         self.log("warning", data, logger=logger)
@@ -246,6 +250,18 @@ class SyncContext:
     def error(self, data: Any, *, logger: str | None = None) -> None:
         """Log at level `error`."""
         self.log("error", data, logger=logger)
+
+    def critical(self, data: Any, *, logger: str | None = None) -> None:
+        """Log at level `critical`."""
+        self.log("critical", data, logger=logger)
+
+    def alert(self, data: Any, *, logger: str | None = None) -> None:
+        """Log at level `alert`."""
+        self.log("alert", data, logger=logger)
+
+    def emergency(self, data: Any, *, logger: str | None = None) -> None:
+        """Log at level `emergency`."""
+        self.log("emergency", data, logger=logger)
 
     def _run(self, coroutine: Coroutine[Any, Any, None]) -> None:
         loop = self._ctx._loop

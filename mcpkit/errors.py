@@ -54,10 +54,14 @@ class ResourceError(HandlerError):
 
 
 class ResourceNotFoundError(ResourceError):
-    """There is no resource at this URI (-32602; -32002 up to revision 2025-11-25)."""
+    """There is no such resource (-32602; -32002 up to revision 2025-11-25).
 
-    def __init__(self, uri: str) -> None:
-        super().__init__(f"Resource not found: {uri}")
+    Args:
+        uri: Its URI; None means the one that was asked for.
+    """
+
+    def __init__(self, uri: str | None = None) -> None:
+        super().__init__("Resource not found" if uri is None else f"Resource not found: {uri}")
         self.uri = uri
 
 

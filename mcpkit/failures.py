@@ -60,7 +60,7 @@ def _problem(ctx: Context[Any], error: BaseException) -> ProtocolError:
     if isinstance(error, ProtocolError):
         return ProtocolError(error.code, readable(error.message), error.data)
     if isinstance(error, ResourceNotFoundError):
-        return not_found(ctx, error.uri)
+        return not_found(ctx, error.uri if error.uri is not None else str(ctx.params.get("uri", "")))
     if isinstance(error, ArgumentsError):
         return ProtocolError(INVALID_PARAMS, readable(str(error)))
     if isinstance(error, HandlerError):

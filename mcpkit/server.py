@@ -192,19 +192,21 @@ class Server(Registry):
 
     # Life
 
-    def run(self, *, grace: float = 5.0) -> None:
+    def run(self, *, grace: float = 5.0, max_line: int = 64 * 1024 * 1024) -> None:
         """Serve over stdin and stdout until the input ends; `python -m server` (basic/transports/stdio).
 
         Args:
             grace: Seconds that running calls get to finish when the input ends or a signal comes.
+            max_line: The longest message that is taken, in bytes; a longer one is answered with an error.
 
         Raises:
             RuntimeError: An event loop is running in this thread already; the message says what to do.
             SystemExit: A signal ended it; the code is 128 plus the signal's number.
+            BaseException: Whatever entering or leaving the lifespan raised.
         """
         from .transports.stdio import run_stdio
 
-        run_stdio(self, grace=grace)
+        run_stdio(self, grace=grace, max_line=max_line)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

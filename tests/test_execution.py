@@ -44,15 +44,6 @@ async def test_there_are_never_more_threads_than_the_limit() -> None:
     assert len(set(idents)) <= 2
 
 
-async def test_threads_are_used_again() -> None:
-    threads = Threads(40)
-    idents = set()
-    for _ in range(20):
-        idents.add(await threads.run(threading.get_ident, {}))
-        await asyncio.sleep(0.001)  # lets the thread come back; a wrong guess only costs another thread
-    assert len(idents) < 20
-
-
 @pytest.mark.parametrize("limit", [0, -1])
 def test_there_must_be_a_thread(limit: int) -> None:
     with pytest.raises(ValueError, match="threads"):

@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -143,6 +144,31 @@ def test_the_pipes_may_be_non_blocking() -> None:
 def test_standard_error_may_be_closed() -> None:
     with Host(stderr=None, prefix=without(2)) as host:
         assert text_of(host.ask(call(1, "print_everywhere"))) == "done"
+        host.close_input()
+        assert host.read_output() == b"standard output is back\n"
+        assert host.wait() == 0
+
+
+def test_standard_error_may_have_no_reader() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with Host(stderr=writer) as host:
+        os.close(writer)
+        assert text_of(host.ask(call(1, "print_everywhere"))) == "done"
+        host.close_input()
+        assert host.read_output() == b"standard output is back\n"
+        assert host.wait() == 0
+
+
+def test_standard_error_may_lose_its_reader() -> None:
+    with Host() as host:
+        host.ask(call(1, "add", a=1, b=2))
+        host.process.stderr.close()
+        deadline = time.monotonic() + PATIENCE
+        while os.readlink(f"/proc/{host.process.pid}/fd/2") != "/dev/null":
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        assert text_of(host.ask(call(2, "print_everywhere"))) == "done"
         host.close_input()
         assert host.read_output() == b"standard output is back\n"
         assert host.wait() == 0

@@ -16,16 +16,16 @@ from stdio.host import PATIENCE, SERVER, Host, call, environment, line, text_of
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
 
-BUSY: list[tuple[str, dict[str, Any]]] = [
-    ("sleep", {"seconds": 3600}),
-    ("block", {"seconds": 3600}),
+CANCELLABLE: list[tuple[str, dict[str, Any]]] = [("sleep", {"seconds": 3600}), ("block", {"seconds": 3600})]
+"""Tools that can be left alone: the server ends in order."""
+
+STUBBORN: list[tuple[str, dict[str, Any]]] = [
     ("block_default_executor", {"seconds": 3600}),
     ("block_loop", {"seconds": 3600}),
     ("spin", {}),
     ("swallow_cancellation", {}),
 ]
-LOOP_IS_FREE = BUSY[:3]
-"""The tools that leave the loop in order, so that the lifespan can be left."""
+"""Tools that only the end of the process ends."""
 
 SIGNALS = [signal.SIGINT, signal.SIGTERM]
 
@@ -75,27 +75,48 @@ def test_much_input_before_its_end_is_answered() -> None:
         assert host.wait() == 0
 
 
-@pytest.mark.parametrize(("tool", "arguments"), BUSY)
+@pytest.mark.parametrize(("tool", "arguments"), [*CANCELLABLE, *STUBBORN])
 def test_the_end_of_input_ends_the_process_whatever_runs(tool: str, arguments: dict[str, Any]) -> None:
-    with Host(GRACE=1) as host:
+    with Host(GRACE=0.5) as host:
         host.send(call(1, tool, **arguments))
         host.wait_for_note("ing")
         host.close_input()
         assert host.wait() == 0
-        assert ("lifespan left" in host.read_notes()) == ((tool, arguments) in LOOP_IS_FREE)
+
+
+def test_after_the_end_of_input_the_lifespan_is_left_although_a_tool_runs_on() -> None:
+    with Host(GRACE=5) as host:
+        host.send(call(1, "sleep", seconds=3600))
+        host.wait_for_note("sleeping")
+        host.close_input()
+        host.wait_for_note("lifespan left")
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-@pytest.mark.parametrize(("tool", "arguments"), BUSY)
-def test_a_signal_ends_the_process_whatever_runs(
+@pytest.mark.parametrize(("tool", "arguments"), CANCELLABLE)
+def test_a_signal_cancels_what_runs_and_leaves_the_lifespan(
     tool: str, arguments: dict[str, Any], number: signal.Signals
 ) -> None:
-    with Host(GRACE=1) as host:
+    with Host(GRACE=3600) as host:
         host.send(call(1, tool, **arguments))
         host.wait_for_note("ing")
         host.signal(number)
         assert host.wait() == 128 + number
-        assert ("lifespan left" in host.read_notes()) == ((tool, arguments) in LOOP_IS_FREE)
+        assert "lifespan left" in host.read_notes()
+        assert host.read_output() == b""
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize(("tool", "arguments"), STUBBORN)
+def test_a_signal_ends_the_process_whatever_runs(
+    tool: str, arguments: dict[str, Any], number: signal.Signals
+) -> None:
+    with Host(GRACE=0.5) as host:
+        host.send(call(1, tool, **arguments))
+        host.wait_for_note("blocking")
+        host.signal(number)
+        assert host.wait() == 128 + number
+        assert f"{number.name}, so the process is ended" in host.read_notes()
 
 
 @pytest.mark.parametrize("number", SIGNALS)
@@ -135,7 +156,7 @@ def test_an_ignored_signal_stays_ignored() -> None:
 
 @pytest.mark.parametrize("number", [None, *SIGNALS])
 def test_a_thread_that_python_waits_for_does_not_keep_the_process(number: signal.Signals | None) -> None:
-    with Host(GRACE=1) as host:
+    with Host(GRACE=0.5) as host:
         host.ask(call(1, "leave_thread", seconds=3600))
         if number is None:
             host.close_input()
@@ -153,14 +174,14 @@ def test_a_host_that_stops_reading_ends_the_server() -> None:
 
 
 def test_a_host_that_closes_its_pipes_without_reading_ends_the_server() -> None:
-    with Host(GRACE=1) as host:
+    with Host(GRACE=0.5) as host:
         host.send(call(1, "big", size=10_000_000), call(2, "sleep", seconds=3600))
         host.wait_for_note("sleeping")
         host.close_input()
         assert host.wait() == 0
 
 
-@pytest.mark.parametrize(("tool", "arguments"), [("add", {"a": 1, "b": 2}), *BUSY])
+@pytest.mark.parametrize(("tool", "arguments"), [("add", {"a": 1, "b": 2}), *CANCELLABLE, *STUBBORN])
 def test_the_death_of_the_host_is_noticed(tool: str, arguments: dict[str, Any]) -> None:
     script = f"""
 import subprocess, sys
@@ -171,7 +192,9 @@ server.stdout.readline()
 print(server.pid, flush=True)
 server.wait()
 """
-    host = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, env=environment(GRACE=1))
+    host = subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, env=environment(GRACE=0.5)
+    )
     with host:
         assert host.stdout is not None
         life = os.pidfd_open(int(host.stdout.readline()))

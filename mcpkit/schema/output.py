@@ -28,6 +28,9 @@ _STRUCTURES = (tuple, enum.Enum)
 _NOTHING: tuple[Any, ...] = (empty, Any, object, None, type(None), bytes, bytearray, memoryview)
 
 
+_AWAITED = (collections.abc.Awaitable, collections.abc.Coroutine)
+
+
 class Output:
     """What a tool returns, as clients see it.
 
@@ -59,6 +62,8 @@ class Output:
             RegistrationError: JSON has no form for the type.
             UnresolvedHint: The type needs a name that is not defined yet.
         """
+        if get_origin(annotation) in _AWAITED:  # a function that is not `async`, but returns what one returned
+            annotation = get_args(annotation)[-1]
         if _is_nothing(annotation) or any(_is_content(part) for part in _parts(annotation)):
             return None
         try:

@@ -22,10 +22,7 @@ class Framing:
     one framing:
 
         for line in framing.feed(chunk):
-            if isinstance(line, ProtocolError):
-                connection.refuse(line)
-            else:
-                connection.receive(line)
+            connection.receive(line)
 
     Args:
         max_line: The longest line that is taken, in bytes, without its newline. A longer one is reported

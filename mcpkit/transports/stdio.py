@@ -43,6 +43,7 @@ def run_stdio(server: Server, *, grace: float = _GRACE, max_line: int = MAX_LINE
 
     Raises:
         SystemExit: A signal came; the status is 128 + its number.
+        BaseException: Whatever entering or leaving the server's lifespan raised.
         RuntimeError: An event loop is running in this thread, or standard input or output is closed.
     """
     if _is_loop_running():
@@ -88,6 +89,7 @@ async def _serve(
         host = _Host(server, streams, max_line)
         if watchdog is not None:
             host.guard_with(watchdog)
+        entered = asyncio.create_task(host.enter())
         served = asyncio.create_task(host.serve(grace * (1 - _CLEANUP_SHARE)))
         stopped = asyncio.create_task(host.stop.wait())
         try:
@@ -95,9 +97,11 @@ async def _serve(
             if served in done:
                 served.result()
         finally:
-            served.cancel()
-            stopped.cancel()
+            for task in (entered, served, stopped):
+                task.cancel()
             await host.aclose(grace * _CLEANUP_SHARE)
+        if entered.done() and not entered.cancelled():
+            entered.result()
 
 
 class _Host:
@@ -109,6 +113,7 @@ class _Host:
         self._has_ended = asyncio.Event()
         self._is_at_end = False
         self._watchdog: Watchdog | None = None
+        self._server = server
         self._framing = Framing(max_line)
         self._lines: deque[bytes | ProtocolError] = deque()
         self._output = PipeOutput(streams.output, on_room=self._go_on, on_broken=self.stop.set)
@@ -125,6 +130,14 @@ class _Host:
                 loop.call_soon_threadsafe(self.stop.set)
 
         watchdog.watch(self._input, on_signal=stop)
+
+    async def enter(self) -> None:
+        """Wait for the lifespan; without it there is nothing to serve."""
+        try:
+            await self._server.ready()
+        except BaseException:
+            self.stop.set()
+            raise
 
     async def serve(self, time_limit: float) -> None:
         """Return when all requests are answered, or `time_limit` seconds after the end of input."""
@@ -161,11 +174,7 @@ class _Host:
             if self._output.is_full:
                 self._input.pause()
                 return
-            line = lines.popleft()
-            if isinstance(line, ProtocolError):
-                self._connection.refuse(line)
-            else:
-                self._connection.receive(line)
+            self._connection.receive(lines.popleft())
         if self._is_at_end:
             self._has_ended.set()
 

@@ -7,7 +7,7 @@ import datetime as dt
 import enum
 import math
 import typing
-from collections.abc import Sequence
+from collections.abc import Awaitable, Coroutine, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -241,3 +241,10 @@ def test_the_schema_is_that_of_what_leaves() -> None:
 def test_a_simple_value_is_returned_as_it_is() -> None:
     value = {"a": [1, 2]}
     assert of(dict[str, list[int]]).dump(value) is value
+
+
+@pytest.mark.parametrize("annotation", [Awaitable[int], Coroutine[Any, Any, int]])
+def test_what_is_awaited_is_what_is_promised(annotation: Any) -> None:
+    output = Output.of(annotation)
+    assert output is not None
+    assert output.schema == {"type": "integer"}

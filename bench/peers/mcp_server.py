@@ -1,0 +1,47 @@
+"""The official Python SDK through its decorators: `MCPServer`, logging at WARNING, spans off."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+import workload
+from mcp.server._otel import OpenTelemetryMiddleware
+from mcp.server.mcpserver import MCPServer
+
+
+def build(functions: list[Any], *, structured: bool = False) -> MCPServer:
+    server = MCPServer("bench", version="1.0.0", log_level="WARNING")
+    # "Turning it off" in the SDK's page on OpenTelemetry.
+    server.middleware[:] = [
+        each for each in server.middleware if not isinstance(each, OpenTelemetryMiddleware)
+    ]
+    for function in functions:
+        server.tool(structured_output=structured)(function)
+    return server
+
+
+def connect(server: MCPServer, revision: str) -> AbstractAsyncContextManager[Any]:
+    """Return the SDK's own in-memory client, in the mode that it has for the era."""
+    from mcp import Client
+
+    return Client(server, mode="legacy" if revision == "2025-11-25" else revision)
+
+
+async def call(client: Any, name: str, arguments: dict[str, Any]) -> str:
+    result = await client.call_tool(name, arguments)
+    return result.content[0].text
+
+
+async def count_tools(client: Any) -> int:
+    return len((await client.list_tools()).tools)
+
+
+def run(server: MCPServer) -> None:
+    server.run("stdio")
+
+
+if __name__ == "__main__":
+    functions, structured = workload.chosen(sys.argv)
+    run(build(functions, structured=structured))

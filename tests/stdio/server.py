@@ -1,0 +1,187 @@
+"""The server that the stdio tests start: tools that misbehave in every way a tool can."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from mcpkit import Context, Server
+from mcpkit.transports.stdio import run_stdio
+
+GRACE = float(os.environ.get("GRACE", "5"))
+MAX_LINE = int(os.environ.get("MAX_LINE", str(64 * 1024 * 1024)))
+
+
+def note(text: str) -> None:
+    """Write to standard error in one piece, whatever the state of the process."""
+    os.write(2, f"{text}\n".encode())
+
+
+@asynccontextmanager
+async def lifespan(server: Server) -> AsyncIterator[None]:
+    yield
+    note("lifespan left")
+
+
+server = Server("misbehaving", version="1.0.0", lifespan=lifespan)
+
+
+@server.tool
+async def add(a: int, b: int) -> int:
+    return a + b
+
+
+@server.tool
+async def echo(text: str) -> str:
+    return text
+
+
+@server.tool
+async def big(size: int) -> str:
+    return "x" * size
+
+
+@server.tool
+async def print_everywhere() -> str:
+    print("printed by Python")
+    os.write(1, b"written to descriptor 1\n")
+    ctypes.CDLL(None).puts(b"printed by C")
+    subprocess.run(["echo", "printed by a child"], check=True)
+    print("left in a buffer", end="")
+    return "done"
+
+
+@server.tool
+async def close_stdout() -> str:
+    sys.stdout.close()
+    return "done"
+
+
+@server.tool
+def child_descriptors() -> list[str]:
+    """What a child process can reach, standard output and error (which are asked with) left out."""
+    child = subprocess.run(
+        ["ls", "-l", "/proc/self/fd"], check=True, capture_output=True, text=True, close_fds=False
+    )
+    opened = [line.split()[-3::2] for line in child.stdout.splitlines() if "->" in line]
+    return [target for number, target in opened if number not in ("1", "2") and "/proc" not in target]
+
+
+@server.tool
+def child_input() -> str:
+    return subprocess.run(["cat"], check=True, capture_output=True, text=True).stdout
+
+
+@server.tool
+def own_input() -> str:
+    return sys.stdin.read()
+
+
+@server.tool
+def fork() -> int:
+    """Leave a forked child behind that lives until a signal ends it."""
+    child = os.fork()
+    if child == 0:
+        while True:
+            signal.pause()
+    return child
+
+
+@server.tool
+async def sleep(seconds: float) -> str:
+    note("sleeping")
+    await asyncio.sleep(seconds)
+    return "slept"
+
+
+@server.tool
+def block(seconds: float) -> str:
+    note("blocking")
+    time.sleep(seconds)
+    return "woke up"
+
+
+@server.tool
+async def block_loop(seconds: float) -> str:
+    note("blocking")
+    time.sleep(seconds)
+    return "woke up"
+
+
+@server.tool
+async def spin() -> str:
+    note("blocking")
+    while True:
+        pass
+
+
+@server.tool
+async def block_default_executor(seconds: float) -> str:
+    note("blocking")
+    await asyncio.to_thread(time.sleep, seconds)
+    return "woke up"
+
+
+@server.tool
+async def leave_thread(seconds: float) -> str:
+    """Leave a thread behind that Python waits for at exit."""
+    threading.Thread(target=time.sleep, args=(seconds,)).start()
+    return "started"
+
+
+@server.tool
+async def swallow_cancellation() -> str:
+    note("blocking")
+    while True:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            note("cancellation swallowed")
+
+
+@server.tool
+async def take_wake_up_descriptor() -> str:
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, note, "SIGUSR1")
+    return "taken"
+
+
+@server.tool
+async def flood(messages: int, size: int, ctx: Context) -> str:
+    for _ in range(messages):
+        await ctx.info("x" * size)
+    note("flooded")
+    return "done"
+
+
+@server.tool
+def peak_memory() -> int:
+    """The most memory that this process has ever had, in KiB."""
+    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return int(status["VmHWM"].split()[0])
+
+
+def standing() -> list[object]:
+    """What must be the same before and after a run."""
+    files = [os.path.realpath(f"/proc/self/fd/{number}") for number in (0, 1, 2)]
+    wakeup = signal.set_wakeup_fd(-1)
+    signal.set_wakeup_fd(wakeup)
+    handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    return [files, handlers, wakeup, sys.stdin, sys.stdout, getattr(sys.stdout, "line_buffering", None)]
+
+
+if __name__ == "__main__":
+    print("printed before run")
+    before = standing()
+    run_stdio(server, grace=GRACE, max_line=MAX_LINE)
+    if sys.stderr is not None:
+        note("all is restored" if standing() == before else f"{before} became {standing()}")
+    print("standard output is back")
