@@ -100,9 +100,9 @@ async def complete(
     """
     if callable(completer):
         bound = functools.partial(completer, *(value, dict(arguments))[: _parameter_count(completer)])
-        outcome: Iterable[Any]
+        outcome: Any
         if inspect.iscoroutinefunction(completer):
-            outcome = await bound()  # type: ignore[misc]  # the check above is no type guard
+            outcome = await finish_awaitable(bound())
         else:
             outcome = await finish_awaitable(await ctx.server.threads.run(bound, {}))
         values = [_text(item) for item in outcome]

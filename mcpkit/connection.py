@@ -19,7 +19,7 @@ from .execution import FATAL
 from .failures import error_response
 from .protocol import jsonrpc
 from .protocol.eras import PROTOCOL_VERSION, Client, Envelope, Handshake, Stateless, not_initialized
-from .protocol.jsonrpc import RequestId, is_id
+from .protocol.jsonrpc import RequestId, is_array, is_id, is_object
 from .protocol.revisions import LATEST_HANDSHAKE
 from .subscriptions import Subscriptions
 
@@ -35,10 +35,10 @@ Reply = Callable[[bytes | None], None]
 MAX_BATCH: Final = 100
 """Messages in one JSON-RPC batch (2025-03-26)."""
 
-_start: Callable[..., asyncio.Task[None]] = asyncio.Task
+_start: Callable[..., asyncio.Task[None]] = asyncio.Task[None]
 if sys.version_info >= (3, 12):
     # A handler that never waits is answered in the same turn of the loop.
-    _start = partial(asyncio.Task, eager_start=True)
+    _start = partial(asyncio.Task[None], eager_start=True)
 
 
 class Connection:
@@ -82,7 +82,7 @@ class Connection:
         except ProtocolError as error:
             self._refuse(None, error)
             return
-        if type(message) is list:
+        if is_array(message):
             self._receive_batch(message)
         else:
             self._receive_one(message, self._reply)
@@ -110,7 +110,7 @@ class Connection:
     # One message
 
     def _receive_one(self, message: Any, reply: Reply) -> None:
-        if type(message) is not dict or message.get("jsonrpc") != "2.0":
+        if not is_object(message) or message.get("jsonrpc") != "2.0":
             self._refuse(None, _invalid('expected an object with "jsonrpc": "2.0"'), reply)
             return
         method = message.get("method")
@@ -132,13 +132,13 @@ class Connection:
         if id_ in self._running or id_ in self._subscriptions.streams:
             self._refuse(None, _invalid(f"a request with the id {str(id_)[:60]!r} is running already"), reply)
             return
-        params = message.get("params")
+        params: dict[str, Any] | None = message.get("params")
         try:
             if params is None:
                 params = {}
             elif type(params) is not dict:
                 raise ProtocolError(INVALID_PARAMS, "params: expected an object")
-            meta = params.get("_meta")
+            meta: dict[str, Any] | None = params.get("_meta")
             if meta is None:
                 meta = {}
             elif type(meta) is not dict:
@@ -234,8 +234,8 @@ class Connection:
         if method == "notifications/initialized" and self.session is not None:
             self.session.initialized = True
             self._subscriptions.initialized()
-        elif method == "notifications/cancelled" and type(params) is dict:
-            id_: Any = params.get("requestId")
+        elif method == "notifications/cancelled" and is_object(params):
+            id_ = params.get("requestId")
             if not is_id(id_):
                 return
             call = self._running.get(id_)
@@ -274,7 +274,7 @@ class Connection:
             return
         batch = _Batch(len(messages), self._channel.send)
         for message in messages:
-            if type(message) is dict and message.get("method") == "initialize" and "id" in message:
+            if _is_initialize(message):
                 id_ = message["id"]
                 self._refuse(
                     id_ if is_id(id_) else None,
@@ -321,11 +321,15 @@ class _Batch:
 class _PipeChannel:
     """The channel of a pipe: all messages leave the same way."""
 
-    __slots__ = ("_ready", "send")
+    __slots__ = ("_ready", "_send")
 
     def __init__(self, send: Callable[[bytes], None], ready: Callable[[], Awaitable[None]] | None) -> None:
-        self.send = send
+        self._send = send
         self._ready = ready
+
+    def send(self, message: bytes) -> None:
+        """Send one message."""
+        self._send(message)
 
     async def ready(self) -> None:
         """Wait until the other side keeps up."""
@@ -335,6 +339,10 @@ class _PipeChannel:
 
 _BEFORE_INITIALIZE: Final = Handshake(LATEST_HANDSHAKE, Client({}, {}))
 """Who asks when nobody has said so yet; only `ping` is answered then."""
+
+
+def _is_initialize(message: Any) -> bool:
+    return is_object(message) and "id" in message and message.get("method") == "initialize"
 
 
 def _invalid(message: str) -> ProtocolError:

@@ -29,9 +29,11 @@ class Channel(Protocol):
 
     def send(self, message: bytes) -> None:
         """Send one JSON message; in the event loop's thread, without blocking."""
+        ...
 
     def ready(self) -> Awaitable[None]:
         """Wait until the reader on the other side keeps up."""
+        ...
 
 
 class Context(Generic[State]):

@@ -100,7 +100,9 @@ def _set_result(future: asyncio.Future[Any], value: Any) -> None:
 def _set_exception(future: asyncio.Future[Any], error: BaseException) -> None:
     if future.done():
         return
-    if isinstance(error, (StopIteration, *FATAL)):  # a future refuses the one; no signal can have brought the others
+    if isinstance(
+        error, (StopIteration, *FATAL)
+    ):  # a future refuses the one; no signal can have brought the others
         wrapped = RuntimeError(f"the function raised {type(error).__name__}")
         wrapped.__cause__ = error
         error = wrapped

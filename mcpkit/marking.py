@@ -6,6 +6,7 @@ import inspect
 import types
 import weakref
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple, TypeVar, overload
 
 from typing_extensions import Unpack
@@ -110,15 +111,15 @@ def check_uri(uri: Any) -> None:
 
 def underlying(function: Any) -> Any:
     """Return the plain function below a static method, class method or bound method."""
-    return function.__func__ if isinstance(function, _WRAPPERS) else function
+    return function.__func__ if type(function) in _WRAPPERS else function
 
 
 def _mark(function: Any, build: Build) -> Any:
     if function is None:
-        return lambda target: _mark(target, build)
-    if not callable(function) and not isinstance(function, classmethod):
+        return partial(_mark, build=build)
+    target: Any = underlying(function)
+    if not callable(target):
         raise RegistrationError(f"only functions and methods can be marked, not {function!r}")
-    target = underlying(function)
     key = id(target)
     if key not in _marks:
         _marks[key] = _Mark(weakref.ref(target, lambda _: _marks.pop(key)), [])

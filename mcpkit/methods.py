@@ -188,10 +188,10 @@ def _text(params: dict[str, Any], name: str, where: str = "") -> str:
 
 
 def _object(params: dict[str, Any], name: str) -> dict[str, Any]:
-    value = params.get(name)
+    value: dict[str, Any] | None = params.get(name)
     if value is None:
         return {}
-    if not isinstance(value, dict):
+    if type(value) is not dict:
         raise ProtocolError(INVALID_PARAMS, f"{name}: expected an object")
     return value
 

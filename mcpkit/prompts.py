@@ -196,7 +196,7 @@ def to_messages(value: Any) -> list[dict[str, Any]]:
     Raises:
         ValueError: It has no JSON form.
     """
-    parts = value if isinstance(value, list | tuple) else [value]
+    parts: Sequence[Any] = value if type(value) in {list, tuple} else [value]
     messages: list[dict[str, Any]] = []
     for part in parts:
         message = part if isinstance(part, Message) else Message("user", part)

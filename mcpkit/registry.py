@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Generic, Literal, TypeVar, overload
 
 from typing_extensions import Unpack
 
 from .component import Component
 from .errors import RegistrationError
-from .marking import Build, check_uri, make_resource, marked, underlying
+from .marking import Build, check_uri, make_resource, marked
 from .prompts import Prompt, PromptOptions
 from .resources import Resource, ResourceOptions, ResourceTemplate
 from .schema import UnresolvedHint
@@ -256,8 +257,9 @@ class Registry:
 
     def _register(self, function: Any, build: Build, *, replace: bool) -> Any:
         if function is None:
-            return lambda target: self._register(target, build, replace=replace)
-        target: Any = underlying(function) if isinstance(function, staticmethod) else function
+            return partial(self._register, build=build, replace=replace)
+        is_static = isinstance(function, staticmethod)
+        target: Any = function.__func__ if is_static else function
         if not callable(target):
             raise RegistrationError(
                 f"{function!r} cannot be called here; mark methods with the free @tool, @resource or @prompt, "
@@ -294,10 +296,8 @@ class Registry:
         if isinstance(source, Registry):
             self._follow(source, prefix)
             return
-        if isinstance(source, Component):
-            found = [source]
-        else:
-            found = [mark.build(mark.function) for mark in marked(source)]
+        is_component = isinstance(source, Component)
+        found = [source] if is_component else [mark.build(mark.function) for mark in marked(source)]
         if not found:
             raise RegistrationError(
                 f"nothing to include in {source!r}: mark functions with @tool, @resource or @prompt"

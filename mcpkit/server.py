@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import Any, Final
@@ -209,7 +209,7 @@ class Server(Registry):
         run_stdio(self, grace=grace, max_line=max_line)
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
+    async def running(self) -> AsyncGenerator[None]:
         """Keep the lifespans entered while a transport serves; nests, and costs nothing without one.
 
         It does not wait for them: what needs none is answered meanwhile. `await ready()` waits.

@@ -156,7 +156,7 @@ class _Stream:
     def __init__(self, ctx: Context[Any], server: Server) -> None:
         self._ctx = ctx
         self._server = server
-        wanted = ctx.params.get("notifications")
+        wanted: dict[str, Any] | None = ctx.params.get("notifications")
         if type(wanted) is not dict:
             raise ProtocolError(
                 INVALID_PARAMS, "notifications: expected an object that says what to listen for"
@@ -171,7 +171,7 @@ class _Stream:
             if flag and server._declares(name):
                 self._lists.add(name)
                 self.honoured[member] = True
-        uris = wanted.get(_URIS)
+        uris: list[Any] | None = wanted.get(_URIS)
         if uris is None:
             return
         if type(uris) is not list or not all(isinstance(uri, str) for uri in uris):

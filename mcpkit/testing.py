@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -295,7 +295,7 @@ async def connect(
     revision: str = LATEST,
     info: dict[str, Any] | None = None,
     capabilities: dict[str, Any] | None = None,
-) -> AsyncIterator[Client]:
+) -> AsyncGenerator[Client]:
     """Connect a client to a server in the same process and event loop.
 
     Every message passes through the protocol as it does over a wire. The lifespan is entered

@@ -139,7 +139,7 @@ class Tool(Component):
     def describe(self, revision: str) -> dict[str, Any]:
         """Return the `Tool` of the specification."""
         output = self.output
-        annotations: Any = self.annotations
+        annotations = self.annotations
         if self.title is not None and "2025-03-26" <= revision < "2025-06-18":
             annotations = {"title": self.title, **(annotations or {})}  # its only place for a title then
         output_schema = None
@@ -244,7 +244,7 @@ def function_name(function: Callable[..., Any]) -> str:
     Raises:
         RegistrationError: It has none, or is a lambda.
     """
-    inner = function
+    inner: Any = function
     while hasattr(inner, "func"):
         inner = inner.func
     name = getattr(inner, "__name__", None) or type(inner).__name__

@@ -175,7 +175,7 @@ def test_a_host_that_stops_reading_ends_the_server() -> None:
 
 def test_a_host_that_closes_its_pipes_without_reading_ends_the_server() -> None:
     with Host(GRACE=0.5) as host:
-        host.send(call(1, "big", size=10_000_000), call(2, "sleep", seconds=3600))
+        host.send(call(1, "sleep", seconds=3600), call(2, "big", size=10_000_000))
         host.wait_for_note("sleeping")
         host.close_input()
         assert host.wait() == 0

@@ -135,13 +135,13 @@ class Stateless(_Envelope):
                 f"Unsupported protocol version: {revision[:40]}",
                 {"supported": list(STATELESS), "requested": revision},
             )
-        capabilities = meta.get(CLIENT_CAPABILITIES)
+        capabilities: dict[str, Any] | None = meta.get(CLIENT_CAPABILITIES)
         if type(capabilities) is not dict:
             raise _malformed(CLIENT_CAPABILITIES, "an object; {} declares none")
-        info = meta.get(CLIENT_INFO)
+        info: dict[str, Any] | None = meta.get(CLIENT_INFO)
         if info is None:
             info = {}
-        elif not _is_implementation(info):
+        elif type(info) is not dict or not _is_implementation(info):
             raise _malformed(CLIENT_INFO, "an object with the strings name and version")
         level = meta.get(LOG_LEVEL)
         if level is not None:
@@ -190,11 +190,11 @@ class Handshake(_Envelope):
         wanted = params.get("protocolVersion")
         if not isinstance(wanted, str):
             raise _malformed("protocolVersion", "a string such as " + LATEST_HANDSHAKE)
-        capabilities = params.get("capabilities")
+        capabilities: dict[str, Any] | None = params.get("capabilities")
         if type(capabilities) is not dict:
             raise _malformed("capabilities", "an object; {} declares none")
-        info = params.get("clientInfo")
-        if not isinstance(info, dict) or not _is_implementation(info):
+        info: dict[str, Any] | None = params.get("clientInfo")
+        if type(info) is not dict or not _is_implementation(info):
             raise _malformed("clientInfo", "an object with the strings name and version")
         revision = wanted if wanted in HANDSHAKE else LATEST_HANDSHAKE
         return cls(revision, Client(info, capabilities))
@@ -238,10 +238,8 @@ def check_log_level(level: Any) -> str:
     return level
 
 
-def _is_implementation(value: Any) -> bool:
-    return (
-        type(value) is dict and isinstance(value.get("name"), str) and isinstance(value.get("version"), str)
-    )
+def _is_implementation(value: dict[str, Any]) -> bool:
+    return isinstance(value.get("name"), str) and isinstance(value.get("version"), str)
 
 
 def _malformed(field: str, expected: str) -> ProtocolError:

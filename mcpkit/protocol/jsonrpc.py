@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, TypeGuard
 
 from pydantic_core import from_json, to_json
 
@@ -48,9 +48,9 @@ def _may_overflow(data: bytes) -> bool:
 def _has_infinity(value: Any) -> bool:
     if isinstance(value, float):
         return math.isinf(value)
-    if isinstance(value, dict):
+    if is_object(value):
         return any(map(_has_infinity, value.values()))
-    return isinstance(value, list) and any(map(_has_infinity, value))
+    return is_array(value) and any(map(_has_infinity, value))
 
 
 def encode(message: Any) -> bytes:
@@ -103,6 +103,16 @@ def notification(method: str, params: dict[str, Any] | None = None) -> bytes:
     return encode({"jsonrpc": "2.0", "method": method, "params": params})
 
 
-def is_id(value: Any) -> bool:
+def is_object(value: Any) -> TypeGuard[dict[str, Any]]:
+    """Say whether a JSON value is an object."""
+    return isinstance(value, dict)
+
+
+def is_array(value: Any) -> TypeGuard[list[Any]]:
+    """Say whether a JSON value is an array."""
+    return isinstance(value, list)
+
+
+def is_id(value: Any) -> TypeGuard[RequestId]:
     """Say whether a JSON value may be a request's id: a string or an integer, never null."""
     return type(value) is str or type(value) is int

@@ -14,9 +14,10 @@ from pydantic_core import (
 )
 
 from ..errors import ArgumentsError, Problem, RegistrationError
+from ..protocol.jsonrpc import is_array, is_object
 from . import types, values
 from .signature import Parameter, Signature, UnresolvedHint, empty
-from .values import Json, is_array, is_object
+from .values import Json
 
 
 class Arguments:

@@ -12,12 +12,13 @@ from pydantic_core import core_schema
 from typing_extensions import is_typeddict
 
 from ..errors import ArgumentsError, Problem, RegistrationError
+from ..protocol.jsonrpc import is_object
 from . import typed_dict
 from .arguments import Arguments
 from .formats import FORMATS
 from .problems import expected, missing, shown, unknown
 from .signature import parameter
-from .values import Json, is_object
+from .values import Json
 
 
 def arguments(schema: Any) -> Arguments:

@@ -10,9 +10,10 @@ from typing import Any, Literal
 
 from pydantic_core import CoreSchema, SchemaValidator, core_schema
 
+from ..protocol.jsonrpc import is_array, is_object
 from . import values
 from .formats import FORMATS
-from .values import Json, is_array, is_object
+from .values import Json
 
 _NUMERIC = {
     "minimum": "ge",

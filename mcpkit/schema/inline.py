@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .values import Json, is_array, is_object
+from ..protocol.jsonrpc import is_array, is_object
+from .values import Json
 
 _PREFIX = "#/$defs/"
 # What these hold is the author's data, whatever it looks like.

@@ -62,7 +62,9 @@ class Output:
             RegistrationError: JSON has no form for the type.
             UnresolvedHint: The type needs a name that is not defined yet.
         """
-        if get_origin(annotation) in _AWAITED:  # a function that is not `async`, but returns what one returned
+        if (
+            get_origin(annotation) in _AWAITED
+        ):  # a function that is not `async`, but returns what one returned
             annotation = get_args(annotation)[-1]
         if _is_nothing(annotation) or any(_is_content(part) for part in _parts(annotation)):
             return None

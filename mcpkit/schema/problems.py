@@ -13,8 +13,9 @@ from typing import Any
 from pydantic_core import to_json
 
 from ..errors import Problem
+from ..protocol.jsonrpc import is_array, is_object
 from .formats import EXAMPLES, FORMATS
-from .values import Json, decode_base64, identity, is_array, is_object, is_unique
+from .values import Json, decode_base64, identity, is_unique
 
 _LONGEST = 60
 

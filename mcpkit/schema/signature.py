@@ -49,7 +49,7 @@ class Parameter(NamedTuple):
 
     @property
     def description(self) -> str | None:
-        """Give what is said of it: `Annotated[T, "text"]`, `Field(description=...)`, or the docstring, in this order."""
+        """Give what `Annotated[T, "text"]`, `Field(description=...)` or the docstring says of it, in this order."""
         if self.text is not None or self.documentation is None:
             return self.text
         return self.documentation.read.arguments.get(self.name)

@@ -7,8 +7,9 @@ from typing import Any
 
 from pydantic_core import from_json
 
+from ..protocol.jsonrpc import is_object
 from .problems import problems
-from .values import Json, is_object
+from .values import Json
 
 
 def parse(schema: Json, arguments: Mapping[str, str | list[str]]) -> Json:

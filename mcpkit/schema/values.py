@@ -9,21 +9,13 @@ Only types with such a place pay for it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeGuard, cast
+from typing import Any, cast
 
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema, from_json, to_json
 
+from ..protocol.jsonrpc import is_array, is_object
+
 Json = dict[str, Any]
-
-
-def is_object(value: Any) -> TypeGuard[Json]:
-    """Tell whether a JSON value is an object."""
-    return isinstance(value, dict)
-
-
-def is_array(value: Any) -> TypeGuard[list[Any]]:
-    """Tell whether a JSON value is an array."""
-    return isinstance(value, list)
 
 
 def _refuse(reason: str) -> PydanticCustomError:

@@ -14,9 +14,9 @@ from typing import Any, TypeGuard, cast
 
 from pydantic_core import CoreSchema, core_schema
 
+from ..protocol.jsonrpc import is_array, is_object
 from . import values
 from .types import DECIMAL_PATTERN
-from .values import is_array, is_object
 
 _CHILDREN = frozenset(
     {

@@ -12,7 +12,7 @@ import os
 import select
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -31,7 +31,7 @@ class StandardStreams(NamedTuple):
 
 
 @contextmanager
-def hold_standard_descriptors() -> Iterator[None]:
+def hold_standard_descriptors() -> Generator[None]:
     """See to it that 0, 1 and 2 are open, so that no file opened in this block gets one of these numbers.
 
     Where standard error is closed, the empty device stands in for it.
@@ -54,7 +54,7 @@ def hold_standard_descriptors() -> Iterator[None]:
 
 
 @contextmanager
-def take_over_standard_streams() -> Iterator[StandardStreams]:
+def take_over_standard_streams() -> Generator[StandardStreams]:
     """Take standard input and output over, for as long as the block lasts.
 
     Inside it, whatever is written to descriptor 1 comes out of standard error, and descriptor 0 is empty, in
