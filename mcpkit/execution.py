@@ -72,14 +72,17 @@ class Threads:
                     outcome: Any = job.context.run(job.function, **job.kwargs)
                 except BaseException as error:  # noqa: BLE001 - handed to the caller
                     outcome, settle = error, _set_exception
+                with self._lock:  # before the caller hears of it, who may have the next call ready
+                    self._idle += 1
                 try:
                     job.loop.call_soon_threadsafe(settle, job.future, outcome)
                 except RuntimeError:  # the loop has been closed, and nobody waits any more
                     logger.debug("a thread outlived its event loop; its outcome is dropped")
                 del outcome
+            else:
+                with self._lock:
+                    self._idle += 1
             del job  # what a call holds must not live until the next one
-            with self._lock:
-                self._idle += 1
 
 
 class _Job(NamedTuple):

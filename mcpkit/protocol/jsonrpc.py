@@ -72,10 +72,7 @@ def encode(message: Any) -> bytes:
 def result(id_: RequestId, value: dict[str, Any] | bytes) -> bytes:
     """Write a result response; `value` is the result object, or its JSON already rendered."""
     if type(value) is bytes:
-        return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (
-            b"%d" % id_ if type(id_) is int else to_json(id_),
-            value,
-        )
+        return b"".join((b'{"jsonrpc":"2.0","id":', to_json(id_), b',"result":', value, b"}"))
     return to_json({"jsonrpc": "2.0", "id": id_, "result": value}, inf_nan_mode="null")
 
 
