@@ -9,11 +9,14 @@ import typing
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from typing_extensions import Unpack
+
+from .component import Component, ComponentOptions
 from .errors import RegistrationError
 from .execution import finish_awaitable
+from .schema import Arguments
 
 if TYPE_CHECKING:
-    from .component import Component
     from .context import Context
     from .schema import Parameter
 
@@ -40,7 +43,41 @@ class Complete:
         self.function = function
 
 
-def completers_of(
+class Completable(Component):
+    """A component whose arguments are texts that may be completed: a prompt or a resource template."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        key: str,
+        complete: Completers | None,
+        **options: Unpack[ComponentOptions],
+    ) -> None:
+        super().__init__(function, key, **options)
+        self._complete = complete
+        self._arguments: Arguments | None = None
+        self._completers: dict[str, Completer] = {}
+
+    @property
+    def arguments(self) -> Arguments:
+        """The validator of its arguments."""
+        self.resolve()
+        assert self._arguments is not None
+        return self._arguments
+
+    @property
+    def completers(self) -> Mapping[str, Completer]:
+        """What completes each argument that can be completed."""
+        self.resolve()
+        return self._completers
+
+    def build(self) -> None:
+        """Build arguments and completers from the type hints."""
+        self._completers = _completers_of(self, self.signature.parameters, self._complete)
+        self._arguments = Arguments.of(self.signature)
+
+
+def _completers_of(
     component: Component, parameters: Sequence[Parameter], given: Completers | None
 ) -> dict[str, Completer]:
     """Collect what completes each parameter: `complete=`, `Complete(...)`, or a Literal's or Enum's values.

@@ -9,9 +9,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from typing_extensions import Self
+from typing_extensions import Self, TypedDict, Unpack
 
 from .context import Context, is_context
+from .errors import RegistrationError
 from .execution import finish_awaitable
 from .protocol.revisions import narrow
 from .protocol.types import Icon
@@ -21,8 +22,28 @@ if TYPE_CHECKING:
     from .registry import Registry
 
 
+class ComponentOptions(TypedDict, total=False):
+    """What every component may be given beside its function and name."""
+
+    title: str | None
+    """A name for people."""
+    description: str | None
+    """What it is for; the docstring's summary and body when None."""
+    icons: Sequence[Icon] | None
+    """Pictures that a host may show."""
+    meta: Mapping[str, Any] | None
+    """The `_meta` of its listed form."""
+    tags: Collection[str]
+    """Free words, for selecting components; never sent."""
+
+
 class Component(ABC):
     """One thing that a server offers, made from one function.
+
+    Args:
+        function: The author's function.
+        key: Its name or URI.
+        options: See `ComponentOptions`.
 
     Attributes:
         key: What it is listed, called and removed by: a name, or a URI (template) for resources.
@@ -40,24 +61,17 @@ class Component(ABC):
     wire: ClassVar[str]
     """The specification's name of its listed form."""
 
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        *,
-        key: str,
-        title: str | None,
-        description: str | None,
-        icons: Sequence[Icon] | None,
-        meta: Mapping[str, Any] | None,
-        tags: Collection[str],
-    ) -> None:
+    def __init__(self, function: Callable[..., Any], key: str, **options: Unpack[ComponentOptions]) -> None:
+        icons, meta = options.get("icons"), options.get("meta")
         self.function = function
         self.key = key
-        self.title = title
-        self._description = description
+        self.title = options.get("title")
+        self._description = options.get("description")
         self.icons = list(icons) if icons else None
         self.meta = dict(meta) if meta else None
-        self.tags = frozenset(tags)
+        self.tags = frozenset(options.get("tags", ()))
+        for icon in self.icons or ():
+            check_members(f"{self.kind} {key!r}: icon", icon, Icon, required="src")
         self.is_enabled = True
         self.is_resolved = False
         self.position = 0
@@ -150,6 +164,24 @@ class Component(ABC):
     def __repr__(self) -> str:
         """Show kind and key."""
         return f"<{self.kind} {self.key!r}>"
+
+
+def check_members(
+    what: str, value: Mapping[str, Any], shape: type[Mapping[str, Any]], *, required: str = ""
+) -> None:
+    """Refuse a dict with members that the specification does not have, which are misspelt ones as a rule.
+
+    Raises:
+        RegistrationError: A member is unknown, or the required one is missing; the message names those there are.
+    """
+    known = shape.__annotations__
+    unknown = sorted(value.keys() - known.keys())
+    if unknown:
+        raise RegistrationError(
+            f"{what}: unknown member {unknown[0]!r}; the specification has {', '.join(known)}"
+        )
+    if required and required not in value:
+        raise RegistrationError(f"{what}: the member {required!r} is missing")
 
 
 def optional(**members: Any) -> dict[str, Any]:

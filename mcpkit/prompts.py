@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
-from typing_extensions import TypedDict
+from typing_extensions import Unpack
 
-from .completion import Completer, Completers, completers_of
-from .component import Component, optional
+from .completion import Completable, Completers
+from .component import ComponentOptions, optional
 from .content import to_content
 from .context import Context
 from .errors import INVALID_PARAMS, ArgumentsError, ProtocolError, RegistrationError
 from .protocol.revisions import narrow
-from .protocol.types import Icon
-from .schema import Arguments
 from .tools import function_name
 
 Role = Literal["user", "assistant"]
@@ -53,30 +51,21 @@ def assistant(content: Any) -> Message:
     return Message("assistant", content)
 
 
-class PromptOptions(TypedDict, total=False):
+class PromptOptions(ComponentOptions, total=False):
     """The keyword arguments of `Prompt`, as `@prompt(...)` takes them."""
 
     name: str | None
-    title: str | None
-    description: str | None
-    icons: Sequence[Icon] | None
-    meta: Mapping[str, Any] | None
-    tags: Collection[str]
     complete: Completers | None
 
 
-class Prompt(Component):
+class Prompt(Completable):
     """A prompt: its arguments, and how its function is called.
 
     Args:
         function: The author's function.
         name: Its name; the function's when None.
-        title: A name for people.
-        description: What it is for; the docstring's summary and body when None.
-        icons: Pictures that a host may show.
-        meta: The `_meta` of its listed form.
-        tags: Free words, never sent.
         complete: Completions by argument name: a list of strings, or `fn(value, arguments)`.
+        options: `title`, `description`, `icons`, `meta` and `tags`: see `ComponentOptions`.
 
     Raises:
         RegistrationError: The definition cannot be served; the message says what to change.
@@ -90,53 +79,27 @@ class Prompt(Component):
         function: Callable[..., Any],
         *,
         name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        icons: Sequence[Icon] | None = None,
-        meta: Mapping[str, Any] | None = None,
-        tags: Collection[str] = (),
         complete: Completers | None = None,
+        **options: Unpack[ComponentOptions],
     ) -> None:
         name = name if name is not None else function_name(function)
         if not name:
             raise RegistrationError("a prompt needs a name that is not empty")
-        super().__init__(
-            function, key=name, title=title, description=description, icons=icons, meta=meta, tags=tags
-        )
-        self._complete = complete
-        self._arguments: Arguments | None = None
-        self._completers: dict[str, Completer] = {}
+        super().__init__(function, name, complete, **options)
 
     @property
     def name(self) -> str:
         """The name by which it is got."""
         return self.key
 
-    @property
-    def arguments(self) -> Arguments:
-        """The validator of its arguments."""
-        if self._arguments is None:
-            self.resolve()
-        assert self._arguments is not None
-        return self._arguments
-
-    @property
-    def completers(self) -> Mapping[str, Completer]:
-        """What completes each argument that can be completed."""
-        if self._arguments is None:
-            self.resolve()
-        return self._completers
-
     def build(self) -> None:
         """Build the arguments from the type hints."""
-        signature = self.signature
-        if signature.extra is not inspect.Parameter.empty:
+        if self.signature.extra is not inspect.Parameter.empty:
             raise RegistrationError(
                 f"prompt {self.key!r}: the arguments of a prompt are listed by name; "
                 "name each one instead of **kwargs"
             )
-        self._completers = completers_of(self, signature.parameters, self._complete)
-        self._arguments = Arguments.of(signature)
+        super().build()
 
     def describe(self, revision: str) -> dict[str, Any]:
         """Return the `Prompt` of the specification."""

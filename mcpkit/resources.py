@@ -3,37 +3,31 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
-from typing_extensions import Self, TypedDict
+from typing_extensions import Self, Unpack
 
-from .completion import Completer, Completers, completers_of
-from .component import Component, optional
+from .completion import Completable, Completers
+from .component import Component, ComponentOptions, check_members, optional
 from .content import to_contents
 from .context import Context
 from .errors import INVALID_PARAMS, ArgumentsError, ProtocolError, RegistrationError
 from .protocol.eras import Cache
-from .protocol.types import Annotations, Icon
-from .schema import Arguments
+from .protocol.types import Annotations
 from .tools import function_name
 from .uri_template import UriTemplate
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
-class ResourceOptions(TypedDict, total=False):
+class ResourceOptions(ComponentOptions, total=False):
     """The keyword arguments of `Resource` and `ResourceTemplate`, as `@resource(uri, ...)` takes them."""
 
     name: str | None
-    title: str | None
-    description: str | None
     mime_type: str | None
     size: int | None
     annotations: Annotations | None
-    icons: Sequence[Icon] | None
-    meta: Mapping[str, Any] | None
-    tags: Collection[str]
     cache: Cache | None
     complete: Completers | None
     entries: Callable[[], Iterable[Mapping[str, Any]]] | None
@@ -48,15 +42,11 @@ class Resource(Component):
             model, dict or list (JSON), or several of the content classes.
         uri: Its URI.
         name: Its name; the function's when None.
-        title: A name for people.
-        description: What it holds; the docstring's summary and body when None.
         mime_type: Its media type; found out from what is returned when None.
         size: Its size in bytes, when known.
         annotations: Hints on its use.
-        icons: Pictures that a host may show.
-        meta: The `_meta` of its listed form.
-        tags: Free words, never sent.
         cache: How long and by whom what is read may be kept; the server's default when None.
+        options: `title`, `description`, `icons`, `meta` and `tags`: see `ComponentOptions`.
 
     Raises:
         RegistrationError: The definition cannot be served; the message says what to change.
@@ -71,23 +61,18 @@ class Resource(Component):
         uri: str,
         *,
         name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
         mime_type: str | None = None,
         size: int | None = None,
         annotations: Annotations | None = None,
-        icons: Sequence[Icon] | None = None,
-        meta: Mapping[str, Any] | None = None,
-        tags: Collection[str] = (),
         cache: Cache | None = None,
+        **options: Unpack[ComponentOptions],
     ) -> None:
         if not _SCHEME.match(uri):
             raise RegistrationError(
                 f"invalid resource URI {uri!r}: it must begin with a scheme, such as data://{uri}"
             )
-        super().__init__(
-            function, key=uri, title=title, description=description, icons=icons, meta=meta, tags=tags
-        )
+        check_members(f"resource {uri!r}: annotations", annotations or {}, Annotations)
+        super().__init__(function, uri, **options)
         self.name = name if name is not None else function_name(function)
         self.mime_type = mime_type
         self.size = size
@@ -127,7 +112,7 @@ class Resource(Component):
         return {"contents": to_contents(await self.run({}, ctx), uri, self.mime_type)}
 
 
-class ResourceTemplate(Component):
+class ResourceTemplate(Completable):
     """Resources at the URIs of an RFC 6570 template.
 
     Args:
@@ -135,13 +120,8 @@ class ResourceTemplate(Component):
             types; returns what a `Resource`'s function returns.
         uri_template: The template.
         name: Its name; the function's when None.
-        title: A name for people.
-        description: What the resources hold; the docstring's summary and body when None.
         mime_type: The media type that all of them have, or None.
         annotations: Hints on their use.
-        icons: Pictures that a host may show.
-        meta: The `_meta` of its listed form.
-        tags: Free words, never sent.
         cache: How long and by whom what is read may be kept; the server's default when None.
         complete: Completions by variable name: a list of strings, or `fn(value, arguments)`.
         entries: Lists the resources that exist now, as the members of a `Resource` of the
@@ -149,6 +129,7 @@ class ResourceTemplate(Component):
             `resources/list`.
         unsafe: Variables whose values may hold `..`, encoded slashes, absolute paths and the
             like, which no value may by default; True for all.
+        options: `title`, `description`, `icons`, `meta` and `tags`: see `ComponentOptions`.
 
     Raises:
         RegistrationError: The definition cannot be served; the message says what to change.
@@ -163,57 +144,28 @@ class ResourceTemplate(Component):
         uri_template: str,
         *,
         name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
         mime_type: str | None = None,
         annotations: Annotations | None = None,
-        icons: Sequence[Icon] | None = None,
-        meta: Mapping[str, Any] | None = None,
-        tags: Collection[str] = (),
         cache: Cache | None = None,
         complete: Completers | None = None,
         entries: Callable[[], Iterable[Mapping[str, Any]]] | None = None,
         unsafe: Collection[str] | bool = (),
+        **options: Unpack[ComponentOptions],
     ) -> None:
         self.template = UriTemplate(uri_template, unsafe=unsafe)
         self._unsafe = unsafe
-        super().__init__(
-            function,
-            key=uri_template,
-            title=title,
-            description=description,
-            icons=icons,
-            meta=meta,
-            tags=tags,
-        )
+        check_members(f"resource {uri_template!r}: annotations", annotations or {}, Annotations)
+        super().__init__(function, uri_template, complete, **options)
         self.name = name if name is not None else function_name(function)
         self.mime_type = mime_type
         self.annotations = annotations
         self.cache = cache
         self.entries = entries
-        self._complete = complete
-        self._arguments: Arguments | None = None
-        self._completers: dict[str, Completer] = {}
 
     @property
     def uri_template(self) -> str:
         """The template as it was written."""
         return self.key
-
-    @property
-    def arguments(self) -> Arguments:
-        """The validator of its variables."""
-        if self._arguments is None:
-            self.resolve()
-        assert self._arguments is not None
-        return self._arguments
-
-    @property
-    def completers(self) -> Mapping[str, Completer]:
-        """What completes each variable that can be completed."""
-        if self._arguments is None:
-            self.resolve()
-        return self._completers
 
     def build(self) -> None:
         """Build the arguments from the type hints; they must be the template's variables."""
@@ -229,8 +181,7 @@ class ResourceTemplate(Component):
                     f"resource template {self.key!r} has no expression for the parameter {parameter.name!r}: "
                     f"write {{{parameter.name}}} where its value stands, or give it a default"
                 )
-        self._completers = completers_of(self, self.signature.parameters, self._complete)
-        self._arguments = Arguments.of(self.signature)
+        super().build()
 
     def describe(self, revision: str) -> dict[str, Any]:
         """Return the `ResourceTemplate` of the specification."""

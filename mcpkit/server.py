@@ -10,6 +10,7 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from .component import Component, optional
+from .components import Components
 from .context import Context
 from .errors import METHOD_NOT_FOUND, ProtocolError
 from .execution import Threads
@@ -19,7 +20,7 @@ from .methods import HANDLERS, Outcome
 from .protocol.eras import Cache
 from .protocol.revisions import CACHEABLE, METHODS, narrow
 from .protocol.types import Icon
-from .registry import Components, Registry
+from .registry import Registry
 
 Watcher = Callable[[str, str | None], None]
 """Called from any thread with `tools`, `prompts` or `resources` and None, or with `resource` and a URI."""

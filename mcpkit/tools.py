@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any, Literal
 
 from pydantic_core import to_jsonable_python
-from typing_extensions import TypedDict
+from typing_extensions import Unpack
 
-from .component import Component, optional
+from .component import Component, ComponentOptions, check_members, optional
 from .content import ToolResult, is_data, to_content
 from .context import Context
 from .errors import RegistrationError
 from .protocol.jsonrpc import encode
 from .protocol.revisions import LATEST
-from .protocol.types import Icon, ToolAnnotations
+from .protocol.types import ToolAnnotations
 from .schema import Arguments, Output
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
@@ -23,16 +23,11 @@ _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 TextOf = Literal["json", "none"] | Callable[[Any], str]
 
 
-class ToolOptions(TypedDict, total=False):
+class ToolOptions(ComponentOptions, total=False):
     """The keyword arguments of `Tool`, as `@tool(...)` takes them."""
 
     name: str | None
-    title: str | None
-    description: str | None
     annotations: ToolAnnotations | None
-    icons: Sequence[Icon] | None
-    meta: Mapping[str, Any] | None
-    tags: Collection[str]
     input_schema: Any
     structured: bool
     content: TextOf
@@ -44,17 +39,13 @@ class Tool(Component):
     Args:
         function: The author's function.
         name: 1 to 128 of `A-Z a-z 0-9 _ - .`; the function's name when None.
-        title: A name for people.
-        description: What the model reads; the docstring's summary and body when None.
         annotations: Hints on its behaviour.
-        icons: Pictures that a host may show.
-        meta: The `_meta` of its listed form.
-        tags: Free words, never sent.
         input_schema: A JSON Schema, a TypedDict or a mapping of names to types, in place of the
             signature; the function then takes all arguments as one dict.
         structured: False sends no structured content and no output schema.
         content: The text beside structured content: `json` (the same data), `none`, or a function
             that makes it from the returned value.
+        options: `title`, `description`, `icons`, `meta` and `tags`: see `ComponentOptions`.
 
     Raises:
         RegistrationError: The definition cannot be served; the message says what to change.
@@ -68,31 +59,20 @@ class Tool(Component):
         function: Callable[..., Any],
         *,
         name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
         annotations: ToolAnnotations | None = None,
-        icons: Sequence[Icon] | None = None,
-        meta: Mapping[str, Any] | None = None,
-        tags: Collection[str] = (),
         input_schema: Any = None,
         structured: bool = True,
         content: TextOf = "json",
+        **options: Unpack[ComponentOptions],
     ) -> None:
         name = name if name is not None else function_name(function)
         check_tool_name(name)
-        super().__init__(
-            function, key=name, title=title, description=description, icons=icons, meta=meta, tags=tags
-        )
+        super().__init__(function, name, **options)
         if content not in {"json", "none"} and not callable(content):
             raise RegistrationError(
                 f'tool {name!r}: content must be "json", "none" or a function, got {content!r}'
             )
-        unknown = set(annotations or ()) - ToolAnnotations.__annotations__.keys()
-        if unknown:
-            raise RegistrationError(
-                f"tool {name!r}: unknown annotation {min(unknown)!r}; "
-                f"the specification has {', '.join(ToolAnnotations.__annotations__)}"
-            )
+        check_members(f"tool {name!r}: annotations", annotations or {}, ToolAnnotations)
         self.annotations = annotations
         self.content = content
         self.is_structured = structured

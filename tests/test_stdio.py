@@ -263,6 +263,14 @@ def test_requests_are_not_read_while_the_host_does_not_read_answers() -> None:
         assert host.ask(call(1000, "peak_memory"))["result"]["structuredContent"] < 150_000
 
 
+def test_an_answer_does_not_wait_for_a_tool_that_blocks_the_loop_after_it() -> None:
+    with Host() as host:
+        host.send(
+            *(call(n, "block_loop", seconds=seconds) for n, seconds in ((1, 0.01), (2, 0.01), (3, 3600)))
+        )
+        assert {host.receive()["id"] for _ in range(2)} == {1, 2}
+
+
 def test_run_inside_a_running_loop_says_what_to_do() -> None:
     async def main() -> None:
         run_stdio(Server("inside", version="1"))

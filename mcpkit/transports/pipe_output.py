@@ -12,6 +12,7 @@ import os
 import select
 import sys
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -27,14 +28,17 @@ _PIPE_SIZE = 1024 * 1024
 _AT_ONCE = 64 * 1024
 """The most that the loop writes itself, in bytes: what a pipe holds by default on Linux."""
 
+_LONGEST_WAIT = 0.001
+"""Seconds after a write at which the next message leaves at once, although the turn goes on."""
+
 _log = logging.getLogger(__name__)
 
 
 class PipeOutput:
     """Sends messages, one a line, in the order in which they are given.
 
-    The first message of a turn of the loop leaves at once; what follows in the same turn leaves in one write
-    when the turn ends. All methods are for the loop's own thread.
+    The first message of a turn of the loop leaves at once; what follows within a millisecond leaves in one
+    write when the turn ends. All methods are for the loop's own thread.
 
     Args:
         descriptor: What to write to; nobody else may write there meanwhile.
@@ -53,6 +57,7 @@ class PipeOutput:
         self._on_broken = on_broken
         self._loop = asyncio.get_running_loop()
         self._is_gathering = False
+        self._last_write = 0.0
         self._gathered: list[bytes] = []
         self._gathered_size = 0
         self._thread = _WritingThread(descriptor, self._loop, self._after_write)
@@ -64,21 +69,19 @@ class PipeOutput:
 
     def send(self, message: bytes) -> None:
         """Send one message, which comes without its newline."""
-        if self._is_gathering:
+        if not self._is_gathering:
+            self._is_gathering = True
+            self._last_write = time.monotonic()
+            self._loop.call_soon(self._end_turn)
+            self._write(message + b"\n")
+        else:
             self._gathered.append(message)
             self._gathered_size += len(message) + 1
-        else:
-            self.gather()
-            self._write(message + b"\n")
+            if time.monotonic() - self._last_write > _LONGEST_WAIT:
+                self._write_gathered()
         if self._thread.unwritten + self._gathered_size > _FULL and not self.is_broken:
             self.is_full = True
             self._has_room.clear()
-
-    def gather(self) -> None:
-        """Let all messages of this turn leave together; for a caller who knows that there will be several."""
-        if not self._is_gathering:
-            self._is_gathering = True
-            self._loop.call_soon(self._end_turn)
 
     async def ready(self) -> None:
         """Return once more is welcome."""
@@ -98,14 +101,17 @@ class PipeOutput:
 
     def _end_turn(self) -> None:
         self._is_gathering = False
-        if not self._gathered:
-            return
+        if self._gathered:
+            self._write_gathered()
+            self._make_room()
+
+    def _write_gathered(self) -> None:
         self._gathered.append(b"")
         data = b"\n".join(self._gathered)
         self._gathered.clear()
         self._gathered_size = 0
+        self._last_write = time.monotonic()
         self._write(data)
-        self._make_room()
 
     def _write(self, data: bytes) -> None:
         if self.is_broken:

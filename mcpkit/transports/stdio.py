@@ -168,8 +168,6 @@ class _Host:
 
     def _deliver(self) -> None:
         lines = self._lines
-        if len(lines) > 1:
-            self._output.gather()
         while lines:
             if self._output.is_full:
                 self._input.pause()

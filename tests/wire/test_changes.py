@@ -161,6 +161,17 @@ async def test_updates_reach_those_who_subscribed(server: Server, wire: Wire, re
         await other.quiet()
 
 
+async def test_each_session_hears_only_of_what_it_subscribed_to(
+    server: Server, wire: Wire, revision: str
+) -> None:
+    async with wire(server, revision) as first, wire(server, revision) as second:
+        await first.result("resources/subscribe", {"uri": "data://x"})
+        await second.result("resources/subscribe", {"uri": "data://y"})
+        server.resource_updated("data://y")
+        await first.quiet()
+        assert [update["params"]["uri"] for update in await second.answered()] == ["data://y"]
+
+
 async def test_what_a_template_serves_can_be_subscribed_to(server: Server, wire: Wire, revision: str) -> None:
     async with wire(server, revision) as pipe:
         await pipe.result("resources/subscribe", {"uri": "data://items/1"})

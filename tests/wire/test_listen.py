@@ -84,6 +84,19 @@ async def test_each_stream_hears_under_its_own_id(server: Server, wire: Wire) ->
         assert [message["params"]["_meta"][SUBSCRIPTION] for message in messages] == ["first", 2]
 
 
+async def test_each_stream_hears_only_what_it_asked_for(server: Server, wire: Wire) -> None:
+    async with wire(server, REVISION) as pipe:
+        await listen(pipe, "tools", toolsListChanged=True)
+        await listen(pipe, "x", resourceSubscriptions=["data://x"])
+        server.tool(handler, name="new")
+        server.resource_updated("data://x")
+        messages = await pipe.answered()
+        assert [(message["method"], message["params"]["_meta"][SUBSCRIPTION]) for message in messages] == [
+            ("notifications/tools/list_changed", "tools"),
+            ("notifications/resources/updated", "x"),
+        ]
+
+
 async def test_changes_before_the_stream_are_not_told(server: Server, wire: Wire) -> None:
     async with wire(server, REVISION) as pipe:
         server.tool(handler, name="new")
