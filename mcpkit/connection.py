@@ -130,7 +130,8 @@ class Connection:
             self._refuse(None, _invalid("expected a string or an integer as id"), reply)
             return
         if id_ in self._running or id_ in self._subscriptions.streams:
-            self._refuse(None, _invalid(f"a request with the id {str(id_)[:60]!r} is running already"), reply)
+            error = _invalid(f"a request with the id {str(id_)[:60]!r} is running already")
+            self._refuse(None, error, reply, is_stateless=_says_stateless(message))
             return
         params: dict[str, Any] | None = message.get("params")
         try:
@@ -258,8 +259,15 @@ class Connection:
         if message is not None:
             self._channel.send(message)
 
-    def _refuse(self, id_: RequestId | None, error: ProtocolError, reply: Reply | None = None) -> None:
-        absent = self.session is None or self.session.error_id_may_be_absent
+    def _refuse(
+        self,
+        id_: RequestId | None,
+        error: ProtocolError,
+        reply: Reply | None = None,
+        *,
+        is_stateless: bool = False,
+    ) -> None:
+        absent = is_stateless or self.session is None or self.session.error_id_may_be_absent
         (reply or self._reply)(jsonrpc.error(id_, error, absent=absent))
 
     # Batches
@@ -343,6 +351,12 @@ _BEFORE_INITIALIZE: Final = Handshake(LATEST_HANDSHAKE, Client({}, {}))
 
 def _is_initialize(message: Any) -> bool:
     return is_object(message) and "id" in message and message.get("method") == "initialize"
+
+
+def _says_stateless(message: dict[str, Any]) -> bool:
+    params = message.get("params")
+    meta = params.get("_meta") if is_object(params) else None
+    return is_object(meta) and PROTOCOL_VERSION in meta
 
 
 def _invalid(message: str) -> ProtocolError:

@@ -51,13 +51,18 @@ class Subscriptions:
         self._delivery: asyncio.Task[None] | None = None
         self._is_delivering = False
         self._session: Handshake | None = None
+        self._announced: set[str] = set()
         self._held: dict[Change, None] = {}
         self.streams: dict[RequestId, _Stream] = {}
         self._unwatch: Callable[[], None] | None = server._watch(self._changed)
 
     def begin(self, session: Handshake) -> None:
-        """Note a new session: what changes from now on reaches it, once it is initialized."""
+        """Note a new session: what changes from now on reaches it, once it is initialized.
+
+        A list that the server does not declare now is never announced to it, as it was not negotiated.
+        """
         self._session = session
+        self._announced = {name for name in _LISTS.values() if self._server._declares(name)}
 
     def initialized(self) -> None:
         """Tell the session what has changed since it began."""
@@ -117,9 +122,14 @@ class Subscriptions:
             logger.debug("a change came after the end of the connection")
 
     def _is_wanted(self, what: str, uri: str | None) -> bool:
-        if self._session is not None and (uri is None or uri in self._session.subscriptions):
-            return True
-        return any(stream.wants(what, uri) for stream in tuple(self.streams.values()))
+        return self._is_for_session(what, uri) or any(
+            stream.wants(what, uri) for stream in tuple(self.streams.values())
+        )
+
+    def _is_for_session(self, what: str, uri: str | None) -> bool:
+        if self._session is None:
+            return False
+        return what in self._announced if uri is None else uri in self._session.subscriptions
 
     def _begin_delivery(self) -> None:
         self._delivery = self._loop.create_task(self._deliver())
@@ -138,11 +148,11 @@ class Subscriptions:
         method = (
             "notifications/resources/updated" if uri is not None else f"notifications/{what}/list_changed"
         )
-        session = self._session
-        if session is not None and not session.initialized:
-            self._held[change] = None
-        elif session is not None and (uri is None or uri in session.subscriptions):
-            yield jsonrpc.notification(method, {"uri": uri} if uri is not None else None)
+        if self._session is not None and self._is_for_session(what, uri):
+            if not self._session.initialized:
+                self._held[change] = None
+            else:
+                yield jsonrpc.notification(method, {"uri": uri} if uri is not None else None)
         for stream in self.streams.values():
             if stream.wants(what, uri):
                 yield stream.message(method, **({"uri": uri} if uri is not None else {}))

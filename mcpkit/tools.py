@@ -12,7 +12,7 @@ from typing_extensions import Unpack
 from .component import Component, ComponentOptions, check_members, optional
 from .content import ToolResult, is_data, to_content
 from .context import Context
-from .errors import RegistrationError
+from .errors import OutputError, RegistrationError
 from .protocol.jsonrpc import encode
 from .protocol.revisions import LATEST
 from .protocol.types import ToolAnnotations
@@ -168,7 +168,7 @@ class Tool(Component):
         Raises:
             OutputError: The value does not fit the output schema.
         """
-        if type(value) is ToolResult:
+        if isinstance(value, ToolResult):
             return self._render_result(value)
         output = self._output
         if output is not None:
@@ -190,6 +190,8 @@ class Tool(Component):
         result: dict[str, Any] = {}
         structured = value.structured
         has_structured = structured is not ToolResult.ABSENT
+        if self._output is not None and not has_structured and not value.is_error:
+            raise OutputError("its output schema promises structured data: pass structured= to ToolResult")
         if has_structured:
             structured = (
                 self._output.dump(structured)
