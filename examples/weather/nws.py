@@ -147,7 +147,7 @@ class Live:
         except URLError as error:
             raise self._failure(f"cannot be reached ({error.reason})") from error
         except (OSError, HTTPException) as error:
-            raise self._failure(f"broke off its answer ({error or type(error).__name__})") from error
+            raise self._failure(f"broke off its answer ({str(error) or type(error).__name__})") from error
 
     def _read(self, path: str) -> bytes:
         headers = {"User-Agent": USER_AGENT, "Accept": "application/geo+json"}
