@@ -290,3 +290,28 @@ async def test_a_tool_result_is_sent_as_it_is(server: Server) -> None:
         assert result.structured == {"x": 1}
         assert result.is_error
         assert result.meta["example.com/x"] == 2
+
+
+async def test_a_subclass_of_tool_result_is_one(server: Server) -> None:
+    class Verdict(ToolResult):
+        pass
+
+    @server.tool
+    def f() -> Verdict:
+        return Verdict("text", is_error=True)
+
+    async with connect(server) as client:
+        result = await client.call("f")
+    assert (result.text, result.is_error) == ("text", True)
+
+
+async def test_a_tool_result_must_keep_what_the_output_schema_promises(server: Server) -> None:
+    @server.tool
+    def f(broken: bool) -> int:
+        return ToolResult("text") if broken else ToolResult("text", structured=1)  # type: ignore[return-value]
+
+    async with connect(server) as client:
+        assert (await client.call("f", {"broken": False})).structured == 1
+        refused = await client.call("f", {"broken": True})
+    assert refused.is_error
+    assert refused.text.startswith("Internal error (ref ")

@@ -226,3 +226,12 @@ async def test_subscriptions_apply_in_order_of_arrival(server: Server, wire: Wir
             "answer",
             "notifications/resources/updated",
         ]
+
+
+async def test_a_list_that_was_not_negotiated_is_not_announced(wire: Wire, revision: str) -> None:
+    server = Server("s")
+    server.tool(handler)
+    async with wire(server, revision) as pipe:
+        server.prompt(handler)
+        server.tool(handler, name="new")
+        assert await pipe.answered() == list_changed("tools")

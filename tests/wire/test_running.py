@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mcpkit import Context, Server
+from mcpkit.transports import Connection
 from wire.conftest import Wire
-from wire.pipe import settle
+from wire.official import Official
+from wire.pipe import settle, stateless_meta
 
 pytestmark = pytest.mark.anyio
 
@@ -270,3 +275,26 @@ async def test_another_exception_after_the_cancellation_is_not_answered(wire: Wi
         pipe.cancel(id_)
         await pipe.quiet()
         assert server._running_count == 0
+
+
+async def test_a_stateless_duplicate_leaves_the_id_out_whatever_the_session_speaks(
+    server: Server, stage: Stage, schema_dir: Path
+) -> None:
+    sent: list[dict[str, Any]] = []
+    connection = Connection(server, lambda message: sent.append(json.loads(message)))
+
+    def send(id_: str, method: str, params: dict[str, Any]) -> None:
+        connection.receive(
+            json.dumps({"jsonrpc": "2.0", "id": id_, "method": method, "params": params}).encode()
+        )
+
+    client = {"name": "wire", "version": "1"}
+    send("i", "initialize", {"protocolVersion": "2024-11-05", "capabilities": {}, "clientInfo": client})
+    send("x", "tools/call", {"name": "wait"})
+    send("x", "tools/call", {"name": "echo", "arguments": {"text": "second"}, "_meta": stateless_meta()})
+    send("x", "tools/call", {"name": "echo", "arguments": {"text": "third"}})
+    await connection.aclose()
+    _, stateless, handshake = sent
+    Official(schema_dir, "2026-07-28").error(stateless)
+    assert "id" not in stateless
+    assert handshake["id"] is None
