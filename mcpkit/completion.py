@@ -83,7 +83,7 @@ def _completers_of(
     """Collect what completes each parameter: `complete=`, `Complete(...)`, or a Literal's or Enum's values.
 
     Raises:
-        RegistrationError: `complete=` names a parameter that does not exist.
+        RegistrationError: `complete=` names a parameter that does not exist, or something cannot complete.
     """
     found: dict[str, Completer] = {}
     for parameter in parameters:
@@ -100,7 +100,22 @@ def _completers_of(
                 f"but the arguments are {', '.join(names) or 'none'}"
             )
         found[name] = completer
+    for name, completer in found.items():
+        _check_completer(f"{component.kind} {component.key!r}: argument {name!r}", completer)
     return found
+
+
+def _check_completer(what: str, completer: Any) -> None:
+    if callable(completer):
+        count = _parameter_count(completer)
+        if count > len(("value", "arguments")):
+            raise RegistrationError(
+                f"{what}: what completes it is called as fn(value, arguments), but takes {count} parameters"
+            )
+    elif isinstance(completer, str) or not hasattr(completer, "__iter__"):
+        raise RegistrationError(
+            f"{what}: it is completed by a list of strings or a function, not by {completer!r}"
+        )
 
 
 def _choices(annotation: Any) -> list[str]:
@@ -142,15 +157,21 @@ async def complete(
             outcome = await finish_awaitable(bound())
         else:
             outcome = await finish_awaitable(await ctx.server.threads.run(bound, {}))
-        values = [_text(item) for item in outcome]
+        values = [_text(item) for item in _listed(outcome)]
     else:
         typed = value.casefold()
         values = [item for item in completer if typed in item.casefold()]
-        values.sort(
-            key=lambda item: not item.casefold().startswith(typed)
-        )  # stable: those that begin with it first
+        # Sorting is stable: those that begin with it come first, in their order.
+        values.sort(key=lambda item: not item.casefold().startswith(typed))
     return {"values": values[:MOST], "total": len(values), "hasMore": len(values) > MOST}
 
 
-def _parameter_count(function: CompletionFunction) -> int:
+def _listed(outcome: Any) -> Iterable[Any]:
+    if isinstance(outcome, str) or not hasattr(outcome, "__iter__"):
+        raise TypeError(f"what completes an argument returns a list of strings, not {outcome!r}")
+    values: Iterable[Any] = outcome
+    return values
+
+
+def _parameter_count(function: Callable[..., object]) -> int:
     return len(inspect.signature(function).parameters)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from typing_extensions import Self, TypedDict, Unpack
 
 from .context import Context, is_context
+from .declarations import check_icons, check_meta, check_text
 from .errors import RegistrationError
 from .execution import finish_awaitable
 from .protocol.revisions import narrow
@@ -62,6 +63,8 @@ class Component(ABC):
     """The specification's name of its listed form."""
 
     def __init__(self, function: Callable[..., Any], key: str, **options: Unpack[ComponentOptions]) -> None:
+        if options:
+            self._check_options(f"{self.kind} {key!r}", options)
         icons, meta = options.get("icons"), options.get("meta")
         self.function = function
         self.key = key
@@ -70,8 +73,6 @@ class Component(ABC):
         self.icons = list(icons) if icons else None
         self.meta = dict(meta) if meta else None
         self.tags = frozenset(options.get("tags", ()))
-        for icon in self.icons or ():
-            check_members(f"{self.kind} {key!r}: icon", icon, Icon, required="src")
         self.is_enabled = True
         self.is_resolved = False
         self.position = 0
@@ -79,6 +80,24 @@ class Component(ABC):
         self._signature: Signature | None = None
         self._injected: tuple[str, ...] = ()
         self._is_async = False
+
+    def _check_options(self, what: str, options: ComponentOptions) -> None:
+        common = ComponentOptions.__annotations__
+        if unknown := sorted(options.keys() - common.keys()):
+            own = [
+                p.name for p in inspect.signature(type(self)).parameters.values() if p.kind is p.KEYWORD_ONLY
+            ]
+            raise RegistrationError(
+                f"{what}: there is no option {unknown[0]}=; there are {', '.join([*own, *common])}"
+            )
+        check_text(f"{what}: title", options.get("title"))
+        check_text(f"{what}: description", options.get("description"))
+        check_icons(what, options.get("icons"))
+        check_meta(what, options.get("meta"))
+        if isinstance(tags := options.get("tags"), str):
+            raise RegistrationError(
+                f"{what}: tags is a set of words, not one string; write tags={{{tags!r}}}"
+            )
 
     @property
     def description(self) -> str | None:
@@ -166,22 +185,19 @@ class Component(ABC):
         return f"<{self.kind} {self.key!r}>"
 
 
-def check_members(
-    what: str, value: Mapping[str, Any], shape: type[Mapping[str, Any]], *, required: str = ""
-) -> None:
-    """Refuse a dict with members that the specification does not have, which are misspelt ones as a rule.
+def function_name(function: Callable[..., Any]) -> str:
+    """Return the name that a function, method, partial or callable object goes by.
 
     Raises:
-        RegistrationError: A member is unknown, or the required one is missing; the message names those there are.
+        RegistrationError: It has none, or is a lambda.
     """
-    known = shape.__annotations__
-    unknown = sorted(value.keys() - known.keys())
-    if unknown:
-        raise RegistrationError(
-            f"{what}: unknown member {unknown[0]!r}; the specification has {', '.join(known)}"
-        )
-    if required and required not in value:
-        raise RegistrationError(f"{what}: the member {required!r} is missing")
+    inner: Any = function
+    while hasattr(inner, "func"):
+        inner = inner.func
+    name = getattr(inner, "__name__", None) or type(inner).__name__
+    if name == "<lambda>":
+        raise RegistrationError("a lambda has no name; give it one with name=")
+    return str(name)
 
 
 def optional(**members: Any) -> dict[str, Any]:

@@ -27,7 +27,6 @@ class Components(Generic[C]):
 
     Attributes:
         list_name: The list of the protocol that they are announced under.
-        changes: How many changes there have been.
     """
 
     def __init__(self, registry: Registry, list_name: ListName) -> None:
@@ -35,7 +34,6 @@ class Components(Generic[C]):
         self._lock = registry._lock
         self._by_key: dict[str, C] = {}
         self.list_name: ListName = list_name
-        self.changes = 0
 
     def add(self, component: C, *, replace: bool = False) -> None:
         """Add a component.
@@ -45,8 +43,10 @@ class Components(Generic[C]):
             replace: Whether it may take the place of another with the same name or URI.
 
         Raises:
-            RegistrationError: There is one already; the message names both places.
+            RegistrationError: There is one already, and the message names both places; or it is of another kind.
         """
+        if self._registry._part_of(component) is not self:
+            raise RegistrationError(f"{component!r} belongs elsewhere; write add(...) of the registry itself")
         if component.registry is not None:  # it may be served elsewhere, and be disabled there alone
             component = component.renamed(component.key)
         component.registry = self._registry
@@ -127,5 +127,4 @@ class Components(Generic[C]):
                 self._changed("switched", component)
 
     def _changed(self, action: str, component: C) -> None:
-        self.changes += 1
         self._registry._publish(self, action, component)

@@ -18,7 +18,15 @@ from .errors import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, ProtocolErr
 from .execution import FATAL
 from .failures import error_response
 from .protocol import jsonrpc
-from .protocol.eras import PROTOCOL_VERSION, Client, Envelope, Handshake, Stateless, not_initialized
+from .protocol.eras import (
+    CLIENT_CAPABILITIES,
+    PROTOCOL_VERSION,
+    Client,
+    Envelope,
+    Handshake,
+    Stateless,
+    not_initialized,
+)
 from .protocol.jsonrpc import RequestId, is_array, is_id, is_object
 from .protocol.revisions import LATEST_HANDSHAKE
 from .subscriptions import Subscriptions
@@ -111,7 +119,8 @@ class Connection:
 
     def _receive_one(self, message: Any, reply: Reply) -> None:
         if not is_object(message) or message.get("jsonrpc") != "2.0":
-            self._refuse(None, _invalid('expected an object with "jsonrpc": "2.0"'), reply)
+            id_ = self._readable_id(message) if is_object(message) and "method" in message else None
+            self._refuse(id_, _invalid('expected an object with "jsonrpc": "2.0"'), reply)
             return
         method = message.get("method")
         if "id" in message and type(method) is str:
@@ -122,14 +131,13 @@ class Connection:
         elif ("result" in message or "error" in message) and "method" not in message:
             self._receive_response(reply)
         else:
-            id_ = message.get("id")
-            self._refuse(id_ if is_id(id_) else None, _invalid("expected a method name"), reply)
+            self._refuse(self._readable_id(message), _invalid("expected a method name"), reply)
 
     def _receive_request(self, message: dict[str, Any], id_: Any, method: str, reply: Reply) -> None:
         if not is_id(id_):
             self._refuse(None, _invalid("expected a string or an integer as id"), reply)
             return
-        if id_ in self._running or id_ in self._subscriptions.streams:
+        if self._is_taken(id_):
             error = _invalid(f"a request with the id {str(id_)[:60]!r} is running already")
             self._refuse(None, error, reply, is_stateless=_says_stateless(message))
             return
@@ -155,6 +163,14 @@ class Connection:
             return
         self._serve(ctx, reply)
 
+    def _readable_id(self, message: dict[str, Any]) -> RequestId | None:
+        """Return the id to refuse a malformed request under; never that of one that runs, which goes on."""
+        id_ = message.get("id")
+        return id_ if is_id(id_) and not self._is_taken(id_) else None
+
+    def _is_taken(self, id_: RequestId) -> bool:
+        return id_ in self._running or id_ in self._subscriptions.streams
+
     def _envelope(self, method: str, params: dict[str, Any], meta: dict[str, Any]) -> Envelope:
         """Route by the envelope, never by the method: with a protocolVersion in `_meta`, stateless."""
         if PROTOCOL_VERSION in meta:
@@ -169,6 +185,8 @@ class Connection:
             return self.session
         if method == "ping":
             return _BEFORE_INITIALIZE
+        if CLIENT_CAPABILITIES in meta:
+            return Stateless.receive(meta)  # refuses it, as the protocolVersion is missing
         raise not_initialized(method)
 
     def _serve(self, ctx: Context[Any], reply: Reply) -> None:
@@ -194,6 +212,8 @@ class Connection:
         self._running[ctx.request_id] = call
         server._running_count += 1
         call.task = _start(self._run(call), loop=self._loop)
+        if call.is_cancelled:  # by what its first step led to: a client in the same process hears at once
+            call.task.cancel()
 
     async def _run(self, call: _Call) -> None:
         ctx = call.ctx
@@ -215,8 +235,8 @@ class Connection:
     def _cancel(self, call: _Call) -> None:
         """Stop a request; whoever asked is free at once and gets no answer, however long it takes to stop."""
         call.is_cancelled = True
-        assert call.task is not None, "nothing can be read while a request takes its first step"
-        call.task.cancel()
+        if call.task is not None:
+            call.task.cancel()
         if not call.is_started:  # its task ends without ever running
             call.outcome.close()
             self._server._running_count -= 1
@@ -233,7 +253,7 @@ class Connection:
     def _receive_notification(self, method: str, params: Any) -> None:
         """Apply a notification; those that are unknown or malformed are ignored, as nobody could be told."""
         if method == "notifications/initialized" and self.session is not None:
-            self.session.initialized = True
+            self.session.is_initialized = True
             self._subscriptions.initialized()
         elif method == "notifications/cancelled" and is_object(params):
             id_ = params.get("requestId")
@@ -283,12 +303,8 @@ class Connection:
         batch = _Batch(len(messages), self._channel.send)
         for message in messages:
             if _is_initialize(message):
-                id_ = message["id"]
-                self._refuse(
-                    id_ if is_id(id_) else None,
-                    _invalid("initialize must not be part of a batch"),
-                    batch.reply,
-                )
+                error = _invalid("initialize must not be part of a batch")
+                self._refuse(self._readable_id(message), error, batch.reply)
             else:
                 self._receive_one(message, batch.reply)
 

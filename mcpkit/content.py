@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, cast
 
@@ -147,6 +148,10 @@ def _no_json(value: Any, error: PydanticSerializationError) -> Exception:
     if "surrogates not allowed" in message:
         return ValueError(
             'a string holds a lone surrogate, which UTF-8 cannot carry; decode with errors="replace"'
+        )
+    if inspect.isawaitable(value):
+        return TypeError(
+            f"a {type(value).__name__} was returned that nobody awaited; write `return await ...`"
         )
     return TypeError(
         f"cannot turn {type(value).__name__} into JSON: {message}. Return text, bytes, JSON data, models, "

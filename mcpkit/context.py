@@ -155,12 +155,17 @@ class Context(Generic[State]):
             logger: The name of the logger.
 
         Raises:
-            RuntimeError: The call has ended.
+            RuntimeError: The call has ended, or the server does not declare `logging`.
             ValueError: There is no such level.
         """
         self._check_open()
         if level not in SEVERITY:
             raise ValueError(f"unknown log level {level!r}: expected one of {', '.join(SEVERITY)}")
+        if not self.server._declares("logging"):
+            raise RuntimeError(
+                "this server does not declare logging, as none of its handlers takes a Context: "
+                'give this one a parameter `ctx: Context`, or write Server(..., offers={"logging"})'
+            )
         least = self._envelope.log_level
         if least is None or SEVERITY[level] < SEVERITY[least]:
             return

@@ -43,6 +43,7 @@ _BUNDLE_ORDER = (
 
 def can_show(kind: Any) -> bool:
     """Tell whether objects of a class may show themselves."""
+    # The cache says to type checkers that a class is hashable only where they know which class it is.
     return _can_show(kind)
 
 

@@ -8,8 +8,9 @@ import inspect
 import logging
 import threading
 from collections.abc import Callable
+from functools import partial
 from queue import SimpleQueue
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 FATAL: Final = (KeyboardInterrupt, GeneratorExit)
 """What goes on through a request instead of becoming its answer."""
@@ -55,10 +56,15 @@ class Threads:
             if is_thread_wanted:
                 self._started += 1
                 self._idle += 1
-        self._jobs.put(_Job(loop, future, contextvars.copy_context(), function, kwargs))
+        job = _Job(loop, future, partial(contextvars.copy_context().run, function, **kwargs))
+        self._jobs.put(job)
         if is_thread_wanted:
             threading.Thread(target=self._serve, name=f"mcpkit-{self._started}", daemon=True).start()
-        return await future
+        try:
+            return await future
+        except asyncio.CancelledError:
+            job.call = None  # it may stay in the queue for long, but not what it holds
+            raise
 
     def _serve(self) -> None:
         while True:
@@ -66,10 +72,11 @@ class Threads:
             with self._lock:
                 self._waiting -= 1
                 self._idle -= 1
-            if not job.future.cancelled():
+            call = job.call
+            if call is not None and not job.future.cancelled():
                 settle: Callable[[asyncio.Future[Any], Any], None] = _set_result
                 try:
-                    outcome: Any = job.context.run(job.function, **job.kwargs)
+                    outcome: Any = call()
                 except BaseException as error:  # noqa: BLE001 - handed to the caller
                     outcome, settle = error, _set_exception
                 with self._lock:  # before the caller hears of it, who may have the next call ready
@@ -82,17 +89,20 @@ class Threads:
             else:
                 with self._lock:
                     self._idle += 1
-            del job  # what a call holds must not live until the next one
+            del job, call  # what a call holds must not live until the next one
 
 
-class _Job(NamedTuple):
-    """A function to be called in a thread, and who waits for it."""
+class _Job:
+    """A call to be made in a thread, and who waits for it; no call when nobody does any more."""
 
-    loop: asyncio.AbstractEventLoop
-    future: asyncio.Future[Any]
-    context: contextvars.Context
-    function: Callable[..., Any]
-    kwargs: dict[str, Any]
+    __slots__ = ("call", "future", "loop")
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any], call: Callable[[], Any]
+    ) -> None:
+        self.loop = loop
+        self.future = future
+        self.call: Callable[[], Any] | None = call
 
 
 def _set_result(future: asyncio.Future[Any], value: Any) -> None:
@@ -103,9 +113,8 @@ def _set_result(future: asyncio.Future[Any], value: Any) -> None:
 def _set_exception(future: asyncio.Future[Any], error: BaseException) -> None:
     if future.done():
         return
-    if isinstance(
-        error, (StopIteration, *FATAL)
-    ):  # a future refuses the one; no signal can have brought the others
+    # A future refuses the one; no signal can have brought the others.
+    if isinstance(error, (StopIteration, *FATAL)):
         wrapped = RuntimeError(f"the function raised {type(error).__name__}")
         wrapped.__cause__ = error
         error = wrapped

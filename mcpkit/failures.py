@@ -31,7 +31,10 @@ def error_response(ctx: Context[Any], error: BaseException) -> bytes:
 
 def tool_error(ctx: Context[Any], error: BaseException) -> dict[str, Any]:
     """Return the `CallToolResult` that an exception in a tool becomes, for the model to read."""
-    text = readable(str(error)) if isinstance(error, HandlerError) else internal(ctx, error)
+    if isinstance(error, HandlerError):
+        text = readable(str(error)) or "The tool failed, and did not say why."
+    else:
+        text = internal(ctx, error)
     return {"content": [{"type": "text", "text": text}], "isError": True}
 
 
@@ -40,7 +43,7 @@ def internal(ctx: Context[Any], error: BaseException) -> str:
     import secrets
 
     ref = secrets.token_hex(4)
-    what = ctx.params.get("name") or ctx.params.get("uri") or ""
+    what = ctx.params.get("name") or ctx.params.get("uri") or ctx.params.get("ref") or ""
     logger.error("%s %.200r failed (ref %s)", ctx.method, what, ref, exc_info=error)
     return f"Internal error (ref {ref})"
 

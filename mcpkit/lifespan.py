@@ -31,6 +31,7 @@ class Lifespan:
         self.users = 0
         self._enter = enter
         self._stop = asyncio.Event()
+        self._is_entering = False
         self._started: asyncio.Future[Any] = loop.create_future()
         self._task = loop.create_task(self._stay(), name="mcpkit-lifespan")
 
@@ -45,15 +46,18 @@ class Lifespan:
         return await asyncio.shield(self._started)
 
     async def stop(self) -> None:
-        """Leave the context manager.
+        """Leave the context manager; where it is still being entered, nobody waits for it any more.
 
         Raises:
             BaseException: Whatever leaving it raised.
         """
         self._stop.set()
+        if self._is_entering:
+            self._task.cancel()
         await self._task
 
     async def _stay(self) -> None:
+        self._is_entering = True
         try:
             manager = self._enter()
             if not hasattr(manager, "__aenter__"):
@@ -62,9 +66,11 @@ class Lifespan:
                     "decorate its function with @contextlib.asynccontextmanager"
                 )
             async with manager as state:
+                self._is_entering = False
                 self._started.set_result(state)
                 await self._stop.wait()
         except BaseException as error:
+            self._is_entering = False
             if self._started.done():
                 raise
             self._started.set_exception(error)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -42,9 +42,9 @@ class Listing:
 
     def __init__(self, server: Server) -> None:
         self._server = server
-        self._pages: dict[tuple[str, str, str | None], tuple[int, bytes]] = {}
+        self._pages: dict[tuple[str, str, Position | None], tuple[int, bytes]] = {}
 
-    def answer(self, ctx: Context[Any]) -> bytes | Any:
+    def answer(self, ctx: Context[Any]) -> bytes | Coroutine[Any, Any, bytes]:
         """Return the result of a list method, rendered, or an awaitable of it when entries must be collected.
 
         Raises:
@@ -53,30 +53,32 @@ class Listing:
         cursor = ctx.params.get("cursor")
         if cursor is not None and not isinstance(cursor, str):
             raise _bad_cursor()
+        after = decode_cursor(cursor) if cursor is not None else None
         if ctx.method == "resources/list" and _with_entries(self._server):
-            return self._collect(ctx, cursor)
-        key = (ctx.method, ctx.revision, cursor)
+            return self._collect(ctx, after)
+        if after is not None:
+            after = (after[0], "")  # components have no entries, and a client's text must not be kept
+        key = (ctx.method, ctx.revision, after)
         changes = self._server.changes
         kept = self._pages.get(key)
         if kept is not None and kept[0] == changes:
             return kept[1]
-        page = self._render(ctx, cursor, _components(self._server, ctx.method, ctx.revision))
+        page = self._render(ctx, after, _components(self._server, ctx.method, ctx.revision))
         if len(self._pages) >= _MOST_KEPT:
             self._pages.clear()
         self._pages[key] = (changes, page)
         return page
 
-    async def _collect(self, ctx: Context[Any], cursor: str | None) -> bytes:
+    async def _collect(self, ctx: Context[Any], after: Position | None) -> bytes:
         entries = await self._server.threads.run(
             _all_resources, {"registry": self._server, "revision": ctx.revision}
         )
-        return self._render(ctx, cursor, entries)
+        return self._render(ctx, after, entries)
 
     def _render(
-        self, ctx: Context[Any], cursor: str | None, entries: Iterable[tuple[Position, dict[str, Any]]]
+        self, ctx: Context[Any], after: Position | None, entries: Iterable[tuple[Position, dict[str, Any]]]
     ) -> bytes:
-        if cursor is not None:
-            after = decode_cursor(cursor)
+        if after is not None:
             entries = (entry for entry in entries if entry[0] > after)
         page = list(entries)
         size = self._server.page_size

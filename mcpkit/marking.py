@@ -82,7 +82,7 @@ def resource(uri: str, /, **options: Unpack[ResourceOptions]) -> Callable[[F], F
     Raises:
         RegistrationError: The URI is no URI, or was forgotten (`@resource` bare).
     """
-    check_uri(uri)
+    check_is_uri(uri)
     return lambda function: _mark(function, lambda target: make_resource(target, uri, options))
 
 
@@ -103,10 +103,32 @@ def make_resource(
     return ResourceTemplate(function, uri, **given) if is_template(uri) else Resource(function, uri, **given)
 
 
-def check_uri(uri: Any) -> None:
+def check_is_uri(uri: Any) -> None:
     """Refuse what is no string, above all a function: `@resource` without parentheses."""
     if not isinstance(uri, str):
         raise RegistrationError('a resource needs its URI: write @resource("scheme://path")')
+
+
+def check_is_function(target: Any) -> None:
+    """Refuse what a decorator cannot register, above all a name: `@server.tool("forecast")`.
+
+    Raises:
+        RegistrationError: It is no function; the message says what to write.
+    """
+    if isinstance(target, str):
+        raise RegistrationError(f"{target!r} is no function; give a name as name={target!r}")
+    if isinstance(target, type):
+        raise RegistrationError(
+            f"{target.__qualname__} is a class; mark its methods with the free @tool, @resource or @prompt, "
+            "then include an instance"
+        )
+    if isinstance(target, classmethod | property):
+        raise RegistrationError(
+            f"{target!r} cannot be called here; mark methods with the free @tool, @resource or @prompt, "
+            "then include an instance of their class"
+        )
+    if not callable(target):
+        raise RegistrationError(f"{target!r} is no function")
 
 
 def underlying(function: Any) -> Any:
@@ -118,8 +140,7 @@ def _mark(function: Any, build: Build) -> Any:
     if function is None:
         return partial(_mark, build=build)
     target: Any = underlying(function)
-    if not callable(target):
-        raise RegistrationError(f"only functions and methods can be marked, not {function!r}")
+    check_is_function(target)
     key = id(target)
     if key not in _marks:
         _marks[key] = _Mark(weakref.ref(target, lambda _: _marks.pop(key)), [])

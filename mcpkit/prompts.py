@@ -9,12 +9,11 @@ from typing import Any, Literal
 from typing_extensions import Unpack
 
 from .completion import Completable, Completers
-from .component import ComponentOptions, optional
+from .component import ComponentOptions, function_name, optional
 from .content import to_content
 from .context import Context
-from .errors import INVALID_PARAMS, ArgumentsError, ProtocolError, RegistrationError
+from .errors import RegistrationError
 from .protocol.revisions import narrow
-from .tools import function_name
 
 Role = Literal["user", "assistant"]
 
@@ -138,13 +137,10 @@ class Prompt(Completable):
             A `GetPromptResult` of the newest revision.
 
         Raises:
-            ProtocolError: -32602, when the arguments do not fit.
+            ArgumentsError: The arguments do not fit.
             Exception: Whatever the function raises.
         """
-        try:
-            kwargs = self.arguments.validate_strings(arguments)
-        except ArgumentsError as error:
-            raise ProtocolError(INVALID_PARAMS, str(error)) from None
+        kwargs = self.arguments.validate_strings(arguments)
         messages = to_messages(await self.run(kwargs, ctx))
         return optional(description=self.description, messages=messages)
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeVar, overload
+from typing import Any, ClassVar, TypeVar, overload
 
 from typing_extensions import Unpack
 
 from .component import Component
 from .components import Components
 from .errors import RegistrationError
-from .marking import Build, check_uri, make_resource, marked
+from .marking import Build, check_is_function, check_is_uri, make_resource, marked
 from .prompts import Prompt, PromptOptions
 from .resources import Resource, ResourceOptions, ResourceTemplate
 from .tools import Tool, ToolOptions
@@ -40,6 +40,9 @@ class Registry:
         included: The registries whose components are followed.
         changes: How many changes there have been.
     """
+
+    _has_state: ClassVar[bool] = False
+    """Whether what is registered here finds the state of a lifespan of its own, as a server's does."""
 
     def __init__(self) -> None:
         self.changes = 0
@@ -132,7 +135,7 @@ class Registry:
         Raises:
             RegistrationError: The definition cannot be served; the message says what to change.
         """
-        check_uri(uri)
+        check_is_uri(uri)
         return lambda function: self._register(
             function, lambda target: make_resource(target, uri, options), replace=replace
         )
@@ -142,11 +145,7 @@ class Registry:
             return partial(self._register, build=build, replace=replace)
         is_static = isinstance(function, staticmethod)
         target: Any = function.__func__ if is_static else function
-        if not callable(target):
-            raise RegistrationError(
-                f"{function!r} cannot be called here; mark methods with the free @tool, @resource or @prompt, "
-                "then include an instance of their class"
-            )
+        check_is_function(target)
         self.add(build(target), replace=replace)
         return function
 
@@ -184,8 +183,10 @@ class Registry:
             raise RegistrationError(
                 f"nothing to include in {source!r}: mark functions with @tool, @resource or @prompt"
             )
+        if prefix:
+            found = [component.renamed(_prefixed(component, prefix)) for component in found]
         for component in found:
-            self.add(component.renamed(_prefixed(component, prefix)) if prefix else component)
+            self.add(component)
 
     def resolve(self) -> None:
         """Read the type hints that could not be resolved when their function was registered.
@@ -208,7 +209,7 @@ class Registry:
         """
         with self._lock:
             self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener)
+        return partial(self._listeners.remove, listener)
 
     def resource_updated(self, uri: str) -> None:
         """Tell every client that subscribed to it that a resource's data have changed.
@@ -230,14 +231,17 @@ class Registry:
         """
         with self._lock:
             self._update_listeners.append(listener)
-        return lambda: self._update_listeners.remove(listener)
+        return partial(self._update_listeners.remove, listener)
 
     def _part_of(self, component: Any) -> Components[Any]:
         kinds: tuple[type[Component], ...] = (Tool, Resource, ResourceTemplate, Prompt)
         for part, kind in zip(self.parts, kinds, strict=True):
             if isinstance(component, kind):
                 return part
-        raise RegistrationError(f"{component!r} is no Tool, Resource, ResourceTemplate or Prompt")
+        raise RegistrationError(
+            f"{component!r} is no Tool, Resource, ResourceTemplate or Prompt; "
+            "functions are registered by tool(...), resource(...) and prompt(...)"
+        )
 
     def _publish(self, part: Components[Any], action: str, component: Component) -> None:
         self.changes += 1
@@ -252,14 +256,14 @@ class Registry:
         def follow(part: Components[Any], action: str, component: Component) -> None:
             source_key = (component.kind, component.key)
             mine = self._part_of(component)
-            key = _prefixed(component, prefix) if prefix else component.key
+            key = _prefixed(component, prefix)
             with self._lock:
                 # What has been removed or replaced here since is no longer the source's to change.
                 twin = twins.get(source_key)
                 is_mine = twin is not None and key in mine and mine[key] is twin
                 if action == "added":
                     twin = component.renamed(key)
-                    if type(component.registry) is Registry:  # no server, so it has no lifespan of its own
+                    if component.registry is None or not component.registry._has_state:
                         twin.registry = self
                     mine._insert(twin, replace=is_mine)
                     twins[source_key] = twin
@@ -283,7 +287,7 @@ class Registry:
 def _prefixed(component: Component, prefix: str) -> str:
     if isinstance(component, Resource | ResourceTemplate):
         return _prefixed_uri(component.key, prefix)
-    return f"{prefix}_{component.key}"
+    return f"{prefix}_{component.key}" if prefix else component.key
 
 
 def _prefixed_uri(uri: str, prefix: str) -> str:

@@ -186,16 +186,6 @@ class ResourceDir:
             for entry in self.entries()
         ]
 
-    def read(self, uri: str) -> File | None:
-        """Return the file at `uri`, or None where there is none that may be served.
-
-        Raises:
-            OSError: The file exists and cannot be read.
-        """
-        values = self.template.match(uri)
-        path = values["path"] if values else None
-        return self._read(path) if isinstance(path, str) else None
-
     def open(self, path: str) -> File:
         """Return the file at a path in the folder, written with slashes.
 
@@ -203,24 +193,18 @@ class ResourceDir:
             ResourceNotFoundError: There is none that may be served.
             OSError: The file exists and cannot be read.
         """
-        file = self._read(path)
-        if file is None:
-            raise ResourceNotFoundError(self.uri_of(path))
-        return file
-
-    def _read(self, path: str) -> File | None:
         parts = self._inside(path)
         if parts is None:
-            return None
+            raise ResourceNotFoundError(self.uri_of(path))
         try:
             descriptor = _open_beneath(self._root, parts)
         except OSError as error:
             if error.errno in _NOT_THERE:
-                return None
+                raise ResourceNotFoundError(self.uri_of(path)) from None
             raise
         try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                return None
+                raise ResourceNotFoundError(self.uri_of(path))
             with os.fdopen(descriptor, "rb", closefd=False) as file:
                 return File(data=file.read(), name=path.rpartition("/")[2])
         finally:

@@ -9,16 +9,17 @@ from typing import Any
 from typing_extensions import Self, Unpack
 
 from .completion import Completable, Completers
-from .component import Component, ComponentOptions, check_members, optional
+from .component import Component, ComponentOptions, function_name, optional
 from .content import to_contents
 from .context import Context
+from .declarations import check_media_type, check_members, check_size
 from .errors import INVALID_PARAMS, ArgumentsError, ProtocolError, RegistrationError
 from .protocol.eras import Cache
 from .protocol.types import Annotations
-from .tools import function_name
 from .uri_template import UriTemplate
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_NEVER_IN_URIS = re.compile(r'[\x00-\x20"<>\\^`{|}\x7f]')
 
 
 class ResourceOptions(ComponentOptions, total=False):
@@ -67,11 +68,9 @@ class Resource(Component):
         cache: Cache | None = None,
         **options: Unpack[ComponentOptions],
     ) -> None:
-        if not _SCHEME.match(uri):
-            raise RegistrationError(
-                f"invalid resource URI {uri!r}: it must begin with a scheme, such as data://{uri}"
-            )
-        check_members(f"resource {uri!r}: annotations", annotations or {}, Annotations)
+        _check_uri(uri)
+        _check_form(f"resource {uri!r}", mime_type, annotations)
+        check_size(f"resource {uri!r}", size)
         super().__init__(function, uri, **options)
         self.name = name if name is not None else function_name(function)
         self.mime_type = mime_type
@@ -83,6 +82,11 @@ class Resource(Component):
     def uri(self) -> str:
         """The URI by which it is read."""
         return self.key
+
+    def renamed(self, key: str) -> Self:
+        """Return a copy at another URI."""
+        _check_uri(key)
+        return super().renamed(key)
 
     def build(self) -> None:
         """Read the signature: it must not ask for arguments."""
@@ -154,7 +158,7 @@ class ResourceTemplate(Completable):
     ) -> None:
         self.template = UriTemplate(uri_template, unsafe=unsafe)
         self._unsafe = unsafe
-        check_members(f"resource {uri_template!r}: annotations", annotations or {}, Annotations)
+        _check_form(f"resource template {uri_template!r}", mime_type, annotations)
         super().__init__(function, uri_template, complete, **options)
         self.name = name if name is not None else function_name(function)
         self.mime_type = mime_type
@@ -221,3 +225,18 @@ class ResourceTemplate(Completable):
         except ArgumentsError as error:
             raise ProtocolError(INVALID_PARAMS, str(error), {"uri": uri}) from None
         return {"contents": to_contents(await self.run(kwargs, ctx), uri, self.mime_type)}
+
+
+def _check_uri(uri: str) -> None:
+    if not _SCHEME.match(uri):
+        raise RegistrationError(
+            f"invalid resource URI {uri!r}: it must begin with a scheme, such as data://{uri}"
+        )
+    if found := _NEVER_IN_URIS.search(uri):
+        raise RegistrationError(f"invalid resource URI {uri!r}: {found[0]!r} must be percent-encoded")
+
+
+def _check_form(what: str, mime_type: str | None, annotations: Annotations | None) -> None:
+    check_media_type(what, mime_type)
+    if annotations is not None:
+        check_members(f"{what}: annotations", annotations, Annotations)

@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 from .component import Component, optional
 from .components import Components
 from .context import Context
+from .declarations import check_icons
 from .errors import METHOD_NOT_FOUND, ProtocolError
 from .execution import Threads
 from .lifespan import Lifespan, LifespanFunction
@@ -25,7 +26,14 @@ from .registry import Registry
 Watcher = Callable[[str, str | None], None]
 """Called from any thread with `tools`, `prompts` or `resources` and None, or with `resource` and a URI."""
 
-CAPABILITIES: Final = ("tools", "resources", "prompts", "completions", "logging")
+_CAPABILITIES: Final[dict[str, dict[str, bool]]] = {
+    "tools": {"listChanged": True},
+    "resources": {"subscribe": True, "listChanged": True},
+    "prompts": {"listChanged": True},
+    "completions": {},
+    "logging": {},
+}
+"""What can be declared, and how."""
 
 _DEFAULT_CACHE: Final = {method: Cache() for method in CACHEABLE} | {"resources/read": Cache(0, "private")}
 
@@ -54,7 +62,10 @@ class Server(Registry):
 
     Raises:
         ValueError: One of the arguments is out of range; the message names it.
+        RegistrationError: An icon has not the specification's form.
     """
+
+    _has_state = True
 
     def __init__(
         self,
@@ -74,8 +85,16 @@ class Server(Registry):
         max_running: int = 1024,
     ) -> None:
         super().__init__()
-        _check("offers", set(offers) - set(CAPABILITIES), CAPABILITIES)
+        _check("offers", set(offers) - _CAPABILITIES.keys(), _CAPABILITIES)
         _check("cache", set(cache or ()) - CACHEABLE, sorted(CACHEABLE))
+        _check_text("name", name)
+        _check_text("version", version)
+        check_icons("Server", icons)
+        if lifespan is not None and not callable(lifespan):  # pyright: ignore[reportUnnecessaryComparison]  # untyped authors
+            raise ValueError(
+                "lifespan must be a function of the server that returns an async context manager, "
+                f"such as one under @asynccontextmanager; got {lifespan!r}"
+            )
         if page_size is not None and page_size < 1:
             raise ValueError(f"page_size must be at least 1, or None for one page, got {page_size!r}")
         if max_running < 1:
@@ -120,29 +139,27 @@ class Server(Registry):
         """Say whether it declares a capability: because of `offers`, or of what has been registered."""
         if capability in self._declared:
             return True
+        is_offered = False
         if capability == "completions":
-            return any(item.completers for part in (self.prompts, self.resource_templates) for item in part)
-        return capability == "logging" and any(item.takes_context for part in self.parts for item in part)
+            completable = (self.prompts, self.resource_templates)
+            is_offered = any(item.completers for part in completable for item in part)
+        elif capability == "logging":
+            is_offered = any(item.takes_context for part in self.parts for item in part)
+        if is_offered:
+            self._declared.add(capability)
+        return is_offered
 
     def _capabilities(self, revision: str) -> dict[str, Any]:
         """Return its `ServerCapabilities` with the members that `revision` knows."""
-        settings: dict[str, dict[str, Any]] = {
-            "tools": {"listChanged": True},
-            "resources": {"subscribe": True, "listChanged": True},
-            "prompts": {"listChanged": True},
-            "completions": {},
-            "logging": {},
-        }
-        declared = {name: settings[name] for name in CAPABILITIES if self._declares(name)}
+        declared = {name: how for name, how in _CAPABILITIES.items() if self._declares(name)}
         return narrow("ServerCapabilities", declared, revision)
 
     def _finish(
         self, ctx: Context[Any], result: dict[str, Any], cache: Cache | None = None
     ) -> dict[str, Any]:
-        """Give a result what the era wants of every result."""
+        """Give a result what the era wants of every result; `cache` goes before what the method has."""
         envelope = ctx._envelope
-        kept = cache or self._cache.get(ctx.method) or _DEFAULT_CACHE["resources/read"]
-        return envelope.finish(ctx.method, result, self._info(envelope.revision), kept)
+        return envelope.finish(result, self._info(envelope.revision), cache or self._cache.get(ctx.method))
 
     # The way of one request
 
@@ -184,8 +201,6 @@ class Server(Registry):
         self._declared.add(part.list_name)
         for watcher in tuple(self._watchers):
             watcher(part.list_name, None)
-
-    # Life
 
     def _announce_update(self, uri: str) -> None:
         for watcher in tuple(self._watchers):
@@ -285,6 +300,11 @@ class Server(Registry):
         if lifespan.users == 0:
             del self._lifespans[loop]
             await lifespan.stop()
+
+
+def _check_text(argument: str, value: object) -> None:
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"{argument} must be a string that is not empty, got {value!r}")
 
 
 def _check(argument: str, unknown: Collection[str], known: Collection[str]) -> None:

@@ -138,10 +138,14 @@ class Subscriptions:
         await self._channel.ready()
         with self._lock:
             pending, self._pending = self._pending, {}
-            self._is_delivering = False
         for change in pending:
+            await self._channel.ready()
             for message in self._messages(change):
                 self._channel.send(message)
+        with self._lock:
+            self._is_delivering = bool(self._pending)
+        if self._is_delivering:  # in another turn, so that changes without end leave room for requests
+            self._begin_delivery()
 
     def _messages(self, change: Change) -> Iterator[bytes]:
         what, uri = change
@@ -149,7 +153,7 @@ class Subscriptions:
             "notifications/resources/updated" if uri is not None else f"notifications/{what}/list_changed"
         )
         if self._session is not None and self._is_for_session(what, uri):
-            if not self._session.initialized:
+            if not self._session.is_initialized:
                 self._held[change] = None
             else:
                 yield jsonrpc.notification(method, {"uri": uri} if uri is not None else None)

@@ -16,7 +16,7 @@ from typing import Any
 from .connection import Connection
 from .errors import ProtocolError
 from .protocol import jsonrpc
-from .protocol.eras import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION
+from .protocol.eras import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION, SERVER_INFO
 from .protocol.revisions import ALL, LATEST, STATELESS
 from .server import Server
 
@@ -59,6 +59,7 @@ class Client:
         notifications: All notifications that have come, oldest first.
         server_info: What the server says it is; filled by `connect`.
         server_capabilities: What the server declares; filled by `connect`.
+        instructions: How the server says that a model should use it, or None; filled by `connect`.
     """
 
     def __init__(
@@ -267,7 +268,7 @@ class Client:
     async def _open(self) -> None:
         if self.revision in STATELESS:
             result = await self.request("server/discover")
-            info = result.get("_meta", {}).get("io.modelcontextprotocol/serverInfo", {})
+            info = result.get("_meta", {}).get(SERVER_INFO, {})
         else:
             params = {
                 "protocolVersion": self.revision,

@@ -7,16 +7,17 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from pydantic_core import to_jsonable_python
-from typing_extensions import Unpack
+from typing_extensions import Self, Unpack
 
-from .component import Component, ComponentOptions, check_members, optional
+from .component import Component, ComponentOptions, function_name, optional
 from .content import ToolResult, is_data, to_content
 from .context import Context
+from .declarations import check_members
 from .errors import OutputError, RegistrationError
 from .protocol.jsonrpc import encode
-from .protocol.revisions import LATEST
+from .protocol.revisions import OBJECTS_ONLY, knows
 from .protocol.types import ToolAnnotations
-from .schema import Arguments, Output
+from .schema import Arguments, Output, UnresolvedHint
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
@@ -72,7 +73,8 @@ class Tool(Component):
             raise RegistrationError(
                 f'tool {name!r}: content must be "json", "none" or a function, got {content!r}'
             )
-        check_members(f"tool {name!r}: annotations", annotations or {}, ToolAnnotations)
+        if annotations is not None:
+            check_members(f"tool {name!r}: annotations", annotations, ToolAnnotations)
         self.annotations = annotations
         self.content = content
         self.is_structured = structured
@@ -100,11 +102,21 @@ class Tool(Component):
             self.resolve()
         return self._output
 
+    def renamed(self, key: str) -> Self:
+        """Return a copy that goes by another name, which must keep the rule for names."""
+        check_tool_name(key)
+        return super().renamed(key)
+
     def build(self) -> None:
         """Build both schemas from the type hints."""
         signature = self.signature
         if self.is_structured:
-            self._output = Output.of(signature.returns)
+            try:
+                self._output = Output.of(signature.returns)
+            except UnresolvedHint:
+                raise
+            except RegistrationError as error:
+                raise RegistrationError(f"{signature.name}: result: {error}") from error
         if self._input_schema is None:
             self._arguments = Arguments.of(signature)
             return
@@ -120,11 +132,11 @@ class Tool(Component):
         """Return the `Tool` of the specification."""
         output = self.output
         annotations = self.annotations
-        if self.title is not None and "2025-03-26" <= revision < "2025-06-18":
+        if self.title is not None and not knows(revision, "Tool", "title"):
             annotations = {"title": self.title, **(annotations or {})}  # its only place for a title then
         output_schema = None
         if output is not None:
-            output_schema = output.schema if revision >= LATEST else output.object_schema
+            output_schema = output.object_schema if revision in OBJECTS_ONLY else output.schema
         return optional(
             name=self.key,
             title=self.title,
@@ -140,7 +152,7 @@ class Tool(Component):
     def is_wrapped(self) -> bool:
         """Whether revisions that only know objects get `{"result": value}`."""
         output = self.output
-        return output is not None and output.wrapped
+        return output is not None and output.is_wrapped
 
     async def call(self, arguments: dict[str, Any], ctx: Context[Any]) -> dict[str, Any]:
         """Validate the arguments, run the function and render what it returns.
@@ -218,21 +230,6 @@ def to_json_value(value: Any) -> Any:
         ValueError: It has no JSON form.
     """
     return to_jsonable_python(value, inf_nan_mode="null", bytes_mode="base64")
-
-
-def function_name(function: Callable[..., Any]) -> str:
-    """Return the name that a function, method, partial or callable object goes by.
-
-    Raises:
-        RegistrationError: It has none, or is a lambda.
-    """
-    inner: Any = function
-    while hasattr(inner, "func"):
-        inner = inner.func
-    name = getattr(inner, "__name__", None) or type(inner).__name__
-    if name == "<lambda>":
-        raise RegistrationError("a lambda has no name; give it one with name=")
-    return str(name)
 
 
 def check_tool_name(name: Any) -> None:

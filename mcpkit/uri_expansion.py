@@ -58,7 +58,6 @@ def parse(template: str) -> list[str | Expression]:
 
     Raises:
         RegistrationError: The template breaks the syntax; the message names the position and the rule.
-
     """
     parts: list[str | Expression] = []
     for found in re.finditer(_PARTS, template):
@@ -114,7 +113,6 @@ def quote(text: str) -> str:
 
     Raises:
         UnicodeEncodeError: `text` holds a lone surrogate.
-
     """
     return re.sub(_NOT_UNRESERVED, escape, text)
 
@@ -134,7 +132,6 @@ def expand(parts: Sequence[str | Expression], values: Mapping[str, Value]) -> st
     Raises:
         ValueError: A variable with a length holds a list or a mapping.
         UnicodeEncodeError: A value holds a lone surrogate.
-
     """
     return "".join(
         _quote_reserved(part) if isinstance(part, str) else _expand_expression(part, values) for part in parts

@@ -166,7 +166,6 @@ class UriTemplate:
     Raises:
         RegistrationError: The template breaks the syntax of RFC 6570, names a variable twice, or a URI
             could be read in two ways; the message says what to change.
-
     """
 
     __slots__ = ("_parts", "_pattern", "_readers", "exploded", "names", "template")
@@ -231,7 +230,6 @@ class UriTemplate:
         Raises:
             ValueError: A variable with a length (`{name:3}`) holds a list or a mapping.
             UnicodeEncodeError: A value holds a lone surrogate.
-
         """
         return expand(self._parts, values)
 

@@ -113,6 +113,40 @@ async def test_an_argument_that_nobody_completes_has_no_values(server: Server) -
         assert await complete(client, "day", "") == {"values": [], "total": 0, "hasMore": False}
 
 
+@pytest.mark.parametrize("completer", [5, "abc", lambda value, arguments, third: []])
+def test_what_cannot_complete_is_refused(server: Server, completer: Any) -> None:
+    with pytest.raises(RegistrationError, match=r"argument 'city': .*complete"):
+
+        @server.prompt(complete={"city": completer})
+        def plan(city: str) -> str:
+            return city
+
+
+def test_what_cannot_complete_is_refused_in_an_annotation_too(server: Server) -> None:
+    with pytest.raises(RegistrationError, match=r"argument 'city': .*complete"):
+
+        @server.prompt
+        def plan(city: Annotated[str, Complete("Oslo")]) -> str:
+            return city
+
+
+@pytest.mark.parametrize("values", [None, "Oslo"])
+async def test_a_function_that_returns_no_list_is_an_error(
+    server: Server, caplog: pytest.LogCaptureFixture, values: Any
+) -> None:
+    @server.prompt(complete={"city": lambda value: values})
+    def plan(city: str) -> str:
+        return city
+
+    async with connect(server) as client:
+        with pytest.raises(ProtocolError, match="Internal error"):
+            await complete(client, "city", "")
+    (record,) = caplog.records
+    assert "'ref/prompt'" in record.getMessage()
+    assert record.exc_info
+    assert "returns a list of strings" in str(record.exc_info[1])
+
+
 def test_completing_an_argument_that_does_not_exist_is_refused(server: Server) -> None:
     with pytest.raises(RegistrationError, match=r"'town'.*city"):
         server.prompt(lambda city: "", name="plan", complete={"town": ["Rome"]})

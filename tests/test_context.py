@@ -103,6 +103,23 @@ async def test_an_unknown_level_names_those_there_are(server: Server) -> None:
         assert (await client.call("f")).text == "refused"
 
 
+LEVELS = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
+
+
+async def test_a_thread_logs_at_every_level(server: Server) -> None:
+    @server.tool
+    def f(ctx: Context) -> str:
+        for level in LEVELS:
+            getattr(ctx.sync, level)(level, logger="tests")
+        return ""
+
+    async with connect(server) as client:
+        await client.call("f", log_level="debug")
+        assert [message["params"] for message in client.notifications] == [
+            {"level": level, "data": level, "logger": "tests"} for level in LEVELS
+        ]
+
+
 async def test_sync_reports_belong_into_threads(server: Server) -> None:
     @server.tool
     async def f(ctx: Context) -> str:
@@ -149,3 +166,26 @@ async def test_a_report_waits_until_the_reader_keeps_up(server: Server) -> None:
         await connection.drain()
         assert said == ["after the first"]
         await connection.aclose()
+
+
+async def test_logging_that_is_not_declared_says_how_to_declare_it() -> None:
+    told: list[str] = []
+
+    async def log() -> None:
+        try:
+            await current_context().info("hello")
+        except RuntimeError as error:
+            told.append(str(error))
+
+    silent = Server("silent")
+    silent.tool(log)
+    async with connect(silent, revision="2025-11-25") as client:
+        await client.call("log")
+        assert client.notifications == []
+    assert "does not declare logging" in told[0]
+
+    outspoken = Server("outspoken", offers={"logging"})
+    outspoken.tool(log)
+    async with connect(outspoken, revision="2025-11-25") as client:
+        await client.call("log")
+        assert [message["params"]["data"] for message in client.notifications] == ["hello"]

@@ -173,3 +173,33 @@ async def test_a_function_that_returns_an_awaitable_is_awaited_in_the_loop() -> 
 
     async with connect(server) as client:
         assert (await client.call("work")).text == "true"
+
+
+async def test_a_call_that_was_cancelled_in_the_queue_holds_nothing() -> None:
+    class Argument:
+        pass
+
+    threads = Threads(1)
+    gate, started = threading.Event(), threading.Event()
+
+    def block() -> None:
+        started.set()
+        gate.wait(10)
+
+    def take(argument: Argument) -> None:
+        raise AssertionError("nobody waits for it")
+
+    blocking = asyncio.create_task(threads.run(block, {}))
+    await asyncio.to_thread(started.wait, 10)
+    argument = Argument()
+    held = weakref.ref(argument)
+    queued = asyncio.create_task(threads.run(take, {"argument": argument}))
+    del argument
+    await asyncio.sleep(0)
+    queued.cancel()
+    await asyncio.wait([queued])
+    del queued
+    gc.collect()
+    assert held() is None
+    gate.set()
+    await blocking

@@ -191,7 +191,7 @@ def test_where_nothing_is_marked_there_is_nothing_to_include(source: Any) -> Non
 
 @pytest.mark.parametrize("thing", [3, "text", object()])
 def test_only_callables_can_be_marked(thing: Any) -> None:
-    with pytest.raises(RegistrationError, match="marked"):
+    with pytest.raises(RegistrationError, match="is no function"):
         tool(thing)
 
 
@@ -293,6 +293,17 @@ async def test_clients_hear_of_an_update_in_an_included_server() -> None:
         inner.resource_updated("data://x")
         update = await asyncio.wait_for(client.notification("notifications/resources/updated"), 5)
         assert update["uri"] == "data://in/x"
+
+
+async def test_without_a_prefix_an_update_keeps_its_uri() -> None:
+    inner, outer = Server("inner"), Server("outer")
+    inner.resource("data://x")(unmarked)
+    outer.include(inner)
+    async with connect(outer, revision="2025-11-25") as client:
+        await client.request("resources/subscribe", {"uri": "data://x"})
+        inner.resource_updated("data://x")
+        update = await asyncio.wait_for(client.notification("notifications/resources/updated"), 5)
+        assert update["uri"] == "data://x"
 
 
 def test_including_twice_is_a_duplicate() -> None:

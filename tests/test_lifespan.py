@@ -210,8 +210,15 @@ async def test_each_included_server_has_its_own_state() -> None:
     assert outer_story.events == ["entered for outer", "left"]
 
 
-async def test_a_plain_registry_has_the_state_of_the_innermost_server_that_includes_it() -> None:
-    registry = Registry()
+class Toolbox(Registry):
+    """A registry of an author's own class is no server either."""
+
+
+@pytest.mark.parametrize("kind", [Registry, Toolbox])
+async def test_a_registry_has_the_state_of_the_innermost_server_that_includes_it(
+    kind: type[Registry],
+) -> None:
+    registry = kind()
     registry.tool(database)
     inner = Server("inner", lifespan=Story("inner").lifespan)
     inner.include(registry)
@@ -246,3 +253,21 @@ async def test_a_server_included_while_running_is_entered_too() -> None:
         outer.include(inner)
         assert (await client.call("database")).text == "db"
     assert story.events == ["entered for inner", "left"]
+
+
+async def test_what_is_still_being_entered_at_the_end_is_not_waited_for() -> None:
+    entering = asyncio.Event()
+    events: list[str] = []
+
+    @asynccontextmanager
+    async def lifespan(server: Server) -> AsyncIterator[None]:
+        entering.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            events.append("given up")
+        yield
+
+    async with Server("s", lifespan=lifespan).running():
+        await entering.wait()
+    assert events == ["given up"]

@@ -156,6 +156,14 @@ def test_a_message_is_said_by_user_or_assistant() -> None:
         Message("system", "text")  # type: ignore[arg-type]  # on purpose
 
 
+def test_a_prompt_has_a_name(server: Server) -> None:
+    with pytest.raises(RegistrationError, match="not empty"):
+
+        @server.prompt(name="")
+        def nameless() -> str:
+            return ""
+
+
 def test_open_keyword_arguments_are_refused(server: Server) -> None:
     def plan(**extra: str) -> str:
         return ""

@@ -33,8 +33,17 @@ def root(tmp_path: Path) -> Path:
     return folder
 
 
+def opened(folder: ResourceDir, uri: str) -> File | None:
+    """Return the file that the template of a folder serves at a URI, or None."""
+    values = folder.template.match(uri)
+    try:
+        return folder.open(str(values["path"])) if values else None
+    except ResourceNotFoundError:
+        return None
+
+
 def read(folder: ResourceDir, uri: str) -> str | None:
-    file = folder.read(uri)
+    file = opened(folder, uri)
     if file is None:
         return None
     [contents] = to_contents(file, uri, None)
@@ -91,6 +100,11 @@ def test_later_files_are_served_and_deleted_ones_are_not(root: Path) -> None:
     assert "zebra" not in names
 
 
+def test_a_path_that_no_system_has_is_not_there(root: Path) -> None:
+    with pytest.raises(ResourceNotFoundError):
+        ResourceDir(root, "docs://x").open("readme.md\0.txt")
+
+
 def test_the_list_is_bounded_and_the_rest_can_be_read(root: Path) -> None:
     folder = ResourceDir(root, "docs://x", most_entries=2)
     assert [entry.name for entry in folder.entries()] == ["guide/a.txt", "guide/deep/b.bin"]
@@ -128,7 +142,7 @@ def test_the_list_is_bounded_and_the_rest_can_be_read(root: Path) -> None:
     ],
 )
 def test_nothing_else_is_served(root: Path, uri: str) -> None:
-    assert ResourceDir(root, "docs://x", hidden=True).read(uri) is None
+    assert opened(ResourceDir(root, "docs://x", hidden=True), uri) is None
 
 
 def test_hidden_files_are_served_only_if_asked(root: Path) -> None:
@@ -158,8 +172,8 @@ def test_links_within_the_folder_are_followed_and_links_out_of_it_refused(root: 
     assert read(folder, "docs://x/inside/a.txt") == "caf\u00e9"
     assert read(folder, "docs://x/shown") is None
     for path in ("outside.txt", "outside/secret.txt", "loop", "dangling"):
-        assert folder.read(f"docs://x/{path}") is None
-        assert ResourceDir(root, "docs://x", hidden=True).read(f"docs://x/{path}") is None
+        assert opened(folder, f"docs://x/{path}") is None
+        assert opened(ResourceDir(root, "docs://x", hidden=True), f"docs://x/{path}") is None
     assert [entry.name for entry in folder.entries()] == [
         "guide/a.txt",
         "guide/deep/b.bin",
@@ -194,7 +208,7 @@ def test_a_link_put_there_between_check_and_open_is_not_followed(
         return parts
 
     monkeypatch.setattr(folder, "_inside", check_then_swap)
-    assert folder.read("docs://x/guide/a.txt") is None
+    assert opened(folder, "docs://x/guide/a.txt") is None
     assert (root / "guide" / "a.txt").read_text() == "secret"
 
 
@@ -219,7 +233,7 @@ def make_socket(path: Path) -> None:
 def test_special_files_are_neither_listed_nor_opened(root: Path, make: Callable[[Path], None]) -> None:
     make(root / "special")
     folder = ResourceDir(root, "docs://x")
-    assert folder.read("docs://x/special") is None
+    assert opened(folder, "docs://x/special") is None
     assert "special" not in [entry.name for entry in folder.entries()]
 
 
@@ -241,7 +255,7 @@ def test_names_that_have_no_safe_uri_are_not_listed(root: Path) -> None:
 def test_a_file_that_cannot_be_read_is_an_error_not_a_missing_one(root: Path) -> None:
     (root / "zebra").chmod(0)
     with pytest.raises(PermissionError):
-        ResourceDir(root, "docs://x").read("docs://x/zebra")
+        opened(ResourceDir(root, "docs://x"), "docs://x/zebra")
 
 
 @posix_only
@@ -249,7 +263,7 @@ def test_no_descriptor_stays_open(root: Path) -> None:
     folder = ResourceDir(root, "docs://x")
     before = sorted(os.listdir("/dev/fd"))
     for path in ("readme.md", "guide/a.txt", "guide", "guide/missing", "readme.md/x"):
-        folder.read(f"docs://x/{path}")
+        opened(folder, f"docs://x/{path}")
     assert sorted(os.listdir("/dev/fd")) == before
 
 

@@ -177,3 +177,30 @@ async def test_two_clients_of_one_server_do_not_hear_each_other() -> None:
         await first.call("work")
         assert first.notifications
         assert second.notifications == []
+
+
+async def test_a_call_may_be_cancelled_from_its_own_progress_callback() -> None:
+    server = Server("s")
+    told: list[str] = []
+    ended = asyncio.Event()
+
+    @server.tool
+    async def work(ctx: Context) -> None:
+        await ctx.progress(1)
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            told.append("cancelled")
+            ended.set()
+            raise
+
+    async with connect(server) as client:
+
+        def cancel(done: float, total: float | None, message: str | None) -> None:
+            client.notify("notifications/cancelled", {"requestId": 2})
+
+        call = asyncio.create_task(client.call("work", progress=cancel))
+        await asyncio.wait_for(ended.wait(), 10)
+        assert told == ["cancelled"]
+        call.cancel()
+        await asyncio.wait([call])

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import pickle
-from collections.abc import Awaitable
+import re
+from collections.abc import AsyncIterator, Awaitable, Iterator
 from typing import Annotated, Any
 
 import pytest
 from typing_extensions import TypedDict
 
-from mcpkit import Context, RegistrationError, Server, ToolResult
+from mcpkit import Context, RegistrationError, Server, ToolError, ToolResult
 from mcpkit.testing import connect
 
 pytestmark = pytest.mark.anyio
@@ -233,6 +235,49 @@ async def test_with_an_explicit_schema_the_function_takes_one_dict(server: Serve
 def test_an_explicit_schema_wants_exactly_one_parameter(server: Server) -> None:
     with pytest.raises(RegistrationError, match="one dict"):
         server.tool(greet, input_schema={"type": "object"})
+
+
+def test_a_result_without_a_form_in_json_is_refused_under_the_name_of_the_tool(server: Server) -> None:
+    def count() -> Iterator[int]:
+        yield 1
+
+    async def stream() -> AsyncIterator[int]:
+        yield 1
+
+    with pytest.raises(RegistrationError, match=r"count: result: .*Iterator"):
+        server.tool(count)
+    with pytest.raises(RegistrationError, match="stream: an async generator has no result"):
+        server.tool(stream)
+
+
+@pytest.mark.parametrize(
+    ("error", "text"), [(ToolError(), "did not say why"), (ToolError("no such city"), "^no such city$")]
+)
+async def test_the_model_always_has_something_to_read(server: Server, error: ToolError, text: str) -> None:
+    @server.tool
+    def fail() -> None:
+        raise error
+
+    async with connect(server) as client:
+        result = await client.call("fail")
+        assert result.is_error
+        assert re.search(text, result.text)
+
+
+async def test_a_coroutine_that_nobody_awaited_says_so_in_the_log(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    pending = asyncio.get_running_loop().create_future()
+
+    @server.tool
+    async def forecast() -> Any:
+        return pending
+
+    async with connect(server) as client:
+        assert (await client.call("forecast")).is_error
+    (record,) = caplog.records
+    assert record.exc_info
+    assert "nobody awaited" in str(record.exc_info[1])
 
 
 async def test_arguments_may_be_left_out(server: Server) -> None:

@@ -17,7 +17,6 @@ from ..errors import (
 from .revisions import (
     ALL,
     BATCHES,
-    CACHEABLE,
     ERROR_ID_MAY_BE_ABSENT,
     HANDSHAKE,
     LATEST_HANDSHAKE,
@@ -126,7 +125,7 @@ class Stateless(_Envelope):
             ProtocolError: -32022 for a revision that is not served this way, -32602 for a
                 required field that is missing or malformed.
         """
-        revision = meta[PROTOCOL_VERSION]
+        revision = meta.get(PROTOCOL_VERSION)
         if revision not in STATELESS:
             if not isinstance(revision, str):
                 raise _malformed(PROTOCOL_VERSION, "a string such as " + STATELESS[-1])
@@ -148,12 +147,10 @@ class Stateless(_Envelope):
             check_log_level(level)
         return cls(revision, Client(info, capabilities), level)
 
-    def finish(
-        self, method: str, result: dict[str, Any], info: dict[str, Any], cache: Cache
-    ) -> dict[str, Any]:
-        """Add `resultType`, cache hints where the method has them, and the server's identity."""
+    def finish(self, result: dict[str, Any], info: dict[str, Any], cache: Cache | None) -> dict[str, Any]:
+        """Add `resultType`, the cache hints of a method that has them, and the server's identity."""
         finished: dict[str, Any] = {"resultType": "complete", **result}
-        if method in CACHEABLE:
+        if cache is not None:
             finished["ttlMs"] = int(cache.ttl * 1000)
             finished["cacheScope"] = cache.scope
         meta = result.get("_meta")
@@ -165,17 +162,17 @@ class Handshake(_Envelope):
     """The state of one session of the handshake era, from its `initialize` on (basic/lifecycle).
 
     Attributes:
-        initialized: Whether the client has said that it is ready for notifications.
+        is_initialized: Whether the client has said that it is ready for notifications.
         subscriptions: The URIs of `resources/subscribe`.
     """
 
-    __slots__ = ("initialized", "subscriptions")
+    __slots__ = ("is_initialized", "subscriptions")
     era = "handshake"
     not_found_code = RESOURCE_NOT_FOUND
 
     def __init__(self, revision: str, client: Client) -> None:
         super().__init__(revision, client, _DEFAULT_LOG_LEVEL)
-        self.initialized = False
+        self.is_initialized = False
         self.subscriptions: set[str] = set()
 
     @classmethod
@@ -209,9 +206,7 @@ class Handshake(_Envelope):
         """Whether an error response without an id leaves it out, instead of saying null."""
         return self.revision in ERROR_ID_MAY_BE_ABSENT
 
-    def finish(
-        self, method: str, result: dict[str, Any], info: dict[str, Any], cache: Cache
-    ) -> dict[str, Any]:
+    def finish(self, result: dict[str, Any], info: dict[str, Any], cache: Cache | None) -> dict[str, Any]:
         """Return the result as it is: the handshake has said the rest."""
         return result
 

@@ -23,6 +23,9 @@ BATCHES: Final = frozenset({"2025-03-26"})
 ERROR_ID_MAY_BE_ABSENT: Final = frozenset({"2025-11-25", "2026-07-28"})
 """Revisions whose error response may leave out an `id` that could not be read."""
 
+OBJECTS_ONLY: Final = frozenset({"2025-06-18", "2025-11-25"})
+"""Revisions whose output schemas and structured content are objects; 2026-07-28 takes any JSON value."""
+
 LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 """RFC 5424 severities, least severe first (utilities/logging)."""
 

@@ -6,12 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, cast
 
-from pydantic_core import (
-    CoreSchema,
-    SchemaValidator,
-    ValidationError,
-    core_schema,
-)
+from pydantic_core import CoreSchema, SchemaValidator, ValidationError, core_schema
 
 from ..errors import ArgumentsError, Problem, RegistrationError
 from ..protocol.jsonrpc import is_array, is_object

@@ -1,26 +1,22 @@
-"""What a docstring says: the description, a text for each argument, and one for the result.
+"""What a docstring says: the description, and a text for each argument.
 
-Google, NumPy and reST style. The sections are found here; docstring-parser reads those about
-arguments and the result, and is imported only when there is one.
+Google, NumPy and reST style. The sections about arguments are found here; docstring-parser reads them,
+and is imported only when there is one.
 """
 
 from __future__ import annotations
 
 import inspect
 import re
-from functools import cached_property
 from typing import NamedTuple
 
 _GOOGLE = re.compile(
     r"(?:Args|Arguments|Parameters|Params|Keyword Args|Keyword Arguments|Other Parameters):\s*"
 )
-_GOOGLE_RETURNS = re.compile(r"(?:Returns|Return):\s*")
 _NUMPY = re.compile(r"(?:Parameters|Params|Arguments|Args|Other Parameters|Other Params)\s*")
-_NUMPY_RETURNS = re.compile(r"Returns?\s*")
 _UNDERLINE = re.compile(r"-{3,}\s*")
 _REST = re.compile(r":(?:param|parameter|arg|argument|key|keyword|type)\s[^:]*:")
-_REST_RETURNS = re.compile(r":returns?:")
-_HINT = re.compile(r"^\s*:(?:param|arg|key|type|return)|(?:Arg|Param|Keyword|Return)", re.MULTILINE)
+_HINT = re.compile(r"^\s*:(?:param|arg|key|type)|(?:Arg|Param|Keyword)", re.MULTILINE)
 
 
 class Documentation(NamedTuple):
@@ -29,24 +25,10 @@ class Documentation(NamedTuple):
     Args:
         description: Everything but the sections about arguments; None when nothing is left.
         arguments: The text of each argument that has one.
-        returns: What the docstring says of the result.
     """
 
     description: str | None
     arguments: dict[str, str]
-    returns: str | None
-
-
-class Lazy:
-    """A docstring that is taken apart when somebody asks: to register a function takes no such thing."""
-
-    def __init__(self, docstring: str | None) -> None:
-        self._docstring = docstring
-
-    @cached_property
-    def read(self) -> Documentation:
-        """Give its parts."""
-        return read(self._docstring)
 
 
 def read(docstring: str | None) -> Documentation:
@@ -59,13 +41,12 @@ def read(docstring: str | None) -> Documentation:
         Its parts.
     """
     if not docstring:
-        return Documentation(None, {}, None)
+        return Documentation(None, {})
     text = inspect.cleandoc(docstring)
     if not _HINT.search(text):
-        return Documentation(text or None, {}, None)
+        return Documentation(text or None, {})
     lines = text.splitlines()
     arguments: dict[str, str] = {}
-    returns: str | None = None
     kept: list[str] = []
     at = 0
     while at < len(lines):
@@ -74,28 +55,27 @@ def read(docstring: str | None) -> Documentation:
             kept.append(lines[at])
             at += 1
             continue
-        found, result = _parse(style, lines[at:end])
+        found = _parse(style, lines[at:end])
         arguments.update(found)
-        returns = returns or result
-        if not (found or _REST.match(lines[at])):
+        if not found and style != "rest":
             kept += lines[at:end]
         at = end
     description = re.sub(r"\n{3,}", "\n\n", "\n".join(kept)).strip()
-    return Documentation(description or None, arguments, returns)
+    return Documentation(description or None, arguments)
 
 
 def _section(lines: list[str], at: int) -> tuple[str | None, int]:
-    """Return the style of the section that starts at a line, None for a line of text, and where it ends."""
+    """Return the style of the section of arguments that starts at a line, None for other lines, and its end."""
     line = lines[at]
-    if _REST.match(line) or _REST_RETURNS.match(line):
+    if _REST.match(line):
         return "rest", _indented_end(lines, at)
     underlined = at + 1 < len(lines) and _UNDERLINE.fullmatch(lines[at + 1]) is not None
-    if underlined and (_NUMPY.fullmatch(line) or _NUMPY_RETURNS.fullmatch(line)):
+    if underlined and _NUMPY.fullmatch(line):
         end = at + 2
         while end < len(lines) and not (end + 1 < len(lines) and _UNDERLINE.fullmatch(lines[end + 1])):
             end += 1
         return "numpydoc", end
-    if _GOOGLE.fullmatch(line) or _GOOGLE_RETURNS.fullmatch(line):
+    if _GOOGLE.fullmatch(line):
         end = _indented_end(lines, at)
         if any(lines[at + 1 : end]):
             return "google", end
@@ -109,26 +89,24 @@ def _indented_end(lines: list[str], at: int) -> int:
     return end
 
 
-def _parse(style: str, section: list[str]) -> tuple[dict[str, str], str | None]:
+def _parse(style: str, section: list[str]) -> dict[str, str]:
     from docstring_parser import ParseError, google, numpydoc, rest
 
     parse = {"google": google.parse, "numpydoc": numpydoc.parse, "rest": rest.parse}[style]
     # The parsers know one name of each section that all of them share.
-    if _GOOGLE.fullmatch(section[0]):
+    if style == "google":
         section = ["Args:", *section[1:]]
-    elif style == "numpydoc" and _NUMPY.fullmatch(section[0]):
+    elif style == "numpydoc":
         section = ["Parameters", *section[1:]]
     try:
         # With a summary before it: the Google parser takes a section at the very start for one.
         parsed = parse("\n".join(["-", "", *section]))
     except ParseError:
         # A docstring is written for people first: what cannot be read as arguments describes none.
-        return {}, None
-    arguments = {
+        return {}
+    return {
         name.strip().lstrip("*"): param.description.strip()
         for param in parsed.params
         if param.description
         for name in param.arg_name.split(",")
     }
-    returns = parsed.returns.description if parsed.returns else None
-    return arguments, returns or None

@@ -33,7 +33,7 @@ def arguments(schema: Any) -> Arguments:
     if not is_object(schema):
         raise RegistrationError(
             "input_schema: write a JSON Schema as a dict, a TypedDict class, or a dict of names and types, "
-            f"not {type(schema).__name__}"
+            f"not {schema!r}; for a class of another kind, leave input_schema= out and annotate a parameter with it"
         )
     if schema.get("type") == "object":
         return JSONSchemaArguments(schema)

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from pydantic import PydanticUndefinedAnnotation, PydanticUserError, TypeAdapter
 from pydantic.errors import PydanticInvalidForJsonSchema
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
-from pydantic_core import core_schema
+from pydantic_core import SchemaError, core_schema
 
 from ..errors import RegistrationError
 from . import inline, typed_dict, values, wire
@@ -31,6 +31,11 @@ def describe(annotation: Any, mode: Literal["validation", "serialization"]) -> D
     except (PydanticUndefinedAnnotation, NameError) as error:
         raise UnresolvedHint(
             f"the type hint {_named(annotation)} needs {error.name!r}, which is not defined"
+        ) from error
+    except SchemaError as error:
+        # Without the lines that say into which validator it was being built.
+        raise RegistrationError(
+            f"{_named(annotation)} cannot be described: {str(error).splitlines()[-1].strip()}"
         ) from error
     except PydanticInvalidForJsonSchema as error:
         raise RegistrationError(f"{_named(annotation)} has no form in JSON; use another type") from error

@@ -26,8 +26,6 @@ from .values import Json
 _STRUCTURES = (tuple, enum.Enum)
 # Annotations that promise nothing about the data.
 _NOTHING: tuple[Any, ...] = (empty, Any, object, None, type(None), bytes, bytearray, memoryview)
-
-
 _AWAITED = (collections.abc.Awaitable, collections.abc.Coroutine)
 
 
@@ -46,7 +44,7 @@ class Output:
             target = described.definitions[schema["$ref"].removeprefix("#/$defs/")]
             schema = {**target, **{key: value for key, value in schema.items() if key != "$ref"}}
         self.schema: Json = schema | ({"$defs": described.definitions} if described.definitions else {})
-        self.wrapped = schema.get("type") != "object"
+        self.is_wrapped = schema.get("type") != "object"
 
     @classmethod
     def of(cls, annotation: Any) -> Output | None:
@@ -62,9 +60,8 @@ class Output:
             RegistrationError: JSON has no form for the type.
             UnresolvedHint: The type needs a name that is not defined yet.
         """
-        if (
-            get_origin(annotation) in _AWAITED
-        ):  # a function that is not `async`, but returns what one returned
+        # A function that is not `async` may return what one returned.
+        if get_origin(annotation) in _AWAITED:
             annotation = get_args(annotation)[-1]
         if _is_nothing(annotation) or any(_is_content(part) for part in _parts(annotation)):
             return None
@@ -81,7 +78,7 @@ class Output:
     @cached_property
     def object_schema(self) -> Json:
         """The schema for revisions 2025-06-18 and 2025-11-25, which want an object as its root."""
-        if not self.wrapped:
+        if not self.is_wrapped:
             return self.schema
         inner = {key: value for key, value in self.schema.items() if key != "$defs"}
         wrapped: Json = {"type": "object", "properties": {"result": inner}, "required": ["result"]}
@@ -126,7 +123,8 @@ class Output:
             from .problems import problems
 
             found = list(problems(self.schema, data, self.schema)) or from_validator(error, data)
-            raise OutputError("\n".join(map(str, found))) from None
+            wrong = "; ".join(map(str, found))
+            raise OutputError(f"the returned value does not fit the output schema: {wrong}") from None
         return data
 
     def _serialize(self, value: Any) -> Any:

@@ -7,10 +7,13 @@ import inspect
 import types
 import typing
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, NamedTuple, get_origin
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_origin
 
 from ..errors import RegistrationError
-from . import docstring
+
+if TYPE_CHECKING:
+    from .docstring import Documentation
 
 empty: Any = inspect.Parameter.empty
 """Stands where nothing is written: no annotation, no default."""
@@ -18,6 +21,24 @@ empty: Any = inspect.Parameter.empty
 
 class UnresolvedHint(RegistrationError):  # noqa: N818 - names a state that a later try may find gone
     """A type hint names something that is not defined yet; it may be when the function is first used."""
+
+
+class Docstring:
+    """A docstring that is taken apart when somebody asks: to register a function takes no such thing.
+
+    Args:
+        text: The `__doc__` of a function.
+    """
+
+    def __init__(self, text: str | None) -> None:
+        self._text = text
+
+    @cached_property
+    def parts(self) -> Documentation:
+        """What it says."""
+        from . import docstring
+
+        return docstring.read(self._text)
 
 
 class Parameter(NamedTuple):
@@ -34,7 +55,6 @@ class Parameter(NamedTuple):
         text: What its annotation says of it.
         metadata: The `Annotated` metadata of the argument as a whole.
         documentation: The docstring of its function, which says something where the annotation does not.
-        is_required: Whether the caller must give it.
     """
 
     name: str
@@ -45,14 +65,14 @@ class Parameter(NamedTuple):
     may_be_omitted: bool = False
     text: str | None = None
     metadata: tuple[Any, ...] = ()
-    documentation: docstring.Lazy | None = None
+    documentation: Docstring | None = None
 
     @property
     def description(self) -> str | None:
         """Give what `Annotated[T, "text"]`, `Field(description=...)` or the docstring says of it, in this order."""
         if self.text is not None or self.documentation is None:
             return self.text
-        return self.documentation.read.arguments.get(self.name)
+        return self.documentation.parts.arguments.get(self.name)
 
     @property
     def is_required(self) -> bool:
@@ -64,20 +84,17 @@ def parameter(
     name: str,
     annotation: Any,
     default: Any = empty,
-    documentation: docstring.Lazy | None = None,
+    documentation: Docstring | None = None,
     *,
     may_be_omitted: bool = False,
 ) -> Parameter:
     """Return a parameter, with what its annotation's metadata says of it."""
-    if _is_field(default):
+    is_supplied = _is_field(default)
+    if is_supplied:
         annotation = Annotated[Any if annotation is empty else annotation, default]
         default = empty
-        in_signature = True
-    else:
-        in_signature = False
     metadata = _metadata(annotation)
     factory: Callable[[], Any] | None = None
-    supplied = in_signature
     text: str | None = None
     for item in metadata:
         if isinstance(item, str):
@@ -85,11 +102,11 @@ def parameter(
         elif _is_field(item):
             text = item.description or text
             if default is empty and item.default_factory is not None:
-                factory, supplied = item.default_factory, True
+                factory, is_supplied = item.default_factory, True
             elif default is empty and not item.is_required():
-                default, supplied = item.default, True
+                default, is_supplied = item.default, True
     return Parameter(
-        name, annotation, default, factory, supplied, may_be_omitted, text, metadata, documentation
+        name, annotation, default, factory, is_supplied, may_be_omitted, text, metadata, documentation
     )
 
 
@@ -110,7 +127,6 @@ class Signature(NamedTuple):
     """What a function takes and returns.
 
     Args:
-        function: The callable as the author gave it.
         name: Its name.
         documentation: Its docstring, read on first use.
         parameters: The arguments of a caller, in the order they are written.
@@ -120,9 +136,8 @@ class Signature(NamedTuple):
         is_async: Whether calling it returns an awaitable.
     """
 
-    function: Callable[..., Any]
     name: str
-    documentation: docstring.Lazy
+    documentation: Docstring
     parameters: tuple[Parameter, ...]
     injected: tuple[Parameter, ...]
     extra: Any
@@ -132,12 +147,7 @@ class Signature(NamedTuple):
     @property
     def description(self) -> str | None:
         """Give the docstring without the sections about arguments."""
-        return self.documentation.read.description
-
-    @property
-    def returns_description(self) -> str | None:
-        """Give what the docstring says of the result."""
-        return self.documentation.read.returns
+        return self.documentation.parts.description
 
     @classmethod
     def of(cls, fn: Callable[..., Any], *, is_injected: Callable[[Any, Any], bool]) -> Signature:
@@ -160,12 +170,16 @@ class Signature(NamedTuple):
         name = getattr(function, "__name__", None) or type(fn).__name__
         if inspect.isfunction(function) and function.__name__ == "__call__":
             name = type(_unbound(fn)).__name__
+        if inspect.isasyncgenfunction(function):
+            raise RegistrationError(
+                f"{name}: an async generator has no result; return a list, and report on the way by ctx.progress"
+            )
         try:
             signature = inspect.signature(fn)
         except (TypeError, ValueError) as error:
             raise RegistrationError(f"{name}: it has no signature to read; wrap it in a function") from error
         hints = _hints(function, name)
-        documentation = docstring.Lazy(_docstring(fn, function))
+        documentation = Docstring(_docstring(fn, function))
         bound = _bound_keywords(fn)
         parameters: list[Parameter] = []
         injected: list[Parameter] = []
@@ -180,7 +194,6 @@ class Signature(NamedTuple):
                 _refuse_unnamed(name, function, written)
                 parameters.append(parameter(written.name, annotation, written.default, documentation))
         return cls(
-            function=fn,
             name=name,
             documentation=documentation,
             parameters=tuple(parameters),

@@ -25,8 +25,6 @@ from . import typed_dict, values
 from .signature import empty
 from .values import Json
 
-DECIMAL_PATTERN = r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,4})?$"
-
 
 class Described(NamedTuple):
     """A type as both sides see it.
@@ -99,8 +97,10 @@ _TABLE: dict[Any, Callable[[], Described]] = {
     dt.timedelta: lambda: _formatted("duration", core_schema.timedelta_schema()),
     # A string: a JSON number has passed through binary floating point before anyone sees it.
     Decimal: lambda: Described(
-        {"type": "string", "pattern": DECIMAL_PATTERN},
-        core_schema.chain_schema([values.string(pattern=DECIMAL_PATTERN), core_schema.decimal_schema()]),
+        {"type": "string", "pattern": values.DECIMAL_PATTERN},
+        core_schema.chain_schema(
+            [values.string(pattern=values.DECIMAL_PATTERN), core_schema.decimal_schema()]
+        ),
     ),
     list: lambda: _array(Any),
     set: lambda: _set(core_schema.set_schema, Any),
@@ -372,6 +372,8 @@ def _constrain(described: Described, constraints: Mapping[str, Any]) -> Describe
         core = values.integer(
             **{name: schema[keyword] for name, keyword in _NUMERIC.items() if keyword in schema}
         )
+    elif kind == "string":
+        core = values.string(**constraints)
     else:
         core = {**core, **constraints}
     return Described(schema, core, is_plain=True)

@@ -8,14 +8,27 @@ Only types with such a place pay for it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any, cast
 
-from pydantic_core import CoreSchema, PydanticCustomError, core_schema, from_json, to_json
+from pydantic_core import (
+    CoreSchema,
+    PydanticCustomError,
+    SchemaError,
+    SchemaValidator,
+    core_schema,
+    from_json,
+    to_json,
+)
 
+from ..errors import RegistrationError
 from ..protocol.jsonrpc import is_array, is_object
 
 Json = dict[str, Any]
+
+DECIMAL_PATTERN = r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,4})?$"
 
 
 def _refuse(reason: str) -> PydanticCustomError:
@@ -48,8 +61,28 @@ def number(**constraints: Any) -> CoreSchema:
 
 
 def string(**constraints: Any) -> CoreSchema:
-    """Return a validator of strings."""
+    """Return a validator of strings.
+
+    Raises:
+        RegistrationError: The `pattern` among the constraints is no regular expression.
+    """
+    if "pattern" in constraints and _takes_python(constraints["pattern"]):
+        constraints["regex_engine"] = "python-re"
     return cast("CoreSchema", {"type": "str", **constraints, "strict": True})
+
+
+@cache
+def _takes_python(pattern: str) -> bool:
+    """Tell whether a pattern needs Python's engine: pydantic's own, in linear time, knows no look-around."""
+    try:
+        SchemaValidator(core_schema.str_schema(pattern=pattern))
+    except SchemaError:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise RegistrationError(f"the pattern {pattern!r} is no regular expression: {error}") from None
+        return True
+    return False
 
 
 def boolean() -> CoreSchema:

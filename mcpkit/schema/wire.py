@@ -10,13 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from decimal import Decimal
+from ipaddress import IPv6Address
 from typing import Any, TypeGuard, cast
 
 from pydantic_core import CoreSchema, core_schema
 
 from ..protocol.jsonrpc import is_array, is_object
 from . import values
-from .types import DECIMAL_PATTERN
 
 _CHILDREN = frozenset(
     {
@@ -51,7 +51,7 @@ def decimal_pattern(schema: Mapping[str, Any]) -> str:
     """Return the pattern of decimal numbers with at most so many places as a decimal schema allows."""
     places = schema.get("decimal_places")
     if places is None:
-        return DECIMAL_PATTERN
+        return values.DECIMAL_PATTERN
     if places == 0:
         return r"^-?[0-9]+$"
     return rf"^-?[0-9]+(\.[0-9]{{1,{places}}})?$"
@@ -143,9 +143,16 @@ def _field(node: Node) -> Node:
 
 
 def _call(node: Node) -> Any:
+    # What pydantic 2.13 makes of a NamedTuple; from 2.14 on it has a kind of its own.
     cls = node.get("function")
     is_named_tuple = isinstance(cls, type) and issubclass(cls, tuple)
     return values.array(cast("CoreSchema", node)) if is_named_tuple else node
+
+
+def _after(node: Node) -> Any:
+    # The class also reads a zone, as in "fe80::1%eth0", which is no part of an address in JSON Schema.
+    is_ipv6 = node["function"]["function"] is IPv6Address
+    return values.formatted("ipv6", cast("CoreSchema", node)) if is_ipv6 else node
 
 
 def _enum(node: Node) -> CoreSchema:
@@ -193,6 +200,7 @@ _TO_VALIDATE: dict[str, Rewrite] = {
         lambda node: values.array(cast("CoreSchema", {"type": node["type"], **_constraints(node)}))
     ),
     "call": _replaced(_call),
+    "function-after": _after,
     # An iterable of arguments is there as a whole; checked lazily, its errors would come from the function.
     "generator": _replaced(lambda node: core_schema.list_schema(node.get("items_schema"), strict=True)),
     "json-or-python": _replaced(lambda node: node["json_schema"]),

@@ -16,7 +16,7 @@ from typing import Protocol
 _CHUNK = 64 * 1024
 """What a pipe holds by default on Linux; a longer read would never be filled."""
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger("mcpkit")
 
 
 class PipeInput(Protocol):
@@ -134,5 +134,5 @@ def _read(descriptor: int) -> bytes:
     except BlockingIOError:
         raise
     except OSError as error:  # a terminal that was closed (EIO), a socket whose host died (ECONNRESET)
-        _log.info("Standard input ended: %s", error)
+        logger.info("Standard input ended: %s", error)
         return b""

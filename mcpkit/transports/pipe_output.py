@@ -31,7 +31,7 @@ _AT_ONCE = 64 * 1024
 _LONGEST_WAIT = 0.001
 """Seconds after a write at which the next message leaves at once, although the turn goes on."""
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger("mcpkit")
 
 
 class PipeOutput:
@@ -151,7 +151,7 @@ class PipeOutput:
     def _break(self, error: OSError) -> None:
         if self.is_broken:
             return
-        _log.info("The host no longer reads: %s", error)
+        logger.info("The host no longer reads: %s", error)
         self.is_broken = True
         self.is_full = False
         self._has_room.set()

@@ -13,7 +13,7 @@ import pytest
 from pydantic import BaseModel, Field, StringConstraints, field_validator, model_validator
 from typing_extensions import TypedDict
 
-from mcpkit.errors import ArgumentsError, Problem
+from mcpkit.errors import ArgumentsError, Problem, RegistrationError
 from mcpkit.schema import Arguments, Signature
 
 
@@ -285,3 +285,19 @@ def test_wrong_texts_are_problems(name: str, text: Any, problem: str) -> None:
     with pytest.raises(ArgumentsError) as caught:
         of(typed).validate_strings({"number": "1", name: text})
     assert [str(found) for found in caught.value.problems] == [problem]
+
+
+def test_a_pattern_may_look_around() -> None:
+    def pay(code: Annotated[str, Field(pattern="^(?!0)[0-9]+$")]) -> None: ...
+
+    arguments = of(pay)
+    assert arguments.validate({"code": "10"}) == {"code": "10"}
+    with pytest.raises(ArgumentsError, match="matches"):
+        arguments.validate({"code": "010"})
+
+
+def test_a_pattern_that_is_none_is_refused_when_registered() -> None:
+    def pay(code: Annotated[str, Field(pattern="(")]) -> None: ...
+
+    with pytest.raises(RegistrationError, match=r"pay: argument 'code': the pattern '\(' is no regular"):
+        of(pay)

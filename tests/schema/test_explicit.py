@@ -84,13 +84,18 @@ def test_a_json_schema_is_followed(value: dict[str, Any], expected: list[str]) -
         ({"type": "object", "properties": {"a": {"$ref": "#/$defs/A"}}}, r"'#/\$defs/A' leads nowhere"),
         ({"type": "object", "properties": {"a": {"$ref": "https://example.org/a"}}}, "nothing is fetched"),
         ({"type": "object", "$schema": "https://example.org/own"}, "unknown dialect"),
-        (["a"], "not list"),
-        (int, "not type"),
+        (["a"], r"not \['a'\]"),
+        (int, "not <class 'int'>; for a class"),
     ],
 )
 def test_a_wrong_schema_is_refused_when_registered(schema: Any, message: str) -> None:
     with pytest.raises(RegistrationError, match=message):
         Arguments.explicit(schema)
+
+
+def test_a_constant_is_named() -> None:
+    schema = {"type": "object", "properties": {"version": {"const": 2}}}
+    assert lines(Arguments.explicit(schema), {"version": 1}) == ["version: expected 2, got 1"]
 
 
 def test_references_to_definitions_and_meta_schemas_are_found() -> None:

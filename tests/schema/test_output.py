@@ -112,7 +112,7 @@ def test_a_model_that_is_not_complete_can_be_tried_again() -> None:
 
 def test_an_object_is_the_schema_of_every_revision() -> None:
     output = of(Place)
-    assert not output.wrapped
+    assert not output.is_wrapped
     assert output.object_schema is output.schema
     assert output.schema == {
         "type": "object",
@@ -123,7 +123,7 @@ def test_an_object_is_the_schema_of_every_revision() -> None:
 
 def test_anything_else_is_wrapped_where_an_object_is_wanted() -> None:
     output = of(list[int])
-    assert output.wrapped
+    assert output.is_wrapped
     assert output.schema == {"type": "array", "items": {"type": "integer"}}
     assert output.object_schema == {
         "type": "object",
@@ -143,7 +143,7 @@ def test_a_recursive_model_is_an_object() -> None:
     output = of(Tree)
     assert output.schema["type"] == "object"
     assert "$ref" not in output.schema
-    assert not output.wrapped
+    assert not output.is_wrapped
     value = {"value": 1, "children": [{"value": 2, "children": []}]}
     assert output.dump(Tree(value=1, children=[Tree(value=2)])) == value
     with pytest.raises(OutputError, match=r"children\[0\]\.value: expected an integer, but it is missing"):

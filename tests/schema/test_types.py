@@ -13,6 +13,7 @@ import subprocess
 import sys
 import typing
 from decimal import Decimal
+from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 from typing import Annotated, Any, Generic, Literal, NamedTuple, Optional, TypeVar, Union
 from uuid import UUID
@@ -420,6 +421,20 @@ CASES: list[tuple[Any, Any, list[tuple[Any, Any]], list[Any]]] = [
         [("0.25", Decimal("0.25"))],
         ["0.125", 0.25],
     ),
+    (
+        Annotated[Decimal, Field(decimal_places=0)],
+        {"type": "string", "pattern": r"^-?[0-9]+$"},
+        [("7", Decimal(7))],
+        ["7.5", "7.", 7],
+    ),
+    (
+        Annotated[bytes, Field(min_length=1, max_length=3)],
+        {"type": "string", "contentEncoding": "base64", "minLength": 4, "maxLength": 4},
+        [("AP8=", b"\x00\xff")],
+        ["", "AP8AAAAA", "AP8"],
+    ),
+    (IPv4Address, {"type": "string", "format": "ipv4"}, [("127.0.0.1", IPv4Address("127.0.0.1"))], ["1.2.3", 1]),
+    (IPv6Address, {"type": "string", "format": "ipv6"}, [("::1", IPv6Address("::1"))], ["::1%eth0", ":", 1]),
     (Path, {"type": "string"}, [("/a/b", Path("/a/b"))], [1, None]),
     (
         HttpUrl,
@@ -442,6 +457,7 @@ CASES: list[tuple[Any, Any, list[tuple[Any, Any]], list[Any]]] = [
         [("abc", "abc")],
         ["", "abcd", "A", "a\n"],
     ),
+    (Annotated[str, Field(min_length=0)], {"type": "string"}, [("", "")], [1]),
     (
         Annotated[list[int], at.Len(1, 2)],
         {"type": "array", "items": {"type": "integer"}, "minItems": 1, "maxItems": 2},

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import threading
 from typing import Any
 
 import pytest
 
 from mcpkit import Server
+from mcpkit.transports import Connection
 from wire.conftest import Wire
-from wire.pipe import META, Pipe
+from wire.pipe import META, Pipe, settle, stateless_meta
 
 pytestmark = pytest.mark.anyio
 
@@ -229,3 +232,52 @@ async def test_both_eras_hear_of_a_change_on_one_pipe(server: Server, wire: Wire
         server.tool(handler, name="new")
         messages = await pipe.answered()
         assert [message.get("params", {}).get("_meta") for message in messages] == [None, {SUBSCRIPTION: "s"}]
+
+
+async def test_what_a_slow_reader_has_not_taken_is_not_piled_up(server: Server) -> None:
+    sent: list[bytes] = []
+    room = asyncio.Semaphore(0)
+
+    async def ready() -> None:
+        await room.acquire()
+
+    connection = Connection(server, sent.append, ready=ready)
+    wanted = {"notifications": {"resourceSubscriptions": [f"data://{n}" for n in range(100)]}}
+    for id_ in range(10):
+        params = {**wanted, "_meta": stateless_meta()}
+        request = {"jsonrpc": "2.0", "id": id_, "method": "subscriptions/listen", "params": params}
+        connection.receive(json.dumps(request).encode())
+    sent.clear()
+    for n in range(100):
+        server.resource_updated(f"data://{n}")
+    for n in range(4):
+        room.release()
+        await settle()
+        assert len(sent) == 10 * n  # the first permit begins the delivery, each later one lets one change out
+    for _ in range(97):
+        room.release()
+    await settle()
+    assert len(sent) == 1000
+    await connection.aclose()
+
+
+async def test_what_changes_while_changes_are_told_is_told_too(server: Server) -> None:
+    sent: list[bytes] = []
+    room = asyncio.Semaphore(2)
+
+    async def ready() -> None:
+        await room.acquire()
+
+    connection = Connection(server, sent.append, ready=ready)
+    params = {"notifications": {"resourceSubscriptions": ["data://a", "data://b"]}, "_meta": stateless_meta()}
+    request = {"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": params}
+    connection.receive(json.dumps(request).encode())
+    server.resource_updated("data://a")
+    server.resource_updated("data://b")
+    await settle()  # a is told, and b waits
+    server.resource_updated("data://a")
+    for _ in range(3):
+        room.release()
+    await settle()
+    assert [json.loads(line)["params"]["uri"] for line in sent[1:]] == ["data://a", "data://b", "data://a"]
+    await connection.aclose()

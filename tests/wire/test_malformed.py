@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -88,6 +89,36 @@ async def test_a_readable_id_is_used_even_when_the_method_is_malformed(wire: Wir
         pipe.send({"jsonrpc": "2.0", "id": 7, "method": 3})
         answer = await pipe.receive()
         assert (answer["id"], answer["error"]["code"]) == (7, -32600)
+
+
+async def test_a_readable_id_is_used_even_when_the_version_is_missing(wire: Wire) -> None:
+    async with wire(Server("s")) as pipe:
+        pipe.send({"id": 7, "method": "ping"})
+        answer = await pipe.receive()
+        assert (answer["id"], answer["error"]["code"]) == (7, -32600)
+
+
+@pytest.mark.parametrize("malformed", [{"jsonrpc": "2.0", "method": 3}, {"method": "ping"}])
+async def test_a_malformed_request_does_not_answer_the_one_that_runs_under_its_id(
+    wire: Wire, malformed: dict[str, Any]
+) -> None:
+    server = Server("s")
+    gate = asyncio.Event()
+
+    @server.tool
+    async def wait() -> str:
+        await gate.wait()
+        return "done"
+
+    async with wire(server) as pipe:
+        id_ = pipe.start("tools/call", {"name": "wait"})
+        pipe.send({"id": id_, **malformed})
+        refusal = await pipe.receive()
+        assert refusal["error"]["code"] == -32600
+        assert "id" not in refusal
+        gate.set()
+        answer = await pipe.receive()
+        assert (answer["id"], answer["result"]["content"][0]["text"]) == (id_, "done")
 
 
 async def test_a_response_is_ignored_in_a_session(wire: Wire) -> None:

@@ -20,6 +20,7 @@ from mcpkit import (
     assistant,
     user,
 )
+from mcpkit.protocol import content
 from wire.conftest import Wire
 from wire.pipe import META
 
@@ -279,3 +280,10 @@ async def test_tags_are_never_sent(server: Server, wire: Wire, revision: str) ->
 async def test_the_servers_identity_does_not_replace_a_results_own_meta(server: Server, wire: Wire) -> None:
     async with wire(server, "2026-07-28") as pipe:
         assert (await pipe.call("contents"))["_meta"].keys() == {"example.com/result", META + "serverInfo"}
+
+
+async def test_the_meta_of_embedded_contents_is_left_out_where_it_is_unknown() -> None:
+    contents = {"uri": "data://x", "text": "x"}
+    block = {"type": "resource", "resource": {**contents, "_meta": NOTE}}
+    assert content.block(block, "2025-03-26") == {"type": "resource", "resource": contents}
+    assert content.block(block, "2025-06-18") is block

@@ -228,3 +228,16 @@ async def test_a_list_may_be_asked_for_while_threads_change_it(wire: Wire) -> No
             for thread in threads:
                 thread.join()
         assert await pages(pipe, "tools/list") == ["a"]
+
+
+async def test_the_text_of_a_cursor_is_not_kept(wire: Wire) -> None:
+    server = serve("abc", page_size=1)
+    async with wire(server) as pipe:
+        page = await pipe.result("tools/list")
+        place = base64.b64decode(page["nextCursor"])
+        following = await pipe.result("tools/list", {"cursor": page["nextCursor"]})
+        kept = len(server._listing._pages)
+        for more in (b"x", b"y" * 10_000):
+            cursor = base64.b64encode(place + more).decode()
+            assert await pipe.result("tools/list", {"cursor": cursor}) == following
+        assert len(server._listing._pages) == kept

@@ -105,6 +105,17 @@ async def test_a_missing_field_of_the_envelope_is_named(server: Server, wire: Wi
         assert META + "clientCapabilities" in error["message"]
 
 
+async def test_a_missing_protocol_version_is_named_where_there_is_no_session(
+    server: Server, wire: Wire
+) -> None:
+    async with wire(server, REVISION) as pipe:
+        meta = {META + "clientCapabilities": {}}
+        pipe.send({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": meta}})
+        error = (await pipe.receive())["error"]
+        assert error["code"] == -32602
+        assert META + "protocolVersion" in error["message"]
+
+
 @pytest.mark.parametrize(
     "method",
     [

@@ -1,0 +1,130 @@
+"""What an author declares in the specification's own words, checked where it is declared.
+
+A wrong value here would be sent in every list, and hosts drop the whole list for one wrong member.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any, TypeGuard
+
+from pydantic_core import PydanticSerializationError, SchemaValidator, ValidationError, to_json
+
+from .errors import RegistrationError
+from .protocol.types import Icon
+
+_ICON_SCHEMES = ("https:", "http:", "data:")
+
+
+def check_text(what: str, value: Any) -> None:
+    """Refuse what is neither a string nor None.
+
+    Raises:
+        RegistrationError: It is something else.
+    """
+    if value is not None and not isinstance(value, str):
+        raise RegistrationError(f"{what} must be a string, got {value!r}")
+
+
+def check_members(what: str, value: Any, shape: type[Mapping[str, Any]], *, required: str = "") -> None:
+    """Refuse a dict that has not the specification's form: a member that is misspelt, or of another type.
+
+    Args:
+        what: What the message calls it.
+        value: What the author wrote.
+        shape: The TypedDict with the specification's members.
+        required: A member that must be there.
+
+    Raises:
+        RegistrationError: The dict does not fit; the message says what the specification has.
+    """
+    known = shape.__annotations__
+    if not _is_mapping(value):
+        raise RegistrationError(f"{what}: write a dict with {', '.join(known)}, not {value!r}")
+    unknown = sorted(map(str, value.keys() - known.keys()))
+    if unknown:
+        raise RegistrationError(
+            f"{what}: unknown member {unknown[0]!r}; the specification has {', '.join(known)}"
+        )
+    if required and required not in value:
+        raise RegistrationError(f"{what}: the member {required!r} is missing")
+    schema, validator = _form(shape)
+    members: dict[str, Any] = dict(value)
+    try:
+        validator.validate_python(members)
+    except ValidationError:
+        from .schema.problems import problems
+
+        wrong = "; ".join(map(str, problems(schema, members, schema)))
+        raise RegistrationError(f"{what}: {wrong}") from None
+
+
+def check_icons(what: str, icons: Any) -> None:
+    """Refuse icons that hosts would refuse ("icons" of the base protocol).
+
+    Raises:
+        RegistrationError: They are no list of icons, or one has a source that hosts must not load.
+    """
+    if icons is None:
+        return
+    if not _is_sequence(icons):
+        raise RegistrationError(f'{what}: icons is a list such as [{{"src": "https://..."}}], not {icons!r}')
+    for icon in icons:
+        check_members(f"{what}: icon", icon, Icon, required="src")
+        if not icon["src"].startswith(_ICON_SCHEMES):
+            raise RegistrationError(
+                f"{what}: icon: src must be an https: or data: URI, as hosts load no other; got {icon['src']!r}"
+            )
+
+
+def check_meta(what: str, meta: Any) -> None:
+    """Refuse a `_meta` that JSON cannot carry.
+
+    Raises:
+        RegistrationError: It is no dict with strings as keys, or a value in it has no form in JSON.
+    """
+    if meta is None:
+        return
+    if not _is_mapping(meta) or not all(isinstance(key, str) for key in meta):
+        raise RegistrationError(f"{what}: meta must be a dict whose keys are strings, got {meta!r}")
+    try:
+        to_json(dict(meta), inf_nan_mode="null")
+    except (PydanticSerializationError, ValueError) as error:
+        raise RegistrationError(f"{what}: meta has no form in JSON: {error}") from None
+
+
+def check_size(what: str, size: Any) -> None:
+    """Refuse a size that is no number of bytes.
+
+    Raises:
+        RegistrationError: It is something else.
+    """
+    if size is not None and (type(size) is not int or size < 0):
+        raise RegistrationError(f"{what}: size is a number of bytes from 0, got {size!r}")
+
+
+def check_media_type(what: str, media_type: Any) -> None:
+    """Refuse what is no media type, such as the ending of a file's name.
+
+    Raises:
+        RegistrationError: It is something else.
+    """
+    if media_type is not None and (not isinstance(media_type, str) or "/" not in media_type):
+        raise RegistrationError(f"{what}: mime_type is a media type such as text/plain, got {media_type!r}")
+
+
+def _is_sequence(value: Any) -> TypeGuard[Sequence[Any]]:
+    return isinstance(value, list | tuple)
+
+
+def _is_mapping(value: Any) -> TypeGuard[Mapping[Any, Any]]:
+    return isinstance(value, Mapping)
+
+
+@cache
+def _form(shape: type[Mapping[str, Any]]) -> tuple[dict[str, Any], SchemaValidator]:
+    from .schema import types
+
+    described = types.describe(shape)
+    return described.schema, SchemaValidator(described.core)
