@@ -6,6 +6,7 @@ Blocks have the shape of revision 2026-07-28 (schema, `ContentBlock` and `Resour
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from binascii import b2a_base64
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
@@ -41,7 +42,7 @@ def checked(text: str) -> str:
     return text
 
 
-class Content:
+class Content(ABC):
     """Base of what becomes one content block.
 
     Args:
@@ -61,13 +62,13 @@ class Content:
         self.annotations = annotations
         self.meta = meta
 
+    @abstractmethod
     def block(self) -> Json:
         """Return the content block."""
-        raise NotImplementedError
 
+    @abstractmethod
     def contents(self, uri: str, mime_type: str | None) -> Json:
         """Return the contents of the resource at `uri`, which declares `mime_type` or nothing."""
-        raise NotImplementedError
 
     def _finished(self, block: Json) -> Json:
         if self.annotations:

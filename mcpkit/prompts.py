@@ -153,11 +153,16 @@ def to_messages(value: Any) -> list[dict[str, Any]]:
             `Message` is said by the user.
 
     Raises:
-        ValueError: It has no JSON form.
+        TypeError: It has no JSON form, or is a message written as a dict.
+        ValueError: A string in it has no JSON form.
     """
     parts: Sequence[Any] = value if type(value) in {list, tuple} else [value]
     messages: list[dict[str, Any]] = []
     for part in parts:
+        if isinstance(part, dict) and part.keys() == {"role", "content"}:
+            raise TypeError(
+                'a prompt returned a dict with role and content: write user("...") or assistant("...")'
+            )
         message = part if isinstance(part, Message) else Message("user", part)
         messages += [{"role": message.role, "content": block} for block in to_content(message.content)]
     return messages
