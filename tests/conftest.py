@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import os
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,3 +23,13 @@ def schema_dir() -> Path:
 def anyio_backend() -> str:
     """Async tests run in asyncio, the one event loop that the package is for."""
     return "asyncio"
+
+
+@pytest.fixture
+def hear_interrupts() -> Iterator[None]:
+    """Let the children hear SIGINT, also where this process was started in the background and ignores it."""
+    before = signal.getsignal(signal.SIGINT)
+    if before == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

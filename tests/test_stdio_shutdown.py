@@ -14,7 +14,10 @@ import pytest
 
 from stdio.host import PATIENCE, SERVER, Host, call, environment, line, text_of
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc"),
+    pytest.mark.usefixtures("hear_interrupts"),
+]
 
 CANCELLABLE: list[tuple[str, dict[str, Any]]] = [("sleep", {"seconds": 3600}), ("block", {"seconds": 3600})]
 """Tools that can be left alone: the server ends in order."""

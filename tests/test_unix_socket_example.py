@@ -16,7 +16,10 @@ import pytest
 
 from stdio.host import PATIENCE, ROOT, call, environment, line, text_of
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="has no Unix sockets")
+pytestmark = [
+    pytest.mark.skipif(sys.platform == "win32", reason="has no Unix sockets"),
+    pytest.mark.usefixtures("hear_interrupts"),
+]
 
 EXAMPLE = ROOT / "examples" / "unix_socket" / "server.py"
 
