@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 import dataclasses
 import datetime as dt
 import enum
-import io
 import json
-import subprocess
-import sys
 import uuid
 from decimal import Decimal
 from pathlib import Path
@@ -19,6 +15,7 @@ import jsonschema
 import pydantic
 import pytest
 
+from contents import PNG, encoded, shows, text
 from mcpkit.content import (
     Audio,
     EmbeddedResource,
@@ -34,7 +31,6 @@ from mcpkit.content import (
 
 REVISION = "2026-07-28"
 
-PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 16
 MAGIC = {
     "image/png": PNG,
     "image/jpeg": b"\xff\xd8\xff\xe0\0\x10JFIF",
@@ -48,14 +44,6 @@ MAGIC = {
     "audio/flac": b"fLaC\0\0\0\x22",
     "audio/mp4": b"\0\0\0\x20ftypM4A \0\0",
 }
-
-
-def text(value: str) -> list[dict[str, Any]]:
-    return [{"type": "text", "text": value}]
-
-
-def encoded(data: bytes) -> str:
-    return base64.b64encode(data).decode()
 
 
 class Point(pydantic.BaseModel):
@@ -465,127 +453,6 @@ def test_several_contents_keep_their_own_uris() -> None:
 def test_what_is_no_contents_is_refused(value: Any, message: str) -> None:
     with pytest.raises(TypeError, match=message):
         to_contents(value, "data://x", None)
-
-
-# Objects that show themselves
-
-
-def shows(**methods: Any) -> Any:
-    """Make an object with the representations that are given, as IPython knows them."""
-    return type(
-        "Shows", (), {f"_repr_{name}_": lambda self, value=value: value for name, value in methods.items()}
-    )()
-
-
-def bundle(data: Any) -> Any:
-    return type("Bundle", (), {"_repr_mimebundle_": lambda self, include=None, exclude=None: data})()
-
-
-def image(mime_type: str, data: bytes) -> list[dict[str, Any]]:
-    return [{"type": "image", "data": encoded(data), "mimeType": mime_type}]
-
-
-@pytest.mark.parametrize(
-    ("value", "blocks"),
-    [
-        (shows(png=PNG, jpeg=b"j", html="h"), image("image/png", PNG)),
-        (shows(png=(PNG, {"width": 1})), image("image/png", PNG)),
-        (shows(png=encoded(PNG)), image("image/png", PNG)),
-        (shows(png=None, jpeg=b"j", svg="<svg/>"), image("image/jpeg", b"j")),
-        (shows(svg="<svg/>", markdown="m"), image("image/svg+xml", b"<svg/>")),
-        (shows(html="<b>h</b>", markdown="**m**"), text("**m**")),
-        (shows(html="<b>h</b>"), text("<b>h</b>")),
-        (bundle({"text/html": "<b>h</b>", "text/plain": "h"}), text("h")),
-        (bundle({"text/plain": "h", "image/png": encoded(PNG)}), image("image/png", PNG)),
-        (bundle(({"text/markdown": "m"}, {"text/markdown": {}})), text("m")),
-        ([shows(png=PNG), "caption"], [*image("image/png", PNG), *text("caption")]),
-    ],
-)
-def test_an_object_that_shows_itself_is_the_best_that_it_shows(value: Any, blocks: Any) -> None:
-    assert to_content(value) == blocks
-
-
-def test_a_bundle_without_anything_usable_leaves_it_to_the_methods() -> None:
-    value = shows(markdown="m")
-    type(value)._repr_mimebundle_ = lambda self, include=None, exclude=None: {"application/x-own": "?"}
-    assert to_content(value) == text("m")
-
-
-def test_an_object_that_shows_nothing_now_is_data() -> None:
-    @dataclasses.dataclass
-    class Plot:
-        points: int
-
-        def _repr_png_(self) -> None:
-            return None
-
-    assert to_content(Plot(3)) == text('{"points":3}')
-
-
-def test_pillow_images_are_png() -> None:
-    from PIL import Image as Pillow
-
-    [block] = to_content(Pillow.new("RGB", (4, 3), "red"))
-    assert (block["type"], block["mimeType"]) == ("image", "image/png")
-    assert Pillow.open(io.BytesIO(base64.b64decode(block["data"]))).size == (4, 3)
-    # PNG knows no CMYK; JPEG does.
-    [block] = to_content(Pillow.new("CMYK", (4, 3)))
-    assert block["mimeType"] == "image/jpeg"
-
-
-def test_matplotlib_figures_are_png() -> None:
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt
-    from matplotlib.figure import Figure
-
-    plain = Figure()
-    plain.subplots().plot([1, 2])
-    drawn, axes = plt.subplots()
-    axes.set_title("Temperature")
-    try:
-        for figure in (plain, drawn, [drawn]):
-            [block] = to_content(figure)
-            assert (block["type"], block["mimeType"]) == ("image", "image/png")
-            assert base64.b64decode(block["data"]).startswith(b"\x89PNG")
-        [contents] = to_contents(plain, "plot://x", None)
-        assert contents["mimeType"] == "image/png"
-    finally:
-        plt.close(drawn)
-
-
-def test_pandas_tables_are_csv_in_full() -> None:
-    import pandas as pd
-
-    frame = pd.DataFrame({"day": ["Mon", "Tue"], "high": [21.5, float("nan")]})
-    assert to_content(frame) == text("day,high\nMon,21.5\nTue,\n")
-    assert to_content(frame.set_index("day")) == text("day,high\nMon,21.5\nTue,\n")
-    assert to_content(frame[1:]) == text(",day,high\n1,Tue,\n")
-    assert to_content(frame["day"]) == text("day\nMon\nTue\n")
-    assert to_contents(frame, "t://x", None) == [
-        {"uri": "t://x", "mimeType": "text/csv", "text": "day,high\nMon,21.5\nTue,\n"}
-    ]
-    rows = pd.DataFrame({"n": range(5000)})
-    assert to_content(rows)[0]["text"].count("\n") == 5001
-
-
-def test_a_colormap_of_matplotlib_is_its_picture() -> None:
-    import matplotlib as mpl
-
-    [block] = to_content(mpl.colormaps["viridis"])
-    assert block["mimeType"] == "image/png"
-
-
-def test_conversion_imports_none_of_the_libraries() -> None:
-    code = (
-        "import sys, mcpkit.content as c\n"
-        "c.to_content([c.Text('a'), {'b': 1}, 'x'])\n"
-        "heavy = ('pandas', 'PIL', 'matplotlib', 'mimetypes', 'hashlib', 'pydantic')\n"
-        "print([name for name in heavy if name in sys.modules])"
-    )
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert run.stdout.strip() == "[]"
 
 
 # Structured data and results
