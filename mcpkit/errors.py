@@ -16,6 +16,7 @@ INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
 RESOURCE_NOT_FOUND = -32002
 """Handshake era only; the stateless era answers INVALID_PARAMS."""
+HEADER_MISMATCH = -32020
 MISSING_CLIENT_CAPABILITY = -32021
 UNSUPPORTED_PROTOCOL_VERSION = -32022
 
@@ -39,6 +40,30 @@ class ProtocolError(Exception):
         self.code = code
         self.message = message
         self.data = data
+
+
+class MalformedError(ProtocolError):
+    """A request is not as the specification wants it, whatever it asks for (-32602).
+
+    Args:
+        message: What is wrong, and what was expected.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(INVALID_PARAMS, message)
+
+
+class BusyError(ProtocolError):
+    """Too much is going on, or the server is about to end; the same request may succeed later (-32603).
+
+    Args:
+        message: What there is too much of.
+        retry_after: Seconds after which it makes sense to try again.
+    """
+
+    def __init__(self, message: str, *, retry_after: int = 1) -> None:
+        super().__init__(INTERNAL_ERROR, message)
+        self.retry_after = retry_after
 
 
 class HandlerError(Exception):
@@ -67,6 +92,24 @@ class ResourceNotFoundError(ResourceError):
 
 class PromptError(HandlerError):
     """A prompt could not be rendered; the text is the message of the JSON-RPC error (-32603)."""
+
+
+class MissingCapabilityError(HandlerError):
+    """The client has not declared a capability that it takes to serve the request.
+
+    Stateless era: -32021 with `data.requiredCapabilities`. Handshake era: in a tool a result with
+    `isError: true`, elsewhere -32602; the text names the capability.
+
+    Args:
+        names: What is missing, such as `sampling` or `elicitation.url`.
+        required: The same as the client would declare it, such as `{"elicitation": {"url": {}}}`.
+    """
+
+    def __init__(self, names: Sequence[str], required: dict[str, Any]) -> None:
+        what = "capability" if len(names) == 1 else "capabilities"
+        super().__init__(f"The client lacks the {what} that this needs: {', '.join(names)}")
+        self.names = tuple(names)
+        self.required = required
 
 
 class Problem(NamedTuple):

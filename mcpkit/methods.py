@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
+from .changes import MAX_URIS, check_uri
 from .completion import complete
 from .component import optional
-from .errors import INVALID_PARAMS, ProtocolError
+from .errors import INVALID_PARAMS, MalformedError, ProtocolError
 from .execution import FATAL
-from .failures import not_found, tool_error
+from .failures import is_protocol_error, not_found, tool_error
 from .protocol import content, jsonrpc
 from .protocol.eras import Handshake, check_log_level
 from .protocol.revisions import LATEST, STATELESS, narrow
@@ -62,13 +63,26 @@ def set_level(ctx: Context[Any]) -> Outcome:
 
 def subscribe(ctx: Context[Any]) -> Outcome:
     """Serve `resources/subscribe` (server/resources, "Subscriptions")."""
-    _session(ctx).subscriptions.add(_text(ctx.params, "uri"))
+    session, uri = _session(ctx), _text(ctx.params, "uri")
+    if uri not in session.subscriptions:
+        check_uri(uri)
+        if len(session.subscriptions) >= MAX_URIS:
+            raise ProtocolError(
+                INVALID_PARAMS, f"A session subscribes to at most {MAX_URIS:,} URIs; unsubscribe from one"
+            )
+        session.subscriptions.add(uri)
+        if session.on_subscription is not None:
+            session.on_subscription(uri, True)
     return {}
 
 
 def unsubscribe(ctx: Context[Any]) -> Outcome:
     """Serve `resources/unsubscribe`."""
-    _session(ctx).subscriptions.discard(_text(ctx.params, "uri"))
+    session, uri = _session(ctx), _text(ctx.params, "uri")
+    if uri in session.subscriptions:
+        session.subscriptions.remove(uri)
+        if session.on_subscription is not None:
+            session.on_subscription(uri, False)
     return {}
 
 
@@ -87,11 +101,13 @@ async def call_tool(ctx: Context[Any]) -> Outcome:
     if ctx.server._has_lifespans:
         await ctx.server._enter(ctx, tool)
     try:
+        if tool.requires:
+            ctx.client.require(*tool.requires)
         return _tool_result(ctx, tool, await tool.call(arguments, ctx))
     except ProtocolError:
         raise
     except BaseException as error:
-        if ctx.is_ended or isinstance(error, FATAL):
+        if ctx.is_ended or isinstance(error, FATAL) or is_protocol_error(ctx, error):
             raise
         return _tool_result(ctx, tool, tool_error(ctx, error))
 
@@ -109,6 +125,8 @@ async def read_resource(ctx: Context[Any]) -> Outcome:
     values: dict[str, str | list[str]] = {}
     if resource is None:
         resource, values = _match(ctx, uri)
+    if resource.requires:
+        ctx.client.require(*resource.requires)
     if ctx.server._has_lifespans:
         await ctx.server._enter(ctx, resource)
     if isinstance(resource, Resource):
@@ -133,6 +151,8 @@ async def get_prompt(ctx: Context[Any]) -> Outcome:
     prompt = ctx.server.prompts.get(name)
     if prompt is None:
         raise ProtocolError(INVALID_PARAMS, f"Unknown prompt: {name[:200]}")
+    if prompt.requires:
+        ctx.client.require(*prompt.requires)
     if ctx.server._has_lifespans:
         await ctx.server._enter(ctx, prompt)
     result = await prompt.get(arguments, ctx)
@@ -147,6 +167,8 @@ async def complete_argument(ctx: Context[Any]) -> Outcome:
     argument = _object(ctx.params, "argument")
     name, value = _text(argument, "name", "argument."), _text(argument, "value", "argument.")
     filled = _texts(_object(ctx.params, "context"), "arguments", "context.")
+    if component.requires:
+        ctx.client.require(*component.requires)
     if name not in {parameter.name for parameter in component.signature.parameters}:
         raise ProtocolError(INVALID_PARAMS, f"{component.key} has no argument {name[:200]}")
     completer = component.completers.get(name)
@@ -183,7 +205,7 @@ def _session(ctx: Context[Any]) -> Handshake:
 def _text(params: dict[str, Any], name: str, where: str = "") -> str:
     value = params.get(name)
     if not isinstance(value, str):
-        raise ProtocolError(INVALID_PARAMS, f"{where}{name}: expected a string")
+        raise MalformedError(f"{where}{name}: expected a string")
     return value
 
 
@@ -192,7 +214,7 @@ def _object(params: dict[str, Any], name: str) -> dict[str, Any]:
     if value is None:
         return {}
     if type(value) is not dict:
-        raise ProtocolError(INVALID_PARAMS, f"{name}: expected an object")
+        raise MalformedError(f"{name}: expected an object")
     return value
 
 
@@ -200,7 +222,7 @@ def _texts(params: dict[str, Any], name: str, where: str = "") -> dict[str, str]
     values = _object(params, name)
     for key, value in values.items():
         if not isinstance(value, str):
-            raise ProtocolError(INVALID_PARAMS, f"{where}{name}.{key[:100]}: expected a string")
+            raise MalformedError(f"{where}{name}.{key[:100]}: expected a string")
     return values
 
 

@@ -93,9 +93,9 @@ async def frames_of(method: str, params: dict[str, Any], monkeypatch: pytest.Mon
 
     server.threads._jobs = HoppingQueue(server.threads._jobs, hops)  # type: ignore[assignment]
     if sys.version_info < (3, 12):  # later, the task starts on the same stack
-        import mcpkit.connection
+        import mcpkit.calls
 
-        monkeypatch.setattr(mcpkit.connection, "_start", hop_of(mcpkit.connection._start))
+        monkeypatch.setattr(mcpkit.calls, "_start", hop_of(mcpkit.calls._start))
     seen.clear()
     try:
         connection.receive(

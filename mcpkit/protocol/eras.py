@@ -5,15 +5,20 @@ Everything else, the method table and the components above all, knows no era.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from ..errors import (
     INVALID_PARAMS,
     INVALID_REQUEST,
+    MISSING_CLIENT_CAPABILITY,
     RESOURCE_NOT_FOUND,
     UNSUPPORTED_PROTOCOL_VERSION,
+    MalformedError,
+    MissingCapabilityError,
     ProtocolError,
 )
+from .capabilities import declares, tree
 from .revisions import (
     ALL,
     BATCHES,
@@ -58,6 +63,32 @@ class Client:
         """The client's version, for display and logs."""
         return self.info.get("version")
 
+    def supports(self, capability: str) -> bool:
+        """Say whether the client has declared a capability.
+
+        Args:
+            capability: `sampling`, `sampling.tools`, `sampling.context`, `elicitation`, `elicitation.form`,
+                `elicitation.url`, `roots`, `extensions.<id>` or `experimental.<name>`.
+
+        Raises:
+            ValueError: There is no such capability.
+        """
+        return declares(self.capabilities, capability)
+
+    def require(self, *capabilities: str) -> None:
+        """Go on only if the client has declared all these capabilities; `requires=` does so before the call.
+
+        Args:
+            capabilities: As in `supports`.
+
+        Raises:
+            MissingCapabilityError: It lacks one; let it pass, as the client is told which.
+            ValueError: There is no such capability.
+        """
+        missing = [name for name in capabilities if not self.supports(name)]
+        if missing:
+            raise MissingCapabilityError(missing, tree(missing))
+
     def __repr__(self) -> str:
         """Show name and version."""
         return f"Client({self.name!r}, {self.version!r})"
@@ -77,6 +108,7 @@ class _Envelope:
 
     era: str = ""
     not_found_code: int = INVALID_PARAMS
+    missing_capability_code: int = INVALID_PARAMS
 
     def __init__(self, revision: str, client: Client, log_level: str | None) -> None:
         self.revision = revision
@@ -116,6 +148,7 @@ class Stateless(_Envelope):
 
     __slots__ = ()
     era = "stateless"
+    missing_capability_code = MISSING_CLIENT_CAPABILITY
 
     @classmethod
     def receive(cls, meta: dict[str, Any]) -> Stateless:
@@ -164,9 +197,10 @@ class Handshake(_Envelope):
     Attributes:
         is_initialized: Whether the client has said that it is ready for notifications.
         subscriptions: The URIs of `resources/subscribe`.
+        on_subscription: Called with a URI and whether it is subscribed to, once that has changed; or None.
     """
 
-    __slots__ = ("is_initialized", "subscriptions")
+    __slots__ = ("is_initialized", "on_subscription", "subscriptions")
     era = "handshake"
     not_found_code = RESOURCE_NOT_FOUND
 
@@ -174,6 +208,7 @@ class Handshake(_Envelope):
         super().__init__(revision, client, _DEFAULT_LOG_LEVEL)
         self.is_initialized = False
         self.subscriptions: set[str] = set()
+        self.on_subscription: Callable[[str, bool], None] | None = None
 
     @classmethod
     def receive(cls, params: dict[str, Any]) -> Handshake:
@@ -229,7 +264,7 @@ def check_log_level(level: Any) -> str:
         ProtocolError: -32602, naming the levels.
     """
     if not isinstance(level, str) or level not in SEVERITY:
-        raise ProtocolError(INVALID_PARAMS, "Invalid log level: expected one of " + ", ".join(SEVERITY))
+        raise MalformedError("Invalid log level: expected one of " + ", ".join(SEVERITY))
     return level
 
 
@@ -238,4 +273,4 @@ def _is_implementation(value: dict[str, Any]) -> bool:
 
 
 def _malformed(field: str, expected: str) -> ProtocolError:
-    return ProtocolError(INVALID_PARAMS, f"{field}: expected {expected}")
+    return MalformedError(f"{field}: expected {expected}")
