@@ -16,17 +16,19 @@ MISSING := $(filter-out $(FOUND),$(VERSIONS))
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup weather test test-all check lint types mypy pyright docs bench clean $(VERSIONS:%=test-%)
+.PHONY: help setup weather test test-all check lint types mypy pyright docs conformance bench hosts clean $(VERSIONS:%=test-%)
 
 help:
-	@echo 'make setup      the development environment: .venv and node_modules'
-	@echo 'make weather    the weather example, run as a host would run it (LIVE=1: the real API)'
-	@echo 'make test       the whole test suite (ARGS=... goes to pytest)'
-	@echo 'make test-all   the suite on every CPython from 3.10 to 3.13 that this machine has'
-	@echo 'make check      formatting, lint, types, documentation, tests'
-	@echo 'make docs       the documentation, built strictly into site/'
-	@echo 'make bench      the benchmark against other servers (ARGS=... goes to it)'
-	@echo 'make clean      remove what the targets above have made'
+	@echo 'make setup         the development environment: .venv and node_modules'
+	@echo 'make weather       the weather example, run as a host would run it (LIVE=1: the real API)'
+	@echo 'make test          the whole test suite (ARGS=... goes to pytest)'
+	@echo 'make test-all      the suite on every CPython from 3.10 to 3.13 that this machine has'
+	@echo 'make check         formatting, lint, types, documentation, tests'
+	@echo 'make conformance   the official conformance suite, run against a server over HTTP, as a table'
+	@echo 'make docs          the documentation, built strictly into site/'
+	@echo 'make bench         the benchmark against other servers (ARGS=... goes to it)'
+	@echo 'make hosts         Qwen Code and Claude Code, connected to the weather example (installs them: 500 MB)'
+	@echo 'make clean         remove what the targets above have made'
 
 setup: .venv/.dev node_modules/.installed
 
@@ -47,6 +49,15 @@ setup: .venv/.dev node_modules/.installed
 node_modules/.installed: package.json package-lock.json .npmrc | .venv/.dev
 	@echo 'Installing the Node tools into node_modules'
 	@PATH="$(CURDIR)/$(BIN):$$PATH" npm ci --no-progress --ignore-scripts --loglevel=error
+	@touch $@
+
+# The hosts lie apart from the tools: they are large, and no other target needs them. They are installed rather than
+# `ci`: that insists on the optional packages of every other platform.
+.hosts/.installed: tests/hosts/package.json tests/hosts/package-lock.json .npmrc | .venv/.dev
+	@echo 'Installing the hosts into .hosts'
+	@mkdir -p .hosts
+	@cp tests/hosts/package.json tests/hosts/package-lock.json .npmrc .hosts/
+	@PATH="$(CURDIR)/$(BIN):$$PATH" npm install --prefix .hosts --no-progress --ignore-scripts --loglevel=error
 	@touch $@
 
 weather: .venv/.package
@@ -86,8 +97,14 @@ pyright: setup
 docs: .venv/.dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
+conformance: setup
+	@$(PY) tests/conformance/run.py
+
 bench: .venv/.package
 	$(PY) bench/run.py $(ARGS)
 
+hosts: .venv/.dev .hosts/.installed
+	@PYTHONPATH=tests $(PY) tests/hosts/run.py
+
 clean:
-	rm -rf .venv .venv-3.* .venv-bench node_modules site dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-3.* .venv-bench node_modules .hosts site dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -16,13 +16,14 @@ from probes import Frames, InMemory, Launch, PipeCalls, PipeLists, Probe, Regist
 
 @dataclass(frozen=True)
 class Figure:
-    """One row. `kind` says what `target` is: a share of mcp's cost, times faster than mcp, or a limit."""
+    """One row. `kind` says what `target` is: a share of a peer's cost, times faster than the peer, or a limit."""
 
     key: str
     title: str
     unit: str = "µs"
     target: float | None = None
     kind: Literal["share", "times", "limit"] = "times"
+    against: str = "mcp"
 
 
 @dataclass(frozen=True)
@@ -49,8 +50,9 @@ class Outcome:
         return median(values) if values else None
 
     def ratios(self) -> list[float]:
-        """Return mcpkit against mcp pair by pair, in the sense of the figure's kind."""
-        pairs = zip(self.samples.get("mcpkit", []), self.samples.get("mcp", []), strict=False)
+        """Return mcpkit against the figure's peer pair by pair, in the sense of the figure's kind."""
+        peer = self.samples.get(self.figure.against, [])
+        pairs = zip(self.samples.get("mcpkit", []), peer, strict=False)
         return [theirs / ours if self.figure.kind == "times" else ours / theirs for ours, theirs in pairs]
 
     def reached(self) -> bool | None:

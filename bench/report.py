@@ -8,13 +8,13 @@ from typing import Any
 
 from figures import Figure, Outcome
 
-SCALES = {"µs": 1e6, "ms": 1e3, "MB": 1 / 1024, "KB": 1e-3, "frames": 1}
+SCALES = {"µs": 1e6, "ms": 1e3, "MB": 1 / 1024, "KB": 1e-3, "frames": 1, "tasks": 1, "objects": 1}
 
 
 def shown(value: float | None, figure: Figure) -> str:
     if value is None:
         return "-"
-    scaled = value * SCALES[figure.unit]
+    scaled = 1 / value if figure.unit == "calls/s" else value * SCALES[figure.unit]
     return f"{scaled:.0f}" if scaled >= 100 else f"{scaled:.3g}"
 
 

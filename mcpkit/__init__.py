@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from .broker import Broker, MemoryBroker
 from .completion import Complete
 from .content import Audio, EmbeddedResource, File, Image, ResourceLink, Text, ToolResult
 from .context import Context, current_context
 from .errors import (
     ArgumentsError,
+    MissingCapabilityError,
     PromptError,
     ProtocolError,
     RegistrationError,
@@ -14,6 +16,7 @@ from .errors import (
     ResourceNotFoundError,
     ToolError,
 )
+from .headers import Header
 from .marking import prompt, resource, tool
 from .prompts import Message, Prompt, assistant, user
 from .protocol.eras import Cache
@@ -30,14 +33,18 @@ __all__ = [
     "Annotations",
     "ArgumentsError",
     "Audio",
+    "Broker",
     "Cache",
     "Complete",
     "Context",
     "EmbeddedResource",
     "File",
+    "Header",
     "Icon",
     "Image",
+    "MemoryBroker",
     "Message",
+    "MissingCapabilityError",
     "Prompt",
     "PromptError",
     "ProtocolError",

@@ -83,11 +83,16 @@ class Calls:
                 self._idle = self._loop.create_future()
             await asyncio.shield(self._idle)
 
-    async def aclose(self) -> None:
-        """Cancel everything, and wait until it has stopped."""
+    def cancel_all(self) -> list[_Call]:
+        """Stop every request, and return them."""
         calls = list(self._running.values())
         for call in calls:
             self._cancel(call)
+        return calls
+
+    async def aclose(self) -> None:
+        """Cancel everything, and wait until it has stopped."""
+        calls = self.cancel_all()
         await asyncio.gather(*(call.task for call in calls if call.task is not None), return_exceptions=True)
 
     def __contains__(self, key: Hashable) -> bool:

@@ -75,6 +75,10 @@ class Completable(Component):
         """Build arguments and completers from the type hints."""
         self._completers = _completers_of(self, self.signature.parameters, self._complete)
         self._arguments = Arguments.of(self.signature)
+        if self._arguments.mirrored:
+            raise RegistrationError(
+                f"{self.kind} {self.key!r}: only the arguments of a tool go into headers; remove Header(...)"
+            )
 
 
 def _completers_of(

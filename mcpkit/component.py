@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from typing_extensions import Self, TypedDict, Unpack
 
 from .context import Context, is_context
-from .declarations import check_icons, check_meta, check_text
+from .declarations import capabilities, check_icons, check_meta, check_text
 from .errors import RegistrationError
 from .execution import finish_awaitable
 from .protocol.revisions import narrow
@@ -36,6 +36,8 @@ class ComponentOptions(TypedDict, total=False):
     """The `_meta` of its listed form."""
     tags: Collection[str]
     """Free words, for selecting components; never sent."""
+    requires: str | Sequence[str]
+    """Capabilities that a client must have declared to use it, such as `sampling`; see `Client.supports`."""
 
 
 class Component(ABC):
@@ -51,6 +53,7 @@ class Component(ABC):
         function: The author's function, unchanged.
         title: A name for people, or None.
         tags: Free words of the author's, for selecting components; never sent.
+        requires: Capabilities that a client must have declared to use it.
         is_enabled: Whether clients see it.
         is_resolved: Whether its type hints have been read.
         position: Its place in the order of registration.
@@ -73,6 +76,7 @@ class Component(ABC):
         self.icons = list(icons) if icons else None
         self.meta = dict(meta) if meta else None
         self.tags = frozenset(options.get("tags", ()))
+        self.requires = capabilities(f"{self.kind} {key!r}", options.get("requires", ()))
         self.is_enabled = True
         self.is_resolved = False
         self.position = 0

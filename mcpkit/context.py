@@ -35,6 +35,10 @@ class Channel(Protocol):
         """Wait until the reader on the other side keeps up."""
         ...
 
+    def close(self) -> Awaitable[None]:
+        """End the connection, where the client can come back to hear the rest."""
+        ...
+
 
 class Context(Generic[State]):
     """One request, as its handler sees it.
@@ -207,6 +211,19 @@ class Context(Generic[State]):
         """Log at level `emergency`; see `log`."""
         await self.log("emergency", data, logger=logger)
 
+    async def close_stream(self) -> None:
+        """End the connection that this call is answered on; the client comes back for the rest.
+
+        A long call need not hold a connection (basic/transports, "Sending Messages", 2025-11-25): what
+        is said from now on is kept until the client asks for it, after a second or so. Only
+        sessions of that revision over HTTP can; everywhere else nothing happens.
+
+        Raises:
+            RuntimeError: The call has ended.
+        """
+        self._check_open()
+        await self._channel.close()
+
     def _check_open(self) -> None:
         if self.is_ended:
             raise RuntimeError(
@@ -269,6 +286,10 @@ class SyncContext:
     def emergency(self, data: Any, *, logger: str | None = None) -> None:
         """Log at level `emergency`."""
         self.log("emergency", data, logger=logger)
+
+    def close_stream(self) -> None:
+        """End the connection that this call is answered on; see `Context.close_stream`."""
+        self._run(self._ctx.close_stream())
 
     def _run(self, coroutine: Coroutine[Any, Any, None]) -> None:
         loop = self._ctx._loop

@@ -12,6 +12,7 @@ from typing import Any, TypeGuard
 from pydantic_core import PydanticSerializationError, SchemaValidator, ValidationError, to_json
 
 from .errors import RegistrationError
+from .protocol.capabilities import capability_path
 from .protocol.types import Icon
 
 _ICON_SCHEMES = ("https:", "http:", "data:")
@@ -92,6 +93,25 @@ def check_meta(what: str, meta: Any) -> None:
         to_json(dict(meta), inf_nan_mode="null")
     except (PydanticSerializationError, ValueError) as error:
         raise RegistrationError(f"{what}: meta has no form in JSON: {error}") from None
+
+
+def capabilities(what: str, requires: Any) -> tuple[str, ...]:
+    """Return the capabilities that `requires=` names.
+
+    Raises:
+        RegistrationError: It is neither a name nor a list of names, or there is no such capability.
+    """
+    if not requires:
+        return ()
+    names: Any = (requires,) if isinstance(requires, str) else requires
+    if not _is_sequence(names) or not all(isinstance(name, str) for name in names):
+        raise RegistrationError(f"{what}: requires is a list of strings, not {requires!r}")
+    for name in names:
+        try:
+            capability_path(name)
+        except ValueError as error:
+            raise RegistrationError(f"{what}: requires: {error}") from None
+    return tuple(names)
 
 
 def check_size(what: str, size: Any) -> None:

@@ -10,6 +10,7 @@ from .errors import (
     INVALID_PARAMS,
     ArgumentsError,
     HandlerError,
+    MissingCapabilityError,
     ProtocolError,
     ResourceNotFoundError,
 )
@@ -38,6 +39,11 @@ def tool_error(ctx: Context[Any], error: BaseException) -> dict[str, Any]:
     return {"content": [{"type": "text", "text": text}], "isError": True}
 
 
+def is_protocol_error(ctx: Context[Any], error: BaseException) -> bool:
+    """Say whether an exception in a tool is no result but an error, whose code tells the client what to do."""
+    return isinstance(error, MissingCapabilityError) and ctx.era == "stateless"
+
+
 def internal(ctx: Context[Any], error: BaseException) -> str:
     """Log an exception with its traceback, and return the text that names the log entry and nothing else."""
     import secrets
@@ -64,6 +70,9 @@ def _problem(ctx: Context[Any], error: BaseException) -> ProtocolError:
         return ProtocolError(error.code, readable(error.message), error.data)
     if isinstance(error, ResourceNotFoundError):
         return not_found(ctx, error.uri if error.uri is not None else str(ctx.params.get("uri", "")))
+    if isinstance(error, MissingCapabilityError):
+        code = ctx._envelope.missing_capability_code
+        return ProtocolError(code, str(error), {"requiredCapabilities": error.required})
     if isinstance(error, ArgumentsError):
         return ProtocolError(INVALID_PARAMS, readable(str(error)))
     if isinstance(error, HandlerError):

@@ -9,7 +9,8 @@ import errno
 import os
 import stat
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import aclosing
 from datetime import datetime, timezone
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -24,6 +25,7 @@ from .uri_template import UriTemplate
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+    from watchfiles import Change as FileChange
 
 MOST_ENTRIES = 1000
 
@@ -56,6 +58,7 @@ def resource_dir(
     description: str | None = None,
     hidden: bool = False,
     most_entries: int = MOST_ENTRIES,
+    watch: bool = False,
 ) -> ResourceTemplate:
     """Serve the files of a folder, now and later ones: `server.include(resource_dir("docs", "docs://guide"))`.
 
@@ -70,17 +73,29 @@ def resource_dir(
         description: What the files are.
         hidden: Whether files and folders whose name begins with a dot are served too.
         most_entries: How many files are listed at most; the others can be read all the same.
+        watch: Whether clients are told of files that are written, added and removed, while anyone
+            listens; needs `pip install "mcpkit[watch]"`. What is written through a link is told
+            under the file's own path.
 
     Returns:
         What `include` takes.
 
     Raises:
-        RegistrationError: There is no such folder, or the prefix cannot be part of a URI template.
+        RegistrationError: There is no such folder, the prefix cannot be part of a URI template, or
+            what `watch` needs is not installed.
     """
+    if watch and not _has_watchfiles():
+        raise RegistrationError('resource_dir: watch=True needs watchfiles: pip install "mcpkit[watch]"')
     folder = ResourceDir(path, uri_prefix, hidden=hidden, most_entries=most_entries)
     if description is None:
         description = f"The files of the folder {folder.name}."
-    return FolderTemplate(folder, name=name or folder.name, title=title, description=description)
+    return FolderTemplate(folder, name=name or folder.name, title=title, description=description, watch=watch)
+
+
+def _has_watchfiles() -> bool:
+    from importlib.util import find_spec
+
+    return find_spec("watchfiles") is not None
 
 
 class FolderTemplate(ResourceTemplate):
@@ -91,9 +106,12 @@ class FolderTemplate(ResourceTemplate):
         name: The name of the template.
         title: A name for people.
         description: What the files are.
+        watch: Whether clients are told of changes.
     """
 
-    def __init__(self, folder: ResourceDir, *, name: str, title: str | None, description: str) -> None:
+    def __init__(
+        self, folder: ResourceDir, *, name: str, title: str | None, description: str, watch: bool
+    ) -> None:
         super().__init__(
             folder.open,
             folder.template.template,
@@ -101,6 +119,7 @@ class FolderTemplate(ResourceTemplate):
             title=title,
             description=description,
             entries=folder.listed,
+            watch=folder.watch if watch else None,
         )
         self.folder = folder
 
@@ -111,6 +130,9 @@ class FolderTemplate(ResourceTemplate):
         twin.folder = self.folder.at(prefix if prefix.endswith("://") else prefix[:-1])
         twin.function = twin.folder.open
         twin.entries = twin.folder.listed
+        if self.watch is not None:
+            twin.watch = twin.folder.watch
+            twin._written = key
         return twin
 
 
@@ -209,6 +231,38 @@ class ResourceDir:
                 return File(data=file.read(), name=path.rpartition("/")[2])
         finally:
             os.close(descriptor)
+
+    async def watch(self) -> AsyncGenerator[str | None, None]:
+        """Yield the URI of what is written, added or removed, and None when the list has changed.
+
+        Raises:
+            OSError: There is no folder any more.
+        """
+        from watchfiles import awatch
+
+        async with aclosing(awatch(self._root, watch_filter=None)) as batches:
+            async for batch in batches:
+                for update in self._updates(batch):
+                    yield update
+
+    def _updates(self, batch: set[tuple[FileChange, str]]) -> Iterator[str | None]:
+        is_list_changed = False
+        for change, name in batch:
+            path = os.path.relpath(name, self._root).replace(os.sep, "/")
+            is_hidden = any(part.startswith(".") for part in path.split("/"))  # as is "." itself
+            if is_hidden and (path == "." or not self._hidden):
+                continue
+            uri = self.uri_of(path)
+            yield uri
+            if change.raw_str() != "modified":
+                is_list_changed = True
+                yield f"{uri}/"  # a folder is moved in one piece, and what lies in it is not named
+        if is_list_changed:
+            yield None
+        if not os.path.isdir(self._root):
+            yield self._prefix
+            yield None
+            raise FileNotFoundError(errno.ENOENT, "the folder is gone", self._root)
 
     def _inside(self, path: str) -> list[str] | None:
         """Return the parts of the real path from the folder on, or None where it leads out or is hidden."""

@@ -17,6 +17,7 @@ from .errors import INVALID_PARAMS, ArgumentsError, ProtocolError, RegistrationE
 from .protocol.eras import Cache
 from .protocol.types import Annotations
 from .uri_template import UriTemplate
+from .watching import WatchFunction, watched_variables
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _NEVER_IN_URIS = re.compile(r'[\x00-\x20"<>\\^`{|}\x7f]')
@@ -33,6 +34,7 @@ class ResourceOptions(ComponentOptions, total=False):
     complete: Completers | None
     entries: Callable[[], Iterable[Mapping[str, Any]]] | None
     unsafe: Collection[str] | bool
+    watch: WatchFunction | None
 
 
 class Resource(Component):
@@ -47,7 +49,7 @@ class Resource(Component):
         size: Its size in bytes, when known.
         annotations: Hints on its use.
         cache: How long and by whom what is read may be kept; the server's default when None.
-        options: `title`, `description`, `icons`, `meta` and `tags`: see `ComponentOptions`.
+        options: `title`, `description`, `icons`, `meta`, `tags` and `requires`: see `ComponentOptions`.
 
     Raises:
         RegistrationError: The definition cannot be served; the message says what to change.
@@ -66,17 +68,20 @@ class Resource(Component):
         size: int | None = None,
         annotations: Annotations | None = None,
         cache: Cache | None = None,
+        watch: WatchFunction | None = None,
         **options: Unpack[ComponentOptions],
     ) -> None:
         _check_uri(uri)
         _check_form(f"resource {uri!r}", mime_type, annotations)
         check_size(f"resource {uri!r}", size)
+        watched_variables(f"resource {uri!r}", watch, ())
         super().__init__(function, uri, **options)
         self.name = name if name is not None else function_name(function)
         self.mime_type = mime_type
         self.size = size
         self.annotations = annotations
         self.cache = cache
+        self.watch = watch
 
     @property
     def uri(self) -> str:
@@ -133,7 +138,15 @@ class ResourceTemplate(Completable):
             `resources/list`.
         unsafe: Variables whose values may hold `..`, encoded slashes, absolute paths and the
             like, which no value may by default; True for all.
-        options: `title`, `description`, `icons`, `meta` and `tags`: see `ComponentOptions`.
+        watch: An async generator function that runs while somebody is subscribed: it starts for
+            the first subscriber and is closed after the last; when it raises it is started again,
+            after 1 s, then 2 s, up to 60 s. With parameters, named like variables, it runs for
+            each URI that somebody subscribes to, with the values of that URI, and yields, anything,
+            each time its data have changed. Without, it runs once and yields the URI that was
+            updated, as it is written here; one that ends with a slash stands for all that are
+            subscribed to below; and None stands for a change of `entries`, for whose sake it also
+            runs while somebody listens for changes of the list of resources.
+        options: `title`, `description`, `icons`, `meta`, `tags` and `requires`: see `ComponentOptions`.
 
     Raises:
         RegistrationError: The definition cannot be served; the message says what to change.
@@ -154,6 +167,7 @@ class ResourceTemplate(Completable):
         complete: Completers | None = None,
         entries: Callable[[], Iterable[Mapping[str, Any]]] | None = None,
         unsafe: Collection[str] | bool = (),
+        watch: WatchFunction | None = None,
         **options: Unpack[ComponentOptions],
     ) -> None:
         self.template = UriTemplate(uri_template, unsafe=unsafe)
@@ -165,6 +179,11 @@ class ResourceTemplate(Completable):
         self.annotations = annotations
         self.cache = cache
         self.entries = entries
+        self.watch = watch
+        self.watched_variables = watched_variables(
+            f"resource template {uri_template!r}", watch, self.template.names
+        )
+        self._written = uri_template
 
     @property
     def uri_template(self) -> str:
@@ -205,6 +224,16 @@ class ResourceTemplate(Completable):
         twin = super().renamed(key)
         twin.template = UriTemplate(key, unsafe=self._unsafe)
         return twin
+
+    def included_uri(self, uri: str) -> str:
+        """Return the URI here of what has another one where the template was written, without a prefix."""
+        same = 0
+        for ours, theirs in zip(reversed(self.key), reversed(self._written), strict=False):
+            if ours != theirs:
+                break
+            same += 1
+        here, there = self.key[: len(self.key) - same], self._written[: len(self._written) - same]
+        return here + uri[len(there) :] if uri.startswith(there) else uri
 
     async def read(
         self, uri: str, values: Mapping[str, str | list[str]], ctx: Context[Any]

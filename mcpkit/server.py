@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from functools import partial
-from typing import Any, Final
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
+from typing_extensions import Unpack
+
+from .broker import Broker
 from .component import Component, optional
 from .components import Components
 from .context import Context
 from .declarations import check_icons
-from .errors import METHOD_NOT_FOUND, ProtocolError
+from .errors import METHOD_NOT_FOUND, ProtocolError, RegistrationError
 from .execution import Threads
 from .lifespan import Lifespan, LifespanFunction
 from .listing import Listing
@@ -22,6 +25,13 @@ from .protocol.eras import Cache
 from .protocol.revisions import CACHEABLE, METHODS, narrow
 from .protocol.types import Icon
 from .registry import Registry
+
+if TYPE_CHECKING:
+    from .keys import Keys
+    from .transports.http.app import HttpApp
+    from .transports.http.options import HttpOptions
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 Watcher = Callable[[str, str | None], None]
 """Called from any thread with `tools`, `prompts` or `resources` and None, or with `resource` and a URI."""
@@ -36,6 +46,15 @@ _CAPABILITIES: Final[dict[str, dict[str, bool]]] = {
 """What can be declared, and how."""
 
 _DEFAULT_CACHE: Final = {method: Cache() for method in CACHEABLE} | {"resources/read": Cache(0, "private")}
+
+
+class OwnRoute(NamedTuple):
+    """A route of the author's own in the HTTP app; see `Server.route`."""
+
+    path: str
+    function: Callable[..., Any]
+    methods: Collection[str] | None
+    name: str | None
 
 
 class Server(Registry):
@@ -59,6 +78,13 @@ class Server(Registry):
             are stale at once by default.
         threads: The greatest number of worker threads for functions that are not `async`.
         max_running: The greatest number of requests that run at a time; more are refused.
+        secret: What signs session ids: at least 16 characters or bytes; of several, the first signs and
+            all are accepted. None takes the environment variable `MCPKIT_SECRET`, or else a
+            secret that lasts as long as the process and the workers that it starts.
+        broker: What several processes that serve the same share; None keeps everything in this one.
+
+    Attributes:
+        routes: The routes of the author's own.
 
     Raises:
         ValueError: One of the arguments is out of range; the message names it.
@@ -83,6 +109,8 @@ class Server(Registry):
         cache: Mapping[str, Cache] | None = None,
         threads: int = 40,
         max_running: int = 1024,
+        secret: str | bytes | Sequence[str | bytes] | None = None,
+        broker: Broker | None = None,
     ) -> None:
         super().__init__()
         _check("offers", set(offers) - _CAPABILITIES.keys(), _CAPABILITIES)
@@ -105,6 +133,11 @@ class Server(Registry):
         self.page_size = page_size
         self.threads = Threads(threads)
         self.max_running = max_running
+        self.broker = broker
+        self.routes: list[OwnRoute] = []
+        self._secret = secret
+        if secret is not None:
+            _ = self.keys  # which complains where it is given
         self._running_count = 0
         self._declared = set(offers)
         self._cache = {**_DEFAULT_CACHE, **(cache or {})}
@@ -208,21 +241,106 @@ class Server(Registry):
 
     # Life
 
-    def run(self, *, grace: float = 5.0, max_line: int = 64 * 1024 * 1024) -> None:
-        """Serve over stdin and stdout until the input ends; `python -m server` (basic/transports/stdio).
+    def run(
+        self,
+        transport: Literal["stdio", "http", "sse"] = "stdio",
+        *,
+        max_line: int = 64 * 1024 * 1024,
+        host: str = "127.0.0.1",
+        port: int = 8000,
+        uvicorn: Mapping[str, Any] | None = None,
+        **options: Unpack[HttpOptions],
+    ) -> None:
+        """Serve until the input ends or a signal comes.
 
         Args:
-            grace: Seconds that running calls get to finish when the input ends or a signal comes.
-            max_line: The longest message that is taken, in bytes; a longer one is answered with an error.
+            transport: `stdio` for a host that has started this process (`python -m server`,
+                basic/transports/stdio); `http` or `sse` for clients that connect to a port, with
+                uvicorn. Both serve the same app; `sse` does not do without the transport of 2024-11-05.
+            max_line: With stdio, the longest message that is taken, in bytes; a longer one is
+                answered with an error.
+            host: With http and sse, the address to listen on.
+            port: With http and sse, the port; 0 takes a free one.
+            uvicorn: With http and sse, more options for `uvicorn.Config`.
+            options: With stdio, `grace` alone: the seconds that running calls get to finish when
+                the input ends or a signal comes, 5 by default. With http and sse, what `asgi` takes.
 
         Raises:
-            RuntimeError: An event loop is running in this thread already; the message says what to do.
-            SystemExit: A signal ended it; the code is 128 plus the signal's number.
+            ValueError: The transport is not known, or has no such option.
+            RuntimeError: With stdio, an event loop is running in this thread already; the message
+                says what to do.
+            SystemExit: With stdio, a signal ended it; the code is 128 plus the signal's number.
             BaseException: Whatever entering or leaving the lifespan raised.
         """
-        from .transports.stdio import run_stdio
+        if transport == "stdio":
+            from .transports.stdio import GRACE, run_stdio
 
-        run_stdio(self, grace=grace, max_line=max_line)
+            grace = options.pop("grace", GRACE)
+            if options or uvicorn is not None or grace is None:
+                wrong = next(iter(options), "uvicorn" if uvicorn is not None else "grace=None")
+                raise ValueError(
+                    f'run("stdio") has no {wrong}; it takes grace (seconds) and max_line (bytes)'
+                )
+            run_stdio(self, grace=grace, max_line=max_line)
+            return
+        if transport not in {"http", "sse"}:
+            raise ValueError(f"transport must be 'stdio', 'http' or 'sse', got {transport!r}")
+        if transport == "sse":
+            options["sse"] = True
+        app = self.asgi(**options)
+        from .transports.http.run import run_app
+
+        run_app(app, host, port, uvicorn or {})
+
+    def asgi(self, **options: Unpack[HttpOptions]) -> HttpApp:
+        """Return the server as an ASGI app: `app = server.asgi()`, then `uvicorn server:app`.
+
+        It serves every client of every revision at `/mcp`, and those of 2024-11-05 at `/sse` and
+        `/messages` as well (basic/transports/streamable-http; basic/transports of the older
+        revisions). It can be mounted anywhere in another app, with nothing to wire.
+
+        Args:
+            options: See `HttpOptions`.
+
+        Raises:
+            ValueError: An option has not the form that it must have; the message says what to write.
+        """
+        from .transports.http.app import HttpApp
+        from .transports.http.options import Settings
+
+        return HttpApp(self, Settings(**options))
+
+    def route(
+        self, path: str, *, methods: Collection[str] | None = None, name: str | None = None
+    ) -> Callable[[F], F]:
+        """Serve a path of the HTTP app with a function of one's own: `@server.route("/hello")`.
+
+        Args:
+            path: A path as Starlette has it, such as `/files/{name}`.
+            methods: HTTP methods; GET when None.
+            name: A name for `request.url_for`; the function's when None.
+
+        Returns:
+            A decorator that returns the function unchanged. It takes a Starlette `Request` and returns a `Response`.
+
+        Raises:
+            RegistrationError: The path does not begin with a slash.
+        """
+        if not path.startswith("/"):
+            raise RegistrationError(f"a route begins with a slash, such as '/health', got {path!r}")
+
+        def register(function: F) -> F:
+            self.routes.append(OwnRoute(path, function, methods, name))
+            return function
+
+        return register
+
+    @cached_property
+    def keys(self) -> Keys:
+        """Return what signs for this server."""
+        from .keys import Keys
+
+        return Keys(self._secret, self.name)
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
@@ -238,6 +356,10 @@ class Server(Registry):
         loop = asyncio.get_running_loop()
         self._serving[loop] = self._serving.get(loop, 0) + 1
         async with AsyncExitStack() as stack:
+            if self.broker is not None:
+                from .fan_out import Publisher
+
+                stack.callback(Publisher(self, self.broker).close)
             for server in self._family():
                 server._begin(loop)
                 stack.push_async_callback(server._end, loop)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from .errors import INTERNAL_ERROR, INVALID_PARAMS, ProtocolError
-from .protocol import jsonrpc
-from .protocol.eras import SUBSCRIPTION_ID, Handshake
+from .changes import LISTS, Change, Changes, Listen, Pending, notification
+from .errors import INTERNAL_ERROR, ProtocolError
+from .protocol.eras import Handshake
 from .protocol.jsonrpc import RequestId
 
 if TYPE_CHECKING:
@@ -19,24 +17,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("mcpkit")
 
-_LISTS: Final = {
-    "toolsListChanged": "tools",
-    "promptsListChanged": "prompts",
-    "resourcesListChanged": "resources",
-}
-"""Members of a subscription's filter, and the list whose changes each asks for."""
-
-_URIS: Final = "resourceSubscriptions"
-
-Change = tuple[str, str | None]
-"""A list's name and None, or `resource` and the URI that was updated."""
-
 
 class Subscriptions:
     """The session and the `subscriptions/listen` streams of one pipe.
 
-    Changes come from any thread. They are collected until the loop delivers them, so a change that
-    happens again meanwhile is told once; what nobody subscribed to is not kept.
+    A pipe takes messages as fast as its reader does. What waits meanwhile is bounded for each
+    listener: a stream that falls behind ends, the session loses its oldest update.
 
     Attributes:
         streams: The open `subscriptions/listen` streams by request id.
@@ -46,49 +32,48 @@ class Subscriptions:
         self._server = server
         self._channel = channel
         self._loop = asyncio.get_running_loop()
-        self._lock = threading.Lock()
-        self._pending: dict[Change, None] = {}
+        self._changes = Changes.of(server)
         self._delivery: asyncio.Task[None] | None = None
-        self._is_delivering = False
-        self._session: Handshake | None = None
-        self._announced: set[str] = set()
-        self._held: dict[Change, None] = {}
+        self._session: _Session | None = None
         self.streams: dict[RequestId, _Stream] = {}
-        self._unwatch: Callable[[], None] | None = server._watch(self._changed)
 
     def begin(self, session: Handshake) -> None:
         """Note a new session: what changes from now on reaches it, once it is initialized.
 
         A list that the server does not declare now is never announced to it, as it was not negotiated.
         """
-        self._session = session
-        self._announced = {name for name in _LISTS.values() if self._server._declares(name)}
+        self._session = _Session(self, session)
+        for name in LISTS.values():
+            if self._server._declares(name):
+                self._changes.want(self._session, (name, None))
+        session.on_subscription = self._subscribed
 
     def initialized(self) -> None:
         """Tell the session what has changed since it began."""
-        held, self._held = self._held, {}
-        for change in held:
-            self._changed(*change)
+        self._wake()
 
     def open(self, ctx: Context[Any]) -> None:
         """Serve `subscriptions/listen`: acknowledge the part of the filter that is honoured.
 
         Raises:
-            ProtocolError: -32602 for a malformed filter, -32603 when there are too many streams.
+            ProtocolError: -32602 for a filter that is malformed or too long, -32603 when there are
+                too many streams.
         """
         if len(self.streams) >= self._server.max_running:
             raise ProtocolError(
                 INTERNAL_ERROR, f"Too many subscriptions are open ({len(self.streams)}); end one first"
             )
-        stream = _Stream(ctx, self._server)
+        stream = _Stream(self, Listen(ctx, self._server))
         self.streams[ctx.request_id] = stream
-        self._channel.send(
-            stream.message("notifications/subscriptions/acknowledged", notifications=stream.honoured)
-        )
+        self._channel.send(stream.listen.acknowledged())
+        for change in stream.listen.wanted:
+            self._changes.want(stream, change)
 
     def cancel(self, id_: RequestId) -> None:
         """End a stream because the client said so; it gets no answer."""
-        self.streams.pop(id_, None)
+        stream = self.streams.pop(id_, None)
+        if stream is not None:
+            self._changes.forget(stream)
 
     def close(self, *, graceful: bool) -> None:
         """End everything; what has ended stays so.
@@ -97,114 +82,89 @@ class Subscriptions:
             graceful: Whether each stream ends with its result (basic/patterns/subscriptions,
                 "Graceful Closure"); otherwise it is cancelled with a reason.
         """
-        if self._unwatch is not None:
-            self._unwatch()
-            self._unwatch = None
         if self._delivery is not None:
             self._delivery.cancel()
+        if self._session is not None:
+            self._changes.forget(self._session)
         for stream in self.streams.values():
+            self._changes.forget(stream)
             self._channel.send(
-                stream.result() if graceful else stream.cancelled("the server drops the subscription")
+                stream.listen.result()
+                if graceful
+                else stream.listen.cancelled("the server drops the subscription")
             )
         self.streams.clear()
 
-    def _changed(self, what: str, uri: str | None) -> None:
-        if not self._is_wanted(what, uri):
-            return
-        with self._lock:
-            self._pending[what, uri] = None
-            if self._is_delivering:
-                return
-            self._is_delivering = True
-        try:
-            self._loop.call_soon_threadsafe(self._begin_delivery)
-        except RuntimeError:  # the loop is closed, and the pipe with it
-            logger.debug("a change came after the end of the connection")
+    def _subscribed(self, uri: str, is_subscribed: bool) -> None:
+        if self._session is not None:
+            (self._changes.want if is_subscribed else self._changes.unwant)(self._session, ("resource", uri))
 
-    def _is_wanted(self, what: str, uri: str | None) -> bool:
-        return self._is_for_session(what, uri) or any(
-            stream.wants(what, uri) for stream in tuple(self.streams.values())
-        )
+    def _overflow(self, stream: _Stream) -> None:
+        self.cancel(stream.listen.request_id)
+        reason = f"more than {Pending.LIMIT} updates wait for the reader; listen again and read faster"
+        self._channel.send(stream.listen.cancelled(reason))
 
-    def _is_for_session(self, what: str, uri: str | None) -> bool:
-        if self._session is None:
-            return False
-        return what in self._announced if uri is None else uri in self._session.subscriptions
-
-    def _begin_delivery(self) -> None:
-        self._delivery = self._loop.create_task(self._deliver())
+    def _wake(self) -> None:
+        if self._delivery is None:
+            self._delivery = self._loop.create_task(self._deliver())
 
     async def _deliver(self) -> None:
-        await self._channel.ready()
-        with self._lock:
-            pending, self._pending = self._pending, {}
-        for change in pending:
+        while self._waiting():
             await self._channel.ready()
-            for message in self._messages(change):
-                self._channel.send(message)
-        with self._lock:
-            self._is_delivering = bool(self._pending)
-        if self._is_delivering:  # in another turn, so that changes without end leave room for requests
-            self._begin_delivery()
+            for listener in self._waiting():
+                self._channel.send(listener.message(listener.pending.pop()))
+        self._delivery = None
 
-    def _messages(self, change: Change) -> Iterator[bytes]:
-        what, uri = change
-        method = (
-            "notifications/resources/updated" if uri is not None else f"notifications/{what}/list_changed"
-        )
-        if self._session is not None and self._is_for_session(what, uri):
-            if not self._session.is_initialized:
-                self._held[change] = None
-            else:
-                yield jsonrpc.notification(method, {"uri": uri} if uri is not None else None)
-        for stream in self.streams.values():
-            if stream.wants(what, uri):
-                yield stream.message(method, **({"uri": uri} if uri is not None else {}))
+    def _waiting(self) -> list[_Session | _Stream]:
+        """Return those with something to tell: each tells one change before anybody tells a second."""
+        waiting: list[_Session | _Stream] = [stream for stream in self.streams.values() if stream.pending]
+        if self._session is not None and self._session.is_ready and self._session.pending:
+            waiting.insert(0, self._session)
+        return waiting
+
+
+class _Session:
+    """A handshake session that listens."""
+
+    def __init__(self, subscriptions: Subscriptions, session: Handshake) -> None:
+        self._subscriptions = subscriptions
+        self._session = session
+        self._is_behind = False
+        self.pending = Pending()
+
+    @property
+    def is_ready(self) -> bool:
+        return self._session.is_initialized
+
+    def changed(self, change: Change) -> None:
+        if not self.pending:
+            self._is_behind = False
+        if not self.pending.add(change):
+            lost = self.pending.replace_oldest(change)
+            if not self._is_behind:
+                logger.warning(
+                    "a client reads too slowly: updates are lost, the first of them of %s", lost[1]
+                )
+            self._is_behind = True
+        self._subscriptions._wake()
+
+    def message(self, change: Change) -> bytes:
+        return notification(change)
 
 
 class _Stream:
-    """One `subscriptions/listen` request: what it asked for, under its id (basic/patterns/subscriptions)."""
+    """A `subscriptions/listen` request that is open."""
 
-    __slots__ = ("_ctx", "_lists", "_server", "_uris", "honoured")
+    def __init__(self, subscriptions: Subscriptions, listen: Listen) -> None:
+        self._subscriptions = subscriptions
+        self.listen = listen
+        self.pending = Pending()
 
-    def __init__(self, ctx: Context[Any], server: Server) -> None:
-        self._ctx = ctx
-        self._server = server
-        wanted: dict[str, Any] | None = ctx.params.get("notifications")
-        if type(wanted) is not dict:
-            raise ProtocolError(
-                INVALID_PARAMS, "notifications: expected an object that says what to listen for"
-            )
-        self._lists: set[str] = set()
-        self._uris: frozenset[str] = frozenset()
-        self.honoured: dict[str, Any] = {}
-        for member, name in _LISTS.items():
-            flag = wanted.get(member)
-            if flag is not None and type(flag) is not bool:
-                raise ProtocolError(INVALID_PARAMS, f"notifications.{member}: expected true or false")
-            if flag and server._declares(name):
-                self._lists.add(name)
-                self.honoured[member] = True
-        uris: list[Any] | None = wanted.get(_URIS)
-        if uris is None:
-            return
-        if type(uris) is not list or not all(isinstance(uri, str) for uri in uris):
-            raise ProtocolError(INVALID_PARAMS, f"notifications.{_URIS}: expected an array of URIs")
-        if server._declares("resources"):
-            self._uris = frozenset(uris)
-            self.honoured[_URIS] = uris
+    def changed(self, change: Change) -> None:
+        if self.pending.add(change):
+            self._subscriptions._wake()
+        else:
+            self._subscriptions._overflow(self)
 
-    def wants(self, what: str, uri: str | None) -> bool:
-        return what in self._lists if uri is None else uri in self._uris
-
-    def message(self, method: str, **params: Any) -> bytes:
-        return jsonrpc.notification(method, {"_meta": {SUBSCRIPTION_ID: self._ctx.request_id}, **params})
-
-    def result(self) -> bytes:
-        result = self._server._finish(self._ctx, {"_meta": {SUBSCRIPTION_ID: self._ctx.request_id}})
-        return jsonrpc.result(self._ctx.request_id, result)
-
-    def cancelled(self, reason: str) -> bytes:
-        return jsonrpc.notification(
-            "notifications/cancelled", {"requestId": self._ctx.request_id, "reason": reason}
-        )
+    def message(self, change: Change) -> bytes:
+        return self.listen.notification(change)

@@ -17,7 +17,7 @@ from .errors import OutputError, RegistrationError
 from .protocol.jsonrpc import encode
 from .protocol.revisions import OBJECTS_ONLY, knows
 from .protocol.types import ToolAnnotations
-from .schema import Arguments, Output, UnresolvedHint
+from .schema import Arguments, MirroredParameter, Output, UnresolvedHint
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
@@ -46,7 +46,7 @@ class Tool(Component):
         structured: False sends no structured content and no output schema.
         content: The text beside structured content: `json` (the same data), `none`, or a function
             that makes it from the returned value.
-        options: `title`, `description`, `icons`, `meta` and `tags`: see `ComponentOptions`.
+        options: `title`, `description`, `icons`, `meta`, `tags` and `requires`: see `ComponentOptions`.
 
     Raises:
         RegistrationError: The definition cannot be served; the message says what to change.
@@ -101,6 +101,11 @@ class Tool(Component):
         if self._arguments is None:
             self.resolve()
         return self._output
+
+    @property
+    def mirrored(self) -> tuple[MirroredParameter, ...]:
+        """The arguments that clients repeat in HTTP headers."""
+        return self.arguments.mirrored
 
     def renamed(self, key: str) -> Self:
         """Return a copy that goes by another name, which must keep the rule for names."""

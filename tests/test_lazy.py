@@ -22,15 +22,20 @@ def loaded(depth: int = 1) -> list[str]:
 server.run()
 '''
 HTTP = {
+    "asgiref",
+    "django",
+    "fastapi",
     "h11",
     "http",
     "httptools",
     "httpx",
     "httpx2",
+    "litestar",
     "sse_starlette",
     "starlette",
     "urllib3",
     "uvicorn",
+    "uvloop",
     "websockets",
 }
 HEAVY = {"anyio", "docstring_parser", "email", "jsonschema", "multiprocessing", "pydantic", "unittest", "xml"}
@@ -76,6 +81,11 @@ def after_the_import(depth: int) -> set[str]:
 @pytest.mark.parametrize("loaded", [after_the_import, after_a_whole_conversation])
 def test_nothing_of_http_is_loaded(loaded):
     assert loaded(1) & HTTP == set()
+
+
+@pytest.mark.parametrize("loaded", [after_the_import, after_a_whole_conversation])
+def test_the_http_transport_is_not_loaded(loaded):
+    assert {name for name in loaded(3) if name.startswith("mcpkit.transports.http")} == set()
 
 
 @pytest.mark.parametrize("loaded", [after_the_import, after_a_whole_conversation])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -63,6 +64,15 @@ async def count_tools(client: Any) -> int:
         if "nextCursor" not in answer["result"]:
             return count
         params = {"cursor": answer["result"]["nextCursor"]}
+
+
+def asgi(server: ChukMCPServer, mode: str) -> Any:
+    """Return the app of its HTTP transport; logging at ERROR, because it logs each request as a warning."""
+    from chuk_mcp_server.http_server import create_server
+
+    del mode
+    logging.disable(logging.WARNING)
+    return create_server(server.protocol).app
 
 
 def run(server: ChukMCPServer) -> None:

@@ -45,6 +45,11 @@ async def count_tools(client: Any) -> int:
     return len(await client.list_tools())
 
 
+def asgi(server: FastMCP, mode: str) -> Any:
+    """Return the app with `json_response=True`, which answers faster than an event stream for each call."""
+    return server.http_app(json_response=True, stateless_http=mode == "stateless")
+
+
 def run(server: FastMCP) -> None:
     server.run("stdio", show_banner=False)
 

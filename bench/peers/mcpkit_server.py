@@ -33,6 +33,23 @@ async def count_tools(client: Any) -> int:
     return len(await client.list_tools())
 
 
+def asgi(server: Server, mode: str) -> Any:
+    """Return the app; what the figures on streams and endurance need stands beside the usual tools."""
+    server.resource(workload.STATE, name="state")(workload.state)
+    server.tool(workload.hold)
+    server.tool(workload.hold_sync)
+
+    @server.tool(structured=False)
+    async def touch() -> str:
+        """Tell whoever listens that the state has changed."""
+        server.resource_updated(workload.STATE)
+        return "told"
+
+    if mode == "brief":
+        return server.asgi(session_ttl=workload.BRIEF, max_sessions=100_000)
+    return server.asgi(stateless=mode == "stateless")
+
+
 def run(server: Server) -> None:
     server.run()
 

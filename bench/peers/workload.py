@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import linecache
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +12,9 @@ from typing import Any
 ARGUMENTS = {"first": 40, "second": 2.5, "label": "sum"}
 TEXT = "sum: 42.5"
 STRUCTURED = {"label": "sum", "total": 42.5}
+STATE = "bench://state"
+BRIEF = 30.0  # seconds that an idle session lives in the figures on endurance
+LET_GO = threading.Event()
 
 
 @dataclass
@@ -49,6 +54,23 @@ async def add_structured(first: int, second: float, label: str) -> Sum:
         label: What to call the sum.
     """
     return Sum(label, first + second)
+
+
+async def state() -> str:
+    """What the listeners of the figure on streams have subscribed to."""
+    return "quiet"
+
+
+async def hold() -> str:
+    """Answer after an hour, unless cancelled."""
+    await asyncio.sleep(3600)
+    return "held"
+
+
+def hold_sync() -> str:
+    """Occupy a thread until the server has been told to let go."""
+    LET_GO.wait(60)
+    return "held"
 
 
 _TEMPLATE = '''

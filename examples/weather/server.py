@@ -1,7 +1,8 @@
 """The weather in the United States, from the National Weather Service.
 
-python -m server            asks api.weather.gov, or the URL in WEATHER_API_URL
-python -m server --sample   answers from bundled sample data, without a network
+python -m server               asks api.weather.gov, or the URL in WEATHER_API_URL
+python -m server --sample      answers from bundled sample data, without a network
+python -m server --http 8000   serves over HTTP, on this machine alone
 """
 
 from __future__ import annotations
@@ -167,6 +168,11 @@ if __name__ == "__main__":
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, prog="python -m server"
     )
     parser.add_argument("--sample", action="store_true", help="answer from bundled sample data")
-    if parser.parse_args().sample:
+    parser.add_argument("--http", type=int, metavar="PORT", help="serve over HTTP, on this port of 127.0.0.1")
+    options = parser.parse_args()
+    if options.sample:
         weather.source = Sample()
-    server.run()
+    if options.http is None:
+        server.run()
+    else:
+        server.run("http", port=options.http)

@@ -162,11 +162,7 @@ class Stateless(_Envelope):
         if revision not in STATELESS:
             if not isinstance(revision, str):
                 raise _malformed(PROTOCOL_VERSION, "a string such as " + STATELESS[-1])
-            raise ProtocolError(
-                UNSUPPORTED_PROTOCOL_VERSION,
-                f"Unsupported protocol version: {revision[:40]}",
-                {"supported": list(STATELESS), "requested": revision},
-            )
+            raise unsupported_version(revision)
         capabilities: dict[str, Any] | None = meta.get(CLIENT_CAPABILITIES)
         if type(capabilities) is not dict:
             raise _malformed(CLIENT_CAPABILITIES, "an object; {} declares none")
@@ -254,6 +250,15 @@ def not_initialized(method: str) -> ProtocolError:
     return ProtocolError(
         INVALID_REQUEST,
         f"{method[:60]} before initialize: open a session first, or send the _meta fields of revision {ALL[-1]}",
+    )
+
+
+def unsupported_version(requested: str) -> ProtocolError:
+    """Say that a revision is not served statelessly, and which ones are (basic/versioning)."""
+    return ProtocolError(
+        UNSUPPORTED_PROTOCOL_VERSION,
+        f"Unsupported protocol version: {requested[:40]}",
+        {"supported": list(STATELESS), "requested": requested},
     )
 
 

@@ -23,6 +23,9 @@ BATCHES: Final = frozenset({"2025-03-26"})
 ERROR_ID_MAY_BE_ABSENT: Final = frozenset({"2025-11-25", "2026-07-28"})
 """Revisions whose error response may leave out an `id` that could not be read."""
 
+RESUMABLE: Final = frozenset({"2025-11-25"})
+"""Revisions whose event streams begin with an event without data, so that clients can come back (SEP-1699)."""
+
 OBJECTS_ONLY: Final = frozenset({"2025-06-18", "2025-11-25"})
 """Revisions whose output schemas and structured content are objects; 2026-07-28 takes any JSON value."""
 

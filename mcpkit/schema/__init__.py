@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from .arguments import Arguments
+from .mirrored import MirroredParameter
 from .output import Output
 from .signature import Parameter, Signature, UnresolvedHint
 
-__all__ = ["Arguments", "Output", "Parameter", "Signature", "UnresolvedHint"]
+__all__ = ["Arguments", "MirroredParameter", "Output", "Parameter", "Signature", "UnresolvedHint"]

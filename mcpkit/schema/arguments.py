@@ -11,6 +11,7 @@ from pydantic_core import CoreSchema, SchemaValidator, ValidationError, core_sch
 from ..errors import ArgumentsError, Problem, RegistrationError
 from ..protocol.jsonrpc import is_array, is_object
 from . import types, values
+from .mirrored import MirroredParameter, mirrored
 from .signature import Parameter, Signature, UnresolvedHint, empty
 from .values import Json
 
@@ -21,11 +22,15 @@ class Arguments:
     Args:
         describe: Makes the JSON Schema 2020-12, with an object as its root.
         core: The validator of the same object, which leaves out what a caller leaves out.
+        mirrored: The arguments that clients repeat in HTTP headers.
     """
 
-    def __init__(self, describe: Callable[[], Json], core: CoreSchema) -> None:
+    def __init__(
+        self, describe: Callable[[], Json], core: CoreSchema, mirrored: tuple[MirroredParameter, ...] = ()
+    ) -> None:
         self._describe = describe
         self._core = core
+        self.mirrored = mirrored
 
     @cached_property
     def schema(self) -> Json:
@@ -87,7 +92,8 @@ class Arguments:
                 schema["$defs"] = definitions
             return schema
 
-        return cls(describe, core)
+        where: Json = {"properties": schemas, "additionalProperties": additional, "$defs": definitions}
+        return cls(describe, core, mirrored(owner, where))
 
     @classmethod
     def explicit(cls, schema: Any) -> Arguments:

@@ -16,6 +16,7 @@ from ..protocol.jsonrpc import is_object
 from . import typed_dict
 from .arguments import Arguments
 from .formats import FORMATS
+from .mirrored import mirrored
 from .problems import expected, missing, shown, unknown
 from .signature import parameter
 from .values import Json
@@ -71,6 +72,7 @@ class JSONSchemaArguments(Arguments):
             raise RegistrationError(
                 f"input_schema: not a valid JSON Schema at {where}: {error.message}"
             ) from error
+        self.mirrored = mirrored("input_schema", schema)
         resource = referencing.specification_with(dialect).create_resource(schema)
         # Meta-schemas come with the library; nothing else is there, and nothing is ever fetched.
         resolver = known.resolver_with_root(resource)

@@ -9,7 +9,7 @@ from .values import Json
 
 _PREFIX = "#/$defs/"
 # What these hold is the author's data, whatever it looks like.
-_DATA = frozenset({"default", "examples", "enum", "const"})
+DATA = frozenset({"default", "examples", "enum", "const"})
 _NO_STANDARD_FORMATS = frozenset({"path", "file-path", "directory-path", "binary"})
 
 
@@ -31,7 +31,7 @@ def definitions(schema: Json) -> Json:
             return [expand(item) for item in value]
         if not is_object(value):
             return value
-        rest = {key: item if key in _DATA else expand(item) for key, item in value.items() if key != "$defs"}
+        rest = {key: item if key in DATA else expand(item) for key, item in value.items() if key != "$defs"}
         if rest.get("format") in _NO_STANDARD_FORMATS:
             del rest["format"]
         reference = value.get("$ref")
@@ -61,5 +61,5 @@ def _reachable(name: str, defined: Json) -> set[str]:
             if isinstance(reference, str) and (target := reference.removeprefix(_PREFIX)) not in found:
                 found.add(target)
                 waiting.append(defined[target])
-            waiting += [item for key, item in value.items() if key not in _DATA]
+            waiting += [item for key, item in value.items() if key not in DATA]
     return found

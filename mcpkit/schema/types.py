@@ -21,6 +21,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeGuard, Union, get_ar
 from pydantic_core import CoreSchema, core_schema, to_jsonable_python
 from typing_extensions import NoExtraItems, is_typeddict
 
+from ..headers import KEYWORD, Header
 from . import typed_dict, values
 from .signature import empty
 from .values import Json
@@ -301,6 +302,8 @@ def _annotated(annotation: Any) -> Described:
     for item in annotation.__metadata__:
         if isinstance(item, str):
             notes["description"] = item
+        elif isinstance(item, Header):
+            notes[KEYWORD] = item.name
         elif type(item).__module__ == "annotated_types":
             constraints |= _constraints(item)
         elif type(item).__module__ == "pydantic.fields" and hasattr(item, "_attributes_set"):

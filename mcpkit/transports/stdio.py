@@ -21,14 +21,14 @@ from .watchdog import Watchdog
 if TYPE_CHECKING:
     from ..server import Server
 
-_GRACE = 5.0
+GRACE = 5.0
 """Seconds from the end of input, or a signal, to the end of the process."""
 
 _CLEANUP_SHARE = 0.2
 """The part of the grace period that is kept for cancelling what still runs and leaving the lifespan."""
 
 
-def run_stdio(server: Server, *, grace: float = _GRACE, max_line: int = MAX_LINE) -> None:
+def run_stdio(server: Server, *, grace: float = GRACE, max_line: int = MAX_LINE) -> None:
     """Serve the host that started this process, until it closes standard input or stops reading.
 
     Meanwhile, what is printed to standard output comes out of standard error, and standard input is empty;
@@ -57,7 +57,7 @@ def run_stdio(server: Server, *, grace: float = _GRACE, max_line: int = MAX_LINE
         raise SystemExit(128 + watchdog.signal)
 
 
-async def serve_stdio(server: Server, *, grace: float = _GRACE, max_line: int = MAX_LINE) -> None:
+async def serve_stdio(server: Server, *, grace: float = GRACE, max_line: int = MAX_LINE) -> None:
     """Do what `run_stdio` does in a loop that is already running.
 
     Signals are left to the caller, who may cancel this; and so is a function that blocks the loop.

@@ -3,15 +3,20 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from interop.journey import COMMAND
+from interop.serving import Served, serving
+
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
 TIME_OUT = 90.0
+PATHS = {"http": "/mcp", "sse": "/sse"}
 
+Reach = Callable[[str], "list[str]"]
 RunNode = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
@@ -64,3 +69,32 @@ def run_driver(run_node: RunNode) -> RunNode:
         return run_node(HERE / "node" / driver, *arguments)
 
     return run
+
+
+@pytest.fixture(scope="session")
+def http_server() -> Iterator[Served]:
+    """One server over HTTP for every client of every revision, which meets no error of its own."""
+    with serving([*COMMAND, "http"]) as served:
+        yield served
+    assert "Traceback" not in "".join(served.said)
+
+
+@pytest.fixture(scope="session")
+def sse_server() -> Iterator[Served]:
+    """One server over HTTP+SSE for every client, which meets no error of its own."""
+    with serving([*COMMAND, "sse"]) as served:
+        yield served
+    assert "Traceback" not in "".join(served.said)
+
+
+@pytest.fixture(scope="session")
+def reach(request: pytest.FixtureRequest) -> Reach:
+    """How to reach a server over a transport: its name, then the command or the URL."""
+
+    def reach(transport: str) -> list[str]:
+        if transport == "stdio":
+            return ["stdio", *COMMAND]
+        served: Served = request.getfixturevalue(f"{transport}_server")
+        return [transport, served.origin + PATHS[transport]]
+
+    return reach

@@ -11,8 +11,21 @@ HANDSHAKE = "2025-11-25"
 STATELESS = "2026-07-28"
 
 SERVER = Path(__file__).with_name("server.py")
+TRANSPORTS = ["stdio", "http", "sse"]
 COMMAND = [sys.executable, str(SERVER)]
-TOOLS = ["add", "divide", "picture", "count", "enough", "invite"]
+TOOLS = [
+    "add",
+    "divide",
+    "picture",
+    "count",
+    "enough",
+    "hang",
+    "release",
+    "stir",
+    "locate",
+    "imagine",
+    "invite",
+]
 
 
 def check_identity(seen: dict[str, Any]) -> None:
@@ -34,11 +47,21 @@ def check(seen: dict[str, Any], revision: str, *, not_found: int | None = None) 
     check_tools(seen, stateless=revision == STATELESS)
     check_calls(seen, stateless=revision == STATELESS)
     check_messages_during_a_call(seen)
+    check_cancellation(seen)
+    check_changes(seen)
     check_resources(seen)
     code = -32602 if revision == STATELESS else -32002
     assert seen["missing"] == {"code": not_found or code, "data": {"uri": "interop://nowhere"}}
+    assert seen["unknown"]["code"] == -32602
+    check_missing_capability(seen, stateless=revision == STATELESS)
+    assert seen["nothing"]["code"] == -32601
     check_prompts(seen)
     check_completion(seen)
+
+
+def check_end(seen: dict[str, Any], *, has_session: bool) -> None:
+    """Assert that a session which its client has deleted is gone."""
+    assert seen.get("afterDelete") == (404 if has_session else None)
 
 
 def check_tools(seen: dict[str, Any], *, stateless: bool) -> None:
@@ -66,6 +89,7 @@ def check_calls(seen: dict[str, Any], *, stateless: bool) -> None:
     assert text_of(seen["divide"]) == "b must not be 0"
     assert seen["wrong"]["isError"] is True
     assert text_of(seen["wrong"]).startswith("a: ")
+    assert text_of(seen["locate"]) == "somewhere in São Paulo"
     [image] = seen["picture"]["content"]
     assert (image["type"], image["mimeType"]) == ("image", "image/png")
     assert base64.b64decode(image["data"]).startswith(b"\x89PNG")
@@ -80,6 +104,24 @@ def check_messages_during_a_call(seen: dict[str, Any]) -> None:
     [log] = seen["logs"]
     assert (log["level"], log["logger"], log["data"]) == ("warning", "counter", {"counted": 3})
     assert text_of(seen["count"]) == "counted to 3"
+
+
+def check_cancellation(seen: dict[str, Any]) -> None:
+    assert seen["hang"] == "cancelled"
+    assert text_of(seen["release"]) == "released"
+
+
+def check_changes(seen: dict[str, Any]) -> None:
+    assert seen["changes"] == ["interop://greeting", "tools"]
+
+
+def check_missing_capability(seen: dict[str, Any], *, stateless: bool) -> None:
+    if stateless:
+        needed = {"requiredCapabilities": {"sampling": {}}}
+        assert seen["imagine"] == {"code": -32021, "data": needed}
+    else:
+        assert seen["imagine"]["isError"] is True
+        assert "sampling" in text_of(seen["imagine"])
 
 
 def check_resources(seen: dict[str, Any]) -> None:

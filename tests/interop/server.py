@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import sys
 from dataclasses import dataclass, field
 from datetime import date
 from typing import Annotated, Any, Literal
 
-from mcpkit import Context, Image, Message, Server, ToolError, assistant, user
+from mcpkit import Context, Header, Image, Message, Server, ToolError, assistant, user
 
 PIXEL = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -22,6 +23,7 @@ server = Server(
     instructions="Call add before anything else.",
 )
 heard = asyncio.Event()
+released = asyncio.Event()
 
 
 @dataclass
@@ -69,6 +71,7 @@ def picture() -> Image:
 @server.tool
 async def count(to: int, ctx: Context) -> str:
     """Count aloud, then wait for `enough`: some clients drop progress that comes with the result."""
+    heard.clear()
     for number in range(1, to + 1):
         await ctx.progress(number, to, f"at {number}")
     await ctx.warning({"counted": to}, logger="counter")
@@ -80,6 +83,44 @@ async def count(to: int, ctx: Context) -> str:
 async def enough() -> None:
     """Let `count` end."""
     heard.set()
+
+
+@server.tool
+async def hang(ctx: Context) -> None:
+    """Say that it has begun, then wait to be cancelled."""
+    released.clear()
+    await ctx.progress(1)
+    try:
+        await asyncio.Event().wait()
+    finally:
+        released.set()
+
+
+@server.tool
+async def release() -> str:
+    """Wait until `hang` has let go."""
+    await released.wait()
+    return "released"
+
+
+@server.tool
+def stir() -> None:
+    """Change the list of tools and back, and update a resource."""
+    server.tools.disable("invite")
+    server.tools.enable("invite")
+    server.resource_updated("interop://greeting")
+
+
+@server.tool
+def locate(region: Annotated[str, Header("Region")]) -> str:
+    """Name a place, which clients of the stateless revision say in a header too."""
+    return f"somewhere in {region}"
+
+
+@server.tool(requires="sampling")
+def imagine() -> str:
+    """Need what these clients cannot do."""
+    return "a picture"
 
 
 @server.tool
@@ -124,4 +165,7 @@ def welcome(name: str, style: Literal["formal", "friendly"] = "formal") -> list[
 
 
 if __name__ == "__main__":
-    server.run()
+    if len(sys.argv) == 1:
+        server.run()
+    else:
+        server.run(sys.argv[1], port=0)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from interop.journey import COMMAND, TOOLS, text_of
+from interop.journey import COMMAND, TOOLS, TRANSPORTS, text_of
 
 MODULES = Path(__file__).parents[2] / "node_modules"
 INSPECTOR_0 = [MODULES / "inspector-0" / "cli" / "build" / "cli.js", "--cli"]
@@ -19,14 +19,22 @@ ERAS = {
     "2-auto": [*INSPECTOR_2, "--protocol-era", "auto"],
     "2-modern": [*INSPECTOR_2, "--protocol-era", "modern"],
 }
+WAYS = [
+    (era, transport)
+    for transport in TRANSPORTS
+    for era in ERAS
+    if transport != "sse" or era in ("0", "2-legacy")
+]
 
 
-@pytest.fixture(params=ERAS.values(), ids=ERAS.keys())
-def inspect(request, run_node):
+@pytest.fixture(params=WAYS, ids=map("-".join, WAYS))
+def inspect(request, run_node, reach):
     """Ask the inspector for one method; give its JSON output."""
+    era, transport = request.param
+    _, *target = reach(transport)
 
     def inspect(*options: str) -> dict[str, Any]:
-        finished = run_node(*request.param, *COMMAND, *options)
+        finished = run_node(*ERAS[era], *target, *options)
         assert finished.returncode == 0, finished.stderr
         return json.loads(finished.stdout)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -10,8 +11,9 @@ from typing import Any
 import pytest
 
 from mcpkit import Server
+from mcpkit.transports import Connection
 from wire.conftest import Wire
-from wire.pipe import HANDSHAKE
+from wire.pipe import HANDSHAKE, settle
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("revision", HANDSHAKE)]
 
@@ -235,3 +237,61 @@ async def test_a_list_that_was_not_negotiated_is_not_announced(wire: Wire, revis
         server.prompt(handler)
         server.tool(handler, name="new")
         assert await pipe.answered() == list_changed("tools")
+
+
+async def test_the_text_of_a_template_can_be_subscribed_to(server: Server, wire: Wire, revision: str) -> None:
+    async with wire(server, revision) as pipe:
+        await pipe.result("resources/subscribe", {"uri": "data://items/{name}"})
+        server.resource_updated("data://items/1")
+        server.resource_updated("data://x")
+        assert [update["params"]["uri"] for update in await pipe.answered()] == ["data://items/1"]
+        await pipe.result("resources/unsubscribe", {"uri": "data://items/{name}"})
+        server.resource_updated("data://items/1")
+        await pipe.quiet()
+
+
+async def test_what_is_subscribed_to_is_bounded(server: Server, wire: Wire, revision: str) -> None:
+    async with wire(server, revision) as pipe:
+        error = await pipe.error("resources/subscribe", {"uri": "data://" + "x" * 2042})
+        assert (error["code"], "2,048 characters" in error["message"]) == (-32602, True)
+        for number in range(1000):
+            pipe.start("resources/subscribe", {"uri": f"data://{number}"})
+        assert all("result" in answer for answer in await pipe.answered())
+        error = await pipe.error("resources/subscribe", {"uri": "data://x"})
+        assert (error["code"], "at most 1,000 URIs" in error["message"]) == (-32602, True)
+        await pipe.result("resources/subscribe", {"uri": "data://7"})
+        await pipe.result("resources/unsubscribe", {"uri": "data://7"})
+        await pipe.result("resources/subscribe", {"uri": "data://x"})
+
+
+async def test_a_session_that_reads_too_slowly_loses_its_oldest_updates_only(
+    server: Server, revision: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    sent: list[bytes] = []
+    room = asyncio.Event()
+    connection = Connection(server, sent.append, ready=room.wait)
+
+    def receive(method: str, **params: Any) -> None:
+        connection.receive(
+            json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode()
+        )
+
+    receive("initialize", protocolVersion=revision, capabilities={}, clientInfo={"name": "w", "version": "1"})
+    connection.receive(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
+    for number in range(300):
+        receive("resources/subscribe", uri=f"data://{number}")
+    sent.clear()
+    server.tool(handler, name="new")
+    for number in range(300):
+        server.resource_updated(f"data://{number}")
+    await settle()
+    assert sent == []
+    room.set()
+    await settle()
+    told = [json.loads(message) for message in sent]
+    assert told[0] == list_changed("tools")[0]
+    assert [message["params"]["uri"] for message in told[1:]] == [f"data://{n}" for n in range(45, 300)]
+    assert [record.message for record in caplog.records] == [
+        "a client reads too slowly: updates are lost, the first of them of data://0"
+    ]
+    await connection.aclose()

@@ -251,10 +251,10 @@ async def test_what_a_slow_reader_has_not_taken_is_not_piled_up(server: Server) 
     for n in range(100):
         server.resource_updated(f"data://{n}")
     for n in range(4):
+        assert len(sent) == 10 * n  # each permit lets one change out, to everybody
         room.release()
         await settle()
-        assert len(sent) == 10 * n  # the first permit begins the delivery, each later one lets one change out
-    for _ in range(97):
+    for _ in range(96):
         room.release()
     await settle()
     assert len(sent) == 1000
@@ -281,3 +281,76 @@ async def test_what_changes_while_changes_are_told_is_told_too(server: Server) -
     await settle()
     assert [json.loads(line)["params"]["uri"] for line in sent[1:]] == ["data://a", "data://b", "data://a"]
     await connection.aclose()
+
+
+async def test_the_text_of_a_template_can_be_listened_to(server: Server, wire: Wire) -> None:
+    def item(name: str) -> str:
+        return name
+
+    server.resource("data://items/{name}")(item)
+    async with wire(server, REVISION) as pipe:
+        honoured = await listen(pipe, resourceSubscriptions=["data://items/{name}"])
+        assert honoured == {"resourceSubscriptions": ["data://items/{name}"]}
+        server.resource_updated("data://items/1")
+        server.resource_updated("data://x")
+        assert [message["params"]["uri"] for message in await pipe.answered()] == ["data://items/1"]
+
+
+@pytest.mark.parametrize(
+    ("uris", "limit"),
+    [
+        ([f"data://{number}" for number in range(1001)], "at most 1,000 URIs"),
+        (["data://x", "data://" + "x" * 2042], "at most 2,048 characters"),
+    ],
+)
+async def test_a_filter_that_asks_for_too_much_is_refused(
+    server: Server, wire: Wire, uris: list[str], limit: str
+) -> None:
+    async with wire(server, REVISION) as pipe:
+        error = await pipe.error("subscriptions/listen", {"notifications": {"resourceSubscriptions": uris}})
+        assert (error["code"], limit in error["message"]) == (-32602, True)
+
+
+async def test_a_stream_that_falls_behind_is_ended_with_a_reason_and_others_go_on(server: Server) -> None:
+    sent: list[bytes] = []
+    room = asyncio.Event()
+    connection = Connection(server, sent.append, ready=room.wait)
+
+    def open_stream(id_: str, **wanted: Any) -> None:
+        params = {"notifications": wanted, "_meta": stateless_meta()}
+        request = {"jsonrpc": "2.0", "id": id_, "method": "subscriptions/listen", "params": params}
+        connection.receive(json.dumps(request).encode())
+
+    uris = [f"data://{number}" for number in range(300)]
+    open_stream("slow", resourceSubscriptions=uris)
+    open_stream("other", resourceSubscriptions=["data://x", uris[-1]])
+    sent.clear()
+    for uri in (*uris, "data://x"):
+        server.resource_updated(uri)
+    await settle()
+    (message,) = map(json.loads, sent)
+    assert message["method"] == "notifications/cancelled"
+    assert message["params"]["requestId"] == "slow"
+    assert "more than 256 updates wait" in message["params"]["reason"]
+    open_stream("slow", toolsListChanged=True)  # its id is free again
+    assert json.loads(sent[-1])["method"] == ACKNOWLEDGED
+    room.set()
+    await settle()
+    told = [json.loads(message)["params"] for message in sent[2:]]
+    assert [(params["_meta"][SUBSCRIPTION], params["uri"]) for params in told] == [
+        ("other", uris[-1]),
+        ("other", "data://x"),
+    ]
+    await connection.aclose()
+
+
+async def test_what_has_ended_leaves_nothing_behind(server: Server, wire: Wire) -> None:
+    async with wire(server, REVISION) as pipe:
+        await listen(pipe, "s", toolsListChanged=True, resourceSubscriptions=["data://x"])
+        await listen(pipe, "t", toolsListChanged=True)
+        assert len(server._watchers) == 1
+        pipe.cancel("s")
+        pipe.cancel("t")
+        assert server._watchers == []
+        await listen(pipe, "u", toolsListChanged=True)
+    assert server._watchers == []

@@ -1,0 +1,218 @@
+"""The broker: the little that the processes which serve one session must share."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from heapq import heapify, heappop, heappush
+from types import MappingProxyType
+from typing import Final, NamedTuple, Protocol
+
+logger = logging.getLogger("mcpkit")
+
+_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+_STALE: Final = 64  # so many dates of the calendar may be out of date, beside one for each key
+
+
+class Broker(Protocol):
+    """A store and a message bus that several processes share. `MemoryBroker` is the engine within one.
+
+    To write another engine, implement these members and keep these rules.
+
+    *Store.* A key holds fields, a mapping from str to str, and one expiry for all of them. A key
+    without fields does not exist. Each `write` and `delete` is atomic: a `read` sees all of it or
+    none. A `read` that starts after a `write` has returned sees it, in whichever process. From
+    its expiry on, a key is as if it had never been written. Keys and values are text of a few KiB
+    at most, without meaning for the engine; whoever uses it begins its keys and topics with the
+    server's name.
+
+    *Bus.* A message reaches every listener that is subscribed to its topic, in all processes,
+    the publisher's own included, at most once, and for one publisher in the order in which it
+    published. Delivery is best effort: what is published while a listener's connection is down, or
+    before it is up, is lost to it. A listener that raises is logged and keeps none of the others
+    from hearing.
+
+    *Threads and loops.* Every method may be called in any thread, and the coroutines awaited in
+    any event loop of the process, several at the same time. An engine with connections has to
+    keep one for each loop, or a loop of its own.
+
+    *Failures.* Where the store does not answer within a few seconds, the coroutines raise an
+    `OSError` (`ConnectionError`, `TimeoutError`). Nothing is retried by the caller.
+    """
+
+    @property
+    def home(self) -> str:
+        """Which store this is: the same text in all processes that share it, and in no others.
+
+        Session ids carry it, so that a process can tell state that has expired from state that it
+        never could see. At most 64 characters of ASCII; random where the store lives and dies with
+        the process, constant (from its address, say, without credentials) where it is shared.
+        """
+        ...
+
+    async def read(self, key: str) -> Mapping[str, str]:
+        """Return the fields of `key` as they are now; empty when it is absent or expired.
+
+        The mapping does not follow later writes and must not be changed.
+        """
+        ...
+
+    async def write(self, key: str, changes: Mapping[str, str | None], ttl: float) -> None:
+        """Merge `changes` into the fields of `key`, and let the key expire in `ttl` seconds from now.
+
+        Args:
+            key: The key. If it is absent or expired, it is created, if there is a field to hold.
+            changes: Fields to set, and with None, fields to remove. None at all prolongs the life of
+                a key (or shortens it) that exists, and does nothing to one that does not.
+            ttl: Seconds from now, for all fields of the key; with 0 or less it is gone at once.
+        """
+        ...
+
+    async def delete(self, key: str) -> None:
+        """Remove `key` and all its fields; nothing happens when it is absent."""
+        ...
+
+    async def publish(self, topic: str, message: str) -> None:
+        """Send `message` to the listeners of `topic`. It does not wait until they have heard."""
+        ...
+
+    def subscribe(self, topic: str, listener: Callable[[str], None]) -> Callable[[], None]:
+        """Call `listener` with each message that is published to `topic` from now on.
+
+        It returns at once and never fails: an engine with a connection opens it in the background,
+        and opens it again when it breaks.
+
+        Args:
+            topic: The topic, literally: no patterns.
+            listener: Called in any thread, perhaps within `publish`. It must be quick and not block.
+
+        Returns:
+            A function that ends this subscription, from any thread, at once; calling it again does
+            nothing. A message that is under way may still arrive.
+        """
+        ...
+
+
+class _Entry(NamedTuple):
+    fields: Mapping[str, str]
+    expires: float
+    due: float
+    """When the calendar looks at the key: never later than `expires`."""
+
+
+class MemoryBroker:
+    """The broker within one process: nothing outlives it, and its coroutines never suspend.
+
+    Expired keys are gone for `read` at once. Their memory is given back by each `write`, in time
+    proportional to how many have expired, and by `sweep` where nothing more is written.
+
+    Args:
+        clock: The time, in seconds from any start.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        # Reentrant: the garbage collector may end a subscription wherever memory is asked for.
+        self._lock = threading.RLock()
+        self._entries: dict[str, _Entry] = {}
+        self._calendar: list[tuple[float, str]] = []  # a heap; lengthening a life leaves it alone
+        self._listeners: dict[str, tuple[tuple[object, Callable[[str], None]], ...]] = {}
+        self._homes: dict[int, str] = {}
+
+    @property
+    def home(self) -> str:
+        """Random, and another one in a forked child: it has a copy of the store, and shares none."""
+        process = os.getpid()
+        return self._homes.get(process) or self._homes.setdefault(process, os.urandom(8).hex())
+
+    async def read(self, key: str) -> Mapping[str, str]:
+        """Return the fields of `key`; empty when it is absent or expired."""
+        entry = self._entries.get(key)  # no lock: an entry is replaced, never changed
+        return _NOTHING if entry is None or entry.expires <= self._clock() else entry.fields
+
+    async def write(self, key: str, changes: Mapping[str, str | None], ttl: float) -> None:
+        """Merge `changes` into the fields of `key`, which expires `ttl` seconds from now."""
+        with self._lock:
+            now = self._clock()
+            self._sweep(now)
+            entry = self._entries.get(key)
+            fields = _NOTHING if entry is None else entry.fields
+            if changes:
+                merged = {**fields, **changes}
+                fields = MappingProxyType({name: text for name, text in merged.items() if text is not None})
+            if not fields:
+                self._remove(key)
+                return
+            expires = now + ttl
+            if entry is not None and entry.due <= expires:
+                self._entries[key] = _Entry(fields, expires, entry.due)
+            else:
+                self._entries[key] = _Entry(fields, expires, expires)
+                heappush(self._calendar, (expires, key))
+                self._tidy()
+
+    async def delete(self, key: str) -> None:
+        """Remove `key`; nothing happens when it is absent."""
+        with self._lock:
+            self._remove(key)
+
+    async def publish(self, topic: str, message: str) -> None:
+        """Call the listeners of `topic`, here and now."""
+        for _, listener in self._listeners.get(topic, ()):
+            try:
+                listener(message)
+            except Exception:  # one listener's fault is neither the publisher's nor the others'
+                logger.exception("A listener of the topic %s failed", topic)
+
+    def subscribe(self, topic: str, listener: Callable[[str], None]) -> Callable[[], None]:
+        """Call `listener` with each message to `topic`, in the thread that publishes it."""
+        subscription = (object(), listener)
+        with self._lock:
+            self._listeners[topic] = (*self._listeners.get(topic, ()), subscription)
+
+        def unsubscribe() -> None:
+            with self._lock:
+                left = tuple(one for one in self._listeners.get(topic, ()) if one is not subscription)
+                if left:
+                    self._listeners[topic] = left
+                else:
+                    self._listeners.pop(topic, None)
+
+        return unsubscribe
+
+    def sweep(self) -> None:
+        """Give back the memory of what has expired."""
+        with self._lock:
+            self._sweep(self._clock())
+
+    def __len__(self) -> int:
+        """How many keys are kept, those included that have expired and are not swept yet."""
+        return len(self._entries)
+
+    def _sweep(self, now: float) -> None:
+        removed = 0
+        while self._calendar and self._calendar[0][0] <= now:
+            due, key = heappop(self._calendar)
+            entry = self._entries.get(key)
+            if entry is None or entry.due != due:
+                continue  # deleted, or looked at earlier
+            if entry.expires <= now:
+                del self._entries[key]
+                removed += 1
+            else:
+                self._entries[key] = entry._replace(due=entry.expires)
+                heappush(self._calendar, (entry.expires, key))
+        if removed > len(self._entries):
+            self._entries = dict(self._entries)  # a dict that only loses keys keeps its size
+
+    def _remove(self, key: str) -> None:
+        self._entries.pop(key, None)
+        self._tidy()
+
+    def _tidy(self) -> None:
+        if len(self._calendar) > 2 * len(self._entries) + _STALE:
+            self._calendar = [(entry.due, key) for key, entry in self._entries.items()]
+            heapify(self._calendar)

@@ -1,0 +1,37 @@
+"""Marks a parameter of a tool as mirrored into an HTTP header."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+KEYWORD: Final = "x-mcp-header"
+"""What the specification calls it in a schema (basic/transports/streamable-http, "Schema Extension")."""
+
+
+class Header:
+    """Has clients repeat an argument in an HTTP header: `region: Annotated[str, Header("Region")]`.
+
+    From revision 2026-07-28 on, clients send such an argument over HTTP in `Mcp-Param-<name>` too, so
+    that proxies can route by it without reading bodies. mcpkit refuses a request whose header and
+    argument differ. The parameter is a `str`, an `int` or a `bool`, is not nullable, and may be a field
+    of a model; what breaks these rules is refused when the tool is registered.
+
+    What goes into headers is read and logged on the way: it is no place for secrets.
+
+    Args:
+        name: The part after `Mcp-Param-`: letters, digits and `-`, unlike those of the tool's other
+            parameters also without regard to case.
+    """
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> dict[str, Any]:
+        """Mark the schema of a model's field."""
+        return {**handler(core), KEYWORD: self.name}
+
+    def __repr__(self) -> str:
+        """Show how it is written."""
+        return f"Header({self.name!r})"

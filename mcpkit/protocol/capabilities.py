@@ -1,0 +1,66 @@
+"""What a client can do, by name: `sampling`, `elicitation.url` (the `ClientCapabilities` of the schema)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any, Final
+
+from .jsonrpc import is_object
+
+CAPABILITIES: Final = frozenset(
+    {
+        "elicitation",
+        "elicitation.form",
+        "elicitation.url",
+        "roots",
+        "sampling",
+        "sampling.context",
+        "sampling.tools",
+    }
+)
+"""Those of the specification; `extensions.<id>` and `experimental.<name>` come beside them."""
+
+_OPEN: Final = ("extensions.", "experimental.")
+
+
+@lru_cache(maxsize=256)
+def capability_path(name: str) -> tuple[str, ...]:
+    """Return the keys under which a client declares a capability.
+
+    Raises:
+        ValueError: There is no such capability; the message names all there are.
+    """
+    parts = tuple(name.split(".", 1))
+    if name in CAPABILITIES or (name.startswith(_OPEN) and parts[1]):
+        return parts
+    known = ", ".join(sorted(CAPABILITIES))
+    raise ValueError(
+        f"{name!r} is no capability of a client; there are {known}, extensions.<id> and experimental.<name>"
+    )
+
+
+def declares(capabilities: dict[str, Any], name: str) -> bool:
+    """Say whether a client that declared `capabilities` has this one.
+
+    Raises:
+        ValueError: There is no such capability.
+    """
+    first, *rest = capability_path(name)
+    declared = capabilities.get(first)
+    if not is_object(declared):
+        return False
+    if name == "elicitation.form" and not declared:
+        return True  # what `elicitation: {}` meant before there were modes
+    return not rest or is_object(declared.get(rest[0]))
+
+
+def tree(names: Iterable[str]) -> dict[str, Any]:
+    """Return capabilities as a client declares them."""
+    declared: dict[str, Any] = {}
+    for name in names:
+        first, *rest = capability_path(name)
+        within = declared.setdefault(first, {})
+        for key in rest:
+            within[key] = {}
+    return declared

@@ -1,0 +1,141 @@
+"""What HTTP headers say of a request, held against its body (basic/transports/streamable-http, since 2026-07-28).
+
+Whoever routes or counts by headers shall see what the server does: a header that is missing, malformed or
+unlike the body is refused ("Server Validation").
+"""
+
+from __future__ import annotations
+
+import re
+from binascii import a2b_base64, b2a_base64
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from ..errors import HEADER_MISMATCH, ProtocolError
+from .jsonrpc import is_array, is_object
+
+if TYPE_CHECKING:
+    from ..schema.mirrored import MirroredParameter
+
+Headers = Mapping[bytes, bytes]
+"""Values by name in lower case."""
+
+_NAMED_BY: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+"""The member of the params that `Mcp-Name` repeats ("Standard Request Headers")."""
+
+_PREFIX: Final = b"=?base64?"
+_SUFFIX: Final = b"?="
+_BLANKS: Final = b" \t"
+_NUMBER: Final = re.compile(r"(-?[0-9]{1,16})(?:\.0+)?")
+_LARGEST: Final = 2**53 - 1
+"""Integers beyond it are not exact in JavaScript, so the specification leaves them out of headers."""
+
+
+def check_standard(headers: Headers, method: str, params: dict[str, Any], revision: str) -> None:
+    """Compare the standard headers with a request.
+
+    Args:
+        headers: The headers of the POST.
+        method: The request's method.
+        params: Its params.
+        revision: The `protocolVersion` of its `_meta`.
+
+    Raises:
+        ProtocolError: -32020, when `MCP-Protocol-Version`, `Mcp-Method` or, where the request has a
+            name, `Mcp-Name` is missing or differs.
+    """
+    version = headers.get(b"mcp-protocol-version")
+    if version is None or version.strip(_BLANKS) != revision.encode():
+        raise _mismatch("MCP-Protocol-Version", version, revision)
+    told = headers.get(b"mcp-method")
+    if told is None or told.strip(_BLANKS) != method.encode():
+        raise _mismatch("Mcp-Method", told, method)
+    if (member := _NAMED_BY.get(method)) is not None:
+        value = params.get(member)
+        told = headers.get(b"mcp-name")
+        # Params without a name, or with something else in its place, are malformed whatever the header says.
+        if type(value) is str and (told is None or decode("Mcp-Name", told) != value):
+            raise _mismatch("Mcp-Name", told, value)
+
+
+def check_mirrored(
+    headers: Headers, mirrored: Sequence[MirroredParameter], arguments: dict[str, Any]
+) -> None:
+    """Compare the `Mcp-Param-*` headers with the arguments of a call.
+
+    Args:
+        headers: The headers of the POST.
+        mirrored: What the tool has clients mirror.
+        arguments: The arguments, not yet validated.
+
+    Raises:
+        ProtocolError: -32020, when a header is missing, malformed, unlike its argument, or there without one.
+    """
+    for header, path in mirrored:
+        value: Any = arguments
+        for name in path:
+            value = value.get(name) if is_object(value) else None
+        told = headers.get(header)
+        if told is None and (value is None or is_object(value) or is_array(value)):
+            continue  # what has no text is left to the validator, which says what was expected
+        field = header.decode().title()
+        if told is None or value is None or not _is_same(decode(field, told), value):
+            raise _mismatch(field, told, value)
+
+
+def _is_same(text: str, value: Any) -> bool:
+    if type(value) is str:
+        return text == value
+    if type(value) is bool:
+        return text == ("true" if value else "false")
+    if type(value) is int or type(value) is float:
+        number = _NUMBER.fullmatch(text)
+        return number is not None and int(number[1]) == value and abs(value) <= _LARGEST
+    return False
+
+
+def decode(field: str, value: bytes) -> str:
+    """Return the text that a header carries ("Value Encoding").
+
+    Args:
+        field: The header's name, for messages.
+        value: Its value, with the blanks round it that some servers leave there.
+
+    Raises:
+        ProtocolError: -32020 for characters that a header cannot hold, and for broken Base64.
+    """
+    value = value.strip(_BLANKS)
+    try:
+        if value.startswith(_PREFIX) and value.endswith(_SUFFIX):
+            packed = value[len(_PREFIX) : -len(_SUFFIX)]
+            data = a2b_base64(packed)
+            # Decoding skips what is not of the alphabet and forgives padding; encoding shows it.
+            if b2a_base64(data, newline=False) == packed and len(value) >= len(_PREFIX) + len(_SUFFIX):
+                return data.decode()
+        else:
+            text = value.decode("ascii")
+            if text.isprintable() or text.replace("\t", "").isprintable():
+                return text
+    except ValueError:
+        pass
+    raise ProtocolError(
+        HEADER_MISMATCH,
+        f"Header mismatch: {field} must be visible ASCII characters, or =?base64?...?= with the Base64 of UTF-8",
+    )
+
+
+def _mismatch(field: str, told: bytes | None, value: Any) -> ProtocolError:
+    if told is None:
+        what = f"{field} header is missing"
+    elif value is None:
+        what = f"{field} header is there, but its argument is not in the body"
+    elif type(value) is int and abs(value) > _LARGEST:
+        what = f"{field} repeats an integer from -(2**53 - 1) to 2**53 - 1, and the body value is none"
+    else:
+        shown = told[:100].decode(errors="backslashreplace")
+        what = f"{field} header value {shown!r} does not match body value {_shown(value)}"
+    return ProtocolError(HEADER_MISMATCH, f"Header mismatch: {what}")
+
+
+def _shown(value: Any) -> str:
+    return repr(value[:100] if isinstance(value, str) else value)[:110]

@@ -1,0 +1,115 @@
+"""The arguments that clients repeat in HTTP headers, found in a schema and held to the specification's rules.
+
+basic/transports/streamable-http, "Schema Extension": clients drop a tool that breaks one of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+from ..errors import RegistrationError
+from ..headers import KEYWORD
+from ..protocol.jsonrpc import is_array, is_object
+from .inline import DATA
+from .values import Json
+
+_TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9110, section 5.6.2
+_TYPES: Final = {"string": '""', "integer": "0", "boolean": "False"}
+_NAMED: Final = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"})
+"""Keywords that hold schemas by name."""
+
+
+class MirroredParameter(NamedTuple):
+    """One argument that a client repeats in a header.
+
+    Args:
+        header: The header's name, as bytes in lower case.
+        path: The keys that lead to it from the arguments.
+    """
+
+    header: bytes
+    path: tuple[str, ...]
+
+
+class _Mark(NamedTuple):
+    """Where a schema says `x-mcp-header`; `keyword` is what keeps clients from reaching it, if anything."""
+
+    path: tuple[str, ...]
+    keyword: str | None
+    schema: Json
+
+
+def mirrored(owner: str, schema: Json) -> tuple[MirroredParameter, ...]:
+    """Return what a schema of arguments mirrors.
+
+    Args:
+        owner: What the arguments belong to, for messages.
+        schema: The JSON Schema of the arguments; of its root only what holds schemas is needed.
+
+    Raises:
+        RegistrationError: A rule of the specification is broken; the message says what to change.
+    """
+    found: dict[str, _Mark] = {}
+    for mark in _marks(schema, (), None):
+        where = f"{owner}: argument {'.'.join(mark.path)!r}" if mark.path else owner
+        name = _checked(where, mark)
+        if (other := found.setdefault(name.lower(), mark)) is not mark:
+            raise RegistrationError(
+                f"{where}: the header {name!r} is that of argument {'.'.join(other.path)!r} already, as upper "
+                "and lower case are the same in a header's name"
+            )
+    return tuple(MirroredParameter(f"mcp-param-{name}".encode(), mark.path) for name, mark in found.items())
+
+
+def _marks(schema: Any, path: tuple[str, ...], keyword: str | None) -> Iterator[_Mark]:
+    if is_array(schema):
+        for branch in schema:
+            yield from _marks(branch, path, keyword)
+    if not is_object(schema):
+        return
+    for key, value in schema.items():
+        if key == KEYWORD:
+            yield _Mark(path, keyword, schema)
+        elif key in _NAMED and is_object(value):
+            for name, inner in value.items():
+                if key == "properties":
+                    yield from _marks(inner, (*path, name), keyword)
+                else:
+                    yield from _marks(inner, path, keyword or key)
+        elif key not in DATA and isinstance(value, dict | list):
+            yield from _marks(value, path, keyword or key)
+
+
+def _checked(where: str, mark: _Mark) -> str:
+    name, kind = mark.schema[KEYWORD], mark.schema.get("type")
+    if not isinstance(name, str) or not _TOKEN.fullmatch(name):
+        raise RegistrationError(
+            f"{where}: {name!r} is no name of an HTTP header; use letters, digits and -, as in Header('Region')"
+        )
+    if mark.keyword is not None or not mark.path:
+        below = f"`{mark.keyword}`" if mark.keyword else "the root of the schema"
+        advice = "mark a parameter, or a field of a model that is a parameter"
+        if mark.keyword in {"anyOf", "oneOf"}:
+            advice = "give it one type, and a default of that type instead of None"
+        raise RegistrationError(
+            f"{where}: the header {name!r} is marked at {below}, where clients find no single value; {advice}"
+        )
+    if not isinstance(kind, str) or kind not in _TYPES:
+        raise RegistrationError(
+            f"{where}: the header {name!r} cannot carry this type: {_advice(mark.schema)}"
+        )
+    return name
+
+
+def _advice(schema: Json) -> str:
+    branches = schema.get("anyOf", ())
+    kinds = [branch.get("type") for branch in branches if is_object(branch)]
+    kinds += schema["type"] if is_array(schema.get("type")) else []
+    if "null" in kinds:
+        default = next((text for kind, text in _TYPES.items() if kind in kinds), '""')
+        return f"it may be null; give it a default of its own type instead of None, such as `= {default}`"
+    if schema.get("type") == "number":
+        return "the text of a number is not exact; use `int` or `str`"
+    return "use `str`, `int` or `bool`"

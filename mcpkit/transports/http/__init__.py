@@ -1,0 +1,1 @@
+"""Streamable HTTP and HTTP+SSE: one ASGI app for every client."""

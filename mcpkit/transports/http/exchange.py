@@ -1,0 +1,271 @@
+"""The answer to one HTTP request: one JSON object, or an event stream once something comes before it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from typing import Any, Final
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Headers = Iterable[tuple[bytes, bytes]]
+
+MOST_QUEUED: Final = 16 * 1024 * 1024
+"""Bytes that may wait for a client that does not read; then it is taken for gone."""
+
+_MANY: Final = 64
+"""Events that wait before whoever reports has to wait, too."""
+
+_JSON: Final = (b"content-type", b"application/json")
+_TEXT: Final = (b"content-type", b"text/plain; charset=utf-8")
+_EVENT_STREAM: Final = (
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-cache, no-transform"),
+    (b"x-accel-buffering", b"no"),
+)
+_BEAT: Final = b":\n\n"
+
+
+async def respond(send: Send, status: int, body: bytes = b"", headers: Headers = ()) -> None:
+    """Answer with one JSON text, or with nothing."""
+    length = (b"content-length", b"%d" % len(body))
+    start = [_JSON, length, *headers] if body else [length, *headers]
+    await send({"type": "http.response.start", "status": status, "headers": start})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def refuse(send: Send, status: int, text: str, headers: Headers = ()) -> None:
+    """Answer with one line for people."""
+    body = text.encode() + b"\n"
+    start = [_TEXT, (b"content-length", b"%d" % len(body)), *headers]
+    await send({"type": "http.response.start", "status": status, "headers": start})
+    await send({"type": "http.response.body", "body": body})
+
+
+def event(data: bytes, id_: str | None = None) -> bytes:
+    """Return one message as a server-sent event."""
+    if id_ is None:
+        return b"event: message\ndata: " + data + b"\n\n"
+    return b"".join((b"id: ", id_.encode(), b"\nevent: message\ndata: ", data, b"\n\n"))
+
+
+class Exchange:
+    """One HTTP request that is answered by and by.
+
+    It is a call's channel, where that belongs to no session. All but `run` returns at once.
+
+    Args:
+        receive: The request's ASGI channel; its body has been read.
+        send: The response's ASGI channel.
+        keep_alive: Seconds of silence after which a comment keeps a stream open.
+        may_stream: Whether the client takes an event stream.
+        headers: What the response has beside its type.
+
+    Attributes:
+        is_streaming: Whether it is an event stream now.
+        is_ended: Whether all that there is to say has been said, though perhaps not sent.
+        is_gone: Whether the client has hung up, or does not read.
+        on_gone: Called when the client hangs up.
+        on_open: Called when this becomes an event stream though nobody has said anything yet.
+        refill: Returns more events when all have been sent.
+    """
+
+    __slots__ = (
+        "_answer",
+        "_answer_headers",
+        "_keep_alive",
+        "_queue",
+        "_queued",
+        "_receive",
+        "_room",
+        "_send",
+        "_status",
+        "_waiter",
+        "headers",
+        "is_ended",
+        "is_gone",
+        "is_streaming",
+        "may_stream",
+        "on_gone",
+        "on_open",
+        "refill",
+    )
+
+    def __init__(
+        self,
+        receive: Receive,
+        send: Send,
+        *,
+        keep_alive: float,
+        may_stream: bool = True,
+        headers: Headers = (),
+    ) -> None:
+        self.headers = headers
+        self.may_stream = may_stream
+        self.is_streaming = False
+        self.is_ended = False
+        self.is_gone = False
+        self.on_gone: Callable[[], None] | None = None
+        self.on_open: Callable[[], None] | None = None
+        self.refill: Callable[[], Iterable[bytes]] | None = None
+        self._receive = receive
+        self._send = send
+        self._keep_alive = keep_alive
+        self._answer: bytes | None = None
+        self._answer_headers: Headers = ()
+        self._status = 200
+        self._queue: deque[bytes] = deque()
+        self._queued = 0
+        self._waiter: asyncio.Future[None] | None = None
+        self._room: asyncio.Future[None] | None = None
+
+    # What a call says
+
+    def send(self, message: bytes) -> None:
+        """Send a message before the answer, which makes this an event stream."""
+        if self.may_stream:
+            self.push(event(message))
+
+    async def ready(self) -> None:
+        """Wait until the client keeps up."""
+        while len(self._queue) > _MANY and not self.is_gone:
+            if self._room is None:
+                self._room = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._room)
+
+    async def close(self) -> None:
+        """Stay open: without a session nobody could come back."""
+
+    def push(self, chunk: bytes) -> None:
+        """Send a part of the event stream, whole events or comments."""
+        if self.is_ended or self.is_gone:
+            return
+        self.is_streaming = True
+        self._queue.append(chunk)
+        self._queued += len(chunk)
+        if self._queued > MOST_QUEUED:
+            self.hang_up()
+        self.wake()
+
+    def open_stream(self) -> None:
+        """Become an event stream, if the client takes one."""
+        if self.may_stream and not self.is_streaming and not self.is_ended:
+            self.is_streaming = True
+            if self.on_open is not None:
+                self.on_open()
+            self.wake()
+
+    def answer(self, message: bytes | None, status: int = 200, headers: Headers = ()) -> None:
+        """Say the last: the response as JSON, or as the last event of the stream.
+
+        Args:
+            message: The response; None for none.
+            status: The status, where no stream has begun.
+            headers: What the response has because of it, where no stream has begun.
+        """
+        if self.is_ended:
+            return
+        if self.is_streaming:
+            if message is not None:
+                self.push(event(message))
+        else:
+            self._answer, self._status, self._answer_headers = message, status, headers
+        self.is_ended = True
+        self.wake()
+
+    def finish(self) -> None:
+        """End the stream after what has been sent."""
+        self.is_ended = True
+        self.wake()
+
+    def hang_up(self) -> None:
+        """Give the client up."""
+        if not self.is_gone:
+            self.is_gone = True
+            self._queue.clear()
+            self._queued = 0
+            if self.on_gone is not None:
+                self.on_gone()
+            self._make_room()
+            self.wake()
+
+    def wake(self) -> None:
+        """Have `run` look again at what there is to send."""
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    # Its sending
+
+    async def respond(self) -> None:
+        """Send the answer that is there already, for a request that nobody had to wait for."""
+        body = self._answer or b""
+        await respond(self._send, self._status, body, (*self.headers, *self._answer_headers))
+
+    async def run(self, stream_after: float | None = None) -> None:
+        """Send everything, until the end or until the client is gone.
+
+        Args:
+            stream_after: Seconds after which it becomes an event stream, so that the client sees
+                that it is being served.
+        """
+        loop = asyncio.get_running_loop()
+        hearing = loop.create_task(self._hear())
+        opening = loop.call_later(stream_after, self.open_stream) if stream_after is not None else None
+        try:
+            while not (self.is_streaming or self.is_ended or self.is_gone):
+                await self._wait(None)
+            if self.is_streaming:
+                await self._stream()
+            elif not self.is_gone:
+                await self.respond()
+        except OSError:  # what servers raise for a client that has gone
+            self.hang_up()
+        finally:
+            hearing.cancel()
+            if opening is not None:
+                opening.cancel()
+            if not self.is_ended:
+                self.hang_up()
+
+    async def _stream(self) -> None:
+        start = [*_EVENT_STREAM, *self.headers]
+        await self._send({"type": "http.response.start", "status": 200, "headers": start})
+        is_last = False
+        while not is_last and not self.is_gone:
+            if not self._queue and self.refill is not None:
+                self._queue.extend(self.refill())
+            chunk = b"".join(self._queue)
+            self._queue.clear()
+            self._queued = 0
+            is_last = self.is_ended
+            if chunk or is_last:
+                await self._send({"type": "http.response.body", "body": chunk, "more_body": not is_last})
+                self._make_room()
+            else:
+                await self._wait(self._keep_alive)
+
+    async def _wait(self, seconds: float | None) -> None:
+        loop = asyncio.get_running_loop()
+        self._waiter = loop.create_future()
+        beat = loop.call_later(seconds, self._beat) if seconds is not None else None
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+            if beat is not None:
+                beat.cancel()
+
+    async def _hear(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self.hang_up()
+
+    def _beat(self) -> None:
+        self.push(_BEAT)
+
+    def _make_room(self) -> None:
+        if self._room is not None:
+            self._room.set_result(None)
+            self._room = None

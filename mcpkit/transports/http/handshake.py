@@ -1,0 +1,210 @@
+"""The handshake era over HTTP: sessions, and the requests that belong to them.
+
+Follows "Streamable HTTP" of basic/transports (2025-11-25) and of the two revisions before.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...context import Context
+from ...errors import INVALID_REQUEST, METHOD_NOT_FOUND, BusyError, ProtocolError
+from ...peer import Peer, invalid, is_initialize, read_params
+from ...protocol import jsonrpc
+from ...protocol.eras import Client, Envelope, Handshake
+from ...protocol.headers import Headers
+from ...protocol.jsonrpc import is_array, is_id
+from ...protocol.revisions import HANDSHAKE
+from .exchange import Exchange
+from .session import Session
+from .stateless import headers_of, status_of
+
+if TYPE_CHECKING:
+    from .service import Service
+
+_WITHOUT_HEADER = "2025-03-26"
+"""The revision of a client that names none, as the specification has it ("Protocol Version Header")."""
+
+_SESSION = b"mcp-session-id"
+
+
+async def serve_handshake(service: Service, message: Any, headers: Headers, exchange: Exchange) -> None:
+    """Serve one POST of the handshake era.
+
+    Args:
+        service: What serves it.
+        message: The JSON value of the body.
+        headers: The headers.
+        exchange: The answer.
+
+    Raises:
+        OSError: The broker does not answer.
+    """
+    if is_initialize(message):
+        await _initialize(service, message, exchange)
+        return
+    if service.settings.stateless:
+        await _serve_guest(service, message, headers, exchange)
+        return
+    session = await _session(service, headers, exchange)
+    if session is None:
+        return
+    session.post(message, exchange)
+    await service.sessions.save(session)
+    await _finish(service, exchange)
+
+
+async def serve_get(service: Service, headers: Headers, exchange: Exchange) -> None:
+    """Serve a GET: a stream for what belongs to no call, or the rest of one that was cut off.
+
+    Args:
+        service: What serves it.
+        headers: The headers.
+        exchange: The answer.
+
+    Raises:
+        BusyError: Too many streams are open.
+        OSError: The broker does not answer.
+    """
+    session = await _session(service, headers, exchange)
+    if session is None:
+        return
+    service.check_room()
+    last = headers.get(b"last-event-id")
+    problem = session.get(exchange, last.strip().decode("latin-1") if last is not None else None)
+    if problem is not None:
+        exchange.answer(jsonrpc.error(None, problem), 400)
+    await _finish(service, exchange)
+
+
+async def serve_delete(service: Service, headers: Headers, exchange: Exchange) -> None:
+    """Serve a DELETE: the session ends.
+
+    Raises:
+        OSError: The broker does not answer.
+    """
+    session = await _session(service, headers, exchange)
+    if session is None:
+        return
+    await service.sessions.end(headers[_SESSION].strip().decode("latin-1"))
+    exchange.answer(None, 204)
+    await exchange.respond()
+
+
+async def _initialize(service: Service, message: dict[str, Any], exchange: Exchange) -> None:
+    """Open a session, or, where there are none, say what one would have said of itself."""
+    id_ = message["id"]
+    if not is_id(id_):
+        _refuse(exchange, None, invalid("expected a string or an integer as id"))
+        await exchange.respond()
+        return
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+    try:
+        params, meta = read_params(message)
+        handshake = Handshake.receive(params)
+        ctx: Context[Any] = Context(service.server, handshake, exchange, id_, "initialize", params, meta)
+        result = service.server._dispatch(ctx)
+        assert isinstance(result, dict), "initialize runs no code of the author's"
+        if service.settings.stateless:
+            result = {**result, "capabilities": _without_session(result["capabilities"])}
+        else:
+            headers = ((_SESSION, (await service.sessions.open(handshake)).encode()),)
+        exchange.answer(jsonrpc.result(id_, result), 200, headers)
+    except BusyError as error:
+        exchange.answer(jsonrpc.error(id_, error), 503, headers_of(error))
+    except ProtocolError as error:
+        exchange.answer(jsonrpc.error(id_, error))
+    await exchange.respond()
+
+
+def _without_session(capabilities: dict[str, Any]) -> dict[str, Any]:
+    """Leave out what takes a stream that outlives the request."""
+    return {
+        name: {key: value for key, value in settings.items() if key not in {"listChanged", "subscribe"}}
+        for name, settings in capabilities.items()
+    }
+
+
+async def _session(service: Service, headers: Headers, exchange: Exchange) -> Session | None:
+    """Return the session that a request names; None when it has been refused for want of one."""
+    named = headers.get(_SESSION)
+    if named is None:
+        problem = invalid(
+            "there is no Mcp-Session-Id header: send initialize first, and the id that it returns"
+        )
+        _refuse(exchange, None, problem)
+    else:
+        session = await service.sessions.find(named.strip().decode("latin-1"))
+        if session is not None:
+            return session
+        problem = ProtocolError(INVALID_REQUEST, "Session not found: it has ended; send initialize again")
+        exchange.answer(jsonrpc.error(None, problem), 404)
+    await exchange.respond()
+    return None
+
+
+async def _finish(service: Service, exchange: Exchange) -> None:
+    if exchange.is_ended and not exchange.is_streaming:
+        await exchange.respond()
+    else:
+        await service.serve(exchange, service.settings.stream_after_in_session)
+
+
+def _refuse(exchange: Exchange, id_: jsonrpc.RequestId | None, problem: ProtocolError) -> None:
+    exchange.answer(jsonrpc.error(id_, problem), status_of(problem), headers_of(problem))
+
+
+class Guest(Peer):
+    """A client of the handshake era that is served without a session: each POST is all there is of it.
+
+    Args:
+        service: What serves it.
+        revision: The revision that its header names.
+        exchange: The answer to its POST.
+    """
+
+    def __init__(self, service: Service, revision: str, exchange: Exchange) -> None:
+        super().__init__(service.server)
+        self.session = Handshake(revision, Client({}, {}))
+        self._exchange = exchange
+
+    def receive(self, message: Any) -> None:
+        """Begin to serve what the POST brings."""
+        if is_array(message):
+            self._receive_batch(message, self._reply, self._exchange)
+        else:
+            self._receive(message, self._reply, self._exchange)
+
+    async def aclose(self) -> None:
+        """Cancel what runs."""
+        await self._calls.aclose()
+
+    def cancel_all(self) -> None:
+        """Cancel what runs, since nobody can come back for it."""
+        self._calls.cancel_all()
+
+    def _envelope(self, method: str, params: dict[str, Any], meta: dict[str, Any]) -> Envelope:
+        if method in {"resources/subscribe", "resources/unsubscribe"}:
+            raise ProtocolError(METHOD_NOT_FOUND, f"Method not found: {method} (this server has no sessions)")
+        assert self.session is not None
+        return self.session
+
+    def _initialized(self) -> None:
+        """Tell nothing: there is no stream to tell it on."""
+
+    def _reply(self, message: bytes | None, problem: BaseException | None) -> None:
+        is_refused = isinstance(problem, ProtocolError) and problem.code == INVALID_REQUEST
+        status = 503 if isinstance(problem, BusyError) else 400 if is_refused else 200
+        self._exchange.answer(message, 202 if message is None else status, headers_of(problem))
+
+
+async def _serve_guest(service: Service, message: Any, headers: Headers, exchange: Exchange) -> None:
+    named = headers.get(b"mcp-protocol-version", b"").strip().decode("latin-1")
+    guest = Guest(service, named if named in HANDSHAKE else _WITHOUT_HEADER, exchange)
+    guest.receive(message)
+    service.guests.add(guest)
+    try:
+        await _finish(service, exchange)
+    finally:
+        service.guests.discard(guest)
+        guest.cancel_all()

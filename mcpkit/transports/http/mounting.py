@@ -1,0 +1,48 @@
+"""Where the app is mounted, and what of a request's path is the app's.
+
+ASGI wants the mount point in `root_path` and at the beginning of `path`. Starlette and uvicorn do that; other
+servers and older frameworks cut it off `path`; FastAPI's `root_path=` puts a proxy's prefix into `root_path`
+alone; Litestar cuts the mount point off without a word, and ends each path with a slash.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import unquote
+
+from starlette.types import Scope
+
+
+def path_below(scope: Scope) -> str:
+    """Return the path below the point where the app is mounted.
+
+    Args:
+        scope: Of an HTTP request.
+    """
+    path: str = scope["path"]
+    root: str = scope.get("root_path", "")
+    if root:
+        proxy: str = scope.get("app_root_path", "")
+        for prefix in (root.rstrip("/"), root.removeprefix(proxy).rstrip("/")):
+            if path.startswith(f"{prefix}/"):
+                return path[len(prefix) :]
+            if path == prefix:
+                return "/"
+    return path
+
+
+def mount_point(scope: Scope) -> str:
+    """Return where the app is mounted, as its clients see it: no slash at the end, "" for the top.
+
+    Args:
+        scope: Of an HTTP request.
+    """
+    root: str = scope.get("root_path", "")
+    raw_path: bytes | None = scope.get("raw_path")
+    if raw_path is not None:
+        asked = unquote(raw_path.decode("latin-1")).rstrip("/")
+        path = path_below(scope).rstrip("/")
+        if asked.endswith(path):
+            # A proxy's prefix is in root_path alone, what Litestar cut off in raw_path alone.
+            root = max(root, asked[: len(asked) - len(path)], key=len)
+    root = root.strip("/")
+    return f"/{root}" if root else ""

@@ -1,0 +1,145 @@
+"""What the HTTP app serves beside the MCP endpoint: the author's own routes, readiness, and CORS."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from starlette.applications import Starlette
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from .guard import Guard
+from .mounting import mount_point, path_below
+
+if TYPE_CHECKING:
+    from ...server import OwnRoute
+
+_EXPOSED: Final = ("Mcp-Session-Id", "MCP-Protocol-Version", "Retry-After", "WWW-Authenticate")
+_PREFLIGHT_SECONDS: Final = 7200
+"""How long a browser may keep a preflight's answer: as long as Chrome keeps any."""
+
+
+class Cors(CORSMiddleware):
+    """Lets web pages of the origins that the guard allows read the answers of an app.
+
+    Requested headers are accepted as they come, as `Mcp-Param-*` are the author's to name. Cookies and
+    other ambient credentials are not: a client sends its token in `Authorization`.
+
+    Args:
+        app: What answers. Put the guard before this, so that a preflight of another origin is refused too.
+        guard: Which origins are allowed.
+    """
+
+    def __init__(self, app: ASGIApp, guard: Guard) -> None:
+        super().__init__(
+            app,
+            allow_origins=("*",) if guard.allows_all_origins else (),
+            allow_methods=("*",),
+            allow_headers=("*",),
+            allow_private_network=True,
+            expose_headers=_EXPOSED,
+            max_age=_PREFLIGHT_SECONDS,
+        )
+        self._guard = guard
+
+    def is_allowed_origin(self, origin: str) -> bool:
+        """Whether pages of an origin may read what is answered."""
+        return self._guard.allows_origin(origin)
+
+
+class Routes:
+    """The ASGI app for every path that is not the protocol's.
+
+    Refuses what the guard refuses, except at the readiness path: a load balancer asks there by address, and
+    the answer says nothing else. Never redirects: a slash at the end of a path is as good as none.
+
+    Args:
+        routes: The author's routes; those that are added later are served too.
+        guard: Which hosts and origins are answered.
+        cors: Whether web pages of the allowed origins may read the answers.
+        health: The path of the readiness check, None for none.
+        is_ready: Whether the app takes work: neither starting nor shutting down.
+    """
+
+    def __init__(
+        self,
+        routes: Sequence[OwnRoute],
+        guard: Guard,
+        *,
+        cors: bool,
+        health: str | None,
+        is_ready: Callable[[], bool],
+    ) -> None:
+        self._own = routes
+        self._guard = guard
+        self._health = health
+        self._is_ready = is_ready
+        self._starlette = Starlette()
+        self._starlette.router.redirect_slashes = False
+        self._answer: ASGIApp = Cors(self._starlette, guard) if cors else self._starlette
+        self._mounted: list[BaseRoute] = []
+        self._served = 0
+        self._build()
+
+    def mount(self, path: str, app: ASGIApp) -> None:
+        """Serve another app below a path, behind the same guard.
+
+        Args:
+            path: Where, such as `/other`.
+            app: Any ASGI app. It hears of no lifespan.
+        """
+        self._mounted.append(Mount(path, app))
+        self._build()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request whose path is none of the protocol's.
+
+        Args:
+            scope: An ASGI scope of type `http` or `websocket`; it is not changed.
+            receive: ASGI.
+            send: ASGI.
+        """
+        if self._served != len(self._own):
+            self._build()
+        path = path_below(scope)
+        if scope["type"] == "http" and not self._is_readiness(path):
+            headers = dict(scope["headers"])
+            if refusal := self._guard.refuse(headers.get(b"host"), headers.get(b"origin")):
+                status, text = refusal
+                await PlainTextResponse(text, status)(scope, receive, send)
+                return
+        await self._answer(self._placed(scope, path), receive, send)
+
+    def _placed(self, scope: Scope, path: str) -> Scope:
+        """Say where the app is mounted as Starlette expects it; `request.url_for` starts from there."""
+        root = mount_point(scope)
+        router = self._starlette.router
+        placed = {**scope, "root_path": root, "app_root_path": root, "router": router, "path": root + path}
+        if not any(route.matches(placed)[0].value for route in router.routes):
+            placed["path"] = root + (path.rstrip("/") if path.endswith("/") else f"{path}/")
+        return placed
+
+    def _is_readiness(self, path: str) -> bool:
+        return self._health is not None and path.rstrip("/") == self._health.rstrip("/")
+
+    def _build(self) -> None:
+        own: list[BaseRoute] = [
+            Route(each.path, each.function, methods=each.methods, name=each.name) for each in tuple(self._own)
+        ]
+        readiness: list[BaseRoute] = (
+            [Route(self._health, self._readiness)] if self._health is not None else []
+        )
+        self._starlette.router.routes = [*readiness, *own, *self._mounted]
+        self._served = len(own)
+
+    async def _readiness(self, _request: Request) -> JSONResponse:
+        is_ready = self._is_ready()
+        return JSONResponse(
+            {"status": "ready" if is_ready else "not ready"},
+            status_code=200 if is_ready else 503,
+            headers={"Cache-Control": "no-store"},
+        )

@@ -1,0 +1,190 @@
+"""What an app keeps in one event loop: its sessions, its open streams, and the stay of the lifespan."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+from ...broker import Broker
+from ...calls import Calls
+from ...changes import Changes
+from ...errors import BusyError
+from ...keys import Keys
+from .exchange import Exchange
+from .options import Settings
+from .sessions import Sessions
+
+if TYPE_CHECKING:
+    from ...server import Server
+    from .handshake import Guest
+    from .sse import Pipe
+    from .stateless import Listener
+
+logger = logging.getLogger("mcpkit")
+
+_SHARE_OF_CALLS = 0.8
+"""The part of the grace period in which calls may finish; the rest is for leave-taking."""
+
+
+class Service:
+    """One server in one event loop, behind one app.
+
+    Args:
+        server: Who answers.
+        settings: The app's options.
+        keys: What signs session ids.
+        broker: Where sessions have what their ids cannot hold.
+        on_end: Called when nothing more can be served here.
+
+    Attributes:
+        calls: The calls that belong to no session, by their exchange.
+        listeners: The open `subscriptions/listen` streams.
+        pipes: The connections of HTTP+SSE by session id.
+        guests: Clients of the handshake era that are being served without a session.
+        is_ready: Whether the author's lifespan has been entered, and work is taken.
+        is_closing: Whether it takes no more work.
+    """
+
+    def __init__(
+        self, server: Server, settings: Settings, keys: Keys, broker: Broker, on_end: Callable[[], None]
+    ) -> None:
+        self.server = server
+        self.settings = settings
+        self.loop = asyncio.get_running_loop()
+        self.calls = Calls(server)
+        self.changes = Changes.of(server)
+        self.sessions = Sessions(self, keys, broker)
+        self.listeners: set[Listener] = set()
+        self.pipes: dict[str, Pipe] = {}
+        self.guests: set[Guest] = set()
+        self.is_ready = False
+        self.is_closing = False
+        self.is_started = False
+        self._on_end = on_end
+        self._waiting: set[asyncio.Task[object]] = set()
+        self._is_over = False
+        self._started: asyncio.Future[None] = self.loop.create_future()
+        self._closing = asyncio.Event()
+        self._keeper = self.loop.create_task(self._keep(), name="mcpkit-http")
+
+    async def start(self) -> None:
+        """Wait until requests can be served; the author's lifespan may still be entered then.
+
+        Raises:
+            RegistrationError: Type hints of a component cannot be resolved.
+        """
+        await asyncio.shield(self._started)
+
+    async def ready(self) -> None:
+        """Wait until the author's lifespan has been entered.
+
+        Raises:
+            BaseException: Whatever entering it raised, or `start` raises.
+        """
+        await self.start()
+        await self.server.ready()
+
+    async def serve(self, exchange: Exchange, stream_after: float | None = None) -> None:
+        """Send what an exchange has to send, as long as the service lasts; see `Exchange.run`."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._waiting.add(task)
+        try:
+            await exchange.run(stream_after)
+        except asyncio.CancelledError:
+            if not self._is_over:
+                raise
+        finally:
+            self._waiting.discard(task)
+
+    def check_room(self) -> None:
+        """Refuse one more listening stream where there are too many.
+
+        Raises:
+            BusyError: There are.
+        """
+        if len(self.listeners) + len(self.pipes) >= self.settings.max_streams:
+            raise BusyError("Too many event streams are open; try again later", retry_after=10)
+
+    def close(self) -> None:
+        """Begin to end: take no more work, end the streams, and let what runs finish for a while."""
+        self.is_closing = True
+        self.is_ready = False
+        self._closing.set()
+
+    async def aclose(self) -> None:
+        """End, and leave the author's lifespan.
+
+        Raises:
+            BaseException: Whatever leaving it raised.
+        """
+        self.close()
+        await self._keeper
+
+    async def _keep(self) -> None:
+        try:
+            async with self.server.running():
+                self.is_started = True
+                self._started.set_result(None)
+                readying = self.loop.create_task(self._note_ready())
+                try:
+                    await self._closing.wait()
+                    await self._wind_down()
+                finally:
+                    readying.cancel()
+                    self._end()
+        except Exception as error:
+            if self.is_started:
+                raise
+            self._started.set_exception(error)
+            self._started.exception()  # whoever waits for `start` hears of it
+        finally:
+            self.is_closing = True
+            self._on_end()
+
+    async def _note_ready(self) -> None:
+        try:
+            await self.server.ready()
+        except Exception:
+            logger.exception("the lifespan could not be entered")
+        else:
+            self.is_ready = not self.is_closing
+
+    async def _wind_down(self) -> None:
+        grace = self.settings.grace
+        for listener in tuple(self.listeners):
+            listener.end()
+        self.sessions.end_streams()
+        time_for_calls = None if grace is None else grace * _SHARE_OF_CALLS
+        await _within(time_for_calls, self._drain())
+        await self.calls.aclose()
+        await self.sessions.aclose()
+        for guest in tuple(self.guests):
+            await guest.aclose()
+        for pipe in tuple(self.pipes.values()):
+            await pipe.aclose()
+        time_for_rest = None if grace is None else grace * (1 - _SHARE_OF_CALLS) / 2
+        if self._waiting:
+            await asyncio.wait(tuple(self._waiting), timeout=time_for_rest)
+
+    async def _drain(self) -> None:
+        await self.calls.drain()
+        await self.sessions.drain()
+        for guest in tuple(self.guests):
+            await guest.drain()
+        for pipe in tuple(self.pipes.values()):
+            await pipe.connection.drain()
+
+    def _end(self) -> None:
+        self._is_over = True
+        self.sessions.forget_all()
+        for task in tuple(self._waiting):
+            task.cancel()
+
+
+async def _within(seconds: float | None, work: Coroutine[Any, Any, None]) -> None:
+    task = asyncio.ensure_future(work)
+    await asyncio.wait({task}, timeout=seconds)
+    task.cancel()

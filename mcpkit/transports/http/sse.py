@@ -1,0 +1,59 @@
+"""The transport of 2024-11-05: one event stream for each session, and POSTs beside it ("HTTP with SSE").
+
+Deprecated since 2025-03-26. A session is a pipe that lives as long as its stream, in this process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from ...connection import Connection
+from .exchange import Exchange, event
+
+if TYPE_CHECKING:
+    from .service import Service
+
+
+class Pipe:
+    """One session: what comes by POST is served, and all that is said goes out on the stream.
+
+    Args:
+        service: What serves it.
+        exchange: The stream.
+        messages: The path where the client is to post its messages, as the client sees it.
+
+    Attributes:
+        id: What its client adds to that path.
+        connection: The session.
+
+    Raises:
+        BusyError: Too many streams are open.
+    """
+
+    def __init__(self, service: Service, exchange: Exchange, messages: str) -> None:
+        service.check_room()
+        self.id = os.urandom(16).hex()
+        self.connection = Connection(service.server, self._send, ready=exchange.ready)
+        self._service = service
+        self._exchange = exchange
+        self._ending: asyncio.Task[None] | None = None
+        service.pipes[self.id] = self
+        exchange.on_gone = self._gone
+        endpoint = f"{quote(messages)}?session_id={self.id}"
+        exchange.push(b"event: endpoint\ndata: %s\n\n" % endpoint.encode())
+
+    async def aclose(self) -> None:
+        """Take leave of the client, and cancel what runs."""
+        self._service.pipes.pop(self.id, None)
+        await self.connection.aclose(graceful=True)
+        self._exchange.finish()
+
+    def _send(self, message: bytes) -> None:
+        self._exchange.push(event(message))
+
+    def _gone(self) -> None:
+        if self._service.pipes.pop(self.id, None) is not None:
+            self._ending = self._service.loop.create_task(self.connection.aclose())

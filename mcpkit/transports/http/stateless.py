@@ -1,0 +1,217 @@
+"""The stateless era over HTTP: every POST stands alone (basic/transports/streamable-http, 2026-07-28)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from ...changes import Change, Listen, Pending
+from ...context import Context
+from ...errors import (
+    HEADER_MISMATCH,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    MISSING_CLIENT_CAPABILITY,
+    PARSE_ERROR,
+    UNSUPPORTED_PROTOCOL_VERSION,
+    BusyError,
+    MalformedError,
+    MissingCapabilityError,
+    ProtocolError,
+)
+from ...failures import error_response
+from ...peer import invalid, read_params
+from ...protocol import jsonrpc
+from ...protocol.eras import PROTOCOL_VERSION, Stateless, unsupported_version
+from ...protocol.headers import Headers, check_mirrored, check_standard
+from ...protocol.jsonrpc import is_id, is_object
+from ...protocol.revisions import HANDSHAKE, STATELESS
+from .exchange import Exchange, event
+
+if TYPE_CHECKING:
+    from .service import Service
+
+_STATUS: Final = {
+    PARSE_ERROR: 400,
+    INVALID_REQUEST: 400,
+    HEADER_MISMATCH: 400,
+    MISSING_CLIENT_CAPABILITY: 400,
+    UNSUPPORTED_PROTOCOL_VERSION: 400,
+    METHOD_NOT_FOUND: 404,
+}
+
+
+def is_stateless(message: Any, headers: Headers) -> bool:
+    """Say which era a POST belongs to; its envelope decides, never its method.
+
+    Args:
+        message: The JSON value of the body.
+        headers: The headers.
+    """
+    if is_object(message):
+        params = message.get("params")
+        meta = params.get("_meta") if is_object(params) else None
+        if is_object(meta) and PROTOCOL_VERSION in meta:
+            return True
+    version = headers.get(b"mcp-protocol-version")
+    return version is not None and version.strip().decode("latin-1") not in HANDSHAKE
+
+
+async def serve_stateless(service: Service, message: Any, headers: Headers, exchange: Exchange) -> None:
+    """Serve one POST of the stateless era.
+
+    Args:
+        service: What serves it.
+        message: The JSON value of the body.
+        headers: The headers.
+        exchange: The answer.
+    """
+    _begin(service, message, headers, exchange)
+    if exchange.is_ended and not exchange.is_streaming:
+        await exchange.respond()
+        return
+    try:
+        await service.serve(exchange, service.settings.stream_after)
+    finally:
+        if not exchange.is_ended:
+            service.calls.cancel(exchange)
+
+
+def _begin(service: Service, message: Any, headers: Headers, exchange: Exchange) -> None:
+    """Begin to serve; what can be answered at once is."""
+    method = message.get("method") if is_object(message) else None
+    if not is_object(message) or message.get("jsonrpc") != "2.0" or type(method) is not str:
+        _refuse(exchange, _id_of(message), invalid("expected a request with a method, and one in a POST"))
+        return
+    if "id" not in message:
+        exchange.answer(None, 202)  # there is no notification that means something here
+        return
+    id_ = message["id"]
+    if not is_id(id_):
+        _refuse(exchange, None, invalid("expected a string or an integer as id"))
+        return
+    try:
+        params, meta = read_params(message)
+        envelope = _envelope(headers, method, params, meta)
+    except ProtocolError as error:
+        _refuse(exchange, id_, error)
+        return
+    ctx: Context[Any] = Context(service.server, envelope, exchange, id_, method, params, meta)
+    try:
+        if method == "tools/call":
+            _check_parameters(service, headers, params)
+        elif method == "subscriptions/listen":
+            Listener(service, Listen(ctx, service.server), exchange)
+            return
+        outcome = service.server._dispatch(ctx)
+        if isinstance(outcome, dict | bytes):
+            exchange.answer(jsonrpc.result(id_, outcome))
+            return
+
+        def reply(response: bytes | None, problem: BaseException | None) -> None:
+            exchange.answer(response, status_of(problem), headers_of(problem))
+
+        service.calls.start(exchange, ctx, outcome, reply)
+    except Exception as error:  # noqa: BLE001 - every request is answered
+        exchange.answer(error_response(ctx, error), status_of(error), headers_of(error))
+
+
+def _envelope(headers: Headers, method: str, params: dict[str, Any], meta: dict[str, Any]) -> Stateless:
+    version = meta.get(PROTOCOL_VERSION)
+    if type(version) is str:
+        check_standard(headers, method, params, version)
+    elif version is None:
+        named = headers.get(b"mcp-protocol-version", b"").strip().decode("latin-1")
+        if named not in STATELESS:
+            raise unsupported_version(named)
+    return Stateless.receive(meta)
+
+
+def _check_parameters(service: Service, headers: Headers, params: dict[str, Any]) -> None:
+    name = params.get("name")
+    tool = service.server.tools.get(name) if type(name) is str else None
+    if tool is not None and tool.mirrored:
+        arguments = params.get("arguments")
+        check_mirrored(headers, tool.mirrored, arguments if is_object(arguments) else {})
+
+
+def status_of(problem: BaseException | None) -> int:
+    """Return the HTTP status of an answer in the stateless era."""
+    if problem is None:
+        return 200
+    if isinstance(problem, MissingCapabilityError | MalformedError):
+        return 400
+    if isinstance(problem, BusyError):
+        return 503
+    return _STATUS.get(problem.code, 200) if isinstance(problem, ProtocolError) else 200
+
+
+def headers_of(problem: BaseException | None) -> tuple[tuple[bytes, bytes], ...]:
+    """Return the headers that an answer has because of what went wrong."""
+    return ((b"retry-after", b"%d" % problem.retry_after),) if isinstance(problem, BusyError) else ()
+
+
+def _id_of(message: Any) -> jsonrpc.RequestId | None:
+    """Return the id to refuse what is no request under; a response's id is of the other direction."""
+    id_ = message.get("id") if is_object(message) and "method" in message else None
+    return id_ if is_id(id_) else None
+
+
+def _refuse(exchange: Exchange, id_: jsonrpc.RequestId | None, problem: ProtocolError) -> None:
+    exchange.answer(jsonrpc.error(id_, problem), status_of(problem), headers_of(problem))
+
+
+class Listener:
+    """One `subscriptions/listen` stream (basic/patterns/subscriptions).
+
+    Args:
+        service: What serves it.
+        listen: The request.
+        exchange: Its stream.
+
+    Raises:
+        BusyError: Too many streams are open.
+        ProtocolError: -32602, where the client takes no event stream.
+    """
+
+    def __init__(self, service: Service, listen: Listen, exchange: Exchange) -> None:
+        if not exchange.may_stream:
+            raise MalformedError(
+                "subscriptions/listen is answered with an event stream: accept text/event-stream"
+            )
+        service.check_room()
+        self._service = service
+        self._listen = listen
+        self._exchange = exchange
+        self._pending = Pending()
+        exchange.refill = self._tell
+        exchange.on_gone = self._leave
+        exchange.push(event(listen.acknowledged()))
+        service.listeners.add(self)
+        for change in listen.wanted:
+            service.changes.want(self, change)
+
+    def changed(self, change: Change) -> None:
+        """Take a change; a stream that falls too far behind is ended, so that nobody waits for it."""
+        if self._pending.add(change):
+            self._exchange.wake()
+        else:
+            self._exchange.push(event(self._listen.cancelled("too many changes wait to be read")))
+            self._finish()
+
+    def end(self) -> None:
+        """End the stream gracefully, with its result."""
+        for chunk in self._tell():
+            self._exchange.push(chunk)
+        self._exchange.push(event(self._listen.result()))
+        self._finish()
+
+    def _finish(self) -> None:
+        self._exchange.finish()
+        self._leave()
+
+    def _leave(self) -> None:
+        self._service.listeners.discard(self)
+        self._service.changes.forget(self)
+
+    def _tell(self) -> list[bytes]:
+        return [event(self._listen.notification(change)) for change in self._pending.take()]

@@ -1,0 +1,144 @@
+"""The session id that any process with the same secret can read: what was negotiated, signed.
+
+The text is base64url of the signature and a JSON array. It is visible ASCII, as the specification
+asks (basic/transports, "Session Management"), and there is exactly one text for each content: the
+bytes are a multiple of three, so that no bit of the last character is left over.
+"""
+
+from __future__ import annotations
+
+import binascii
+from typing import Any, Final, NamedTuple
+
+from pydantic_core import from_json, to_json
+
+from ...keys import Keys
+from ...protocol.eras import Client
+
+MAX_LENGTH: Final = 1024
+"""The longest id, in characters: proxies and servers commonly bound a header line at 4 to 8 KiB."""
+
+_PURPOSE: Final = "session id 1"  # the number goes up with the format
+_MAC: Final = 32
+_ROOM: Final = MAX_LENGTH // 4 * 3 - _MAC
+_HEAD: Final = 400  # bytes for all but the client, so that a principal fits or not whoever the client is
+
+_TO_BASE64: Final = bytes.maketrans(b"-_+/", b"+/  ")
+_FROM_BASE64: Final = bytes.maketrans(b"+/", b"-_")
+
+_STANDARD: Final[dict[str, Any]] = {
+    "roots": {"listChanged": {}},
+    "sampling": {"context": {}, "tools": {}},
+    "elicitation": {"form": {}, "url": {}},
+    "tasks": {
+        "list": {},
+        "cancel": {},
+        "requests": {"sampling": {"createMessage": {}}, "elicitation": {"create": {}}},
+    },
+}
+"""The client capabilities that a handshake revision defines: they are kept, whatever else is dropped."""
+
+
+class SessionToken(NamedTuple):
+    """What a session id says.
+
+    Attributes:
+        id: Which session it is, unguessable: 16 random bytes as base64url.
+        home: The `Broker.home` of the store where the rest of the session's state is.
+        revision: The revision that was negotiated.
+        client: Who opened the session: the name, the version, and as much of its information and
+            capabilities as fits.
+        lists: The lists that were declared: of `tools`, `prompts`, `resources`.
+        expires: When the session ends, in Unix seconds.
+        principal: Whose session it is, where requests are authenticated. It is signed, not
+            encrypted: who has the id can read it.
+    """
+
+    id: str
+    home: str
+    revision: str
+    client: Client
+    lists: frozenset[str]
+    expires: float
+    principal: str | None = None
+
+
+def issue(keys: Keys, token: SessionToken) -> str:
+    """Return the session id: at most 1024 characters of visible ASCII.
+
+    What does not fit is left out in this order: what the client says about itself beyond name and
+    version, capabilities that no revision defines, the end of the version and of the name.
+
+    Raises:
+        ValueError: `home` and `principal` are too long, about 300 bytes of UTF-8 together.
+    """
+    payload = _payload(token)
+    payload += b" " * (-(len(payload) + _MAC) % 3)
+    signed = keys.sign(_PURPOSE, payload) + payload
+    return binascii.b2a_base64(signed, newline=False).translate(_FROM_BASE64).decode("ascii")
+
+
+def read(keys: Keys, text: str, now: float) -> SessionToken | None:
+    """Return what a session id says, or None when we did not sign it or it has expired.
+
+    Args:
+        keys: The keys of the server.
+        text: What a client sent as its session id: anything at all.
+        now: The time, in Unix seconds.
+    """
+    if len(text) > MAX_LENGTH or not text.isascii():
+        return None
+    try:
+        signed = binascii.a2b_base64(text.encode("ascii").translate(_TO_BASE64))
+    except binascii.Error:
+        return None
+    # The decoder skips characters that are not of its alphabet: then there are fewer bytes.
+    if len(signed) * 4 != len(text) * 3:
+        return None
+    payload = signed[_MAC:]
+    if not keys.verify(_PURPOSE, payload, signed[:_MAC]):
+        return None
+    id_, home, revision, lists, expires, principal, info, capabilities = from_json(payload)
+    if now >= expires:
+        return None
+    return SessionToken(id_, home, revision, Client(info, capabilities), frozenset(lists), expires, principal)
+
+
+def _payload(token: SessionToken) -> bytes:
+    head = [token.id, token.home, token.revision, sorted(token.lists), token.expires, token.principal]
+    if len(to_json(head)) > _HEAD:
+        raise ValueError("home and principal do not fit a session id: about 300 bytes of UTF-8 together")
+    info, capabilities = token.client.info, token.client.capabilities
+    name, version = info["name"], info["version"]
+    identity = {"name": name, "version": version}
+    standard = _standard(capabilities, _STANDARD)
+    for client in ([info, capabilities], [identity, capabilities], [identity, standard]):
+        payload = to_json(head + client)
+        if len(payload) <= _ROOM:
+            return payload
+    room = _ROOM - len(to_json([*head, {"name": "", "version": ""}, standard]))
+    version = _cut(version, max(room // 3, room - _size(name)))
+    name = _cut(name, room - _size(version))
+    return to_json([*head, {"name": name, "version": version}, standard])
+
+
+def _standard(declared: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
+    kept: dict[str, Any] = {}
+    for name, below in known.items():
+        value: dict[str, Any] | bool | None = declared.get(name)
+        if isinstance(value, dict):
+            kept[name] = _standard(value, below)
+        elif isinstance(value, bool):
+            kept[name] = value
+    return kept
+
+
+def _cut(text: str, room: int) -> str:
+    text = text[:room]
+    while (excess := _size(text) - room) > 0:
+        text = text[: -max(1, excess // 6)]  # a character takes six bytes at most, so this is never too much
+    return text
+
+
+def _size(text: str) -> int:
+    return len(to_json(text)) - 2

@@ -1,0 +1,245 @@
+"""Watching for updates: the author's `watch=` functions, which run while somebody is subscribed."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import AsyncGenerator, Callable, Collection
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from .errors import ArgumentsError, RegistrationError
+from .uri_template import is_template
+
+if TYPE_CHECKING:
+    from .changes import Change
+    from .resources import Resource, ResourceTemplate
+    from .server import Server
+
+logger = logging.getLogger("mcpkit")
+
+WatchFunction = Callable[..., AsyncGenerator[Any, None]]
+"""An async generator function that yields at each update."""
+
+FIRST_DELAY: Final = 1.0
+LONGEST_DELAY: Final = 60.0
+"""Seconds until a watch that failed starts again: doubled each time, until it yields."""
+
+
+def watched_variables(what: str, watch: WatchFunction | None, variables: Collection[str]) -> tuple[str, ...]:
+    """Return the variables of a URI template that its `watch=` takes; with none, it watches all URIs at once.
+
+    Args:
+        what: What it watches, for messages.
+        watch: The function, or None.
+        variables: The names of the template's variables; empty for a fixed URI.
+
+    Raises:
+        RegistrationError: It is no async generator function, or asks for something else.
+    """
+    if watch is None:
+        return ()
+    if not inspect.isasyncgenfunction(watch):
+        raise RegistrationError(
+            f"{what}: watch= needs an async generator function: `async def` with a `yield` at each update"
+        )
+    parameters = inspect.signature(watch).parameters.values()
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return tuple(variables)
+    named = [p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    taken = tuple(p.name for p in named if p.name in variables)
+    for parameter in parameters:
+        is_required = parameter.default is parameter.empty and parameter.kind is not parameter.VAR_POSITIONAL
+        if is_required and parameter.name not in taken:
+            known = f"; its variables are {', '.join(variables)}" if variables else ""
+            raise RegistrationError(
+                f"{what}: there is no value for the parameter {parameter.name!r} of watch={known}"
+            )
+    return taken
+
+
+class Watches:
+    """The watches that run in one event loop because somebody there wants to hear of what they watch.
+
+    What they yield is told in this loop alone: whoever listens in another loop or process has
+    watches of its own there.
+
+    Args:
+        server: Whose resources.
+        tell: Takes the changes.
+    """
+
+    def __init__(self, server: Server, tell: Callable[[Change], None]) -> None:
+        self._server = server
+        self._tell = tell
+        self._wanted: dict[Change, tuple[_Key, ...]] = {}
+        self._running: dict[_Key, _Watch] = {}
+        self._ending: dict[_Key, asyncio.Task[None]] = {}
+
+    def want(self, change: Change) -> None:
+        """Begin to watch for a change, once somebody wants to hear of it."""
+        self._put(change, self._keys(change))
+
+    def unwant(self, change: Change) -> None:
+        """Stop watching for a change, as nobody wants to hear of it any more."""
+        self._put(change, ())
+        del self._wanted[change]
+
+    def refresh(self) -> None:
+        """Watch what is registered now."""
+        if self._running or self._is_any_watched():
+            for change in tuple(self._wanted):
+                self._put(change, self._keys(change))
+
+    def _is_any_watched(self) -> bool:
+        parts = (self._server.resources, self._server.resource_templates)
+        return any(component.watch is not None for part in parts for component in part)
+
+    def _put(self, change: Change, keys: tuple[_Key, ...]) -> None:
+        before = self._wanted.get(change, ())
+        self._wanted[change] = keys
+        for key in keys:
+            if key not in self._running:
+                self._running[key] = _Watch(self._server, key, self._tell, self._ending.get(key))
+            self._running[key].users[change] = None
+        for key in before:
+            if key not in keys:
+                watch = self._running[key]
+                del watch.users[change]
+                if not watch.users:
+                    del self._running[key]
+                    self._end(key, watch)
+
+    def _end(self, key: _Key, watch: _Watch) -> None:
+        def forget(ended: asyncio.Task[None]) -> None:
+            if self._ending.get(key) is ended:
+                del self._ending[key]
+
+        self._ending[key] = watch.stop()
+        self._ending[key].add_done_callback(forget)
+
+    def _keys(self, change: Change) -> tuple[_Key, ...]:
+        """Return what has to be watched for a change: for a URI, what serves it."""
+        what, uri = change
+        templates = self._server.resource_templates
+        if uri is None:
+            # The entries of a template are part of the list of resources, so its watch tells of them too.
+            return tuple(
+                (template, None)
+                for template in templates
+                if what == "resources"
+                and template.is_enabled
+                and template.watch
+                and template.entries
+                and not template.watched_variables
+            )
+        resource = self._server.resources.get(uri)
+        if resource is not None:
+            return ((resource, None),) if resource.watch else ()
+        if is_template(uri):
+            template = templates.get(uri)
+            is_watched = template is not None and template.watch and not template.watched_variables
+            return ((template, None),) if template is not None and is_watched else ()
+        for template in templates:
+            if template.is_enabled and template.template.match(uri) is not None:
+                if template.watch is None or _arguments(template, uri) is None:
+                    return ()
+                return ((template, uri if template.watched_variables else None),)
+        return ()
+
+
+def _arguments(template: ResourceTemplate, uri: str) -> dict[str, Any] | None:
+    """Return what the watch of one URI is called with, or None where the template's function refuses it."""
+    try:
+        values = template.arguments.validate_strings(template.template.match(uri) or {})
+    except ArgumentsError:
+        return None
+    return {name: values[name] for name in template.watched_variables if name in values}
+
+
+_Key = tuple["Resource | ResourceTemplate", str | None]
+"""What is watched, and the URI where each has a watch of its own."""
+
+
+class _Watch:
+    """One of the author's functions at work.
+
+    Attributes:
+        users: The changes that somebody wants to hear of because of which it runs.
+    """
+
+    def __init__(
+        self,
+        server: Server,
+        key: _Key,
+        tell: Callable[[Change], None],
+        previous: asyncio.Task[None] | None,
+    ) -> None:
+        self._server = server
+        self._component, self._uri = key
+        self._tell = tell
+        self._is_stopped = False
+        self._previous = previous
+        self.users: dict[Change, None] = {}
+        self._task = asyncio.get_running_loop().create_task(
+            self._run(), name=f"mcpkit-watch {self._uri or self._component.key}"
+        )
+
+    def stop(self) -> asyncio.Task[None]:
+        """Close the function, and return the task that ends when it has cleaned up."""
+        self._is_stopped = True
+        self._task.cancel()
+        return self._previous or self._task
+
+    async def _run(self) -> None:
+        if self._previous is not None:
+            await asyncio.wait((self._previous,))
+            self._previous = None
+        delay = FIRST_DELAY
+        while True:
+            try:
+                await self._server.ready()
+                async with aclosing(self._start()) as updates:
+                    async for update in updates:
+                        delay = FIRST_DELAY
+                        if self._is_stopped:
+                            return
+                        self._told(update)
+            except Exception:
+                ends = "it has ended" if self._is_stopped else f"it starts again in {delay:g} s"
+                logger.exception("the watch of %s failed; %s", self._uri or self._component.key, ends)
+            else:
+                return
+            if self._is_stopped:
+                return
+            await asyncio.sleep(delay)
+            delay = min(delay * 2, LONGEST_DELAY)
+
+    def _start(self) -> AsyncGenerator[Any, None]:
+        watch = self._component.watch
+        assert watch is not None, "only what has a watch is watched"
+        if self._uri is None:
+            return watch()
+        template = cast("ResourceTemplate", self._component)
+        return watch(**(_arguments(template, self._uri) or {}))
+
+    def _told(self, update: Any) -> None:
+        if self._uri is not None or self._component.kind == "resource":
+            self._tell(("resource", self._uri or self._component.key))
+            return
+        if update is None:
+            self._tell(("resources", None))
+            return
+        if not isinstance(update, str):
+            raise TypeError(
+                f"watch= of the template {self._component.key!r} yielded {update!r}; "
+                "yield the URI that was updated, or None when others exist now"
+            )
+        uri = cast("ResourceTemplate", self._component).included_uri(update)
+        if not uri.endswith("/"):
+            self._tell(("resource", uri))
+            return
+        for change in tuple(self.users):
+            if change[1] is not None and change[1].startswith(uri) and not is_template(change[1]):
+                self._tell(change)

@@ -1,0 +1,282 @@
+"""Which hosts and origins are answered, and what the others are told."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mcpkit.transports.http import guard as module
+from mcpkit.transports.http.guard import Guard
+
+LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+
+
+def passes(guard: Guard, host: str | None = "localhost", origin: str | None = None) -> bool:
+    refusal = guard.refuse(
+        None if host is None else host.encode("latin-1"),
+        None if origin is None else origin.encode("latin-1"),
+    )
+    return refusal is None
+
+
+@pytest.mark.parametrize("name", LOOPBACK)
+@pytest.mark.parametrize("port", ["", ":", ":80", ":8000", ":65535"])
+def test_the_machine_itself_is_answered_on_any_port(name, port):
+    assert passes(Guard(), name + port)
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+@pytest.mark.parametrize("name", LOOPBACK)
+@pytest.mark.parametrize("port", ["", ":6274"])
+def test_pages_of_the_machine_itself_are_answered_on_any_port(scheme, name, port):
+    assert passes(Guard(), "127.0.0.1:8000", f"{scheme}://{name}{port}")
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        None,
+        "",
+        ":8000",
+        "evil.example",
+        "evil.example:8000",
+        "127.0.0.1.evil.example",
+        "localhost.evil.example:80",
+        "evil-localhost",
+        "localhost:8000.evil.example",
+        "localhost:*",
+        "localhost:x",
+        "localhost:\xb2",
+        "localhost:80:80",
+        "localhost,evil.example",
+        "user@localhost",
+        " localhost",
+        "0.0.0.0:8000",
+        "10.0.0.1",
+        "::1",
+        "*",
+        "\xff",
+    ],
+)
+def test_another_host_is_refused_by_default(host):
+    status, text = Guard().refuse(None if host is None else host.encode("latin-1"), None)
+    assert status == 421
+    assert "server.asgi(allowed_hosts=[" in text
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        "",
+        "null",
+        "*",
+        "https://evil.example",
+        "http://localhost.evil.example",
+        "http://evil.example:8000",
+        "http://localhost:8000/",
+        "http://localhost:8000/path",
+        "http://localhost:*",
+        "http://localhost@evil.example",
+        "http://user@localhost",
+        "http://localhost, https://evil.example",
+        "ftp://localhost",
+        "localhost",
+        "//localhost",
+        "file://",
+        "\xe9",
+    ],
+)
+def test_another_origin_is_refused_by_default(origin):
+    status, text = Guard().refuse(b"localhost", origin.encode("latin-1"))
+    assert status == 403
+    assert "server.asgi(allowed_origins=[" in text
+    assert not Guard().allows_origin(origin)
+
+
+def test_dns_rebinding_is_refused_by_the_host_although_page_and_server_agree():
+    assert Guard().refuse(b"evil.example:8000", b"http://evil.example:8000")[0] == 421
+
+
+def test_a_good_host_does_not_excuse_the_origin_nor_the_other_way_round():
+    guard = Guard(allowed_hosts=["example.com"], allowed_origins=["https://example.com"])
+    assert not passes(guard, "example.com", "https://evil.example")
+    assert not passes(guard, "evil.example", "https://example.com")
+
+
+def test_letter_case_does_not_matter():
+    guard = Guard(allowed_hosts=["Example.COM"], allowed_origins=["HTTPS://Example.com"])
+    assert passes(guard, "eXample.com", "https://EXAMPLE.com")
+
+
+@pytest.mark.parametrize("entry", ["example.com", "example.com:80", "example.com:443"])
+def test_a_host_without_a_port_means_the_default_ports(entry):
+    guard = Guard(allowed_hosts=[entry])
+    assert all(passes(guard, host) for host in ("example.com", "example.com:80", "example.com:443"))
+    assert not any(passes(guard, host) for host in ("example.com:8000", "www.example.com"))
+
+
+def test_a_host_with_a_port_means_this_port():
+    guard = Guard(allowed_hosts=["example.com:8000"])
+    assert passes(guard, "example.com:8000")
+    assert not any(passes(guard, host) for host in ("example.com", "example.com:80", "example.com:8001"))
+
+
+def test_a_host_with_a_star_for_its_port_means_any():
+    guard = Guard(allowed_hosts=["example.com:*", "[2001:db8::1]:*"])
+    assert all(
+        passes(guard, f"{name}{port}") for name in ("example.com", "[2001:db8::1]") for port in ("", ":81")
+    )
+    assert not passes(guard, "www.example.com:81")
+
+
+def test_an_origin_means_itself():
+    guard = Guard(allowed_origins=["https://example.com"])
+    assert all(guard.allows_origin(origin) for origin in ("https://example.com", "https://example.com:443"))
+    assert not any(
+        guard.allows_origin(origin)
+        for origin in ("http://example.com", "https://example.com:80", "https://www.example.com")
+    )
+
+
+def test_an_origin_with_a_star_for_its_port_means_any():
+    guard = Guard(allowed_origins=["http://example.com:*"])
+    assert all(guard.allows_origin(f"http://example.com{port}") for port in ("", ":80", ":3000"))
+    assert not guard.allows_origin("https://example.com:3000")
+
+
+@pytest.mark.parametrize(
+    "origin", ["null", "file://", "vscode-webview://1abc2", "chrome-extension://abcdef", "app://app"]
+)
+def test_origins_of_applications_can_be_listed(origin):
+    assert passes(Guard(allowed_origins=[origin]), origin=origin)
+
+
+def test_a_star_means_all():
+    guard = Guard(allowed_hosts=["*"])
+    assert all(passes(guard, host) for host in (None, "", "evil.example", "\xff"))
+    assert not passes(guard, None, "https://evil.example")
+    guard = Guard(allowed_origins=["*"])
+    assert all(passes(guard, origin=origin) for origin in ("null", "", "https://evil.example"))
+    assert guard.allows_all_origins
+    assert not passes(guard, "evil.example", "https://evil.example")
+
+
+@pytest.mark.parametrize(
+    ("public_url", "host", "origin"),
+    [
+        ("https://example.com/mcp", "example.com", "https://example.com"),
+        ("https://example.com", "example.com:443", "https://example.com"),
+        ("http://example.com:8080/a/b", "example.com:8080", "http://example.com:8080"),
+        ("HTTPS://Example.com/", "example.com", "https://example.com"),
+        ("http://[2001:db8::1]:81", "[2001:db8::1]:81", "http://[2001:db8::1]:81"),
+    ],
+)
+def test_the_public_url_is_answered(public_url, host, origin):
+    guard = Guard(public_url=public_url)
+    assert passes(guard, host, origin)
+    assert passes(guard, "localhost:8000", origin)
+    assert not passes(guard, "www.example.com", origin)
+    assert not passes(guard, host, "http://example.com:1")
+
+
+def test_a_refusal_names_what_to_write():
+    guard = Guard()
+    assert 'server.asgi(allowed_hosts=["example.com:8000"])' in guard.refuse(b"Example.com:8000", None)[1]
+    assert (
+        'server.asgi(allowed_origins=["http://example.com"])'
+        in guard.refuse(b"localhost", b"http://example.com")[1]
+    )
+    assert 'server.asgi(allowed_origins=["null"])' in guard.refuse(b"localhost", b"null")[1]
+
+
+def test_what_a_refusal_names_is_answered_once_it_is_written():
+    status, text = Guard().refuse(b"Example.com:8000", b"https://app.example")
+    entry = text.partition('allowed_hosts=["')[2].partition('"')[0]
+    status, text = Guard(allowed_hosts=[entry]).refuse(b"Example.com:8000", b"https://app.example")
+    assert status == 403
+    page = text.partition('allowed_origins=["')[2].partition('"')[0]
+    assert passes(
+        Guard(allowed_hosts=[entry], allowed_origins=[page]), "Example.com:8000", "https://app.example"
+    )
+
+
+@pytest.mark.parametrize("value", ['"><script>alert(1)</script>', "a" * 300, "\xff\xfe", "a b", "x\r\ny"])
+def test_a_refusal_does_not_repeat_what_is_no_name(value):
+    for _, text in (
+        Guard().refuse(value.encode("latin-1"), None),
+        Guard().refuse(b"localhost", f"http://{value}".encode("latin-1")),
+    ):
+        assert value not in text
+        assert text.isascii()
+        assert "example.com" in text
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "advice"),
+    [
+        ("allowed_hosts", "example.com", "['example.com']"),
+        ("allowed_hosts", "", "['example.com']"),
+        ("allowed_hosts", ["https://api.example.org/mcp"], "'api.example.org'"),
+        ("allowed_hosts", ["api.example.org/mcp"], "'api.example.org'"),
+        ("allowed_hosts", ["2001:db8::1"], "'[2001:db8::1]'"),
+        ("allowed_hosts", ["bücher.example"], "'xn--bcher-kva.example'"),
+        ("allowed_hosts", ["*.example.com"], "'example.com'"),
+        ("allowed_hosts", [""], "'example.com'"),
+        ("allowed_hosts", ["example.com:port"], "':*' for any port"),
+        ("allowed_hosts", ["[broken"], "'example.com'"),
+        ("allowed_origins", "https://example.com", "['https://example.com']"),
+        ("allowed_origins", ["api.example.org"], "'https://api.example.org'"),
+        ("allowed_origins", ["http://api.example.org/"], "'http://api.example.org'"),
+        ("allowed_origins", ["https://*.example.org"], "'https://example.com'"),
+        ("allowed_origins", ["https://"], "'https://example.com'"),
+        ("public_url", "example.com", "'https://example.com/mcp'"),
+        ("public_url", "ftp://example.com", "'https://example.com/mcp'"),
+        ("public_url", "https:///mcp", "'https://example.com/mcp'"),
+        ("public_url", "https://example.com:*/mcp", "'https://example.com/mcp'"),
+        ("public_url", "https://user@example.com/mcp", "'https://example.com/mcp'"),
+    ],
+)
+def test_a_setting_in_another_form_is_refused_with_what_to_write(setting, value, advice):
+    with pytest.raises(ValueError, match=setting) as caught:
+        Guard(**{setting: value})
+    assert advice in str(caught.value)
+
+
+def test_what_is_remembered_is_bounded(monkeypatch):
+    monkeypatch.setattr(module, "_MAX_REMEMBERED", 10)
+    guard = Guard(allowed_hosts=["*"], allowed_origins=["*"])
+    for number in range(100):
+        assert passes(guard, f"host{number}")
+        assert len(guard._passed) <= 10
+    assert passes(guard, "a" * 600)
+    assert (b"a" * 600, None) not in guard._passed
+
+
+def test_a_refusal_is_not_remembered():
+    guard = Guard()
+    for _ in range(2):
+        assert guard.refuse(b"evil.example", None)[0] == 421
+        assert guard.refuse(b"localhost", b"null")[0] == 403
+    assert guard._passed == set()
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.none() | st.binary(max_size=60), st.none() | st.binary(max_size=60))
+def test_any_bytes_are_decided(host, origin):
+    guard = Guard()
+    first = guard.refuse(host, origin)
+    assert first == guard.refuse(host, origin)
+    if first is not None:
+        assert first[0] in {421, 403}
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.sampled_from(LOOPBACK),
+    st.text(alphabet="abc.:@/[]1", min_size=1, max_size=10),
+)
+def test_nothing_that_only_begins_or_ends_with_a_loopback_name_is_answered(name, noise):
+    assert not passes(Guard(), noise + name) or noise + name in LOOPBACK
+    is_port = noise == ":" or (noise[0] == ":" and noise[1:].isdigit())
+    assert passes(Guard(), name + noise) == is_port

@@ -1,0 +1,65 @@
+"""A server as a process that speaks HTTP on a free port of this machine."""
+
+from __future__ import annotations
+
+import queue
+import re
+import subprocess
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+TIME_OUT = 30.0
+ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+")
+
+
+@dataclass
+class Served:
+    """Where the server is, and what it has said on standard error so far."""
+
+    origin: str
+    said: list[str] = field(repr=False)
+
+
+@contextmanager
+def serving(command: Sequence[str]) -> Iterator[Served]:
+    """Run a server until the end of the block, where it must stop when it is told to.
+
+    Args:
+        command: Starts a server that says its address on standard error.
+    """
+    said: list[str] = []
+    origins: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+        errors="replace",
+    )
+    errors = process.stderr
+    assert errors is not None
+
+    def read() -> None:
+        for line in errors:
+            said.append(line)
+            if found := ADDRESS.search(line):
+                origins.put(found[0])
+        origins.put(None)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        origin = origins.get(timeout=TIME_OUT)
+        if origin is None:
+            raise RuntimeError(f"the server ended before it served:\n{''.join(said)}")
+        yield Served(origin, said)
+        process.terminate()
+        process.wait(TIME_OUT)
+    finally:
+        process.kill()
+        process.wait()
+        reader.join()
+        errors.close()

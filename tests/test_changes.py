@@ -1,0 +1,477 @@
+"""Changes on their way to whoever listens in one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from mcpkit import Registry, Server
+from mcpkit.broker import MemoryBroker
+from mcpkit.changes import Change, Changes, Pending, notification
+from mcpkit.fan_out import MOST_WAITING, Publisher
+from wire.pipe import settle
+
+pytestmark = pytest.mark.anyio
+
+X: Change = ("resource", "data://x")
+Y: Change = ("resource", "data://y")
+TOOLS: Change = ("tools", None)
+
+
+class Ear:
+    """Writes down what it hears."""
+
+    def __init__(self, *then: Callable[[], None]) -> None:
+        self.heard: list[Change] = []
+        self.then = list(then)
+
+    def changed(self, change: Change) -> None:
+        self.heard.append(change)
+        if self.then:
+            self.then.pop()()
+
+
+def handler() -> str:
+    return ""
+
+
+def station(id: str) -> str:
+    return id
+
+
+@pytest.fixture
+def server() -> Server:
+    server = Server("s")
+    server.resource("data://stations/{id}")(station)
+    return server
+
+
+async def test_a_change_reaches_those_who_want_it_and_nobody_else(server: Server) -> None:
+    changes, one, other = Changes.of(server), Ear(), Ear()
+    changes.want(one, X)
+    changes.want(one, TOOLS)
+    changes.want(other, Y)
+    server.resource_updated("data://x")
+    server.tool(handler)
+    server.prompt(handler)
+    await settle()
+    assert one.heard == [X, TOOLS]
+    assert other.heard == []
+
+
+async def test_changes_come_once_for_each_turn_in_the_order_of_their_first_time(server: Server) -> None:
+    changes, ear = Changes.of(server), Ear()
+    for change in (X, Y, TOOLS):
+        changes.want(ear, change)
+    server.resource_updated("data://y")
+    server.tool(handler)
+    server.resource_updated("data://x")
+    server.resource_updated("data://y")
+    server.tool(handler, name="other")
+    await settle()
+    assert ear.heard == [Y, TOOLS, X]
+    server.resource_updated("data://y")
+    await settle()
+    assert ear.heard == [Y, TOOLS, X, Y]
+
+
+async def test_a_thousand_listeners_cost_one_hop_between_threads(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = asyncio.get_running_loop()
+    hops: list[Any] = []
+    hop = loop.call_soon_threadsafe
+    monkeypatch.setattr(
+        loop, "call_soon_threadsafe", lambda call, *args: hops.append(call) or hop(call, *args)
+    )
+    changes = Changes.of(server)
+    ears = [Ear() for _ in range(1000)]
+    for ear in ears:
+        changes.want(ear, X)
+
+    def update() -> None:
+        for _ in range(100):
+            server.resource_updated("data://x")
+
+    thread = threading.Thread(target=update)
+    thread.start()
+    thread.join()  # the loop has had no turn meanwhile
+    await settle()
+    assert len(hops) == 1
+    assert all(ear.heard == [X] for ear in ears)
+
+
+async def test_a_change_that_nobody_wants_does_not_wake_the_loop(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changes = Changes.of(server)
+    changes.want(Ear(), X)
+    loop = asyncio.get_running_loop()
+    monkeypatch.setattr(loop, "call_soon_threadsafe", lambda *_: pytest.fail("woken for nothing"))
+    server.resource_updated("data://y")
+    server.tool(handler)
+
+
+async def test_changes_from_many_threads_all_arrive(server: Server) -> None:
+    changes, ear = Changes.of(server), Ear()
+    uris = [f"data://{number}" for number in range(200)]
+    for uri in uris:
+        changes.want(ear, ("resource", uri))
+    threads = [
+        threading.Thread(
+            target=lambda part: [server.resource_updated(uri) for uri in part], args=(uris[n::8],)
+        )
+        for n in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        await asyncio.sleep(0)
+    await settle()
+    assert sorted(ear.heard) == sorted(("resource", uri) for uri in uris)
+
+
+async def test_what_is_unwanted_is_not_told(server: Server) -> None:
+    changes, ear, other = Changes.of(server), Ear(), Ear()
+    changes.want(ear, X)
+    changes.want(ear, Y)
+    changes.want(other, X)
+    changes.unwant(ear, X)
+    changes.unwant(ear, TOOLS)
+    changes.unwant(Ear(), X)
+    server.resource_updated("data://x")
+    server.resource_updated("data://y")
+    await settle()
+    assert ear.heard == [Y]
+    assert other.heard == [X]
+
+
+async def test_who_is_forgotten_hears_nothing_not_even_of_what_is_on_its_way(server: Server) -> None:
+    changes, ear = Changes.of(server), Ear()
+    changes.want(ear, X)
+    changes.want(ear, TOOLS)
+    server.resource_updated("data://x")
+    changes.forget(ear)
+    changes.forget(ear)
+    server.tool(handler)
+    await settle()
+    assert ear.heard == []
+
+
+async def test_a_listener_may_end_itself_and_others_when_it_hears_of_a_change(server: Server) -> None:
+    changes = Changes.of(server)
+    second, third = Ear(), Ear()
+    first = Ear(lambda: [changes.forget(ear) for ear in (first, second)] and None)
+    for ear in (first, second, third):
+        changes.want(ear, X)
+    server.resource_updated("data://x")
+    await settle()
+    assert (first.heard, second.heard, third.heard) == ([X], [], [X])
+
+
+async def test_the_text_of_a_template_stands_for_all_its_uris(server: Server) -> None:
+    changes, ear, other = Changes.of(server), Ear(), Ear()
+    changes.want(ear, ("resource", "data://stations/{id}"))
+    changes.want(ear, ("resource", "data://stations/1"))
+    changes.want(other, ("resource", "data://elsewhere/{id}"))
+    server.resource_updated("data://stations/1")
+    server.resource_updated("data://stations/2")
+    server.resource_updated("data://stations/2/deep")
+    server.resource_updated("data://elsewhere/1")
+    await settle()
+    assert ear.heard == [("resource", "data://stations/1"), ("resource", "data://stations/2")]
+    assert other.heard == []
+    server.resource("data://elsewhere/{id}")(station)
+    server.resource_templates.disable("data://stations/{id}")
+    server.resource_updated("data://elsewhere/1")
+    server.resource_updated("data://stations/2")
+    await settle()
+    assert other.heard == [("resource", "data://elsewhere/1")]
+    assert len(ear.heard) == 2
+    changes.forget(other)
+    server.resource_updated("data://elsewhere/1")
+    await settle()
+    assert len(other.heard) == 1
+
+
+async def test_updates_of_what_is_included_come_under_the_prefix(server: Server) -> None:
+    registry = Registry()
+    registry.resource("data://r")(handler)
+    server.include(registry, prefix="in")
+    changes, ear = Changes.of(server), Ear()
+    changes.want(ear, ("resource", "data://in/r"))
+    registry.resource_updated("data://r")
+    await settle()
+    assert ear.heard == [("resource", "data://in/r")]
+
+
+async def test_the_server_is_watched_only_while_somebody_listens(server: Server) -> None:
+    changes, ear = Changes.of(server), Ear()
+    assert server._watchers == []
+    changes.want(ear, X)
+    changes.want(ear, TOOLS)
+    assert len(server._watchers) == 1
+    changes.unwant(ear, X)
+    assert len(server._watchers) == 1
+    changes.forget(ear)
+    assert server._watchers == []
+
+
+async def test_there_is_one_for_each_server_and_loop(server: Server) -> None:
+    assert Changes.of(server) is Changes.of(server)
+    assert Changes.of(server) is not Changes.of(Server("other"))
+    assert Changes.of(server) is not await asyncio.to_thread(asyncio.run, _changes_of(server))
+
+
+async def _changes_of(server: Server) -> Changes:
+    return Changes.of(server)
+
+
+def test_neither_a_loop_nor_a_server_is_kept_alive() -> None:
+    server = Server("s")
+    ears: list[Ear] = []
+
+    async def listen(server: Server) -> weakref.ref[asyncio.AbstractEventLoop]:
+        ears.append(Ear())
+        Changes.of(server).want(ears[0], X)
+        Changes.of(server).forget(ears[0])
+        return weakref.ref(asyncio.get_running_loop())
+
+    loop = asyncio.run(listen(server))
+    gc.collect()
+    assert loop() is None
+    gone = weakref.ref(server)
+    del server
+    gc.collect()
+    assert gone() is None
+
+
+def test_a_loop_that_ended_with_listeners_is_let_go_at_the_next_change(server: Server) -> None:
+    ear = Ear()
+
+    async def listen() -> None:
+        Changes.of(server).want(ear, X)
+
+    asyncio.run(listen())
+    server.resource_updated("data://x")
+    server.resource_updated("data://x")
+    assert ear.heard == []
+    assert server._watchers == []
+
+
+async def test_each_loop_hears_of_a_change(server: Server) -> None:
+    changes, ear, other = Changes.of(server), Ear(), Ear()
+    changes.want(ear, X)
+    is_listening = threading.Event()
+
+    async def listen() -> None:
+        heard = asyncio.Event()
+        other.then.append(heard.set)
+        Changes.of(server).want(other, X)
+        is_listening.set()
+        await asyncio.wait_for(heard.wait(), 10)
+        Changes.of(server).forget(other)
+
+    listening = asyncio.ensure_future(asyncio.to_thread(asyncio.run, listen()))
+    await asyncio.to_thread(is_listening.wait, 10)
+    server.resource_updated("data://x")
+    await listening
+    await settle()
+    assert ear.heard == other.heard == [X]
+    changes.forget(ear)
+
+
+# What waits for one listener
+
+
+def test_pending_changes_are_kept_once_and_in_order() -> None:
+    pending = Pending()
+    assert not pending
+    assert all(pending.add(change) for change in (X, TOOLS, Y, X))
+    assert len(pending) == 3
+    assert pending.pop() == X
+    assert pending.take() == [TOOLS, Y]
+    assert not pending
+    assert pending.take() == []
+
+
+def test_pending_changes_are_bounded_but_lists_have_room() -> None:
+    pending = Pending()
+    pending.add(TOOLS)
+    uris = [("resource", f"data://{n}") for n in range(Pending.LIMIT)]
+    assert [pending.add(uri) for uri in uris] == [True] * (Pending.LIMIT - 1) + [False]
+    assert pending.add(uris[0])  # it waits already
+    assert pending.add(("prompts", None))
+    assert pending.replace_oldest(uris[-1]) == uris[0]
+    assert pending.take() == [TOOLS, *uris[1:-1], ("prompts", None), uris[-1]]
+
+
+def test_a_session_is_told_in_the_words_of_the_specification() -> None:
+    assert json.loads(notification(("prompts", None))) == {
+        "jsonrpc": "2.0",
+        "method": "notifications/prompts/list_changed",
+    }
+    assert json.loads(notification(("resource", 'data://"ü"'))) == {
+        "jsonrpc": "2.0",
+        "method": "notifications/resources/updated",
+        "params": {"uri": 'data://"ü"'},
+    }
+
+
+# Other processes
+
+
+class Failing(MemoryBroker):
+    """A broker that is down at times."""
+
+    is_down = True
+
+    async def publish(self, topic: str, message: str) -> None:
+        if self.is_down:
+            raise ConnectionError("down")
+        await super().publish(topic, message)
+
+
+async def test_servers_that_share_a_broker_hear_of_each_others_changes_once() -> None:
+    broker = MemoryBroker()
+    here, there, other = (
+        Server("s", broker=broker),
+        Server("s", broker=broker),
+        Server("other", broker=broker),
+    )
+    ears = {server: Ear() for server in (here, there, other)}
+    for server, ear in ears.items():
+        for change in (X, TOOLS, ("resources", None)):
+            Changes.of(server).want(ear, change)
+    async with here.running(), there.running(), other.running():
+        here.resource_updated("data://x")
+        here.tool(handler)
+        here.resource_updated("data://x")
+        await settle()
+        assert ears[here].heard == [X, TOOLS]
+        assert ears[there].heard == [X, TOOLS]
+        thread = threading.Thread(target=there.resource_updated, args=("data://x",))
+        thread.start()
+        thread.join()
+        await settle()
+    assert ears[here].heard == [X, TOOLS, X]
+    assert ears[there].heard == [X, TOOLS, X]
+    assert ears[other].heard == []
+    here.resource_updated("data://x")  # nobody serves it any more
+    await settle()
+    assert len(ears[there].heard) == 3
+
+
+async def test_changes_are_published_though_nobody_listens_here() -> None:
+    broker = MemoryBroker()
+    here, there = Server("s", broker=broker), Server("s", broker=broker)
+    ear = Ear()
+    Changes.of(there).want(ear, X)
+    async with here.running():
+        here.resource_updated("data://x")
+        await settle()
+    assert ear.heard == [X]
+
+
+async def test_changes_that_come_together_are_published_once() -> None:
+    broker = MemoryBroker()
+    messages: list[str] = []
+    broker.subscribe("s/changes", messages.append)
+    server = Server("s", broker=broker)
+    async with server.running():
+        for _ in range(100):
+            server.resource_updated("data://x")
+            server.tool(handler, replace=True)
+        await settle()
+    origin = Changes.of(server).origin
+    assert [json.loads(message) for message in messages] == [
+        {"origin": origin, "what": "resource", "uri": "data://x"},
+        {"origin": origin, "what": "tools", "uri": None},
+    ]
+
+
+async def test_the_broker_is_listened_to_only_while_somebody_listens() -> None:
+    broker = MemoryBroker()
+    server, ear = Server("s", broker=broker), Ear()
+    message = json.dumps({"origin": "there", "what": "resource", "uri": "data://x"})
+    for _ in range(2):
+        await broker.publish("s/changes", message)
+        Changes.of(server).want(ear, X)
+        await broker.publish("s/changes", message)
+        await settle()
+        Changes.of(server).forget(ear)
+    await broker.publish("s/changes", message)
+    await settle()
+    assert ear.heard == [X, X]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "",
+        "[]",
+        "null",
+        "{}",
+        '{"origin": "there", "what": "resource"}',
+        '{"origin": "there", "what": "resource", "uri": null}',
+        '{"origin": "there", "what": "resource", "uri": 3}',
+        '{"origin": "there", "what": "tools", "uri": "data://x"}',
+        '{"origin": "there", "what": ["tools"], "uri": null}',
+    ],
+)
+async def test_what_is_no_change_is_not_told(message: str) -> None:
+    broker = MemoryBroker()
+    server, ear = Server("s", broker=broker), Ear()
+    for change in (X, TOOLS, ("resource", None)):
+        Changes.of(server).want(ear, change)
+    await broker.publish("s/changes", message)
+    await settle()
+    assert ear.heard == []
+    Changes.of(server).forget(ear)
+
+
+async def test_a_broker_that_fails_is_logged_once_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    broker = Failing()
+    here, there = Server("s", broker=broker), Server("s", broker=broker)
+    ear, own = Ear(), Ear()
+    Changes.of(there).want(ear, X)
+    Changes.of(here).want(own, X)
+    async with here.running():
+        for _ in range(3):
+            here.resource_updated("data://x")
+            await settle()
+        assert own.heard == [X] * 3
+        assert [record.levelname for record in caplog.records] == ["ERROR"]
+        assert "the broker fails" in caplog.text
+        broker.is_down = False
+        here.resource_updated("data://x")
+        await settle()
+        assert ear.heard == [X]
+        broker.is_down = True
+        here.resource_updated("data://x")
+        await settle()
+        assert len(caplog.records) == 2
+
+
+async def test_what_waits_for_a_broker_that_does_not_answer_is_bounded() -> None:
+    class Silent(MemoryBroker):
+        async def publish(self, topic: str, message: str) -> None:
+            await asyncio.Event().wait()
+
+    server = Server("s")
+    publisher = Publisher(server, Silent())
+    server.resource_updated("data://first")
+    await settle()
+    for number in range(MOST_WAITING + 10):
+        server.resource_updated(f"data://{number}")
+    server.tool(handler)
+    assert len(publisher._waiting) == MOST_WAITING + 1
+    publisher.close()
+    assert server._watchers == []
