@@ -16,7 +16,7 @@ MISSING := $(filter-out $(FOUND),$(VERSIONS))
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup weather test test-all check lint types mypy pyright docs conformance bench hosts clean $(VERSIONS:%=test-%)
+.PHONY: help setup weather test test-all check lint types mypy pyright docs conformance bench bench-http hosts clean $(VERSIONS:%=test-%)
 
 help:
 	@echo 'make setup         the development environment: .venv and node_modules'
@@ -27,6 +27,7 @@ help:
 	@echo 'make conformance   the official conformance suite, run against a server over HTTP, as a table'
 	@echo 'make docs          the documentation, built strictly into site/'
 	@echo 'make bench         the benchmark against other servers (ARGS=... goes to it)'
+	@echo 'make bench-http    the same over HTTP, with wrk: load, streams, abandoned sessions, killed clients'
 	@echo 'make hosts         Qwen Code and Claude Code, connected to the weather example (installs them: 500 MB)'
 	@echo 'make clean         remove what the targets above have made'
 
@@ -102,6 +103,9 @@ conformance: setup
 
 bench: .venv/.package
 	$(PY) bench/run.py $(ARGS)
+
+bench-http: .venv/.package
+	$(PY) bench/run_http.py $(ARGS)
 
 hosts: .venv/.dev .hosts/.installed
 	@PYTHONPATH=tests $(PY) tests/hosts/run.py

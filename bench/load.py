@@ -6,7 +6,6 @@ import json
 import shutil
 import subprocess
 from contextlib import ExitStack
-from itertools import count
 from pathlib import Path
 
 import workload
@@ -28,7 +27,7 @@ def wrk() -> str:
     if found is None:
         raise SystemExit(
             "no wrk on PATH, which makes the load: `apt-get install wrk` (Debian, Ubuntu), `brew install wrk`; "
-            "`--only streams --only sessions --only killed` does without"
+            "`--only streams --only abandoned --only killed` does without"
         )
     return found
 
@@ -73,7 +72,13 @@ class Load:
         return self._run(opened, SECONDS)
 
     def _run(self, target: Target, seconds: int) -> Sample:
-        options = ["-t1", f"-c{CONNECTIONS}", f"-d{seconds}s", f"-s{SCRIPT}", f"http://{target.server.host}/mcp"]
+        options = [
+            "-t1",
+            f"-c{CONNECTIONS}",
+            f"-d{seconds}s",
+            f"-s{SCRIPT}",
+            f"http://{target.server.host}/mcp",
+        ]
         calls = target.calls
         script = [str(target.next_id).encode(), calls.tail, *calls.heads]
         before = target.server.processor_time()

@@ -29,14 +29,12 @@ def take_a_core() -> None:
 class WebServer:
     """One contender, serving on a free port of 127.0.0.1 from the lowest core that there is."""
 
-    def __init__(
-        self, contender: Contender, mode: str, environment: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, contender: Contender, mode: str, environment: Mapping[str, str] | None = None) -> None:
         self.contender = contender
         listening = socket.create_server(("127.0.0.1", 0), backlog=2048)
         self.address = listening.getsockname()
         self.host = f"127.0.0.1:{self.address[1]}"
-        self._errors = tempfile.TemporaryFile()
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - `close` closes it
         with listening:
             self.process = subprocess.Popen(
                 contender.web_argv(mode, listening.fileno()),
@@ -53,9 +51,15 @@ class WebServer:
         """Open a connection. The socket listens from the beginning: the server answers when it has started."""
         return socket.create_connection(self.address, timeout=PATIENCE)
 
-    def head(self, length: int, headers: Mapping[str, str], method: str = "POST", path: str = "/mcp") -> bytes:
+    def head(
+        self, length: int, headers: Mapping[str, str], method: str = "POST", path: str = "/mcp"
+    ) -> bytes:
         lines = [f"{method} {path} HTTP/1.1", f"Host: {self.host}", "User-Agent: bench"]
-        lines += [f"Content-Length: {length}", "Content-Type: application/json", f"Accept: {self.contender.accept}"]
+        lines += [
+            f"Content-Length: {length}",
+            "Content-Type: application/json",
+            f"Accept: {self.contender.accept}",
+        ]
         lines += [f"{name}: {value}" for name, value in headers.items()]
         return "\r\n".join([*lines, "\r\n"]).encode()
 
@@ -127,7 +131,9 @@ class Answer:
     def __init__(self, head: bytes, body: bytes) -> None:
         first, *rest = head.decode("latin-1").split("\r\n")
         self.status = int(first.split()[1])
-        self.headers = {name.lower(): value.strip() for name, _, value in (each.partition(":") for each in rest)}
+        self.headers = {
+            name.lower(): value.strip() for name, _, value in (each.partition(":") for each in rest)
+        }
         self.body = body
         self.size = len(head) + 4 + len(body)
 
@@ -175,7 +181,9 @@ class Calls:
 
     def __init__(self, server: WebServer, revision: str, sessions: int) -> None:
         params = {"name": "add", "arguments": workload.ARGUMENTS}
-        before, _, self.tail = requests("tools/call", params, 1, revision)[0].strip().partition(str(FIRST_ID).encode())
+        before, _, self.tail = (
+            requests("tools/call", params, 1, revision)[0].strip().partition(str(FIRST_ID).encode())
+        )
         size = len(before) + len(str(FIRST_ID)) + len(self.tail)
         if revision == STATELESS:
             kinds = [stateless_headers("tools/call", "add")]

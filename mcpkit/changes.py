@@ -9,11 +9,13 @@ import threading
 import weakref
 from collections.abc import Callable
 from functools import lru_cache
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from .errors import INVALID_PARAMS, MalformedError, ProtocolError
 from .protocol import jsonrpc
 from .protocol.eras import SUBSCRIPTION_ID
+from .protocol.jsonrpc import is_array
 from .uri_template import is_template
 from .watching import Watches
 
@@ -40,6 +42,9 @@ _URIS: Final = "resourceSubscriptions"
 
 Change = tuple[str, str | None]
 """A list's name and None, or `resource` and the URI that was updated."""
+
+_AT_A_TIME: Final = 64
+"""Changes that are told in one turn of the loop: so many that whoever reads fast enough never overflows."""
 
 _RESOURCES: Final[Change] = ("resources", None)
 """Whoever wants to hear of a URI depends on it too: another component may serve it now."""
@@ -171,14 +176,23 @@ class Changes:
 
     def _deliver(self) -> None:
         with self._lock:
-            pending, self._pending = self._pending, {}
-            self._is_delivering = False
-        for change in pending:
-            if change == _RESOURCES:
-                self._watches.refresh()
-            for listener in self._interested(change):
-                if listener in self._wants:  # what another one did about this change may have ended it
-                    listener.changed(change)
+            changes = list(islice(self._pending, _AT_A_TIME))
+            for change in changes:
+                del self._pending[change]
+            has_more = self._is_delivering = bool(self._pending)
+        try:
+            for change in changes:
+                self._tell(change)
+        finally:
+            if has_more:
+                asyncio.get_running_loop().call_soon(self._deliver)
+
+    def _tell(self, change: Change) -> None:
+        if change == _RESOURCES:
+            self._watches.refresh()
+        for listener in self._interested(change):
+            if listener in self._wants:  # what another one did about this change may have ended it
+                listener.changed(change)
 
     def _interested(self, change: Change) -> tuple[ChangeListener, ...]:
         found = self._listeners.get(change, {})
@@ -328,8 +342,8 @@ def check_uri(uri: str) -> None:
         )
 
 
-def _check_uris(uris: object) -> None:
-    if type(uris) is not list or not all(isinstance(uri, str) for uri in uris):
+def _check_uris(uris: Any) -> None:
+    if not is_array(uris) or not all(isinstance(uri, str) for uri in uris):
         raise MalformedError(f"notifications.{_URIS}: expected an array of URIs")
     if len(uris) > MAX_URIS:
         raise ProtocolError(

@@ -238,7 +238,7 @@ class ResourceDir:
         Raises:
             OSError: There is no folder any more.
         """
-        from watchfiles import awatch
+        from watchfiles import awatch  # pyright: ignore[reportUnknownVariableType]  # it names trio's types
 
         async with aclosing(awatch(self._root, watch_filter=None)) as batches:
             async for batch in batches:

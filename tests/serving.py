@@ -13,10 +13,11 @@ from typing import Any
 import uvicorn
 
 MAIN = """
-import socket, uvicorn
+import contextlib, socket, uvicorn
 listener = socket.create_server(("127.0.0.1", 0))
 print(listener.getsockname()[1], flush=True)
-uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[listener])
+with contextlib.suppress(KeyboardInterrupt):  # uvicorn raises it again after its shutdown
+    uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[listener])
 """
 
 

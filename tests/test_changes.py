@@ -138,6 +138,36 @@ async def test_changes_from_many_threads_all_arrive(server: Server) -> None:
     assert sorted(ear.heard) == sorted(("resource", uri) for uri in uris)
 
 
+async def test_many_changes_at_once_leave_everybody_turns_to_send_them(server: Server) -> None:
+    class Reader(Ear):
+        """Takes what has come in another turn of the loop, as whoever sends does."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.pending = Pending()
+            self.is_awake = False
+
+        def changed(self, change: Change) -> None:
+            assert self.pending.add(change)
+            if not self.is_awake:
+                self.is_awake = True
+                asyncio.get_running_loop().call_soon(self.take)
+
+        def take(self) -> None:
+            self.is_awake = False
+            self.heard += self.pending.take()
+
+    changes, reader = Changes.of(server), Reader()
+    uris = [f"data://{number}" for number in range(3 * Pending.LIMIT)]
+    for uri in uris:
+        changes.want(reader, ("resource", uri))
+    for uri in uris:
+        server.resource_updated(uri)
+    while len(reader.heard) < len(uris):
+        await asyncio.sleep(0)
+    assert [uri for _, uri in reader.heard] == uris
+
+
 async def test_what_is_unwanted_is_not_told(server: Server) -> None:
     changes, ear, other = Changes.of(server), Ear(), Ear()
     changes.want(ear, X)

@@ -39,7 +39,10 @@ async def count_tools(client: Any) -> int:
 
 
 def asgi(server: MCPServer, mode: str) -> Any:
-    """Return the app with `json_response=True`, which answers faster than an event stream for each call."""
+    """Return the app with `json_response=True`, which answers faster than an event stream for each call.
+
+    Without it for streams and killed clients: as JSON it does not notice that a client has gone.
+    """
     server.resource(workload.STATE, name="state")(workload.state)
     server.tool(structured_output=False)(workload.hold)
     server.tool(structured_output=False)(workload.hold_sync)
@@ -54,7 +57,7 @@ def asgi(server: MCPServer, mode: str) -> Any:
         return server.streamable_http_app(
             json_response=True, session_idle_timeout=workload.BRIEF, max_sessions=100_000
         )
-    return server.streamable_http_app(json_response=True, stateless_http=mode == "stateless")
+    return server.streamable_http_app(json_response=mode != "streams", stateless_http=mode == "stateless")
 
 
 def run(server: MCPServer) -> None:

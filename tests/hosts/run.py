@@ -33,6 +33,7 @@ class Host:
     Attributes:
         package: Its package on npm.
         script: What Node runs, inside the package.
+        before_command: What stands before the command of a server, so that its options are not the host's.
         check: Its command that connects to every server.
         has_connected: Whether it says that it did.
     """
@@ -40,6 +41,7 @@ class Host:
     name: str
     package: str
     script: str
+    before_command: list[str]
     check: list[str]
     has_connected: Callable[[Finished], bool]
 
@@ -73,7 +75,7 @@ class Host:
     def connects(self, transport: str, target: list[str]) -> tuple[bool, str]:
         """Add the server to a fresh home and connect to it; say whether that worked, and what the host said."""
         with tempfile.TemporaryDirectory(prefix="host-") as home:
-            words = ["--", *target] if transport == "stdio" else target
+            words = [*self.before_command, *target] if transport == "stdio" else target
             added = self.run(home, "mcp", "add", "--transport", transport, "weather", *words)
             if added.returncode != 0:
                 return False, added.stdout
@@ -94,8 +96,22 @@ def listed_as_connected(finished: Finished) -> bool:
 
 
 HOSTS = [
-    Host("Qwen Code", "@qwen-code/qwen-code", "cli-entry.js", ["mcp", "reconnect", "--all"], reconnected),
-    Host("Claude Code", "@anthropic-ai/claude-code", "cli-wrapper.cjs", ["mcp", "list"], listed_as_connected),
+    Host(
+        "Qwen Code",
+        "@qwen-code/qwen-code",
+        script="cli-entry.js",
+        before_command=[],
+        check=["mcp", "reconnect", "--all"],
+        has_connected=reconnected,
+    ),
+    Host(
+        "Claude Code",
+        "@anthropic-ai/claude-code",
+        script="cli-wrapper.cjs",
+        before_command=["--"],
+        check=["mcp", "list"],
+        has_connected=listed_as_connected,
+    ),
 ]
 
 

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal, NamedTuple, Protocol
 
+import h11
 import pytest
 import uvicorn
 from hypothesis import HealthCheck, given, settings
@@ -25,7 +26,7 @@ from mcpkit import Context, Header, Server, ToolError
 PATIENCE = 10.0
 """Seconds after which something hangs; an answer takes milliseconds."""
 BODY_TIMEOUT = 0.2
-MAX_BODY = 20_000
+MAX_BODY = 4_000
 EXAMPLES = int(os.environ.get("MCPKIT_EDGE_EXAMPLES", "60"))
 
 STATELESS = "2026-07-28"
@@ -38,9 +39,9 @@ CLIENT = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"n
 SESSION = b"(session)"
 """Stands for the id of the session that is open."""
 
-Body = Literal["whole", "chunked", "stalled", "cut", "vanished", "unframed"]
-"""How a body comes: with its length or in chunks; with a part missing, the connection open, half closed or reset;
-or with nothing that says there is one."""
+Body = Literal["whole", "chunked", "garbled", "stalled", "cut", "vanished", "unframed"]
+"""How a body comes: with its length, in chunks, in chunks that are none; with a part missing, the connection open,
+half closed or reset; or with nothing that says there is one."""
 
 
 class Request(NamedTuple):
@@ -300,7 +301,7 @@ VALUES = [
     *(
         b"http://localhost:6274",
         b"9" * 400,
-        b"a" * 5000,
+        b"a" * 2000,
         b"POST",
         b"gzip",
         b"bytes=0-1",
@@ -312,8 +313,8 @@ VISIBLE = st.binary(max_size=12).map(lambda data: bytes(32 + byte % 95 for byte 
 BYTES = st.sampled_from(
     [
         *(b"", b"{", b"[]", b"null", b"1", b'"x"', b"{}", b"[{}]", b"NaN", b"\xef\xbb\xbf{}", b"\xff\xfe{\x00}\x00"),
-        *(b"[" * 5000, b'{"a":' * 2000, b'{"jsonrpc":"2.0","id":1e400,"method":"ping"}', b"\x00", b" " * 30_000),
-        *(b'{"jsonrpc":"2.0","id":1,"method":"ping","method":"tools/list"}', b'"\\ud800"', b"9" * 5000, b"[1,2"),
+        *(b"[" * 2000, b'{"a":' * 700, b'{"jsonrpc":"2.0","id":1e400,"method":"ping"}', b"\x00", b" " * 5_000),
+        *(b'{"jsonrpc":"2.0","id":1,"method":"ping","method":"tools/list"}', b'"\\ud800"', b"9" * 4400, b"[1,2"),
     ]
 ) | st.binary(max_size=30)  # fmt: skip
 
@@ -343,7 +344,7 @@ def requests(draw: st.DrawFn) -> Request:
         )
     body: Body = "whole"
     if "body" in wrongs:
-        body = draw(st.sampled_from(["chunked", "stalled", "cut", "vanished", "unframed"]))
+        body = draw(st.sampled_from(["chunked", "garbled", "stalled", "cut", "vanished", "unframed"]))
     cuts = sorted(draw(st.lists(st.integers(0, len(content)), max_size=3)))
     parts = [content[start:end] for start, end in zip([0, *cuts], [*cuts, len(content)], strict=True)]
     return Request(method, target, tuple(fields), tuple(parts), body)
@@ -430,7 +431,7 @@ class App:
         if request.body in {"whole", "chunked", "unframed"}:
             waiting.append({"type": "http.request", "body": b"", "more_body": False})
         is_gone = asyncio.Event()
-        if request.body in {"cut", "vanished"}:
+        if request.body in {"garbled", "cut", "vanished"}:
             is_gone.set()
         sent: list[dict[str, Any]] = []
 
@@ -482,7 +483,8 @@ class Uvicorn:
     def close(self) -> None:
         self.server.should_exit = True
         self.thread.join(PATIENCE)
-        assert not self.thread.is_alive(), "uvicorn does not end"
+        state = self.server.server_state
+        assert not self.thread.is_alive(), f"uvicorn waits for {state.connections} and {state.tasks}"
 
     def send(self, request: Request) -> Response | None:
         with socket.create_connection(self.address, PATIENCE) as connection:
@@ -493,10 +495,10 @@ class Uvicorn:
                 if request.body == "vanished":
                     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                     return None
-                if request.body == "cut":
+                if request.body in {"garbled", "cut"}:
                     connection.shutdown(socket.SHUT_WR)
-            except (BrokenPipeError, ConnectionResetError):
-                pass  # it has answered already
+            except OSError:
+                pass  # it has answered already, and closed
             try:
                 return read_response(connection, request)
             except ConnectionResetError:  # it has closed without reading all
@@ -504,21 +506,22 @@ class Uvicorn:
 
     def _wire(self, request: Request) -> Iterator[bytes]:
         content = request.content
+        is_chunked = request.body in {"chunked", "garbled"}
         fields = [name.title() + b": " + value for name, value in request.headers]
-        if request.body == "chunked":
+        if is_chunked:
             fields.append(b"Transfer-Encoding: chunked")
         elif request.body != "unframed" and (content or request.body != "whole" or request.method == "POST"):
             missing = 0 if request.body == "whole" else 7
             fields.append(b"Content-Length: %d" % (len(content) + missing))
         line = f"{request.method} {request.target} HTTP/1.1".encode()
-        yield b"\r\n".join([line, *fields, b"", b""])
+        head = b"\r\n".join([line, *fields, b"", b""])
+        yield head[: len(head) // 2]
+        yield head[len(head) // 2 :]
         for part in request.parts:
-            if request.body == "chunked":
-                if part:
-                    yield b"%x\r\n%s\r\n" % (len(part), part)
-            else:
-                yield part
-        if request.body == "chunked":
+            yield b"%x\r\n%s\r\n" % (len(part), part) if is_chunked and part else part
+        if request.body == "garbled":
+            yield b"z\r\n" + content
+        elif is_chunked:
             yield b"0\r\n\r\n"
 
 
@@ -560,8 +563,13 @@ def _no_error_is_logged(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     """What an exception in the app becomes, whatever the client saw."""
     caplog.set_level(logging.ERROR)
     yield
-    errors = [record for record in caplog.get_records("call") if record.levelno >= logging.ERROR]
+    errors = [record for record in caplog.get_records("call") if not is_of_the_parser(record)]
     assert errors == []
+
+
+def is_of_the_parser(record: logging.LogRecord) -> bool:
+    """Tell of h11's own state: uvicorn has answered what is no HTTP while the app was at it."""
+    return record.exc_info is not None and isinstance(record.exc_info[1], h11.LocalProtocolError)
 
 
 def make(number: int) -> Request:
@@ -603,7 +611,7 @@ def check_it_still_serves(edge: Edge, session: bytes | None) -> None:
 
 def check(response: Response | None, request: Request) -> None:
     if response is None:
-        assert request.body in {"cut", "vanished"}, "the connection ended without an answer"
+        assert request.body in {"garbled", "cut", "vanished"}, "the connection ended without an answer"
         return
     assert response.status < 500, response
     assert b"Internal error" not in response.body

@@ -18,7 +18,6 @@ from django.urls import path as django_path
 from fastapi import FastAPI, Request
 from litestar import Litestar, asgi
 from litestar.types import Receive, Scope, Send
-from serving import in_thread
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
@@ -28,6 +27,7 @@ from starlette.routing import Mount, Route
 from starlette.testclient import TestClient
 
 from mcpkit import Server
+from serving import in_thread
 
 META = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -162,20 +162,25 @@ def in_litestar(app: Any, prefix: str) -> Any:
     return Litestar([mounted], logging_config=None)
 
 
-def in_django(app: Any, prefix: str) -> Any:
+def pages_of_django() -> Any:
     if not settings.configured:
         urls = ModuleType("mounting_urls")
         urls.urlpatterns = [django_path("page", lambda request: HttpResponse("a page of Django"))]
         sys.modules[urls.__name__] = urls
         settings.configure(ROOT_URLCONF=urls.__name__, ALLOWED_HOSTS=["*"], LOGGING_CONFIG=None)
         django.setup()
-    pages = get_asgi_application()
+    return get_asgi_application()
+
+
+def in_django(app: Any, prefix: str) -> Any:
+    pages = pages_of_django()
 
     async def application(scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] == "http" and not scope["path"].startswith(f"{prefix}/"):
+        mount_point = scope.get("root_path", "") + prefix
+        if scope["type"] == "http" and not scope["path"].startswith(f"{mount_point}/"):
             await pages(scope, receive, send)
         else:
-            await app({**scope, "root_path": scope.get("root_path", "") + prefix}, receive, send)
+            await app({**scope, "root_path": mount_point}, receive, send)
 
     return application
 
@@ -278,6 +283,15 @@ def test_the_rest_of_the_framework_is_as_it_was(http):
     with in_thread(in_another(server().asgi(), PREFIX)) as url:
         assert call_stateless(http, f"{url}/mcp") == "outer"
         assert call_over_sse(http, f"{url}/sse") == ("/messages", "outer")
+
+
+def test_a_whole_site_may_stand_beside_the_endpoint(http):
+    app = server().asgi()
+    app.mount("/", pages_of_django())
+    with in_thread(app) as url:
+        assert http.get(f"{url}/page").text == "a page of Django"
+        assert call_stateless(http, f"{url}/mcp") == "weather"
+        assert call_over_sse(http, f"{url}/sse") == ("/messages", "weather")
 
 
 def test_a_route_of_starlette_serves_the_exact_path(http):

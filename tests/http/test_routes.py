@@ -147,13 +147,26 @@ def test_own_routes_are_guarded():
 
 
 def test_another_app_is_served_below_a_path():
-    outer, inner = served(health=None), served(own=[OwnRoute("/where", where, ["GET"], None)])
+    inner = served([OwnRoute("/where", where, ["GET"], None)], Guard(allowed_hosts=["inner.example"]))
+    outer = served()
     outer.mount("/inner", inner)
     http = client(Starlette(routes=[Mount("/a", outer)]))
     assert http.get("/a/inner/where").text == "http://localhost:8000/a/inner/where"
     assert http.get("/a/where").text == "http://localhost:8000/a/where"
     assert http.get("/a/inner/nothing").status_code == 404
-    assert http.get("/a/inner/where", headers={"Host": "evil.example"}).status_code == 421
+
+
+def test_another_app_has_a_guard_of_its_own():
+    outer = served(guard=Guard(allowed_hosts=["outer.example"]))
+    outer.mount("/inner", served(guard=Guard(allowed_hosts=["inner.example"])))
+    http = client(outer)
+    for path, host, status in (
+        ("/inner/hello", "inner.example", 200),
+        ("/inner/hello", "outer.example", 421),
+        ("/hello", "outer.example", 200),
+        ("/hello", "inner.example", 421),
+    ):
+        assert http.get(path, headers={"Host": host}).status_code == status
 
 
 @pytest.mark.parametrize("path", ["/inner", "/inner/"])

@@ -23,11 +23,15 @@ class CuttingProxy(socketserver.ThreadingTCPServer):
 
     def __init__(self, origin: str, markers: list[bytes]) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
-        address = urlsplit(origin)
-        self.server = (address.hostname or "", address.port or 0)
+        self.lead_to(origin)
         self.origin = f"http://127.0.0.1:{self.server_address[1]}"
         self.markers = markers
         self.resumptions = 0
+
+    def lead_to(self, origin: str) -> None:
+        """Pass what new connections say on to this server."""
+        address = urlsplit(origin)
+        self.server = (address.hostname or "", address.port or 0)
 
     def keep(self, heard: bytes) -> int | None:
         """Take the first marker that a finished event holds; give where that event ends."""

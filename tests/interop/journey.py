@@ -19,6 +19,7 @@ TOOLS = [
     "picture",
     "count",
     "enough",
+    "part",
     "hang",
     "release",
     "stir",
@@ -104,6 +105,7 @@ def check_messages_during_a_call(seen: dict[str, Any]) -> None:
     [log] = seen["logs"]
     assert (log["level"], log["logger"], log["data"]) == ("warning", "counter", {"counted": 3})
     assert text_of(seen["count"]) == "counted to 3"
+    assert text_of(seen["part"]) == "met again"
 
 
 def check_cancellation(seen: dict[str, Any]) -> None:

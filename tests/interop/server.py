@@ -86,6 +86,13 @@ async def enough() -> None:
 
 
 @server.tool
+async def part(ctx: Context) -> str:
+    """Take leave of the client, which has to come back for the answer where that means something."""
+    await ctx.close_stream()
+    return "met again"
+
+
+@server.tool
 async def hang(ctx: Context) -> None:
     """Say that it has begun, then wait to be cancelled."""
     released.clear()

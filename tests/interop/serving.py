@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import re
+import signal
 import subprocess
 import threading
 from collections.abc import Iterator, Sequence
@@ -16,10 +17,21 @@ ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+")
 
 @dataclass
 class Served:
-    """Where the server is, and what it has said on standard error so far."""
+    """A running server.
+
+    Attributes:
+        origin: Its URL, without a path.
+        said: What it has said on standard error so far.
+    """
 
     origin: str
     said: list[str] = field(repr=False)
+    _process: subprocess.Popen[str]
+
+    def stop(self, with_signal: signal.Signals = signal.SIGTERM) -> None:
+        """Send a signal, and wait until the process is gone."""
+        self._process.send_signal(with_signal)
+        self._process.wait(TIME_OUT)
 
 
 @contextmanager
@@ -55,9 +67,9 @@ def serving(command: Sequence[str]) -> Iterator[Served]:
         origin = origins.get(timeout=TIME_OUT)
         if origin is None:
             raise RuntimeError(f"the server ended before it served:\n{''.join(said)}")
-        yield Served(origin, said)
-        process.terminate()
-        process.wait(TIME_OUT)
+        served = Served(origin, said, process)
+        yield served
+        served.stop()
     finally:
         process.kill()
         process.wait()

@@ -180,6 +180,7 @@ async def use_all(client: Client, seen: dict[str, Any]) -> None:
     seen["locate"] = plain(await client.call_tool("locate", {"region": "São Paulo"}))
     seen["progress"], count = await count_until_enough(client)
     seen["count"] = plain(count)
+    seen["part"] = plain(await client.call_tool("part"))
     seen["hang"] = await cancel(client)
     seen["release"] = plain(await client.call_tool("release"))
 

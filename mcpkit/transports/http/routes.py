@@ -9,7 +9,7 @@ from starlette.applications import Starlette
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse
-from starlette.routing import BaseRoute, Mount, Route
+from starlette.routing import BaseRoute, Match, Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from .guard import Guard
@@ -54,8 +54,9 @@ class Cors(CORSMiddleware):
 class Routes:
     """The ASGI app for every path that is not the protocol's.
 
-    Refuses what the guard refuses, except at the readiness path: a load balancer asks there by address, and
-    the answer says nothing else. Never redirects: a slash at the end of a path is as good as none.
+    Refuses what the guard refuses, except at the readiness path, where a load balancer asks by address and
+    the answer says nothing else, and for mounted apps, which have guards of their own. Never redirects: a
+    slash at the end of a path is as good as none.
 
     Args:
         routes: The author's routes; those that are added later are served too.
@@ -81,19 +82,13 @@ class Routes:
         self._starlette = Starlette()
         self._starlette.router.redirect_slashes = False
         self._answer: ASGIApp = Cors(self._starlette, guard) if cors else self._starlette
-        self._mounted: list[BaseRoute] = []
+        self._mounts: list[Mount] = []
         self._served = 0
         self._build()
 
     def mount(self, path: str, app: ASGIApp) -> None:
-        """Serve another app below a path, behind the same guard.
-
-        Args:
-            path: Where, such as `/other`.
-            app: Any ASGI app. It hears of no lifespan.
-        """
-        self._mounted.append(Mount(path, app))
-        self._build()
+        """Serve another app below a path; see `HttpApp.mount`."""
+        self._mounts.append(Mount(path, app))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request whose path is none of the protocol's.
@@ -106,20 +101,26 @@ class Routes:
         if self._served != len(self._own):
             self._build()
         path = path_below(scope)
+        scope = self._placed(scope, path)
+        for mount in self._mounts:
+            match, found = mount.matches(scope)
+            if match is Match.FULL:
+                await mount.handle({**scope, **found}, receive, send)
+                return
         if scope["type"] == "http" and not self._is_readiness(path):
             headers = dict(scope["headers"])
             if refusal := self._guard.refuse(headers.get(b"host"), headers.get(b"origin")):
                 status, text = refusal
                 await PlainTextResponse(text, status)(scope, receive, send)
                 return
-        await self._answer(self._placed(scope, path), receive, send)
+        await self._answer(scope, receive, send)
 
     def _placed(self, scope: Scope, path: str) -> Scope:
         """Say where the app is mounted as Starlette expects it; `request.url_for` starts from there."""
         root = mount_point(scope)
         router = self._starlette.router
         placed = {**scope, "root_path": root, "app_root_path": root, "router": router, "path": root + path}
-        if not any(route.matches(placed)[0].value for route in router.routes):
+        if not any(route.matches(placed)[0].value for route in (*self._mounts, *router.routes)):
             placed["path"] = root + (path.rstrip("/") if path.endswith("/") else f"{path}/")
         return placed
 
@@ -133,7 +134,7 @@ class Routes:
         readiness: list[BaseRoute] = (
             [Route(self._health, self._readiness)] if self._health is not None else []
         )
-        self._starlette.router.routes = [*readiness, *own, *self._mounted]
+        self._starlette.router.routes = [*readiness, *own]
         self._served = len(own)
 
     async def _readiness(self, _request: Request) -> JSONResponse:

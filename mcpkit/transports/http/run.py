@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
@@ -21,6 +22,6 @@ def run_app(app: HttpApp, host: str, port: int, options: Mapping[str, Any]) -> N
         options: More options for `uvicorn.Config`; they go before what is set here.
     """
     grace = app.settings.grace
-    limit = None if grace is None else max(1, int(grace))
-    settings: dict[str, Any] = {"host": host, "port": port, "timeout_graceful_shutdown": limit, **options}
-    uvicorn.Server(uvicorn.Config(app, **settings)).run()
+    settings: dict[str, Any] = {"host": host, "port": port, "timeout_graceful_shutdown": grace, **options}
+    with suppress(KeyboardInterrupt):  # uvicorn raises it once more when it has ended because of it
+        uvicorn.Server(uvicorn.Config(app, **settings)).run()

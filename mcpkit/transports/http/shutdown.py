@@ -14,64 +14,95 @@ from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
-from weakref import WeakSet
+from weakref import ref
 
 if TYPE_CHECKING:
     from .service import Service
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
-_SLACK: Final = 0.5
-"""Seconds after the grace period in which the process may still end by itself."""
+_SLACK: Final = 0.3
+"""Seconds after the grace period, or after a second Ctrl+C, in which the process may still end by itself."""
 
-_services: WeakSet[Service] = WeakSet()
-_previous: dict[int, Callable[[int, FrameType | None], Any]] = {}
-_watchdog: threading.Thread | None = None
+_services: tuple[ref[Service], ...] = ()
+"""Replaced rather than changed, since a signal may be heard while a thread adds to it."""
+_adding = threading.Lock()
+_watchdog: _Watchdog | None = None
 
 
 def end_on_signals(service: Service) -> None:
     """Close a service when the process is told to end, and end the process when its grace period is over.
 
-    Only the main thread can hear signals; elsewhere, and where a signal is ignored or ends the process at
-    once by default, nothing happens.
+    Only the main thread can hear signals; elsewhere, nothing happens. Neither does it where a signal is ignored,
+    ends the process at once by default, or raises KeyboardInterrupt, which is the program's own to catch.
     """
-    _services.add(service)
+    global _services  # noqa: PLW0603 - signals belong to the process, and so does this
+    with _adding:
+        _services = (*(known for known in _services if known() is not None), ref(service))
     if threading.current_thread() is not threading.main_thread():
         return
     for number in _SIGNALS:
         handler = signal.getsignal(number)
-        if callable(handler) and handler is not _hear:
-            _previous[number] = handler
-            signal.signal(number, _hear)
+        is_ours = isinstance(handler, _Handler)
+        if callable(handler) and not is_ours and handler is not signal.default_int_handler:
+            signal.signal(number, _Handler(handler))
 
 
-def _hear(number: int, frame: FrameType | None) -> None:
-    services = list(_services)
-    for service in services:
-        with suppress(RuntimeError):  # its loop has been closed, so there is nothing to end
-            service.loop.call_soon_threadsafe(service.close)
-    _watch(number, services)
-    _previous[number](number, frame)
+class _Handler:
+    """Hears a signal, and hands it on to the handler that was there before.
 
+    That one may in turn hand it on to an older one of these; only the first to hear it acts.
+    """
 
-def _watch(number: int, services: list[Service]) -> None:
-    global _watchdog  # noqa: PLW0603 - signals belong to the process, and so does this
-    graces = [service.settings.grace for service in services if not service.loop.is_closed()]
-    limited = [grace for grace in graces if grace is not None]
-    if _watchdog is not None or not limited or len(limited) < len(graces):
-        return
-    _watchdog = threading.Thread(
-        target=_end, args=(number, services, max(limited) + _SLACK), name="mcpkit-watchdog", daemon=True
-    )
-    _watchdog.start()
+    is_heard = False
 
+    def __init__(self, previous: Callable[[int, FrameType | None], Any]) -> None:
+        self._previous = previous
 
-def _end(number: int, services: list[Service], seconds: float) -> None:
-    """End the process, unless its event loops have ended meanwhile: then what follows is the program's own."""
-    global _watchdog  # noqa: PLW0603
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        time.sleep(0.02)
-        if all(service.loop.is_closed() for service in services):
-            _watchdog = None
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        if _Handler.is_heard:
+            self._previous(number, frame)
             return
-    os._exit(128 + number)
+        _Handler.is_heard = True
+        try:
+            _hear(number)
+            self._previous(number, frame)
+        finally:
+            _Handler.is_heard = False
+
+
+def _hear(number: int) -> None:
+    global _watchdog  # noqa: PLW0603
+    services = [service for known in _services if (service := known()) and not service.loop.is_closed()]
+    for service in services:
+        with suppress(RuntimeError):  # its loop has been closed just now, so there is nothing to end
+            service.loop.call_soon_threadsafe(service.close)
+    if _watchdog is not None and _watchdog.is_alive():
+        if number == signal.SIGINT:
+            _watchdog.hurry()
+        return
+    graces = [service.settings.grace for service in services]
+    limited = [grace for grace in graces if grace is not None]
+    if limited and len(limited) == len(graces):
+        _watchdog = _Watchdog(number, services, max(limited))
+        _watchdog.start()
+
+
+class _Watchdog(threading.Thread):
+    """Ends the process, unless its event loops end before: then what follows is the program's own."""
+
+    def __init__(self, number: int, services: list[Service], grace: float) -> None:
+        super().__init__(name="mcpkit-watchdog", daemon=True)
+        self._status = 128 + number
+        self._loops = [service.loop for service in services]
+        self._deadline = time.monotonic() + grace + _SLACK
+
+    def hurry(self) -> None:
+        """Wait no longer than it takes to end in order."""
+        self._deadline = min(self._deadline, time.monotonic() + _SLACK)
+
+    def run(self) -> None:
+        """Wait for the end of the loops, or of the time that they have."""
+        while not all(loop.is_closed() for loop in self._loops):
+            if time.monotonic() >= self._deadline:
+                os._exit(self._status)
+            time.sleep(0.02)

@@ -31,6 +31,8 @@ export async function journey(client, { callTool, on, request, revision, setLeve
   };
   seen.count = await callTool({ name: "count", arguments: { to: 3 } }, { onprogress });
 
+  seen.part = await callTool({ name: "part", arguments: {} });
+
   const controller = new AbortController();
   const hanging = { onprogress: () => controller.abort("seen enough"), signal: controller.signal };
   seen.hang = await callTool({ name: "hang", arguments: {} }, hanging).catch(() => "cancelled");

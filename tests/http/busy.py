@@ -1,0 +1,92 @@
+"""A server whose functions take long, block or never end: under uvicorn, by itself, or mounted."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from threading import Thread
+
+from mcpkit import Context, Server
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+@asynccontextmanager
+async def lifespan(server: Server) -> AsyncIterator[None]:
+    say("lifespan entered")
+    try:
+        if os.environ.get("SLOW_START"):
+            say("lifespan waits")
+            await asyncio.sleep(3600)
+        yield
+    finally:
+        await asyncio.sleep(0)
+        say("lifespan left")
+
+
+server = Server("busy", lifespan=lifespan)
+
+
+@server.tool
+def who(ctx: Context) -> str:
+    return f"{os.getpid()} {ctx.client.name}"
+
+
+@server.tool
+def block() -> None:
+    say("it blocks")
+    time.sleep(3600)
+
+
+@server.tool
+async def spin() -> None:
+    say("it spins")
+    while True:
+        pass
+
+
+@server.tool
+async def finish() -> str:
+    """Finish some time after the process was told to end."""
+    say("it works")
+    while server_is_open():
+        await asyncio.sleep(0.01)
+    return "finished"
+
+
+def server_is_open() -> bool:
+    return all(not service.is_closing for service in app._services.values())
+
+
+@server.tool
+async def pour(ctx: Context) -> None:
+    """Say more than any buffer holds."""
+    say("it pours")
+    while True:
+        await ctx.progress(time.monotonic(), message="x" * 100_000)
+
+
+@server.tool
+def leave_thread() -> str:
+    """Leave a thread behind that Python waits for at the end."""
+    Thread(target=time.sleep, args=(3600,)).start()
+    return "left"
+
+
+grace = os.environ.get("GRACE", "10")
+app = server.asgi(grace=None if grace == "None" else float(grace), health="/health")
+mounted = None
+if os.environ.get("MOUNTED"):
+    from fastapi import FastAPI
+
+    mounted = FastAPI()
+    mounted.mount("/x", app)
+
+if __name__ == "__main__":
+    server.run("http", port=0, grace=float(grace), uvicorn={"loop": sys.argv[1], "http": sys.argv[2]})

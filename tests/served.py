@@ -1,0 +1,115 @@
+"""Servers as people start them: a command that says on standard error where it listens."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PATIENCE = 30.0
+"""Seconds until a test gives up on something that must happen."""
+_ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+")
+
+
+class Served:
+    """A server in a process of its own; a context manager that leaves no process of its behind.
+
+    Args:
+        command: Starts it.
+        settings: Environment variables that it reads.
+
+    Attributes:
+        process: The process.
+        url: Where it listens.
+    """
+
+    def __init__(self, command: Sequence[str], **settings: object) -> None:
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+        changes = {"PYTHONPATH": str(ROOT), **{name: str(value) for name, value in settings.items()}}
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+            errors="replace",
+            env=inherited | changes,
+            start_new_session=True,
+        )
+        self._notes = ""
+        self._is_over = False
+        self._news = threading.Condition()
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def __enter__(self) -> Served:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # Its workers, too: the group is there as long as one of them is.
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self.process.wait()
+        self._reader.join()
+        assert self.process.stderr is not None
+        self.process.stderr.close()
+
+    @property
+    def url(self) -> str:
+        """Where it listens, as soon as it does."""
+        self.wait_for("Uvicorn running on http")
+        found = _ADDRESS.search(self._notes)
+        assert found is not None
+        return found[0]
+
+    def wait_for(self, text: str, *, times: int = 1) -> None:
+        """Wait until it has said something on standard error, so many times."""
+        with self._news:
+            is_said = self._news.wait_for(
+                lambda: self._is_over or self._notes.count(text) >= times, timeout=PATIENCE
+            )
+            assert is_said, f"no {text!r}: {self._notes!r}"
+            assert self._notes.count(text) >= times, f"it has ended without {text!r}: {self._notes!r}"
+
+    def signal(self, number: signal.Signals, *, group: bool = False) -> None:
+        """Send it a signal; `group` for its workers as well, as a terminal does."""
+        if group:
+            os.killpg(self.process.pid, number)
+        else:
+            self.process.send_signal(number)
+
+    def wait(self) -> int:
+        """Wait until it and its workers have ended, and return its exit status."""
+        status = self.process.wait(PATIENCE)
+        self._reader.join(PATIENCE)
+        assert not self._reader.is_alive(), f"a worker is left: {self._notes!r}"
+        return status
+
+    @property
+    def notes(self) -> str:
+        """What it has said on standard error so far."""
+        return self._notes
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            with self._news:
+                self._notes += line
+                self._news.notify_all()
+        with self._news:
+            self._is_over = True
+            self._news.notify_all()
+
+
+def uvicorn(app: str, *options: str) -> list[str]:
+    """Return the command for an app such as `busy:app`, from a file in `tests/http`."""
+    folder = str(ROOT / "tests" / "http")
+    return [sys.executable, "-m", "uvicorn", "--app-dir", folder, "--port", "0", *options, app]
