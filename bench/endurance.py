@@ -65,7 +65,7 @@ def killed(contender: Contender, *, clients: int) -> list[Row]:
         reset(connections)
         rows.append(("clients killed", settle(server, lambda held: held["tasks"] <= before["tasks"])))
         server.ask(server.head(0, {}, "GET", "/let-go"))
-        ended = settle(server, lambda held: held["threads"] <= before["threads"])
+        ended = settle(server, lambda held: held["tasks"] <= before["tasks"])
         rows.append(("functions ended", ended))
     return rows
 

@@ -324,8 +324,10 @@ class Server(Registry):
             A decorator that returns the function unchanged. It takes a Starlette `Request` and returns a `Response`.
 
         Raises:
-            RegistrationError: The path does not begin with a slash.
+            RegistrationError: The path does not begin with a slash, or `methods` is no list.
         """
+        if isinstance(methods, str):
+            raise RegistrationError(f"methods is a list such as [{methods!r}], got {methods!r}")
         if not path.startswith("/"):
             raise RegistrationError(f"a route begins with a slash, such as '/health', got {path!r}")
 

@@ -49,15 +49,25 @@ class EventStream:
         self._http.request(method, parts.path, body, ACCEPT | headers)
         self.response: HTTPResponse = self._http.getresponse()
         self.comments = 0
+        self._lines = self._read_lines()
+
+    def _read_lines(self) -> Iterator[str]:
+        # The response's own readline takes a moment without data for the end of the stream.
+        rest = b""
+        while read := self.response.read1(65536):
+            *lines, rest = (rest + read).split(b"\n")
+            for line in lines:
+                yield line.decode()
+        assert not rest, "the stream ends in the middle of a line"
 
     def event(self) -> dict[str, str]:
         """Return the fields of the next event; none at the end of the stream."""
         fields: dict[str, str] = {}
-        while line := self.response.readline().decode():
+        for line in self._lines:
             if line.startswith(":"):
                 self.comments += 1
-            elif line.strip():
-                name, _, value = line.rstrip("\n").partition(": ")
+            elif line:
+                name, _, value = line.partition(": ")
                 fields[name] = value
             elif fields:
                 return fields
@@ -159,4 +169,9 @@ def site(server: Server, *, uvicorn: dict[str, Any] | None = None, **options: An
     """Serve a server over HTTP in a thread."""
     app = server.asgi(**options)
     with in_thread(app, **(uvicorn or {})) as url:
-        yield Site(server, app, url + "/mcp")
+        web = Site(server, app, url + "/mcp")
+        try:
+            yield web
+        finally:
+            for service in app._services.values():  # so that a test that fails leaves no stream to wait for
+                service.loop.call_soon_threadsafe(service.close)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -53,10 +54,8 @@ class Served:
 
     def __exit__(self, *_: object) -> None:
         # Its workers, too: the group is there as long as one of them is.
-        try:
+        with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         self.process.wait()
         self._reader.join()
         assert self.process.stderr is not None

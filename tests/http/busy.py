@@ -53,15 +53,10 @@ async def spin() -> None:
 
 @server.tool
 async def finish() -> str:
-    """Finish some time after the process was told to end."""
+    """Take longer than the process needs to hear of a signal."""
     say("it works")
-    while server_is_open():
-        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.5)
     return "finished"
-
-
-def server_is_open() -> bool:
-    return all(not service.is_closing for service in app._services.values())
 
 
 @server.tool

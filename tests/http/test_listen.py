@@ -155,7 +155,9 @@ def test_a_client_that_hangs_up_leaves_nothing_behind(web: Site, watch: Watch) -
     ]
     for stream in streams:
         acknowledged(stream)
-        assert stream.message()["params"]["uri"] == "data://items/a"  # from the watch, which runs for all
+    assert (
+        streams[0].message()["params"]["uri"] == "data://items/a"
+    )  # from the watch, which runs once for all
     assert len(web.service.listeners) == 5
     assert watch.running == ["a"]
     for stream in streams[1:]:
@@ -290,3 +292,30 @@ def test_what_cannot_be_listened_to_is_refused_and_leaves_nothing(
     assert answer.json()["error"]["code"] == -32602
     assert not web.service.listeners
     assert web.server._watchers == []
+
+
+def test_a_session_keeps_its_watch_until_it_is_deleted(web: Site, watch: Watch) -> None:
+    client = {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    }
+    with httpx2.Client(headers=ACCEPT) as http:
+
+        def post(method: str, id_: int | None = 1, **params: Any) -> httpx2.Response:
+            message = {"jsonrpc": "2.0", "method": method, "params": params}
+            return http.post(web.url, json=message if id_ is None else message | {"id": id_})
+
+        opened = post("initialize", **client)
+        session = {"Mcp-Session-Id": opened.headers["mcp-session-id"], "MCP-Protocol-Version": "2025-11-25"}
+        http.headers.update(session)
+        post("notifications/initialized", None)
+        assert post("resources/subscribe", uri="data://items/a").json()["result"] == {}
+        for _ in range(2):  # the client drops the stream, and comes back
+            with EventStream(web.url, "GET", None, session) as stream:
+                web.server.resource_updated("data://items/a")
+                assert stream.message()["params"] == {"uri": "data://items/a"}
+            assert watch.running == ["a"]
+        http.delete(web.url)
+        eventually(lambda: not watch.running)
+        assert web.server._watchers == []

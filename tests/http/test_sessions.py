@@ -119,6 +119,16 @@ async def test_a_malformed_initialize_opens_nothing(
         assert "mcp-session-id" not in answer.headers
 
 
+@pytest.mark.parametrize("change", [{"jsonrpc": "1.0"}, {"jsonrpc": None}, {"id": None}, {"id": 1.5}])
+async def test_an_initialize_that_is_no_request_opens_nothing(
+    change: dict[str, Any], server: Server, serve: Serve
+) -> None:
+    async with serve(server) as client:
+        answer = await client.post(initialize() | change).whole()
+        assert (answer.status, answer.error()["code"]) == (400, -32600)
+        assert "mcp-session-id" not in answer.headers
+
+
 async def test_initialize_inside_a_session_opens_another(server: Server, serve: Serve) -> None:
     async with serve(server) as client:
         session = await client.initialize("2025-06-18")

@@ -442,6 +442,17 @@ async def test_header_and_meta_decide_the_era(
             assert body["id"] == 1
 
 
+async def test_a_revision_that_is_not_served_is_told_before_its_headers_are_missed(
+    server: Server, serve: Serve
+) -> None:
+    """What else has to be in the headers is for that revision to say."""
+    async with serve(server) as client:
+        meta = stateless_meta("v999.0.0")
+        answer = client.post(request("tools/list", {"_meta": meta}), {"mcp-protocol-version": "v999.0.0"})
+        assert (await answer.whole()).status == 400
+        assert answer.error()["code"] == -32022
+
+
 async def test_initialize_opens_a_session_though_it_wants_this_revision(server: Server, serve: Serve) -> None:
     async with serve(server) as client:
         session = await client.initialize(REVISION)
@@ -584,6 +595,7 @@ async def test_a_large_result_is_one_event(serve: Serve) -> None:
         "application/json, text/event-stream",
         "text/event-stream, application/json;q=0.5",
         "text/event-stream,application/json",
+        "Application/JSON, Text/Event-Stream",
         "application/json, text/*",
     ],
 )
@@ -718,6 +730,15 @@ async def test_only_posts_are_of_this_revision(method: str, server: Server, serv
             answer = await client.open(method, path, headers={"mcp-protocol-version": REVISION}).whole()
             assert answer.status == 405
             assert answer.headers["allow"] == "POST"
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE"])
+async def test_a_revision_that_is_unknown_is_a_bad_request_whatever_the_method(
+    method: str, server: Server, serve: Serve
+) -> None:
+    async with serve(server) as client:
+        answer = await client.open(method, headers={"mcp-protocol-version": "v999.0.0"}).whole()
+        assert (answer.status, answer.error()["code"]) == (400, -32022)
 
 
 # Headers held against the body

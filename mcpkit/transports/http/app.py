@@ -20,7 +20,7 @@ from .routes import Cors, Routes
 from .service import Service
 from .shutdown import end_on_signals
 from .sse import Pipe
-from .stateless import is_stateless, serve_stateless
+from .stateless import is_stateless, serve_stateless, unknown_revision
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -112,6 +112,8 @@ class HttpApp:
                     )
                 else:
                     await serve_get(service, headers, exchange)
+            elif method in {"GET", "DELETE"} and (problem := unknown_revision(headers)) is not None:
+                await respond(send, 400, jsonrpc.error(None, problem))
             else:
                 allowed = b"GET, POST, DELETE" if self._has_sessions(headers) else b"POST"
                 await refuse(send, 405, f"{method} means nothing here", ((b"allow", allowed),))
@@ -246,7 +248,8 @@ class HttpApp:
         return service
 
     def _end(self, loop: asyncio.AbstractEventLoop) -> None:
-        del self._services[loop]
+        if not self._services[loop].is_last:  # else it stays, to refuse what still comes
+            del self._services[loop]
 
     def _is_ready(self) -> bool:
         return self._begin().is_ready
@@ -257,7 +260,8 @@ def accepts(headers: dict[bytes, bytes], media_type: bytes) -> bool:
     accept = headers.get(b"accept")
     if accept is None or media_type in accept:
         return True
-    return b"*/*" in accept or media_type.partition(b"/")[0] + b"/*" in accept
+    accept = accept.lower()
+    return media_type in accept or b"*/*" in accept or media_type.partition(b"/")[0] + b"/*" in accept
 
 
 def check_types(headers: dict[bytes, bytes]) -> tuple[int, str] | None:

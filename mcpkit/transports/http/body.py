@@ -55,16 +55,17 @@ async def _read_parts(part: bytes, kind: str, receive: Receive, limit: int) -> b
     parts: list[bytes] = []
     room = limit
     is_more = True
-    while is_more:
+    while True:
         if kind == "http.disconnect":
             return GONE
         room -= len(part)
         if room < 0:
             return _too_long(limit)
         parts.append(part)
+        if not is_more:
+            return b"".join(parts)
         message = await receive()
         kind, part, is_more = message["type"], message.get("body", b""), message.get("more_body", False)
-    return b"".join(parts)
 
 
 def _too_long(limit: int) -> Refusal:

@@ -6,6 +6,7 @@ event's place in it, so what is sent again is what that stream has said, and not
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from typing import Final, NamedTuple
 
@@ -21,6 +22,7 @@ RETRY: Final = 1000
 
 _CALL: Final = "c"
 _LISTENER: Final = "g"
+_CALLS: Final = re.compile(r"[0-9a-f]{8}c[0-9]+")
 
 
 class _Kept(NamedTuple):
@@ -46,10 +48,6 @@ class Events:
         """Return a name that no stream of the session has had."""
         self._opened += 1
         return f"{self._process}{kind}{self._opened}"
-
-    def was_for_call(self, name: str) -> bool:
-        """Say whether a stream that is not kept any more has answered a POST in this process."""
-        return name.startswith(self._process + _CALL)
 
     def keep(self, stream: str, number: int, message: bytes) -> None:
         """Keep an event, and let go of the oldest ones for it."""
@@ -89,6 +87,11 @@ class Stream:
         self.exchange: Exchange | None = None
         self.is_finished = False
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether it has more to say, here and now or to a client that comes back."""
+        return not self.is_finished and (self.is_for_call or self.exchange is not None)
+
     def prime(self) -> bytes:
         """Return the event that a client can come back with before it has seen any other; or a comment."""
         if not self.has_ids:
@@ -109,6 +112,11 @@ class Stream:
 
     def _id(self, number: int) -> str:
         return f"{self.name}-{number}"
+
+
+def was_for_call(name: str) -> bool:
+    """Say whether a stream that is not kept, or never was here, has answered a POST."""
+    return _CALLS.fullmatch(name) is not None
 
 
 def read_event_id(text: str) -> tuple[str, int] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any, Final
@@ -16,7 +17,8 @@ MOST_QUEUED: Final = 16 * 1024 * 1024
 """Bytes that may wait for a client that does not read; then it is taken for gone."""
 
 _MANY: Final = 64
-"""Events that wait before whoever reports has to wait, too."""
+_MUCH: Final = 1024 * 1024
+"""Events, and bytes, that wait before whoever reports has to wait, too."""
 
 _JSON: Final = (b"content-type", b"application/json")
 _TEXT: Final = (b"content-type", b"text/plain; charset=utf-8")
@@ -25,6 +27,7 @@ _EVENT_STREAM: Final = (
     (b"cache-control", b"no-cache, no-transform"),
     (b"x-accel-buffering", b"no"),
 )
+_IS_EAGER: Final = sys.version_info >= (3, 12)
 _BEAT: Final = b":\n\n"
 
 
@@ -130,7 +133,7 @@ class Exchange:
 
     async def ready(self) -> None:
         """Wait until the client keeps up."""
-        while len(self._queue) > _MANY and not self.is_gone:
+        while (len(self._queue) > _MANY or self._queued > _MUCH) and not self.is_gone:
             if self._room is None:
                 self._room = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._room)
@@ -197,6 +200,15 @@ class Exchange:
             self._waiter.set_result(None)
 
     # Its sending
+
+    async def is_settled(self) -> bool:
+        """Say whether the answer is there already and is no stream, so that nobody has to wait for it.
+
+        Before Python 3.12 a call has its first step only in the next turn of the loop; most end with it.
+        """
+        if not self.is_ended and not _IS_EAGER:
+            await asyncio.sleep(0)
+        return self.is_ended and not self.is_streaming
 
     async def respond(self) -> None:
         """Send the answer that is there already, for a request that nobody had to wait for."""

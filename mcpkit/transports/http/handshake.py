@@ -94,8 +94,10 @@ async def serve_delete(service: Service, headers: Headers, exchange: Exchange) -
 async def _initialize(service: Service, message: dict[str, Any], exchange: Exchange) -> None:
     """Open a session, or, where there are none, say what one would have said of itself."""
     id_ = message["id"]
-    if not is_id(id_):
-        _refuse(exchange, None, invalid("expected a string or an integer as id"))
+    is_ours = message.get("jsonrpc") == "2.0"
+    if not is_ours or not is_id(id_):
+        expected = "a string or an integer as id" if is_ours else 'an object with "jsonrpc": "2.0"'
+        _refuse(exchange, id_ if is_id(id_) else None, invalid(f"expected {expected}"))
         await exchange.respond()
         return
     headers: tuple[tuple[bytes, bytes], ...] = ()
@@ -144,7 +146,7 @@ async def _session(service: Service, headers: Headers, exchange: Exchange) -> Se
 
 
 async def _finish(service: Service, exchange: Exchange) -> None:
-    if exchange.is_ended and not exchange.is_streaming:
+    if await exchange.is_settled():
         await exchange.respond()
     else:
         await service.serve(exchange, service.settings.stream_after_in_session)

@@ -45,6 +45,7 @@ class Service:
         guests: Clients of the handshake era that are being served without a session.
         is_ready: Whether the author's lifespan has been entered, and work is taken.
         is_closing: Whether it takes no more work.
+        is_last: Whether the process has been told to end, so that nothing is served here after it.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class Service:
         self.guests: set[Guest] = set()
         self.is_ready = False
         self.is_closing = False
+        self.is_last = False
         self.is_started = False
         self._on_end = on_end
         self._waiting: set[asyncio.Task[object]] = set()
@@ -105,7 +107,7 @@ class Service:
         Raises:
             BusyError: There are.
         """
-        if len(self.listeners) + len(self.pipes) >= self.settings.max_streams:
+        if len(self.listeners) + len(self.pipes) + self.sessions.listening >= self.settings.max_streams:
             raise BusyError("Too many event streams are open; try again later", retry_after=10)
 
     def close(self) -> None:

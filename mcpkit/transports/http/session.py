@@ -14,7 +14,7 @@ from ...peer import Peer, invalid
 from ...protocol.eras import Envelope, Handshake
 from ...protocol.jsonrpc import is_array, is_object
 from ...protocol.revisions import RESUMABLE, SEVERITY
-from .events import MOST_EVENTS, Events, Stream, read_event_id
+from .events import MOST_EVENTS, Events, Stream, read_event_id, was_for_call
 from .exchange import Exchange
 from .stateless import headers_of
 
@@ -112,7 +112,7 @@ class Session(Peer):
         name, number = (last_event_id and read_event_id(last_event_id)) or ("", 0)
         stream = self._streams.get(name)
         if stream is None:
-            if self._events.was_for_call(name):
+            if was_for_call(name):
                 return invalid(
                     "the stream of this Last-Event-ID is not kept any more; send the request again"
                 )
@@ -136,6 +136,7 @@ class Session(Peer):
         elif not stream.is_for_call:
             self.keep(stream)
             self._listening.append(stream)
+            self._service.sessions.listening += 1
             exchange.refill = lambda: self._tell(stream)
         return None
 
@@ -190,7 +191,7 @@ class Session(Peer):
             return
         self._streams[stream.name] = stream
         if len(self._streams) > MOST_EVENTS:
-            self._streams = {name: kept for name, kept in self._streams.items() if not kept.is_finished}
+            self._streams = {name: kept for name, kept in self._streams.items() if kept.is_alive}
 
     def _lost(self, stream: Stream, exchange: Exchange) -> None:
         if stream.exchange is exchange:
@@ -200,6 +201,7 @@ class Session(Peer):
         stream.exchange = None
         if stream in self._listening:
             self._listening.remove(stream)
+            self._service.sessions.listening -= 1
             self._initialized()
 
     def end_streams(self) -> None:

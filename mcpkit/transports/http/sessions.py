@@ -36,6 +36,7 @@ class Sessions:
         broker: Where the rest of their state is.
 
     Attributes:
+        listening: How many streams they have that belong to no call.
         process: A text that no other process has, nor any other event loop of this one.
     """
 
@@ -46,6 +47,7 @@ class Sessions:
         self._broker = broker
         self._settings = service.settings
         self._by_id: dict[str, Session] = {}
+        self.listening = 0
         self._sweeping: asyncio.TimerHandle | None = None
         self._prolonging: asyncio.Task[None] | None = None
 
@@ -92,11 +94,11 @@ class Sessions:
             return None
         key = self._key(token)
         record = await self._broker.read(key)
-        is_over = _ENDED in record if record else token.home == self._broker.home
+        is_over = _ENDED in record or (_OPEN not in record and token.home == self._broker.home)
         if is_over or token.expires <= time.time():
             self._forget(id_)
             return None
-        if not record:
+        if _OPEN not in record:
             await self._broker.write(key, {_OPEN: "1"}, self._settings.session_ttl)
             record = await self._broker.read(key)
         session = self._by_id.get(id_)

@@ -74,6 +74,7 @@ def _hear(number: int) -> None:
     global _watchdog  # noqa: PLW0603
     services = [service for known in _services if (service := known()) and not service.loop.is_closed()]
     for service in services:
+        service.is_last = True
         with suppress(RuntimeError):  # its loop has been closed just now, so there is nothing to end
             service.loop.call_soon_threadsafe(service.close)
     if _watchdog is not None and _watchdog.is_alive():

@@ -24,7 +24,7 @@ from ...protocol import jsonrpc
 from ...protocol.eras import PROTOCOL_VERSION, Stateless, unsupported_version
 from ...protocol.headers import Headers, check_mirrored, check_standard
 from ...protocol.jsonrpc import is_id, is_object
-from ...protocol.revisions import HANDSHAKE, STATELESS
+from ...protocol.revisions import ALL, HANDSHAKE, STATELESS
 from .exchange import Exchange, event
 
 if TYPE_CHECKING:
@@ -66,11 +66,11 @@ async def serve_stateless(service: Service, message: Any, headers: Headers, exch
         exchange: The answer.
     """
     _begin(service, message, headers, exchange)
-    if exchange.is_ended and not exchange.is_streaming:
-        await exchange.respond()
-        return
     try:
-        await service.serve(exchange, service.settings.stream_after)
+        if await exchange.is_settled():
+            await exchange.respond()
+        else:
+            await service.serve(exchange, service.settings.stream_after)
     finally:
         if not exchange.is_ended:
             service.calls.cancel(exchange)
@@ -117,13 +117,21 @@ def _begin(service: Service, message: Any, headers: Headers, exchange: Exchange)
 
 def _envelope(headers: Headers, method: str, params: dict[str, Any], meta: dict[str, Any]) -> Stateless:
     version = meta.get(PROTOCOL_VERSION)
+    if version is None and (problem := unknown_revision(headers)) is not None:
+        raise problem
     if type(version) is str:
+        told = headers.get(b"mcp-protocol-version")
+        if version not in STATELESS and told is not None and told.strip() == version.encode():
+            raise unsupported_version(version)  # the other headers are that revision's own
         check_standard(headers, method, params, version)
-    elif version is None:
-        named = headers.get(b"mcp-protocol-version", b"").strip().decode("latin-1")
-        if named not in STATELESS:
-            raise unsupported_version(named)
     return Stateless.receive(meta)
+
+
+def unknown_revision(headers: Headers) -> ProtocolError | None:
+    """Return the error for a header that names a revision which is not served, or None."""
+    told = headers.get(b"mcp-protocol-version")
+    named = told.strip().decode("latin-1") if told is not None else None
+    return None if named is None or named in ALL else unsupported_version(named)
 
 
 def _check_parameters(service: Service, headers: Headers, params: dict[str, Any]) -> None:

@@ -1,0 +1,1 @@
+"""Random requests at the edge of the HTTP app, and the ways to send them."""
