@@ -63,7 +63,7 @@ CLAUSES = [
     ),
     ("MUST reject a header that differs or is missing", STATELESS, "headers_say_what_the_body_says"),
     ("header names without case, values with it", STATELESS, "headers_say_what_the_body_says"),
-    ("integers SHOULD be compared as numbers", HEADERS, ""),
+    ("integers SHOULD be compared as numbers", HEADERS, "integers_pass_exactly_when_they_are_equal_and_safe"),
     ("GET and DELETE: SHOULD be 405", STATELESS, "only_posts_are_of_this_revision"),
     (
         "a session id, Last-Event-ID: SHOULD be ignored",
