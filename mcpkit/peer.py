@@ -91,9 +91,7 @@ class Peer:
         else:
             self._refuse(self._readable_id(message), invalid("expected a method name"), reply)
 
-    def _receive_batch(
-        self, messages: list[Any], reply: Reply, channel: Channel, *, where: str = "a message"
-    ) -> None:
+    def _receive_batch(self, messages: list[Any], reply: Reply, channel: Channel, *, where: str) -> None:
         """Serve a JSON-RPC batch (2025-03-26, basic/index, "Batching"); its answers come in one array.
 
         Args:

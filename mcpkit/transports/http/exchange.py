@@ -16,6 +16,9 @@ Headers = Iterable[tuple[bytes, bytes]]
 MOST_QUEUED: Final = 16 * 1024 * 1024
 """Bytes that may wait for a client that does not read; then it is taken for gone."""
 
+_LAST_WORDS: Final = 30.0
+"""Seconds in which a client must have read the rest of a stream that has ended."""
+
 _MANY: Final = 64
 _MUCH: Final = 1024 * 1024
 """Events, and bytes, that wait before whoever reports has to wait, too."""
@@ -76,6 +79,7 @@ class Exchange:
     """
 
     __slots__ = (
+        "_abandoning",
         "_answer",
         "_answer_headers",
         "_keep_alive",
@@ -85,6 +89,7 @@ class Exchange:
         "_room",
         "_send",
         "_status",
+        "_task",
         "_waiter",
         "headers",
         "is_ended",
@@ -121,6 +126,8 @@ class Exchange:
         self._status = 200
         self._queue: deque[bytes] = deque()
         self._queued = 0
+        self._task: asyncio.Task[Any] | None = None
+        self._abandoning: asyncio.TimerHandle | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._room: asyncio.Future[None] | None = None
 
@@ -179,8 +186,11 @@ class Exchange:
         self.wake()
 
     def finish(self) -> None:
-        """End the stream after what has been sent."""
+        """End the stream after what has been sent; a client that does not read it soon is given up."""
         self.is_ended = True
+        if self._task is not None and self._abandoning is None:
+            loop = asyncio.get_running_loop()
+            self._abandoning = loop.call_later(_LAST_WORDS, self._task.cancel)
         self.wake()
 
     def hang_up(self) -> None:
@@ -223,6 +233,7 @@ class Exchange:
                 that it is being served.
         """
         loop = asyncio.get_running_loop()
+        self._task = asyncio.current_task()
         hearing = loop.create_task(self._hear())
         opening = loop.call_later(stream_after, self.open_stream) if stream_after is not None else None
         try:
@@ -234,8 +245,15 @@ class Exchange:
                 await self.respond()
         except OSError:  # what servers raise for a client that has gone
             self.hang_up()
+        except asyncio.CancelledError:
+            if self._abandoning is None or self._abandoning.when() > loop.time():
+                raise
+            self.hang_up()
         finally:
+            self._task = None
             hearing.cancel()
+            if self._abandoning is not None:
+                self._abandoning.cancel()
             if opening is not None:
                 opening.cancel()
             if not self.is_ended:

@@ -173,7 +173,7 @@ class Guest(Peer):
     def receive(self, message: Any) -> None:
         """Begin to serve what the POST brings."""
         if is_array(message):
-            self._receive_batch(message, self._reply, self._exchange)
+            self._receive_batch(message, self._reply, self._exchange, where="a POST")
         else:
             self._receive(message, self._reply, self._exchange)
 

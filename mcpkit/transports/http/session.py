@@ -95,7 +95,7 @@ class Session(Peer):
         """Begin to serve what one POST brings."""
         answer = Answer(self, exchange, is_request=_has_request(message))
         if is_array(message):
-            self._receive_batch(message, answer.reply, answer)
+            self._receive_batch(message, answer.reply, answer, where="a POST")
         else:
             self._receive(message, answer.reply, answer)
 
