@@ -9,7 +9,7 @@ import logging
 import threading
 from collections.abc import Callable
 from functools import partial
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, Final
 
 FATAL: Final = (KeyboardInterrupt, GeneratorExit)
@@ -22,16 +22,20 @@ class Threads:
     """A bounded number of daemon threads for functions that block.
 
     Daemons, so that a function that never returns cannot keep the process; the pools of the
-    standard library are joined at exit. Threads start on demand and wait for more work.
+    standard library are joined at exit. Threads start on demand and wait a while for more work.
 
     Args:
         limit: The greatest number of threads.
+
+    Attributes:
+        keep: Seconds for which a thread waits for another call before it ends.
     """
 
     def __init__(self, limit: int) -> None:
         if limit < 1:
             raise ValueError(f"threads must be at least 1, got {limit!r}")
         self.limit = limit
+        self.keep = 10.0
         self._jobs: SimpleQueue[_Job] = SimpleQueue()
         self._lock = threading.Lock()
         self._waiting = 0  # calls that no thread has taken yet
@@ -66,9 +70,22 @@ class Threads:
             job.call = None  # it may stay in the queue for long, but not what it holds
             raise
 
+    def _may_end(self) -> bool:
+        with self._lock:
+            if self._waiting:  # a call is on its way here
+                return False
+            self._idle -= 1
+            self._started -= 1
+            return True
+
     def _serve(self) -> None:
         while True:
-            job = self._jobs.get()
+            try:
+                job = self._jobs.get(timeout=self.keep)
+            except Empty:
+                if self._may_end():
+                    return
+                continue
             with self._lock:
                 self._waiting -= 1
                 self._idle -= 1

@@ -203,3 +203,27 @@ async def test_a_call_that_was_cancelled_in_the_queue_holds_nothing() -> None:
     assert held() is None
     gate.set()
     await blocking
+
+
+async def test_a_thread_without_a_call_ends_and_another_begins_when_there_is_one() -> None:
+    threads = Threads(2)
+    threads.keep = 0.01
+    first: threading.Thread = await threads.run(threading.current_thread, {})
+
+    await asyncio.to_thread(first.join, 10)
+
+    assert not first.is_alive()
+    second: threading.Thread = await threads.run(threading.current_thread, {})
+    assert second is not first
+
+
+async def test_calls_that_come_as_threads_end_are_all_served() -> None:
+    threads = Threads(3)
+    threads.keep = 0.0005
+
+    for _ in range(100):
+        calls = [
+            asyncio.wait_for(threads.run(lambda value: value, {"value": value}), 10) for value in range(5)
+        ]
+        assert await asyncio.gather(*calls) == [0, 1, 2, 3, 4]
+        await asyncio.sleep(0.0005)

@@ -120,8 +120,8 @@ class HoppingQueue:
         self.hops.append(package_frames(sys._getframe()))
         self.queue.put(job)
 
-    def get(self) -> Any:
-        return self.queue.get()
+    def get(self, timeout: float) -> Any:
+        return self.queue.get(timeout=timeout)
 
 
 @pytest.mark.parametrize(

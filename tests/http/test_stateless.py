@@ -6,11 +6,12 @@ import asyncio
 import json
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
 
-from asgi_client import Serve
+from asgi_client import Client, Serve, lifespan
 from mcpkit import Context, Header, Image, ProtocolError, ResourceError, Server, ToolError
 from wire.pipe import HANDSHAKE, META, stateless_meta
 
@@ -871,3 +872,18 @@ async def test_a_server_that_raises_for_a_client_that_is_gone_is_understood(
         answer.failure = ConnectionResetError("gone")
         work.gate.set()
         await answer.whole()
+
+
+# The end of the server
+
+
+async def test_a_call_that_the_end_of_the_server_cuts_off_is_told_so(
+    server: Server, schema_dir: Path, work: Work
+) -> None:
+    app = server.asgi(grace=0)
+    async with lifespan(app):
+        answer = Client(app, schema_dir).call("wait")
+        await asyncio.wait_for(work.started.wait(), 10)
+    await answer.whole()
+    assert answer.status == 503
+    assert (answer.error()["code"], answer.json()["id"]) == (-32603, 1)

@@ -41,7 +41,7 @@ class Session(Peer):
 
     def __init__(self, service: Service, token: SessionToken, handshake: Handshake) -> None:
         super().__init__(service.server)
-        self.session: Handshake = handshake
+        self.session = self._negotiated = handshake
         self.token = token
         self.used = service.loop.time()
         self._service = service
@@ -63,7 +63,7 @@ class Session(Peer):
         if record is self._record:
             return
         self._record = record
-        session = self.session
+        session = self._negotiated
         level = record.get(_LEVEL)
         if level in SEVERITY:
             session.log_level = self._level = level
@@ -78,8 +78,8 @@ class Session(Peer):
     def unsaved(self) -> dict[str, str | None]:
         """Return what the broker does not have yet; it is taken for saved from now on."""
         unsaved, self._unsaved = self._unsaved, {}
-        if self.session.log_level != self._level:
-            self._level = unsaved[_LEVEL] = self.session.log_level
+        if self._negotiated.log_level != self._level:
+            self._level = unsaved[_LEVEL] = self._negotiated.log_level
         return unsaved
 
     def _subscribed(self, uri: str, is_subscribed: bool) -> None:
@@ -148,12 +148,12 @@ class Session(Peer):
     @property
     def has_ids(self) -> bool:
         """Whether its events have ids, so that clients can come back to a stream."""
-        return self.session.revision in RESUMABLE
+        return self._negotiated.revision in RESUMABLE
 
     def _envelope(self, method: str, params: dict[str, Any], meta: dict[str, Any]) -> Envelope:
         if method == "initialize":
             raise invalid("this session is initialized already")
-        return self.session
+        return self._negotiated
 
     # Changes
 
@@ -170,7 +170,7 @@ class Session(Peer):
             exchange.wake()
 
     def _tell(self, stream: Stream) -> list[bytes]:
-        if not self.session.is_initialized or not self._listening or stream is not self._listening[-1]:
+        if not self._negotiated.is_initialized or not self._listening or stream is not self._listening[-1]:
             return []
         return [stream.event(notification(change)) for change in self._pending.take()]
 

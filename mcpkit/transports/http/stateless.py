@@ -108,6 +108,9 @@ def _begin(service: Service, message: Any, headers: Headers, exchange: Exchange)
             return
 
         def reply(response: bytes | None, problem: BaseException | None) -> None:
+            if response is None:  # nobody but the server cancels here, and the client when it has gone
+                problem = BusyError("The server has ended before the call was finished")
+                response = jsonrpc.error(id_, problem)
             exchange.answer(response, status_of(problem), headers_of(problem))
 
         service.calls.start(exchange, ctx, outcome, reply)
