@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Coroutine, Hashable
+from collections.abc import Awaitable, Callable, Coroutine, Hashable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .context import Context, _current
-from .errors import BusyError
+from .errors import BusyError, ProtocolError
 from .execution import FATAL
 from .failures import error_response
 from .protocol import jsonrpc
+from .steps import first_step, go_on, is_cancelled_from_outside, uncancel
 
 if TYPE_CHECKING:
     from .methods import Outcome
@@ -54,16 +55,61 @@ class Calls:
         Raises:
             BusyError: Too many requests are running.
         """
-        server = self._server
-        if server._running_count >= server.max_running:
-            outcome.close()
-            raise BusyError(f"Too many requests are running ({server.max_running}); try again later")
-        call = _Call(key, ctx, outcome, reply)
+        self._check_room(outcome)
+        call = _Call(key, ctx, reply)
+        call.unstarted = outcome
         self._running[key] = call
-        server._running_count += 1
-        call.task = _start(self._run(call), loop=self._loop)
+        self._server._running_count += 1
+        call.task = _start(self._run(call, outcome), loop=self._loop)
         if call.is_cancelled:  # by what its first step led to: a client in the same process hears at once
             call.task.cancel()
+
+    async def run(
+        self,
+        key: Hashable,
+        ctx: Context[Any],
+        outcome: Coroutine[Any, Any, Outcome],
+        reply: Reply,
+        wait: Callable[[], None],
+    ) -> None:
+        """Run a request in the caller's own task, which is kept from other work until the handler has ended.
+
+        Args:
+            key: What it is cancelled by, once it waits.
+            ctx: The request.
+            outcome: Its result, to be awaited.
+            reply: Takes the response, as soon as there is one.
+            wait: Called before the request waits for the first time; not where it never does.
+
+        Raises:
+            BusyError: Too many requests are running.
+        """
+        self._check_room(outcome)
+        token = _current.set(ctx)
+        try:
+            try:
+                is_over, value = first_step(outcome)
+                message = jsonrpc.result(ctx.request_id, value) if is_over else b""
+            except BaseException as error:
+                ctx.is_ended = True
+                reply(error_response(ctx, error), error)
+                if isinstance(error, FATAL):
+                    raise
+                return
+            if is_over:
+                ctx.is_ended = True
+                reply(message, None)
+                return
+            call = _Call(key, ctx, reply)
+            call.task = task = asyncio.current_task()
+            self._running[key] = call
+            self._server._running_count += 1
+            wait()
+            await self._run(call, go_on(outcome, value))
+            if call.is_cancelled and task is not None and uncancel(task) > 0:
+                raise asyncio.CancelledError  # whoever owns the task has cancelled it, too
+        finally:
+            _current.reset(token)
 
     def cancel(self, key: Hashable) -> bool:
         """Stop a request; whoever asked is free at once and gets no answer, however long it takes to stop.
@@ -83,17 +129,23 @@ class Calls:
                 self._idle = self._loop.create_future()
             await asyncio.shield(self._idle)
 
-    def cancel_all(self) -> list[_Call]:
-        """Stop every request, and return them."""
+    def cancel_all(self, problem: ProtocolError | None = None) -> list[_Call]:
+        """Stop every request, and return them.
+
+        Args:
+            problem: What whoever asked is told; None for no response.
+        """
         calls = list(self._running.values())
         for call in calls:
-            self._cancel(call)
+            self._cancel(call, problem)
         return calls
 
-    async def aclose(self) -> None:
-        """Cancel everything, and wait until it has stopped."""
-        calls = self.cancel_all()
-        await asyncio.gather(*(call.task for call in calls if call.task is not None), return_exceptions=True)
+    async def aclose(self, problem: ProtocolError | None = None) -> None:
+        """Cancel everything, and wait until it has stopped; see `cancel_all`."""
+        calls = [call for call in self.cancel_all(problem) if call.unstarted is None]
+        for call in calls:
+            call.stopped = self._loop.create_future()
+        await asyncio.gather(*(call.stopped for call in calls if call.stopped is not None))
 
     def __contains__(self, key: Hashable) -> bool:
         """Say whether a request runs under this key."""
@@ -103,33 +155,42 @@ class Calls:
         """Count the requests that run."""
         return len(self._running)
 
-    async def _run(self, call: _Call) -> None:
+    def _check_room(self, outcome: Coroutine[Any, Any, Outcome]) -> None:
+        limit = self._server.max_running
+        if self._server._running_count >= limit:
+            outcome.close()
+            raise BusyError(f"Too many requests are running ({limit}); try again later")
+
+    async def _run(self, call: _Call, outcome: Awaitable[Outcome]) -> None:
         ctx = call.ctx
-        call.is_started = True
+        call.unstarted = None
         _current.set(ctx)
         message: bytes | None = None
         problem: BaseException | None = None
         try:
-            message = jsonrpc.result(ctx.request_id, await call.outcome)
+            message = jsonrpc.result(ctx.request_id, await outcome)
         except BaseException as error:
-            if not call.is_cancelled:
+            is_outside = not call.is_cancelled and is_cancelled_from_outside(error)
+            if not (call.is_cancelled or is_outside):
                 message, problem = error_response(ctx, error), error
-            if isinstance(error, FATAL):
+            if is_outside or isinstance(error, FATAL):
                 raise
         finally:
             self._server._running_count -= 1
             if not call.is_cancelled:
                 self._settle(call, message, problem)
+            if call.stopped is not None:
+                call.stopped.set_result(None)
             del problem
 
-    def _cancel(self, call: _Call) -> None:
+    def _cancel(self, call: _Call, problem: ProtocolError | None = None) -> None:
         call.is_cancelled = True
         if call.task is not None:
             call.task.cancel()
-        if not call.is_started:  # its task ends without ever running
-            call.outcome.close()
+        if call.unstarted is not None:  # its task ends without ever running
+            call.unstarted.close()
             self._server._running_count -= 1
-        self._settle(call, None, None)
+        self._settle(call, None if problem is None else error_response(call.ctx, problem), problem)
 
     def _settle(self, call: _Call, message: bytes | None, problem: BaseException | None) -> None:
         call.ctx.is_ended = True
@@ -140,18 +201,21 @@ class Calls:
             self._idle = None
 
 
+def server_ended() -> BusyError:
+    """Return the error for a call that the end of the server cuts off."""
+    return BusyError("The server has ended before the call was finished")
+
+
 class _Call:
     """A request that runs."""
 
-    __slots__ = ("ctx", "is_cancelled", "is_started", "key", "outcome", "reply", "task")
+    __slots__ = ("ctx", "is_cancelled", "key", "reply", "stopped", "task", "unstarted")
 
-    def __init__(
-        self, key: Hashable, ctx: Context[Any], outcome: Coroutine[Any, Any, Outcome], reply: Reply
-    ) -> None:
+    def __init__(self, key: Hashable, ctx: Context[Any], reply: Reply) -> None:
         self.key = key
         self.ctx = ctx
-        self.outcome = outcome
         self.reply = reply
-        self.task: asyncio.Task[None] | None = None
-        self.is_started = False
+        self.task: asyncio.Task[Any] | None = None
+        self.unstarted: Coroutine[Any, Any, Outcome] | None = None
+        self.stopped: asyncio.Future[None] | None = None
         self.is_cancelled = False

@@ -35,6 +35,9 @@ LISTS: Final = {
 MAX_URIS: Final = 1000
 """URIs that one session or one stream may subscribe to."""
 
+MAX_URIS_LENGTH: Final = 64 * 1024
+"""Characters in all of them together."""
+
 MAX_URI_LENGTH: Final = 2048
 """Characters in a URI that is subscribed to."""
 
@@ -282,11 +285,9 @@ class Listen:
         ProtocolError: -32602 for a filter that is malformed or asks for too much.
     """
 
-    __slots__ = ("_ctx", "_honoured", "_meta", "_server", "request_id", "wanted")
+    __slots__ = ("_honoured", "_meta", "_result", "request_id", "wanted")
 
     def __init__(self, ctx: Context[Any], server: Server) -> None:
-        self._ctx = ctx
-        self._server = server
         self.request_id = ctx.request_id
         self._meta = {SUBSCRIPTION_ID: ctx.request_id}
         self._honoured: dict[str, Any] = {}
@@ -308,6 +309,8 @@ class Listen:
                 wanted += [("resource", uri) for uri in uris]
                 self._honoured[_URIS] = uris
         self.wanted = frozenset(wanted)
+        # Made now, so that the stream keeps nothing else of its request.
+        self._result = jsonrpc.result(self.request_id, server._finish(ctx, {"_meta": self._meta}))
 
     def acknowledged(self) -> bytes:
         """Return the first message of the stream, which names the part of the filter that is honoured."""
@@ -321,8 +324,7 @@ class Listen:
 
     def result(self) -> bytes:
         """Return the last message of a stream that ends gracefully."""
-        result = self._server._finish(self._ctx, {"_meta": self._meta})
-        return jsonrpc.result(self.request_id, result)
+        return self._result
 
     def cancelled(self, reason: str) -> bytes:
         """Return the last message, on a pipe, of a stream that is dropped (basic/patterns/cancellation)."""
@@ -342,13 +344,28 @@ def check_uri(uri: str) -> None:
         )
 
 
+def check_room(count: int, length: int) -> None:
+    """Refuse more URIs than a client may subscribe to.
+
+    Args:
+        count: How many they are.
+        length: How many characters they have together.
+
+    Raises:
+        ProtocolError: -32602, naming the limits.
+    """
+    if count > MAX_URIS or length > MAX_URIS_LENGTH:
+        raise ProtocolError(
+            INVALID_PARAMS,
+            f"A client subscribes to at most {MAX_URIS:,} URIs of {MAX_URIS_LENGTH:,} characters together; "
+            "unsubscribe from one, or subscribe to a template",
+        )
+
+
 def _check_uris(uris: Any) -> None:
     if not is_array(uris) or not all(isinstance(uri, str) for uri in uris):
         raise MalformedError(f"notifications.{_URIS}: expected an array of URIs")
-    if len(uris) > MAX_URIS:
-        raise ProtocolError(
-            INVALID_PARAMS, f"notifications.{_URIS}: one stream subscribes to at most {MAX_URIS:,} URIs"
-        )
+    check_room(len(uris), sum(map(len, uris)))
     for uri in uris:
         check_uri(uri)
 

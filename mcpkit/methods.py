@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
-from .changes import MAX_URIS, check_uri
+from .changes import check_room, check_uri
 from .completion import complete
 from .component import optional
 from .errors import INVALID_PARAMS, MalformedError, ProtocolError
@@ -15,11 +15,15 @@ from .protocol import content, jsonrpc
 from .protocol.eras import Handshake, check_log_level
 from .protocol.revisions import LATEST, STATELESS, narrow
 from .resources import Resource, ResourceTemplate
+from .steps import is_cancelled_from_outside
 
 if TYPE_CHECKING:
     from .context import Context
     from .prompts import Prompt
     from .tools import Tool
+
+_MAX_URI_LENGTH: Final = 8192
+"""Characters of a URI that is read, as it is held against every template."""
 
 Outcome = dict[str, Any] | bytes
 """A result object, or its JSON already rendered."""
@@ -66,10 +70,7 @@ def subscribe(ctx: Context[Any]) -> Outcome:
     session, uri = _session(ctx), _text(ctx.params, "uri")
     if uri not in session.subscriptions:
         check_uri(uri)
-        if len(session.subscriptions) >= MAX_URIS:
-            raise ProtocolError(
-                INVALID_PARAMS, f"A session subscribes to at most {MAX_URIS:,} URIs; unsubscribe from one"
-            )
+        check_room(len(session.subscriptions) + 1, sum(map(len, session.subscriptions)) + len(uri))
         session.subscriptions.add(uri)
         if session.on_subscription is not None:
             session.on_subscription(uri, True)
@@ -109,6 +110,8 @@ async def call_tool(ctx: Context[Any]) -> Outcome:
     except BaseException as error:
         if ctx.is_ended or isinstance(error, FATAL) or is_protocol_error(ctx, error):
             raise
+        if is_cancelled_from_outside(error):
+            raise
         return _tool_result(ctx, tool, tool_error(ctx, error))
 
 
@@ -121,6 +124,8 @@ def _tool_result(ctx: Context[Any], tool: Tool, result: dict[str, Any]) -> bytes
 async def read_resource(ctx: Context[Any]) -> Outcome:
     """Serve `resources/read` (server/resources, "Reading Resources")."""
     uri = _text(ctx.params, "uri")
+    if len(uri) > _MAX_URI_LENGTH:
+        raise ProtocolError(INVALID_PARAMS, f"uri: expected at most {_MAX_URI_LENGTH:,} characters")
     resource: Resource | ResourceTemplate | None = ctx.server.resources.get(uri)
     values: dict[str, str | list[str]] = {}
     if resource is None:

@@ -6,11 +6,12 @@ What a pipe and a session over HTTP have in common. How messages come and where 
 from __future__ import annotations
 
 import logging
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Final
 
 from .calls import Calls, Reply
 from .context import Channel, Context
-from .errors import INVALID_REQUEST, MalformedError, ProtocolError
+from .errors import INVALID_REQUEST, METHOD_NOT_FOUND, MalformedError, ProtocolError
 from .failures import error_response
 from .protocol import jsonrpc
 from .protocol.eras import PROTOCOL_VERSION, Envelope, Handshake
@@ -25,7 +26,7 @@ MAX_BATCH: Final = 100
 """Messages in one JSON-RPC batch (2025-03-26)."""
 
 
-class Peer:
+class Peer(ABC):
     """The messages of one client, in order, and the requests of its that run.
 
     All methods are for the event loop's thread; they return at once and raise nothing.
@@ -48,21 +49,25 @@ class Peer:
 
     # What transports decide
 
+    @abstractmethod
     def _envelope(self, method: str, params: dict[str, Any], meta: dict[str, Any]) -> Envelope:
         """Return who asks, and in which revision.
 
         Raises:
             ProtocolError: The request comes at the wrong time, or does not say what it must.
         """
-        raise NotImplementedError
 
     def _listen(self, ctx: Context[Any]) -> None:
-        """Open a `subscriptions/listen` stream."""
-        raise NotImplementedError
+        """Open a `subscriptions/listen` stream, which only a pipe holds beside its session.
 
+        Raises:
+            ProtocolError: -32601, where there is none.
+        """
+        raise ProtocolError(METHOD_NOT_FOUND, f"Method not found: {ctx.method}")
+
+    @abstractmethod
     def _initialized(self) -> None:
         """Begin to tell the session what changes."""
-        raise NotImplementedError
 
     def _is_taken(self, id_: RequestId) -> bool:
         return id_ in self._calls
@@ -119,7 +124,7 @@ class Peer:
         self, message: dict[str, Any], id_: Any, method: str, reply: Reply, channel: Channel
     ) -> Context[Any] | None:
         if not is_id(id_):
-            self._refuse(None, invalid("expected a string or an integer as id"), reply)
+            self._refuse(None, invalid(f"expected {jsonrpc.ID_FORM} as id"), reply)
             return None
         if self._is_taken(id_):
             problem = invalid(f"a request with the id {str(id_)[:60]!r} is running already")
@@ -145,7 +150,7 @@ class Peer:
                 reply(None, None)
                 return
             outcome = self._server._dispatch(ctx)
-            if isinstance(outcome, dict | bytes):
+            if isinstance(outcome, (dict, bytes)):
                 reply(jsonrpc.result(ctx.request_id, outcome), None)
                 return
             self._calls.start(ctx.request_id, ctx, outcome, reply)
@@ -160,7 +165,7 @@ class Peer:
         elif method == "notifications/cancelled" and is_object(params):
             id_ = params.get("requestId")
             if is_id(id_) and self._is_taken(id_):
-                logger.debug("request %r was cancelled: %s", id_, params.get("reason"))
+                logger.debug("request %.100r was cancelled: %.200r", id_, params.get("reason"))
                 self._cancel(id_)
 
     def _receive_response(self, reply: Reply) -> None:
@@ -213,7 +218,7 @@ def read_params(message: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]
     if type(meta) is not dict:
         raise MalformedError("params._meta: expected an object")
     if "progressToken" in meta and not is_id(meta["progressToken"]):
-        raise MalformedError("params._meta.progressToken: expected a string or an integer")
+        raise MalformedError(f"params._meta.progressToken: expected {jsonrpc.ID_FORM}")
     return params, meta
 
 

@@ -143,7 +143,7 @@ class _Session:
             lost = self.pending.replace_oldest(change)
             if not self._is_behind:
                 logger.warning(
-                    "a client reads too slowly: updates are lost, the first of them of %s", lost[1]
+                    "a client reads too slowly: updates are lost, the first of them of %.200r", lost[1]
                 )
             self._is_behind = True
         self._subscriptions._wake()

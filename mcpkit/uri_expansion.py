@@ -105,7 +105,7 @@ _NOT_RESERVED = r"(?:[^A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]|%(?![0-9A-Fa-f]{2}))
 
 def escape(found: re.Match[str]) -> str:
     """Percent-encode what a pattern has found."""
-    return "".join([f"%{byte:02X}" for byte in found[0].encode()])
+    return "%" + found[0].encode().hex("%").upper()
 
 
 def quote(text: str) -> str:

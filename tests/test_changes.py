@@ -7,15 +7,13 @@ import gc
 import json
 import threading
 import weakref
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from listening import Ear
 from mcpkit import Registry, Server
-from mcpkit.broker import MemoryBroker
 from mcpkit.changes import Change, Changes, Pending, notification
-from mcpkit.fan_out import MOST_WAITING, Publisher
 from wire.pipe import settle
 
 pytestmark = pytest.mark.anyio
@@ -23,19 +21,6 @@ pytestmark = pytest.mark.anyio
 X: Change = ("resource", "data://x")
 Y: Change = ("resource", "data://y")
 TOOLS: Change = ("tools", None)
-
-
-class Ear:
-    """Writes down what it hears."""
-
-    def __init__(self, *then: Callable[[], None]) -> None:
-        self.heard: list[Change] = []
-        self.then = list(then)
-
-    def changed(self, change: Change) -> None:
-        self.heard.append(change)
-        if self.then:
-            self.then.pop()()
 
 
 def handler() -> str:
@@ -353,155 +338,3 @@ def test_a_session_is_told_in_the_words_of_the_specification() -> None:
         "method": "notifications/resources/updated",
         "params": {"uri": 'data://"ü"'},
     }
-
-
-# Other processes
-
-
-class Failing(MemoryBroker):
-    """A broker that is down at times."""
-
-    is_down = True
-
-    async def publish(self, topic: str, message: str) -> None:
-        if self.is_down:
-            raise ConnectionError("down")
-        await super().publish(topic, message)
-
-
-async def test_servers_that_share_a_broker_hear_of_each_others_changes_once() -> None:
-    broker = MemoryBroker()
-    here, there, other = (
-        Server("s", broker=broker),
-        Server("s", broker=broker),
-        Server("other", broker=broker),
-    )
-    ears = {server: Ear() for server in (here, there, other)}
-    for server, ear in ears.items():
-        for change in (X, TOOLS, ("resources", None)):
-            Changes.of(server).want(ear, change)
-    async with here.running(), there.running(), other.running():
-        here.resource_updated("data://x")
-        here.tool(handler)
-        here.resource_updated("data://x")
-        await settle()
-        assert ears[here].heard == [X, TOOLS]
-        assert ears[there].heard == [X, TOOLS]
-        thread = threading.Thread(target=there.resource_updated, args=("data://x",))
-        thread.start()
-        thread.join()
-        await settle()
-    assert ears[here].heard == [X, TOOLS, X]
-    assert ears[there].heard == [X, TOOLS, X]
-    assert ears[other].heard == []
-    here.resource_updated("data://x")  # nobody serves it any more
-    await settle()
-    assert len(ears[there].heard) == 3
-
-
-async def test_changes_are_published_though_nobody_listens_here() -> None:
-    broker = MemoryBroker()
-    here, there = Server("s", broker=broker), Server("s", broker=broker)
-    ear = Ear()
-    Changes.of(there).want(ear, X)
-    async with here.running():
-        here.resource_updated("data://x")
-        await settle()
-    assert ear.heard == [X]
-
-
-async def test_changes_that_come_together_are_published_once() -> None:
-    broker = MemoryBroker()
-    messages: list[str] = []
-    broker.subscribe("s/changes", messages.append)
-    server = Server("s", broker=broker)
-    async with server.running():
-        for _ in range(100):
-            server.resource_updated("data://x")
-            server.tool(handler, replace=True)
-        await settle()
-    origin = Changes.of(server).origin
-    assert [json.loads(message) for message in messages] == [
-        {"origin": origin, "what": "resource", "uri": "data://x"},
-        {"origin": origin, "what": "tools", "uri": None},
-    ]
-
-
-async def test_the_broker_is_listened_to_only_while_somebody_listens() -> None:
-    broker = MemoryBroker()
-    server, ear = Server("s", broker=broker), Ear()
-    message = json.dumps({"origin": "there", "what": "resource", "uri": "data://x"})
-    for _ in range(2):
-        await broker.publish("s/changes", message)
-        Changes.of(server).want(ear, X)
-        await broker.publish("s/changes", message)
-        await settle()
-        Changes.of(server).forget(ear)
-    await broker.publish("s/changes", message)
-    await settle()
-    assert ear.heard == [X, X]
-
-
-@pytest.mark.parametrize(
-    "message",
-    [
-        "",
-        "[]",
-        "null",
-        "{}",
-        '{"origin": "there", "what": "resource"}',
-        '{"origin": "there", "what": "resource", "uri": null}',
-        '{"origin": "there", "what": "resource", "uri": 3}',
-        '{"origin": "there", "what": "tools", "uri": "data://x"}',
-        '{"origin": "there", "what": ["tools"], "uri": null}',
-    ],
-)
-async def test_what_is_no_change_is_not_told(message: str) -> None:
-    broker = MemoryBroker()
-    server, ear = Server("s", broker=broker), Ear()
-    for change in (X, TOOLS, ("resource", None)):
-        Changes.of(server).want(ear, change)
-    await broker.publish("s/changes", message)
-    await settle()
-    assert ear.heard == []
-    Changes.of(server).forget(ear)
-
-
-async def test_a_broker_that_fails_is_logged_once_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:
-    broker = Failing()
-    here, there = Server("s", broker=broker), Server("s", broker=broker)
-    ear, own = Ear(), Ear()
-    Changes.of(there).want(ear, X)
-    Changes.of(here).want(own, X)
-    async with here.running():
-        for _ in range(3):
-            here.resource_updated("data://x")
-            await settle()
-        assert own.heard == [X] * 3
-        assert [record.levelname for record in caplog.records] == ["ERROR"]
-        assert "the broker fails" in caplog.text
-        broker.is_down = False
-        here.resource_updated("data://x")
-        await settle()
-        assert ear.heard == [X]
-        broker.is_down = True
-        here.resource_updated("data://x")
-        await settle()
-        assert len(caplog.records) == 2
-
-
-async def test_what_waits_for_a_broker_that_does_not_answer_is_bounded() -> None:
-    class Silent(MemoryBroker):
-        async def publish(self, topic: str, message: str) -> None:
-            await asyncio.Event().wait()
-
-    server = Server("s")
-    publisher = Publisher(server, Silent())
-    server.resource_updated("data://first")
-    await settle()
-    for number in range(MOST_WAITING + 10):
-        server.resource_updated(f"data://{number}")
-    server.tool(handler)
-    assert len(publisher._waiting) == MOST_WAITING + 1
-    publisher.close()
-    assert server._watchers == []

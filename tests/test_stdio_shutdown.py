@@ -38,6 +38,14 @@ def has_died(life: int) -> bool:
     return bool(select.select([life], [], [], PATIENCE)[0])
 
 
+def interrupt(host: Host, tool: str, arguments: dict[str, Any], number: signal.Signals) -> None:
+    """Send a signal while a tool runs: the process ends, and its status says by which."""
+    host.send(call(1, tool, **arguments))
+    host.wait_for_note("ing")
+    host.signal(number)
+    assert host.wait() == 128 + number
+
+
 def test_the_end_of_input_ends_an_idle_server_in_order() -> None:
     with Host(GRACE=3600) as host:
         host.ask(call(1, "add", a=1, b=2))
@@ -101,10 +109,7 @@ def test_a_signal_cancels_what_runs_and_leaves_the_lifespan(
     tool: str, arguments: dict[str, Any], number: signal.Signals
 ) -> None:
     with Host(GRACE=3600) as host:
-        host.send(call(1, tool, **arguments))
-        host.wait_for_note("ing")
-        host.signal(number)
-        assert host.wait() == 128 + number
+        interrupt(host, tool, arguments, number)
         assert "lifespan left" in host.read_notes()
         assert host.read_output() == b""
 
@@ -115,10 +120,7 @@ def test_a_signal_ends_the_process_whatever_runs(
     tool: str, arguments: dict[str, Any], number: signal.Signals
 ) -> None:
     with Host(GRACE=0.5) as host:
-        host.send(call(1, tool, **arguments))
-        host.wait_for_note("blocking")
-        host.signal(number)
-        assert host.wait() == 128 + number
+        interrupt(host, tool, arguments, number)
         assert f"{number.name}, so the process is ended" in host.read_notes()
 
 

@@ -2,89 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from listening import Ear, updated
 from mcpkit import RegistrationError, Registry, Server, resource
-from mcpkit import watching as module
-from mcpkit.changes import Change, Changes
-from mcpkit.resource_dir import resource_dir
+from mcpkit.changes import Changes
 from mcpkit.resources import Resource, ResourceTemplate
+from watched import Source, read, station, watched_server
 from wire.pipe import META, open_pipe, settle
 
 pytestmark = pytest.mark.anyio
-
-
-class Source:
-    """Something to watch: each `update` lets the functions that watch yield once."""
-
-    def __init__(self) -> None:
-        self.running: list[Any] = []
-        self.story: list[str] = []
-        self._waiting: list[asyncio.Future[Any]] = []
-
-    async def _watch(self, name: Any) -> AsyncIterator[Any]:
-        self.story.append(f"start {name}")
-        self.running.append(name)
-        try:
-            while True:
-                future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-                self._waiting.append(future)
-                yield await future
-        finally:
-            self.running.remove(name)
-            self.story.append(f"stop {name}")
-
-    async def fixed(self) -> AsyncIterator[Any]:
-        async for update in self._watch("fixed"):
-            yield update
-
-    async def each(self, id: int) -> AsyncIterator[Any]:
-        async for update in self._watch(id):
-            yield update
-
-    async def update(self, value: Any = None) -> None:
-        await settle()
-        waiting, self._waiting = self._waiting, []
-        for future in waiting:
-            if not future.done():
-                future.set_result(value)
-        await settle()
-
-    async def fail(self) -> None:
-        await settle()
-        waiting, self._waiting = self._waiting, []
-        for future in waiting:
-            future.set_exception(OSError("the source is gone"))
-        await settle()
-
-
-class Ear:
-    """Writes down what it hears."""
-
-    def __init__(self) -> None:
-        self.heard: list[Change] = []
-
-    def changed(self, change: Change) -> None:
-        self.heard.append(change)
-
-    @property
-    def uris(self) -> list[str | None]:
-        return [uri for _, uri in self.heard]
-
-
-def read() -> str:
-    return ""
-
-
-def station(id: int) -> str:
-    return str(id)
 
 
 @pytest.fixture
@@ -94,14 +26,7 @@ def source() -> Source:
 
 @pytest.fixture
 def server(source: Source) -> Server:
-    server = Server("s")
-    server.resource("data://x", watch=source.fixed)(read)
-    server.resource("data://stations/{id}", watch=source.each)(station)
-    return server
-
-
-def updated(uri: str) -> Change:
-    return ("resource", uri)
+    return watched_server(source)
 
 
 async def test_it_starts_with_the_first_subscriber_and_stops_after_the_last(
@@ -283,160 +208,6 @@ async def test_one_that_runs_is_not_disturbed_by_other_registrations(server: Ser
     Changes.of(server).forget(ear)
 
 
-class Clock:
-    """asyncio, but without the waiting."""
-
-    def __init__(self) -> None:
-        self.delays: list[float] = []
-
-    async def sleep(self, delay: float) -> None:
-        self.delays.append(delay)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(asyncio, name)
-
-
-@pytest.fixture
-def delays(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Let no watch wait before it starts again; say how long each would have."""
-    clock = Clock()
-    monkeypatch.setattr(module, "asyncio", clock)
-    return clock.delays
-
-
-async def test_one_that_raises_is_logged_and_started_again(
-    server: Server, source: Source, delays: list[float], caplog: pytest.LogCaptureFixture
-) -> None:
-    ear = Ear()
-    Changes.of(server).want(ear, updated("data://x"))
-    for _ in range(8):
-        await source.fail()
-    assert delays == [1, 2, 4, 8, 16, 32, 60, 60]
-    assert source.story == [*["start fixed", "stop fixed"] * 8, "start fixed"]
-    assert "the watch of data://x failed; it starts again in 1 s" in caplog.text
-    assert "OSError: the source is gone" in caplog.text
-    await source.update()
-    assert ear.uris == ["data://x"]
-    await source.fail()
-    assert delays[8:] == [1]
-    Changes.of(server).forget(ear)
-
-
-async def test_one_that_waits_to_start_again_ends_with_its_last_subscriber(
-    server: Server, source: Source
-) -> None:
-    ear = Ear()
-    Changes.of(server).want(ear, updated("data://x"))
-    await source.fail()
-    before = asyncio.all_tasks()
-    Changes.of(server).forget(ear)
-    await settle()
-    assert len(before - asyncio.all_tasks()) == 1
-
-
-async def test_one_that_returns_is_not_started_again() -> None:
-    starts: list[None] = []
-
-    async def watch() -> AsyncIterator[None]:
-        starts.append(None)
-        yield
-
-    server, ear = Server("s"), Ear()
-    server.resource("data://x", watch=watch)(read)
-    Changes.of(server).want(ear, updated("data://x"))
-    await settle()
-    assert len(starts) == 1
-    Changes.of(server).forget(ear)
-
-
-async def test_what_yields_no_uri_for_a_template_is_told_so(
-    delays: list[float], caplog: pytest.LogCaptureFixture, source: Source
-) -> None:
-    server, ear = Server("s"), Ear()
-    server.resource("data://stations/{id}", watch=source.fixed)(station)
-    Changes.of(server).want(ear, updated("data://stations/1"))
-    await source.update(7)
-    assert "yielded 7; yield the URI that was updated" in caplog.text
-    assert ear.heard == []
-    Changes.of(server).forget(ear)
-
-
-async def test_it_is_not_started_anew_before_its_predecessor_has_cleaned_up() -> None:
-    may_end = asyncio.Event()
-    story: list[str] = []
-
-    async def watch() -> AsyncIterator[None]:
-        story.append("start")
-        try:
-            await asyncio.Event().wait()
-            yield
-        finally:
-            await may_end.wait()
-            story.append("stop")
-
-    server, ear = Server("s"), Ear()
-    server.resource("data://x", watch=watch)(read)
-    changes = Changes.of(server)
-    for _ in range(3):
-        changes.want(ear, updated("data://x"))
-        await settle()
-        changes.forget(ear)
-        await settle()
-    changes.want(ear, updated("data://x"))
-    await settle()
-    assert story == ["start"]
-    may_end.set()
-    await settle()
-    assert story == ["start", "stop", "start"]
-    changes.forget(ear)
-    await settle()
-    assert story == ["start", "stop", "start", "stop"]
-
-
-@pytest.mark.parametrize("is_stubborn", [False, True])
-async def test_one_that_fails_or_goes_on_when_it_is_closed_ends_all_the_same(
-    is_stubborn: bool, caplog: pytest.LogCaptureFixture
-) -> None:
-    story: list[str] = []
-
-    async def watch() -> AsyncIterator[None]:
-        story.append("start")
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            if not is_stubborn:
-                raise OSError("cannot close") from None
-            yield
-        story.append("after the end")
-
-    server, ear = Server("s"), Ear()
-    server.resource("data://x", watch=watch)(read)
-    Changes.of(server).want(ear, updated("data://x"))
-    await settle()
-    Changes.of(server).forget(ear)
-    await settle()
-    assert story == ["start"]
-    assert ("the watch of data://x failed; it has ended" in caplog.text) is not is_stubborn
-    assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("mcpkit-watch")]
-
-
-async def test_it_starts_once_the_lifespan_has_been_entered(source: Source) -> None:
-    @asynccontextmanager
-    async def lifespan(_: Server) -> AsyncIterator[None]:
-        await settle()
-        source.story.append("ready")
-        yield
-
-    server, ear = Server("s", lifespan=lifespan), Ear()
-    server.resource("data://x", watch=source.fixed)(read)
-    async with server.running():
-        Changes.of(server).want(ear, updated("data://x"))
-        await settle()
-        await settle()
-        Changes.of(server).forget(ear)
-    assert source.story == ["ready", "start fixed", "stop fixed"]
-
-
 # Over the wire
 
 
@@ -523,126 +294,3 @@ def test_what_can_watch_is_taken(source: Source) -> None:
     assert ResourceTemplate(station, "data://{id}", watch=partial(asks, "x")).watched_variables == ()
     with pytest.raises(RegistrationError, match="its variables are id"):
         ResourceTemplate(station, "data://{id}", watch=asks)
-
-
-# A folder
-
-
-class Folder:
-    """A folder that is served and watched, and somebody who listens."""
-
-    def __init__(self, root: Path, **options: Any) -> None:
-        self.root = root
-        self.server = Server("s")
-        self.server.include(resource_dir(root, "docs://guide", watch=True, **options))
-        self.ear = Ear()
-        self.changes = Changes.of(self.server)
-
-    def want(self, *changes: Change) -> None:
-        for change in changes:
-            self.changes.want(self.ear, change)
-
-    async def hears(self, *expected: Change, make: Callable[[], Any]) -> None:
-        """Make a change, and wait until all that is expected has been heard."""
-        self.ear.heard.clear()
-        make()
-        for _ in range(1000):
-            if set(expected) <= set(self.ear.heard):
-                break
-            await asyncio.sleep(0.01)
-        assert set(self.ear.heard) == set(expected)
-
-
-LIST: Change = ("resources", None)
-
-
-@pytest.fixture
-async def folder(tmp_path: Path) -> AsyncIterator[Folder]:
-    (tmp_path / "a.txt").write_text("a")
-    (tmp_path / "sub").mkdir()
-    (tmp_path / "sub" / "b.txt").write_text("b")
-    folder = Folder(tmp_path)
-    yield folder
-    folder.changes.forget(folder.ear)
-    while any(task.get_name().startswith("mcpkit-watch") for task in asyncio.all_tasks()):
-        await asyncio.sleep(0.01)
-
-
-async def test_files_that_are_written_added_and_removed_are_told(folder: Folder) -> None:
-    a, b, new = (updated(f"docs://guide/{name}") for name in ("a.txt", "sub/b.txt", "new%20one.txt"))
-    folder.want(LIST, a, b, new)
-    await settle()
-    root = folder.root
-    await folder.hears(a, make=lambda: (root / "a.txt").write_text("changed"))
-    await folder.hears(b, make=lambda: (root / "sub" / "b.txt").write_text("changed"))
-    await folder.hears(LIST, new, make=lambda: (root / "new one.txt").write_text("new"))
-    await folder.hears(LIST, a, make=(root / "a.txt").unlink)
-
-
-async def test_a_folder_that_is_moved_away_takes_its_files_with_it(
-    folder: Folder, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    b = updated("docs://guide/sub/b.txt")
-    folder.want(LIST, b, updated("docs://guide/a.txt"))
-    await settle()
-    away = tmp_path_factory.mktemp("away") / "sub"
-    await folder.hears(LIST, b, make=lambda: (folder.root / "sub").rename(away))
-    await folder.hears(LIST, b, make=lambda: away.rename(folder.root / "sub"))
-
-
-async def test_hidden_files_are_not_told_of(folder: Folder) -> None:
-    folder.want(LIST, updated("docs://guide/.hidden"), updated("docs://guide/a.txt"))
-    await settle()
-    (folder.root / ".hidden").write_text("x")
-    await folder.hears(
-        updated("docs://guide/a.txt"), make=lambda: (folder.root / "a.txt").write_text("changed")
-    )
-
-
-async def test_who_listens_to_the_list_alone_is_told_of_it(folder: Folder) -> None:
-    folder.want(LIST)
-    await settle()
-    await folder.hears(LIST, make=lambda: (folder.root / "new.txt").write_text("new"))
-
-
-async def test_under_a_prefix_files_are_told_under_their_uris_there(folder: Folder) -> None:
-    outer, ear = Server("outer"), Ear()
-    outer.include(folder.server, prefix="in")
-    folder.changes, folder.ear = Changes.of(outer), ear
-    a = updated("docs://in/guide/a.txt")
-    folder.want(a)
-    await settle()
-    await folder.hears(a, make=lambda: (folder.root / "a.txt").write_text("changed"))
-
-
-async def test_a_folder_that_is_gone_is_told_and_looked_for_again(
-    folder: Folder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(module, "FIRST_DELAY", 0.05)
-    a = updated("docs://guide/a.txt")
-    folder.want(a, LIST)
-    await settle()
-    (folder.root / "sub" / "b.txt").unlink()
-    (folder.root / "sub").rmdir()
-    await folder.hears(a, LIST, make=lambda: [(folder.root / "a.txt").unlink(), folder.root.rmdir()])
-    for _ in range(1000):
-        if "No path was found" in caplog.text:  # it has looked for the folder in vain
-            break
-        await asyncio.sleep(0.01)
-    folder.root.mkdir()
-    folder.ear.heard.clear()
-    for number in range(1000):
-        if a in folder.ear.heard:
-            break
-        (folder.root / "a.txt").write_text(str(number))
-        await asyncio.sleep(0.01)
-    assert a in folder.ear.heard
-
-
-def test_without_watchfiles_the_author_is_told_what_to_install(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(RegistrationError, match=r'pip install "mcpkit\[watch\]"'):
-        resource_dir(tmp_path, "docs://guide", watch=True)
-    assert resource_dir(tmp_path, "docs://guide").watch is None

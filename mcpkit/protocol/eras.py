@@ -19,6 +19,7 @@ from ..errors import (
     ProtocolError,
 )
 from .capabilities import declares, tree
+from .jsonrpc import encode
 from .revisions import (
     ALL,
     BATCHES,
@@ -35,6 +36,9 @@ CLIENT_CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
 LOG_LEVEL: Final = "io.modelcontextprotocol/logLevel"
 SERVER_INFO: Final = "io.modelcontextprotocol/serverInfo"
 SUBSCRIPTION_ID: Final = "io.modelcontextprotocol/subscriptionId"
+
+MAX_CLIENT_LENGTH: Final = 256 * 1024
+"""Bytes of what a client may say about itself when it opens a session."""
 
 _DEFAULT_LOG_LEVEL: Final = "info"  # "the server MAY decide" until the client has said logging/setLevel
 
@@ -224,6 +228,10 @@ class Handshake(_Envelope):
         info: dict[str, Any] | None = params.get("clientInfo")
         if type(info) is not dict or not _is_implementation(info):
             raise _malformed("clientInfo", "an object with the strings name and version")
+        if len(encode([capabilities, info])) > MAX_CLIENT_LENGTH:
+            raise MalformedError(
+                f"clientInfo and capabilities: expected at most {MAX_CLIENT_LENGTH:,} bytes, as the session keeps them"
+            )
         revision = wanted if wanted in HANDSHAKE else LATEST_HANDSHAKE
         return cls(revision, Client(info, capabilities))
 

@@ -26,6 +26,9 @@ _NAMED_BY: Final = {"tools/call": "name", "prompts/get": "name", "resources/read
 _PREFIX: Final = b"=?base64?"
 _SUFFIX: Final = b"?="
 _BLANKS: Final = b" \t"
+_PLAIN: Final = re.compile(r"[!-<>-~][!-~]*")
+"""What stands in a header as it is: visible ASCII, and not the beginning of the Base64 form."""
+
 _NUMBER: Final = re.compile(r"(-?[0-9]{1,16})(?:\.0+)?")
 _LARGEST: Final = 2**53 - 1
 """Integers beyond it are not exact in JavaScript, so the specification leaves them out of headers."""
@@ -44,18 +47,20 @@ def check_standard(headers: Headers, method: str, params: dict[str, Any], revisi
         ProtocolError: -32020, when `MCP-Protocol-Version`, `Mcp-Method` or, where the request has a
             name, `Mcp-Name` is missing or differs.
     """
-    version = headers.get(b"mcp-protocol-version")
-    if version is None or version.strip(_BLANKS) != revision.encode():
-        raise _mismatch("MCP-Protocol-Version", version, revision)
+    told = headers.get(b"mcp-protocol-version")
+    if told != revision.encode() and (told is None or told.strip(_BLANKS) != revision.encode()):
+        raise _mismatch("MCP-Protocol-Version", told, revision)
     told = headers.get(b"mcp-method")
-    if told is None or told.strip(_BLANKS) != method.encode():
+    if told != method.encode() and (told is None or told.strip(_BLANKS) != method.encode()):
         raise _mismatch("Mcp-Method", told, method)
     if (member := _NAMED_BY.get(method)) is not None:
         value = params.get(member)
-        told = headers.get(b"mcp-name")
         # Params without a name, or with something else in its place, are malformed whatever the header says.
-        if type(value) is str and (told is None or decode("Mcp-Name", told) != value):
-            raise _mismatch("Mcp-Name", told, value)
+        if type(value) is str:
+            told = headers.get(b"mcp-name")
+            is_same = told == value.encode() and _PLAIN.fullmatch(value) is not None
+            if not is_same and (told is None or decode("Mcp-Name", told) != value):
+                raise _mismatch("Mcp-Name", told, value)
 
 
 def check_mirrored(

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import math
-from typing import Any, TypeGuard
+from typing import Any, Final, TypeGuard
 
 from pydantic_core import from_json, to_json
 
 from ..errors import PARSE_ERROR, ProtocolError
 
 RequestId = str | int
+
+MAX_ID_LENGTH: Final = 256
+"""Characters of an id, which is kept while its request runs and repeated in what is said of it."""
+
+ID_FORM: Final = f"a string of at most {MAX_ID_LENGTH} characters or an integer"
+"""What `is_id` takes, for messages."""
 
 # A number leaves the range of a double only with a three-digit exponent or hundreds of digits. Most messages hold
 # neither, which a look at the bytes with all digits made alike and no plus signs tells at once.
@@ -111,5 +117,6 @@ def is_array(value: Any) -> TypeGuard[list[Any]]:
 
 
 def is_id(value: Any) -> TypeGuard[RequestId]:
-    """Say whether a JSON value may be a request's id: a string or an integer, never null."""
-    return type(value) is str or type(value) is int
+    """Say whether a JSON value may be a request's id or a progress token; null never is, nor what nobody would keep."""
+    kind = type(value)
+    return kind is int or (kind is str and len(value) <= MAX_ID_LENGTH)

@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from threading import Thread
 
 from mcpkit import Context, Server
 
@@ -65,13 +64,6 @@ async def pour(ctx: Context) -> None:
     say("it pours")
     while True:
         await ctx.progress(time.monotonic(), message="x" * 100_000)
-
-
-@server.tool
-def leave_thread() -> str:
-    """Leave a thread behind that Python waits for at the end."""
-    Thread(target=time.sleep, args=(3600,)).start()
-    return "left"
 
 
 grace = os.environ.get("GRACE", "10")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,8 @@ import pytest
 
 from asgi_client import Client, Serve, serving
 from mcpkit import Server
+from stateless_server import make_server
+from work import Work
 
 
 @pytest.fixture
@@ -18,3 +21,17 @@ def serve(schema_dir: Path) -> Serve:
         return serving(server, schema_dir, **options)
 
     return run
+
+
+@pytest.fixture
+def work() -> Iterator[Work]:
+    """What tools tell the test and wait for; a thread that waits is let go at its end."""
+    made = Work()
+    yield made
+    made.released.set()
+
+
+@pytest.fixture
+def server(work: Work) -> Server:
+    """A server whose functions do what requests can meet, where a file has none of its own."""
+    return make_server(work)

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import httpx2
 import pytest
 
 from event_streams import ACCEPT, site, stateless_meta
 from mcpkit import Server
-from mcpkit.transports.http.body import GONE, Refusal, read_body
+from mcpkit.transports.http.body import read_body
+from mcpkit.transports.http.exchange import RefusedError
 
 pytestmark = pytest.mark.anyio
 
 
-async def read(*parts: bytes, limit: int = 100, is_cut: bool = False) -> bytes | Refusal:
+async def read(
+    *parts: bytes, limit: int = 100, is_cut: bool = False, is_late: bool = False, seconds: float = 10
+) -> bytes:
     """Read a body that comes in parts, and perhaps never ends."""
-    messages = [
+    messages: list[dict[str, object]] = [
         {"type": "http.request", "body": part, "more_body": is_cut or number < len(parts)}
         for number, part in enumerate(parts, 1)
     ]
@@ -23,27 +28,60 @@ async def read(*parts: bytes, limit: int = 100, is_cut: bool = False) -> bytes |
     coming = iter(messages)
 
     async def receive() -> dict[str, object]:
-        return next(coming)
+        if is_late:
+            await asyncio.sleep(0)
+        message = next(coming, None)
+        if message is None:
+            await asyncio.Event().wait()
+            raise AssertionError
+        return message
 
-    return await read_body(receive, None, limit, 10)
+    return await read_body(receive, None, limit, seconds)
 
 
+@pytest.mark.parametrize("is_late", [False, True])
 @pytest.mark.parametrize("parts", [[b"{}"], [b"{", b"}"], [b"", b"{", b"", b"}"], [b"{}", b""]])
-async def test_all_parts_make_the_body(parts: list[bytes]) -> None:
-    assert await read(*parts) == b"{}"
+async def test_all_parts_make_the_body(parts: list[bytes], is_late: bool) -> None:
+    assert await read(*parts, is_late=is_late) == b"{}"
+
+
+async def test_a_server_may_give_any_awaitable() -> None:
+    def receive() -> asyncio.Future[dict[str, object]]:
+        future: asyncio.Future[dict[str, object]] = asyncio.get_running_loop().create_future()
+        message: dict[str, object] = {"type": "http.request", "body": b"{}"}
+        asyncio.get_running_loop().call_soon(future.set_result, message)
+        return future
+
+    assert await read_body(receive, None, 100, 10) == b"{}"
 
 
 async def test_a_body_is_as_long_as_allowed_however_it_is_cut() -> None:
     assert await read(b"x" * 60, b"x" * 40) == b"x" * 100
     for parts in ([b"x" * 101], [b"x" * 60, b"x" * 41], [b"x" * 100, b"x", b""]):
-        refusal = await read(*parts)
-        assert isinstance(refusal, Refusal)
-        assert refusal.status == 413
+        with pytest.raises(RefusedError) as refusal:
+            await read(*parts)
+        assert refusal.value.status == 413
 
 
 async def test_a_client_that_leaves_before_the_end_has_sent_nothing() -> None:
-    assert await read(b"{", is_cut=True) == GONE
-    assert await read(is_cut=True) == GONE
+    for parts in ([b"{"], []):
+        with pytest.raises(RefusedError, match="ended before its body"):
+            await read(*parts, is_cut=True)
+
+
+async def test_who_waits_for_a_body_for_too_long_goes_on_with_other_work() -> None:
+    with pytest.raises(RefusedError) as refusal:
+        await read(seconds=0.01)
+    assert refusal.value.status == 408
+    await asyncio.sleep(0.02)  # the cancellation was used up: nothing is left to be delivered
+
+
+async def test_a_reader_that_is_cancelled_by_others_is_cancelled() -> None:
+    reading = asyncio.ensure_future(read(seconds=60))
+    await asyncio.sleep(0)
+    reading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
 
 
 @pytest.mark.parametrize("web", ["h11", "httptools"])

@@ -14,7 +14,7 @@ import pytest
 
 from event_streams import ACCEPT, SUBSCRIPTION, EventStream, Site, eventually, site, stateless_meta
 from mcpkit import Server
-from serving import in_process
+from serving import Served, from_text
 
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 CANCELLED = "notifications/cancelled"
@@ -204,14 +204,14 @@ app = server.asgi(grace=3)
 
 
 def test_sigterm_ends_the_streams_with_their_results_and_then_the_process() -> None:
-    with in_process(PROGRAM) as (process, url):
-        web = Site(Server("unused"), None, url + "/mcp")
+    with Served(from_text(PROGRAM)) as server:
+        web = Site(Server("unused"), None, server.origin + "/mcp")
         with web.listen(1, toolsListChanged=True) as stream:
             acknowledged(stream)
-            process.send_signal(signal.SIGTERM)
+            server.signal(signal.SIGTERM)
             (end,) = stream.rest()
             assert end["id"] == 1
-        assert process.wait(4) in {0, -signal.SIGTERM, 128 + signal.SIGTERM}
+        assert server.wait(4) in {0, -signal.SIGTERM, 128 + signal.SIGTERM}
 
 
 def test_a_slow_reader_is_ended_with_a_reason_and_others_hear_all(web: Site) -> None:

@@ -16,7 +16,7 @@ from starlette.routing import Mount
 from starlette.testclient import TestClient
 
 from mcpkit import Context, Server
-from serving import in_process, in_thread
+from serving import Served, from_text, in_thread
 
 HEADERS = {
     "Accept": "application/json, text/event-stream",
@@ -206,16 +206,17 @@ def test_why_a_lifespan_failed_is_not_told_to_clients():
 
 
 PROGRAM = """
+import sys
 from contextlib import asynccontextmanager
 from mcpkit import Server
 
 @asynccontextmanager
 async def lifespan(server):
-    print("entered", flush=True)
+    print("entered", file=sys.stderr)
     try:
         yield
     finally:
-        print("left", flush=True)
+        print("left", file=sys.stderr)
 
 server = Server("life", lifespan=lifespan)
 
@@ -276,17 +277,18 @@ LISTEN = {
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_streams_and_leaves_the_lifespan(parent, number, hear_interrupts):
     prefix = "" if parent == "none" else "/x"
-    with in_process(PROGRAM + PARENTS[parent]) as (process, url), httpx2.Client(timeout=30) as http:
-        assert call(http, f"{url}{prefix}/mcp") == "here"
+    with Served(from_text(PROGRAM + PARENTS[parent])) as server, httpx2.Client(timeout=30) as http:
+        url = f"{server.origin}{prefix}/mcp"
+        assert call(http, url) == "here"
         headers = HEADERS | {"Mcp-Method": "subscriptions/listen"}
-        with http.stream("POST", f"{url}{prefix}/mcp", json=LISTEN, headers=headers) as stream:
+        with http.stream("POST", url, json=LISTEN, headers=headers) as stream:
             heard = stream.iter_lines()
             while "acknowledged" not in next(heard):
                 pass
-            process.send_signal(number)
+            server.signal(number)
             rest = [line for line in heard if line.startswith("data:")]
-        out, errors = process.communicate(timeout=30)
+        server.wait()
     assert len(rest) == 1
     assert '"id":2' in rest[0]
-    assert out.split() == ["entered", "left"]
-    assert "Traceback" not in errors
+    said = [line for line in server.notes.splitlines() if not line.startswith("INFO:")]
+    assert said == ["entered", "left"]

@@ -400,6 +400,27 @@ async def test_what_changes_while_no_stream_is_open_is_told_once_when_there_is_o
         assert stream.waiting() == other.waiting() == []
 
 
+async def test_of_too_many_changes_none_is_lost(server: Server, serve: Serve) -> None:
+    """The client is told of what it has subscribed to, where it cannot be told of each resource."""
+    async with serve(server) as client:
+        session = await client.initialize()
+        await subscribe(session, "{name}")
+        for number in range(300):
+            server.resource_updated(f"resumed://{number}")
+        await subscribe(session, "rome")
+        server.resource_updated("resumed://rome")
+        server.tools.remove("tell")
+        await session.ask("ping").whole()  # the changes have been heard
+        stream = session.listen()
+        found = [await stream.message() for _ in range(259)]
+        assert stream.waiting() == []
+        updated = [uri_of(message) for message in found if "params" in message]
+        assert updated[:256] == [str(number) for number in range(256)]
+        assert updated[256:] == ["{name}", "rome"]
+        server.resource_updated("resumed://299")
+        assert uri_of(await stream.message()) == "299"
+
+
 async def test_what_changes_does_not_come_on_the_stream_of_a_call(
     server: Server, serve: Serve, steps: Steps
 ) -> None:
@@ -447,6 +468,21 @@ async def test_a_stream_that_is_not_kept_any_more_is_refused(server: Server, ser
         answer = await session.listen(after=seen.id).whole()
         assert answer.status == 400
         assert "send the request again" in answer.error()["message"]
+
+
+async def test_a_stream_whose_events_are_not_kept_any_more_is_refused(server: Server, serve: Serve) -> None:
+    async with serve(server) as client:
+        session = await client.initialize()
+        old = await session.call("count", {"times": 1}).whole()
+        await session.call("count", {"times": 300}).whole()
+        first, *_, last = old.waiting()
+        for _ in range(2):
+            answer = await session.listen(after=first.id).whole()
+            assert answer.status == 400
+            assert "send the request again" in answer.error()["message"]
+        assert (await session.listen(after=last.id).whole()).status == 405, (
+            "who has it all has missed nothing"
+        )
 
 
 async def test_streams_that_have_said_all_are_not_kept(server: Server, serve: Serve) -> None:

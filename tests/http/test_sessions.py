@@ -491,6 +491,17 @@ async def test_without_sessions_nothing_can_be_subscribed_to(server: Server, ser
         assert answer.error()["code"] == -32601
 
 
+async def test_without_sessions_a_log_level_holds_for_one_post(server: Server, serve: Serve) -> None:
+    async with serve(server, stateless=True) as client:
+        session, other = await client.initialize("2025-03-26"), await client.initialize("2025-03-26")
+        call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "speak"}}
+        level = {"jsonrpc": "2.0", "id": 0, "method": "logging/setLevel", "params": {"level": "error"}}
+        messages = await session.post([level, call]).messages()
+        assert [message["params"]["data"] for message in messages if "method" in message] == ["loudly"]
+        for guest in (session, other):
+            assert await said(guest) == ["quietly", "loudly"]
+
+
 async def test_without_sessions_a_dropped_post_cancels(server: Server, work: Work, serve: Serve) -> None:
     """Nobody could come back for it."""
     async with serve(server, stateless=True) as client:

@@ -20,7 +20,7 @@ import httpx2
 import pytest
 
 from mcpkit import Server
-from served import PATIENCE, Served, uvicorn
+from serving import PATIENCE, Served, from_file
 
 pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals"),
@@ -69,12 +69,12 @@ def served(runner: str, loop: str = "asyncio", parser: str = "h11", **settings: 
     if runner == "run":
         return Served([sys.executable, str(BUSY), loop, parser], **settings)
     if runner == "mounted":
-        return Served(uvicorn("busy:mounted", *options), MOUNTED=1, **settings)
+        return Served(from_file("busy:mounted", *options), MOUNTED=1, **settings)
     if runner == "workers":
-        workers = Served(uvicorn("busy:app", *options, "--workers", "2"), **settings)
+        workers = Served(from_file("busy:app", *options, "--workers", "2"), **settings)
         workers.wait_for("Application startup complete", times=2)
         return workers
-    return Served(uvicorn("busy:app", *options), **settings)
+    return Served(from_file("busy:app", *options), **settings)
 
 
 class Client:
@@ -159,7 +159,7 @@ def session(url: str) -> dict[str, str]:
 )
 def test_streams_are_closed_and_the_process_is_gone_in_time(runner, number, loop, parser, statuses, capsys):
     with served(runner, loop, parser) as server, ExitStack() as stack:
-        base = server.url + ("/x" if runner == "mounted" else "")
+        base = server.origin + ("/x" if runner == "mounted" else "")
         url = f"{base}/mcp"
         stack.enter_context(slow_reader(url))
         server.wait_for("it pours")
@@ -192,7 +192,7 @@ def test_streams_are_closed_and_the_process_is_gone_in_time(runner, number, loop
 @pytest.mark.parametrize("runner", ["uvicorn", "run"])
 def test_a_call_that_finishes_is_answered(runner, number, status):
     with served(runner, GRACE=3600) as server:
-        with Client("POST", f"{server.url}/mcp", **call("finish")) as client:
+        with Client("POST", f"{server.origin}/mcp", **call("finish")) as client:
             server.wait_for("it works")
             server.signal(number)
         assert [message["result"]["content"][0]["text"] for message in client.messages] == ["finished"]
@@ -204,21 +204,21 @@ def test_a_call_that_finishes_is_answered(runner, number, status):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 def test_a_coroutine_that_never_yields_does_not_keep_the_process(loop, number):
-    with served("uvicorn", loop) as server, Client("POST", f"{server.url}/mcp", **call("spin")):
+    with served("uvicorn", loop) as server, Client("POST", f"{server.origin}/mcp", **call("spin")):
         server.wait_for("it spins")
         server.signal(number)
         assert server.wait() == 128 + number
 
 
 def test_a_worker_that_never_yields_does_not_keep_its_parent():
-    with served("workers") as server, Client("POST", f"{server.url}/mcp", **call("spin")):
+    with served("workers") as server, Client("POST", f"{server.origin}/mcp", **call("spin")):
         server.wait_for("it spins")
         server.signal(signal.SIGTERM)
         assert server.wait() == 0
 
 
 def test_a_second_interrupt_leaves_the_lifespan_at_once():
-    with served("uvicorn", GRACE=3600) as server, Client("POST", f"{server.url}/mcp", **call("block")):
+    with served("uvicorn", GRACE=3600) as server, Client("POST", f"{server.origin}/mcp", **call("block")):
         server.wait_for("it blocks")
         server.signal(signal.SIGINT)
         server.wait_for("Waiting for connections to close")
@@ -228,7 +228,7 @@ def test_a_second_interrupt_leaves_the_lifespan_at_once():
 
 
 def test_a_second_interrupt_ends_what_never_yields():
-    with served("uvicorn", GRACE=3600) as server, Client("POST", f"{server.url}/mcp", **call("spin")):
+    with served("uvicorn", GRACE=3600) as server, Client("POST", f"{server.origin}/mcp", **call("spin")):
         server.wait_for("it spins")
         deadline = time.monotonic() + PATIENCE
         while server.process.poll() is None and time.monotonic() < deadline:

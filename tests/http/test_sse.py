@@ -9,27 +9,16 @@ from typing import Any
 
 import pytest
 
-from asgi_client import Answer, Client, Serve, initialize, within
+from asgi_answer import Answer, within
+from asgi_client import Client, Serve, initialize
 from mcpkit import Context, Server
+from stateless_server import text_of
 from wire.pipe import settle
+from work import Work
 
 pytestmark = pytest.mark.anyio
 
 REVISION = "2024-11-05"
-
-
-class Work:
-    """What the tools below tell the test, and wait for."""
-
-    def __init__(self) -> None:
-        self.started = asyncio.Event()
-        self.gate = asyncio.Event()
-        self.cancelled = asyncio.Event()
-
-
-@pytest.fixture
-def work() -> Work:
-    return Work()
 
 
 @pytest.fixture
@@ -43,12 +32,7 @@ def server(work: Work) -> Server:
     @server.tool
     async def wait(ctx: Context) -> str:
         await ctx.progress(1)
-        work.started.set()
-        try:
-            await work.gate.wait()
-        except asyncio.CancelledError:
-            work.cancelled.set()
-            raise
+        await work.wait()
         return "waited"
 
     @server.resource("old://fixed")
@@ -91,10 +75,6 @@ async def connect(client: Client, revision: str = REVISION) -> Old:
     assert (await stream.message())["result"]["protocolVersion"] == revision
     await old.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
     return old
-
-
-def text_of(message: Any) -> str:
-    return message["result"]["content"][0]["text"]
 
 
 @pytest.mark.parametrize("path", ["/sse", "/sse/"])

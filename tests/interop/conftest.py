@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from interop.journey import COMMAND
-from interop.serving import Served, serving
+from serving import Served, serving
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
@@ -76,7 +76,7 @@ def http_server() -> Iterator[Served]:
     """One server over HTTP for every client of every revision, which meets no error of its own."""
     with serving([*COMMAND, "http"]) as served:
         yield served
-    assert "Traceback" not in "".join(served.said)
+    assert "Traceback" not in served.notes
 
 
 @pytest.fixture(scope="session")
@@ -84,7 +84,7 @@ def sse_server() -> Iterator[Served]:
     """One server over HTTP+SSE for every client, which meets no error of its own."""
     with serving([*COMMAND, "sse"]) as served:
         yield served
-    assert "Traceback" not in "".join(served.said)
+    assert "Traceback" not in served.notes
 
 
 @pytest.fixture(scope="session")

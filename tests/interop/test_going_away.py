@@ -12,7 +12,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from interop.cutting_proxy import cutting
 from interop.journey import COMMAND
-from interop.serving import serving
+from serving import serving
 
 TIME_OUT = 60
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, Optional, Union
+from typing import Annotated, Any, Literal, Optional, Union
 from uuid import UUID
 
 import annotated_types as at
@@ -27,13 +27,8 @@ from pydantic import BaseModel, Field
 from typing_extensions import NotRequired, TypedDict
 
 from mcpkit.errors import ArgumentsError
-from mcpkit.schema import Arguments, Output
-from mcpkit.schema.signature import parameter
-
-
-class Color(enum.Enum):
-    RED = "red"
-    BLUE = "blue"
+from mcpkit.schema import Output
+from structures import Color, Point, arguments_of
 
 
 class Level(enum.IntEnum):
@@ -47,11 +42,6 @@ class Mixed(enum.Enum):
     HALF = 0.5
     YES = True
     NOTHING = None
-
-
-class Point(NamedTuple):
-    x: int
-    y: float = 0.0
 
 
 class Place(TypedDict):
@@ -223,7 +213,7 @@ def _encoded(schema: Any, value: Any, root: Any) -> bool:
 @given(st.data())
 def test_the_validator_accepts_what_the_schema_accepts_and_nothing_else(data: st.DataObject) -> None:
     annotation = data.draw(ANNOTATIONS, label="type")
-    arguments = Arguments.of_parameters("f", [parameter("value", annotation)])
+    arguments = arguments_of(annotation)
     Draft202012Validator.check_schema(arguments.schema)
     value = data.draw(fitting(arguments.schema["properties"]["value"], arguments.schema), label="value")
     is_valid = judge(arguments.schema["properties"]["value"], value, arguments.schema)
@@ -240,7 +230,7 @@ def test_the_validator_accepts_what_the_schema_accepts_and_nothing_else(data: st
 @given(st.data())
 def test_what_comes_in_goes_out_under_the_same_schema(data: st.DataObject) -> None:
     annotation = data.draw(ANNOTATIONS, label="type")
-    arguments = Arguments.of_parameters("f", [parameter("value", annotation)])
+    arguments = arguments_of(annotation)
     value = data.draw(fitting(arguments.schema["properties"]["value"], arguments.schema), label="value")
     output = Output.of(annotation)
     if output is None:

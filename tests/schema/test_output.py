@@ -6,22 +6,21 @@ from __future__ import annotations
 import datetime as dt
 import enum
 import math
-import typing
 from collections.abc import Awaitable, Coroutine, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, Optional, Union
+from typing import Annotated, Any, Literal, Optional, Union
 from uuid import UUID
 
 import annotated_types as at
 import pytest
 from pydantic import BaseModel, Field, PlainSerializer, computed_field
-from typing_extensions import NotRequired
 
 from mcpkit.errors import OutputError, RegistrationError
 from mcpkit.schema import Output, UnresolvedHint
 from mcpkit.schema.signature import empty
+from structures import Place, Point
 
 
 class Content:
@@ -34,16 +33,6 @@ class Picture:
 
 class Color(enum.Enum):
     RED = "red"
-
-
-class Point(NamedTuple):
-    x: int
-    y: float = 0.0
-
-
-class Place(typing.TypedDict):
-    name: str
-    size: NotRequired[int]
 
 
 @dataclass

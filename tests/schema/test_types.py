@@ -1,39 +1,28 @@
-"""Every supported type: what clients read, what is accepted as what, and what is refused."""
+"""Values that stand alone or in containers: what clients read, what is accepted as what, and what is refused."""
 
+# ruff: noqa: UP007, UP045 - the old spellings of unions are tested on purpose
 # ruff: noqa: UP007, UP045 - the old spellings of unions are tested on purpose
 from __future__ import annotations
 
 import collections.abc
-import dataclasses
-import datetime as dt
 import enum
 import json
 import math
 import subprocess
 import sys
 import typing
-from decimal import Decimal
-from ipaddress import IPv4Address, IPv6Address
-from pathlib import Path
-from typing import Annotated, Any, Generic, Literal, NamedTuple, Optional, TypeVar, Union
-from uuid import UUID
+from typing import Annotated, Any, Literal, Optional, Union
 
 import annotated_types as at
 import pytest
-import typing_extensions
-from pydantic import AfterValidator, AnyUrl, BaseModel, ConfigDict, Field, HttpUrl
-from typing_extensions import NotRequired, Required, Self
+from pydantic import BaseModel
 
-from mcpkit.errors import ArgumentsError, RegistrationError
+from mcpkit.errors import RegistrationError
 from mcpkit.schema import Arguments, UnresolvedHint
 from mcpkit.schema.signature import parameter
+from structures import Case, Color, arguments_of, check_type
 
-T = TypeVar("T")
-
-
-class Color(enum.Enum):
-    RED = "red"
-    BLUE = "blue"
+NULL = {"type": "null"}
 
 
 class Level(enum.IntEnum):
@@ -47,113 +36,7 @@ class Documented(enum.Enum):
     WARM = "warm"
 
 
-class Point(NamedTuple):
-    x: int
-    y: float = 0.0
-
-
-class Place(typing.TypedDict):
-    name: str
-    size: NotRequired[int]
-
-
-class Partial(typing.TypedDict, total=False):
-    name: Required[str]
-    place: Place
-
-
-class Extended(typing_extensions.TypedDict):
-    name: str
-    size: NotRequired[int]
-
-
-class Node(typing.TypedDict):
-    value: int
-    children: list[Node]
-
-
-@dataclasses.dataclass
-class Station:
-    id: int
-    tags: list[str] = dataclasses.field(default_factory=list)
-
-
-@dataclasses.dataclass
-class Region:
-    places: list[Place]
-    tree: Node | None = None
-
-
-class City(BaseModel):
-    """A place where people live."""
-
-    model_config = ConfigDict(extra="forbid")
-    name: str = Field(min_length=1, examples=["Bern"])
-    country: str = Field("CH", alias="countryCode", json_schema_extra={"x-iso": True})
-
-
-class Titled(BaseModel):
-    model_config = ConfigDict(title="A titled model")
-    a: int = Field(title="The A")
-
-
-class Tree(BaseModel):
-    value: int
-    parent: Self | None = None
-    children: list[Tree] = []
-
-
-class Cat(BaseModel):
-    kind: Literal["cat"] = "cat"
-    lives: int = 9
-
-
-class Dog(BaseModel):
-    kind: Literal["dog"]
-    name: str
-
-
-class Paint(BaseModel):
-    color: Color
-    other: Color | None = None
-
-
-class Box(BaseModel, Generic[T]):
-    content: T
-
-
-def _even(value: int) -> int:
-    if value % 2:
-        raise ValueError("odd numbers are not served")
-    return value
-
-
-UTC = dt.timezone.utc
-NULL = {"type": "null"}
-CITY = {
-    "type": "object",
-    "description": "A place where people live.",
-    "properties": {
-        "name": {"type": "string", "minLength": 1, "examples": ["Bern"]},
-        "countryCode": {"type": "string", "default": "CH", "x-iso": True},
-    },
-    "required": ["name"],
-    "additionalProperties": False,
-}
-STATION = {
-    "type": "object",
-    "properties": {"id": {"type": "integer"}, "tags": {"type": "array", "items": {"type": "string"}}},
-    "required": ["id"],
-}
-PLACE = {
-    "type": "object",
-    "properties": {"name": {"type": "string"}, "size": {"type": "integer"}},
-    "required": ["name"],
-}
-DECIMAL = {"type": "string", "pattern": r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,4})?$"}
-
-# The type, its schema, what it accepts with what that becomes, and what it refuses.
-CASES: list[tuple[Any, Any, list[tuple[Any, Any]], list[Any]]] = [
+CASES: list[Case] = [
     (str, {"type": "string"}, [("", ""), ("é", "é")], [1, None, ["a"]]),
     (int, {"type": "integer"}, [(5, 5), (5.0, 5), (2**70, 2**70), (1e300, int(1e300))], [5.5, "5", True, None]),
     (float, {"type": "number"}, [(5, 5.0), (0.5, 0.5)], ["5", True, None]),
@@ -254,290 +137,14 @@ CASES: list[tuple[Any, Any, list[tuple[Any, Any]], list[Any]]] = [
         [(True, True), (1.0, 1)],
         ["1"],
     ),
-    (
-        Union[Cat, Dog],
-        {
-            "anyOf": [
-                {
-                    "type": "object",
-                    "properties": {
-                        "kind": {"type": "string", "enum": ["cat"], "default": "cat"},
-                        "lives": {"type": "integer", "default": 9},
-                    },
-                },
-                {
-                    "type": "object",
-                    "properties": {"kind": {"type": "string", "enum": ["dog"]}, "name": {"type": "string"}},
-                    "required": ["kind", "name"],
-                },
-            ]
-        },
-        [({"lives": 8}, Cat(lives=8)), ({"kind": "dog", "name": "Rex"}, Dog(kind="dog", name="Rex"))],
-        [{"kind": "dog"}, {"kind": "bird"}],
-    ),
-    (
-        Annotated[Cat | Dog, Field(discriminator="kind")],
-        {
-            "anyOf": [
-                {
-                    "type": "object",
-                    "properties": {
-                        "kind": {"type": "string", "enum": ["cat"], "default": "cat"},
-                        "lives": {"type": "integer", "default": 9},
-                    },
-                    "required": ["kind"],
-                },
-                {
-                    "type": "object",
-                    "properties": {"kind": {"type": "string", "enum": ["dog"]}, "name": {"type": "string"}},
-                    "required": ["kind", "name"],
-                },
-            ]
-        },
-        [({"kind": "cat"}, Cat())],
-        [{"lives": 8}, {"kind": "dog"}, {}],
-    ),
-    (Place, PLACE, [({"name": "a"}, {"name": "a"}), ({"name": "a", "size": 1.0}, {"name": "a", "size": 1})], [{}]),
-    (Extended, PLACE, [({"name": "a"}, {"name": "a"})], [{"name": "a", "size": "1"}]),
-    (
-        Partial,
-        {
-            "type": "object",
-            "properties": {"name": {"type": "string"}, "place": PLACE},
-            "required": ["name"],
-        },
-        [({"name": "a"}, {"name": "a"})],
-        [{}, {"name": "a", "place": {}}],
-    ),
-    (
-        list[Place],
-        {"type": "array", "items": PLACE},
-        [([{"name": "a"}], [{"name": "a"}])],
-        [[{}], {"name": "a"}],
-    ),
-    (Station, STATION, [({"id": 1.0}, Station(1)), ({"id": 1, "tags": ["a"]}, Station(1, ["a"]))], [{}, {"id": "1"}]),
-    (
-        Region,
-        {
-            "type": "object",
-            "properties": {
-                "places": {"type": "array", "items": PLACE},
-                "tree": {"anyOf": [{"$ref": "#/$defs/Node"}, NULL], "default": None},
-            },
-            "required": ["places"],
-        },
-        [({"places": [{"name": "a"}]}, Region([{"name": "a"}]))],
-        [{"places": [{}]}, {"places": [], "tree": {"value": 1}}],
-    ),
-    (
-        Point,
-        {
-            "type": "array",
-            "prefixItems": [{"type": "integer"}, {"type": "number", "default": 0.0}],
-            "minItems": 1,
-            "maxItems": 2,
-        },
-        [([1], Point(1)), ([1, 2], Point(1, 2.0))],
-        [[], [1, 2, 3], {"x": 1}, ["1"]],
-    ),
-    (
-        City,
-        CITY,
-        [({"name": "Bern", "countryCode": "DE"}, City(name="Bern", countryCode="DE"))],
-        [{"name": ""}, {"name": "Bern", "country": "DE"}, {}, {"name": "Bern", "x": 1}],
-    ),
-    (
-        Titled,
-        {
-            "type": "object",
-            "title": "A titled model",
-            "properties": {"a": {"type": "integer", "title": "The A"}},
-            "required": ["a"],
-        },
-        [({"a": 1}, Titled(a=1))],
-        [{}],
-    ),
-    (
-        Paint,
-        {
-            "type": "object",
-            "properties": {
-                "color": {"enum": ["red", "blue"], "type": "string"},
-                "other": {"anyOf": [{"enum": ["red", "blue"], "type": "string"}, NULL], "default": None},
-            },
-            "required": ["color"],
-        },
-        [({"color": "red"}, Paint(color=Color.RED))],
-        [{"color": "green"}, {"color": "RED"}],
-    ),
-    (
-        Box[int],
-        {"type": "object", "properties": {"content": {"type": "integer"}}, "required": ["content"]},
-        [({"content": 1.0}, Box[int](content=1))],
-        [{"content": "1"}],
-    ),
-    (
-        dt.datetime,
-        {"type": "string", "format": "date-time"},
-        [
-            ("2026-01-31T09:30:00Z", dt.datetime(2026, 1, 31, 9, 30, tzinfo=UTC)),
-            ("2026-01-31t09:30:00.25+00:00", dt.datetime(2026, 1, 31, 9, 30, 0, 250000, tzinfo=UTC)),
-        ],
-        ["2026-01-31T09:30:00", "2026-02-30T09:30:00Z", "2026-01-31", "1700000000", 1700000000, "now"],
-    ),
-    (
-        dt.date,
-        {"type": "string", "format": "date"},
-        [("2024-02-29", dt.date(2024, 2, 29))],
-        ["2023-02-29", "20240229", "2024-02-29T00:00:00Z", 0, "0"],
-    ),
-    (
-        dt.time,
-        {"type": "string", "format": "time"},
-        [("09:30:00Z", dt.time(9, 30, tzinfo=UTC))],
-        ["09:30:00", "09:30Z", "25:00:00Z", 0, "34200"],
-    ),
-    (
-        dt.timedelta,
-        {"type": "string", "format": "duration"},
-        [("PT1H30M", dt.timedelta(hours=1.5)), ("P1W", dt.timedelta(7)), ("PT0.5S", dt.timedelta(seconds=0.5))],
-        ["P", "1:30:00", "90", 90, "P1H"],
-    ),
-    (
-        UUID,
-        {"type": "string", "format": "uuid"},
-        [("123e4567-e89b-12d3-a456-426614174000", UUID("123e4567-e89b-12d3-a456-426614174000"))],
-        ["123e4567e89b12d3a456426614174000", "{123e4567-e89b-12d3-a456-426614174000}", "x", 1],
-    ),
-    (
-        Decimal,
-        DECIMAL,
-        [("0.1", Decimal("0.1")), ("-1.50", Decimal("-1.50")), ("1E+3", Decimal("1E+3"))],
-        [0.1, 1, "NaN", "Infinity", "1_0", " 1", "٣", "1e99999"],
-    ),
-    (
-        Annotated[Decimal, Field(decimal_places=2)],
-        {"type": "string", "pattern": r"^-?[0-9]+(\.[0-9]{1,2})?$"},
-        [("0.25", Decimal("0.25"))],
-        ["0.125", 0.25],
-    ),
-    (
-        Annotated[Decimal, Field(decimal_places=0)],
-        {"type": "string", "pattern": r"^-?[0-9]+$"},
-        [("7", Decimal(7))],
-        ["7.5", "7.", 7],
-    ),
-    (
-        Annotated[bytes, Field(min_length=1, max_length=3)],
-        {"type": "string", "contentEncoding": "base64", "minLength": 4, "maxLength": 4},
-        [("AP8=", b"\x00\xff")],
-        ["", "AP8AAAAA", "AP8"],
-    ),
-    (IPv4Address, {"type": "string", "format": "ipv4"}, [("127.0.0.1", IPv4Address("127.0.0.1"))], ["1.2.3", 1]),
-    (IPv6Address, {"type": "string", "format": "ipv6"}, [("::1", IPv6Address("::1"))], ["::1%eth0", ":", 1]),
-    (Path, {"type": "string"}, [("/a/b", Path("/a/b"))], [1, None]),
-    (
-        HttpUrl,
-        {"type": "string", "format": "uri", "pattern": "^(?:http|https):", "maxLength": 2083},
-        [("https://example.org/a", HttpUrl("https://example.org/a"))],
-        ["ftp://example.org", "example.org", "http://a b", 1],
-    ),
-    (AnyUrl, {"type": "string", "format": "uri"}, [("urn:a:b", AnyUrl("urn:a:b"))], ["no uri", "", 1]),
-    (Annotated[int, at.Ge(0), at.Le(9)], {"type": "integer", "minimum": 0, "maximum": 9}, [(9.0, 9)], [10, -1]),
-    (
-        Annotated[float, at.Gt(0), at.Lt(1)],
-        {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1},
-        [(0.5, 0.5)],
-        [0, 1],
-    ),
-    (Annotated[int, at.MultipleOf(5)], {"type": "integer", "multipleOf": 5}, [(10, 10), (5.0, 5)], [7]),
-    (
-        Annotated[str, Field(min_length=1, max_length=3, pattern="^[a-z]*$")],
-        {"type": "string", "minLength": 1, "maxLength": 3, "pattern": "^[a-z]*$"},
-        [("abc", "abc")],
-        ["", "abcd", "A", "a\n"],
-    ),
-    (Annotated[str, Field(min_length=0)], {"type": "string"}, [("", "")], [1]),
-    (
-        Annotated[list[int], at.Len(1, 2)],
-        {"type": "array", "items": {"type": "integer"}, "minItems": 1, "maxItems": 2},
-        [([1], [1])],
-        [[], [1, 2, 3]],
-    ),
-    (
-        Annotated[int, Field(json_schema_extra={"x-unit": "m"}, examples=[1], title="Height")],
-        {"type": "integer", "title": "Height", "examples": [1], "x-unit": "m"},
-        [(1.0, 1)],
-        ["1"],
-    ),
-    (Annotated[int, AfterValidator(_even)], {"type": "integer"}, [(2, 2)], [3, "2"]),
-    (Annotated[list[Annotated[str, "a name"]], "all names"],
-     {"type": "array", "items": {"type": "string", "description": "a name"}, "description": "all names"},
-     [(["a"], ["a"])], [[1]]),
 ]  # fmt: skip
-
-
-def arguments_of(annotation: Any) -> Arguments:
-    return Arguments.of_parameters("f", [parameter("value", annotation)])
 
 
 @pytest.mark.parametrize(
     ("annotation", "schema", "accepted", "refused"), CASES, ids=[str(c[0]) for c in CASES]
 )
 def test_a_type(annotation: Any, schema: Any, accepted: list[tuple[Any, Any]], refused: list[Any]) -> None:
-    arguments = arguments_of(annotation)
-    assert arguments.schema["properties"]["value"] == schema
-    for value, converted in accepted:
-        result = arguments.validate({"value": value})["value"]
-        assert result == converted
-        assert type(result) is type(converted)
-    for value in refused:
-        with pytest.raises(ArgumentsError, match=r"value"):
-            arguments.validate({"value": value})
-
-
-def test_types_that_contain_themselves_are_definitions_with_their_names() -> None:
-    arguments = arguments_of(Optional[Tree])
-    assert arguments.schema == {
-        "type": "object",
-        "properties": {"value": {"anyOf": [{"$ref": "#/$defs/Tree"}, NULL]}},
-        "required": ["value"],
-        "additionalProperties": False,
-        "$defs": {
-            "Tree": {
-                "type": "object",
-                "properties": {
-                    "value": {"type": "integer"},
-                    "parent": {"anyOf": [{"$ref": "#/$defs/Tree"}, NULL], "default": None},
-                    "children": {"type": "array", "items": {"$ref": "#/$defs/Tree"}, "default": []},
-                },
-                "required": ["value"],
-            }
-        },
-    }
-    assert arguments.validate({"value": {"value": 1.0, "children": [{"value": 2}]}})["value"] == Tree(
-        value=1, children=[Tree(value=2)]
-    )
-    with pytest.raises(ArgumentsError, match=r'value\.children\[0\]\.value: expected an integer, got "2"'):
-        arguments.validate({"value": {"value": 1, "children": [{"value": "2"}]}})
-
-
-def test_two_arguments_may_share_a_recursive_type() -> None:
-    arguments = Arguments.of_parameters("f", [parameter("a", Tree), parameter("b", list[Tree])])
-    assert list(arguments.schema["$defs"]) == ["Tree"]
-    assert arguments.validate({"a": {"value": 1}, "b": [{"value": 2}]}) == {
-        "a": Tree(value=1),
-        "b": [Tree(value=2)],
-    }
-
-
-def test_a_typed_dict_may_contain_itself() -> None:
-    arguments = arguments_of(Node)
-    assert arguments.schema["$defs"]["Node"]["required"] == ["value", "children"]
-    tree = {"value": 1, "children": [{"value": 2, "children": []}]}
-    assert arguments.validate({"value": tree}) == {"value": tree}
-    with pytest.raises(ArgumentsError, match=r"value\.children\[0\]\.value"):
-        arguments.validate({"value": {"value": 1, "children": [{}]}})
+    check_type(annotation, schema, accepted, refused)
 
 
 def test_a_default_of_none_makes_the_argument_nullable() -> None:

@@ -9,7 +9,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from interop.serving import serving
+from serving import serving
 
 from .conftest import EXAMPLE
 

@@ -8,7 +8,7 @@ import pytest
 
 from mcpkit import Cache, Context, Server
 from wire.conftest import Wire
-from wire.pipe import HANDSHAKE, META, stateless_meta
+from wire.pipe import HANDSHAKE, META, REMOVED, stateless_meta
 
 pytestmark = pytest.mark.anyio
 
@@ -119,11 +119,7 @@ async def test_a_missing_protocol_version_is_named_where_there_is_no_session(
 @pytest.mark.parametrize(
     "method",
     [
-        "initialize",
-        "ping",
-        "logging/setLevel",
-        "resources/subscribe",
-        "resources/unsubscribe",
+        *REMOVED,
         "tools/unheard-of",
     ],
 )

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qs
 
 from ...broker import MemoryBroker
 from ...errors import BusyError, ProtocolError
 from ...protocol import jsonrpc
-from .body import Refusal, read_body
-from .exchange import Exchange, Receive, Scope, Send, refuse, respond
+from .body import read_body
+from .exchange import Exchange, Receive, RefusedError, Scope, Send, headers_by_name, refuse, respond
 from .guard import Guard
 from .handshake import serve_delete, serve_get, serve_handshake
 from .mounting import mount_point, path_below
+from .negotiation import accepts, check_content, may_stream
 from .options import Settings
 from .routes import Cors, Routes
 from .service import Service
@@ -32,7 +34,12 @@ logger = logging.getLogger("mcpkit")
 _SSE: Final = "/sse"
 _MESSAGES: Final = "/messages"
 
-_BUSY: Final = (b"retry-after", b"1")
+_BUSY: Final = ((b"retry-after", b"1"),)
+_CLOSE: Final = ((b"connection", b"close"),)
+_UNREAD: Final = frozenset({408, 413, 415})
+"""Refusals of bodies that have not been read: on that connection, the rest would only be waited for."""
+
+_Endpoint = Callable[[Service, Scope, dict[bytes, bytes], Receive, Send], Awaitable[None]]
 
 
 class HttpApp:
@@ -55,7 +62,7 @@ class HttpApp:
         self._routes = Routes(
             server.routes, self._guard, cors=settings.cors, health=settings.health, is_ready=self._is_ready
         )
-        self._cors = Cors(self._serve, self._guard) if settings.cors else self._serve
+        self._cors = Cors(self._serve_page, self._guard) if settings.cors else self._serve_page
         path = settings.path.rstrip("/")
         self._endpoints = {path: self._mcp, f"{path}/": self._mcp}
         if settings.sse:
@@ -81,125 +88,104 @@ class HttpApp:
         if endpoint is None:
             await self._routes(scope, receive, send)
             return
-        headers = _headers(scope)
+        headers = headers_by_name(scope)
         if refusal := self._guard.refuse(headers.get(b"host"), origin := headers.get(b"origin")):
             await refuse(send, *refusal)
         elif origin is None:
-            await endpoint(scope, headers, receive, send)
+            await self._serve(endpoint, scope, headers, receive, send)
         else:
             await self._cors(scope, receive, send)
 
-    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._endpoints[path_below(scope)](scope, _headers(scope), receive, send)
+    async def _serve_page(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._serve(self._endpoints[path_below(scope)], scope, headers_by_name(scope), receive, send)
+
+    async def _serve(
+        self, endpoint: _Endpoint, scope: Scope, headers: dict[bytes, bytes], receive: Receive, send: Send
+    ) -> None:
+        try:
+            service = self._services.get(asyncio.get_running_loop())
+            if service is None or not service.is_open:
+                service = await self._open()
+            await endpoint(service, scope, headers, receive, send)
+        except RefusedError as error:
+            is_unread = error.status in _UNREAD and scope.get("http_version", "").startswith("1")
+            await refuse(send, error.status, error.text, (*error.headers, *(_CLOSE if is_unread else ())))
+        except BusyError as error:
+            await refuse(send, 503, error.message, ((b"retry-after", b"%d" % error.retry_after),))
+        except OSError:
+            logger.exception("the broker does not answer")
+            await refuse(send, 503, "The state of sessions cannot be reached; try again later", _BUSY)
 
     # The endpoints
 
-    async def _mcp(self, scope: Scope, headers: dict[bytes, bytes], receive: Receive, send: Send) -> None:
-        service = await self._service(send)
-        if service is None:
-            return
-        method = scope["method"]
-        try:
-            if method == "POST":
-                await self._post(service, headers, receive, send)
-            elif method in {"GET", "DELETE"} and self._has_sessions(headers):
-                exchange = Exchange(receive, send, keep_alive=self.settings.keep_alive)
-                if method == "DELETE":
-                    await serve_delete(service, headers, exchange)
-                elif not accepts(headers, b"text/event-stream"):
-                    await refuse(
-                        send, 406, "a GET is answered with an event stream: accept text/event-stream"
-                    )
-                else:
-                    await serve_get(service, headers, exchange)
-            elif method in {"GET", "DELETE"} and (problem := unknown_revision(headers)) is not None:
-                await respond(send, 400, jsonrpc.error(None, problem))
-            else:
-                allowed = b"GET, POST, DELETE" if self._has_sessions(headers) else b"POST"
-                await refuse(send, 405, f"{method} means nothing here", ((b"allow", allowed),))
-        except BusyError as error:
-            await _busy(send, error)
-        except OSError:
-            logger.exception("the broker does not answer")
-            await _busy(send, BusyError("The state of sessions cannot be reached; try again later"))
-
-    async def _post(
-        self, service: Service, headers: dict[bytes, bytes], receive: Receive, send: Send
+    async def _mcp(
+        self, service: Service, scope: Scope, headers: dict[bytes, bytes], receive: Receive, send: Send
     ) -> None:
-        if refusal := check_types(headers):
-            await refuse(send, *refusal)
+        if scope["method"] != "POST":
+            await self._get_or_delete(service, scope["method"], headers, receive, send)
             return
+        is_streamable = may_stream(headers)
         settings = self.settings
         body = await read_body(
             receive, headers.get(b"content-length"), settings.max_body, settings.body_timeout
         )
-        if isinstance(body, Refusal):
-            await refuse(send, *body)
-            return
         try:
             message = jsonrpc.decode(body)
         except ProtocolError as error:
             await respond(send, 400, jsonrpc.error(None, error))
             return
-        accept = headers.get(b"accept")
-        exchange = Exchange(
-            receive,
-            send,
-            keep_alive=settings.keep_alive,
-            may_stream=accept is None or accepts(headers, b"text/event-stream"),
-        )
+        exchange = Exchange(receive, send, keep_alive=settings.keep_alive, may_stream=is_streamable)
         if is_stateless(message, headers):
             await serve_stateless(service, message, headers, exchange)
         else:
             await serve_handshake(service, message, headers, exchange)
 
-    async def _sse(self, scope: Scope, headers: dict[bytes, bytes], receive: Receive, send: Send) -> None:
-        service = await self._service(send)
-        if service is None:
-            return
-        if scope["method"] != "GET":
-            await refuse(send, 405, "the event stream is opened with a GET", ((b"allow", b"GET"),))
-            return
+    async def _get_or_delete(
+        self, service: Service, method: str, headers: dict[bytes, bytes], receive: Receive, send: Send
+    ) -> None:
+        has_sessions = not self.settings.stateless and not is_stateless(None, headers)
+        if method not in {"GET", "DELETE"} or not has_sessions:
+            if method in {"GET", "DELETE"} and (problem := unknown_revision(headers)) is not None:
+                await respond(send, 400, jsonrpc.error(None, problem))
+                return
+            allowed = b"GET, POST, DELETE" if has_sessions else b"POST"
+            raise RefusedError(405, f"{method} means nothing here", ((b"allow", allowed),))
         exchange = Exchange(receive, send, keep_alive=self.settings.keep_alive)
-        try:
-            pipe = Pipe(service, exchange, mount_point(scope) + _MESSAGES)
-        except BusyError as error:
-            await _busy(send, error)
-            return
+        if method == "DELETE":
+            await serve_delete(service, headers, exchange)
+        elif accepts(headers.get(b"accept", b"*/*"), b"text/event-stream"):
+            await serve_get(service, headers, exchange)
+        else:
+            raise RefusedError(406, "a GET is answered with an event stream: accept text/event-stream")
+
+    async def _sse(
+        self, service: Service, scope: Scope, headers: dict[bytes, bytes], receive: Receive, send: Send
+    ) -> None:
+        if scope["method"] != "GET":
+            raise RefusedError(405, "the event stream is opened with a GET", ((b"allow", b"GET"),))
+        exchange = Exchange(receive, send, keep_alive=self.settings.keep_alive)
+        pipe = Pipe(service, exchange, mount_point(scope) + _MESSAGES)
         try:
             await service.serve(exchange)
         finally:
             await pipe.aclose()
 
     async def _messages(
-        self, scope: Scope, headers: dict[bytes, bytes], receive: Receive, send: Send
+        self, service: Service, scope: Scope, headers: dict[bytes, bytes], receive: Receive, send: Send
     ) -> None:
-        service = await self._service(send)
-        if service is None:
-            return
         if scope["method"] != "POST":
-            await refuse(send, 405, "messages are sent with a POST", ((b"allow", b"POST"),))
-            return
-        if (media_type := _content_type(headers)) is not None:
-            await refuse(send, *media_type)
-            return
+            raise RefusedError(405, "messages are sent with a POST", ((b"allow", b"POST"),))
+        check_content(headers)
         query = parse_qs(scope.get("query_string", b"").decode("latin-1"))
         pipe = service.pipes.get(query.get("session_id", [""])[0])
         if pipe is None:
-            await refuse(send, 404, "there is no such session: open /sse again")
-            return
+            raise RefusedError(404, "there is no such session: open /sse again")
         settings = self.settings
         body = await read_body(
             receive, headers.get(b"content-length"), settings.max_body, settings.body_timeout
         )
-        if isinstance(body, Refusal):
-            await refuse(send, *body)
-            return
         pipe.connection.receive(body)
         await refuse(send, 202, "Accepted")
-
-    def _has_sessions(self, headers: dict[bytes, bytes]) -> bool:
-        return not self.settings.stateless and not is_stateless(None, headers)
 
     # Its life
 
@@ -221,19 +207,21 @@ class HttpApp:
             raise
         await send({"type": "lifespan.shutdown.complete"})
 
-    async def _service(self, send: Send) -> Service | None:
-        """Return what serves in this event loop; None when the request has been refused."""
-        service = self._services.get(asyncio.get_running_loop()) or self._begin()
+    async def _open(self) -> Service:
+        """Return what serves in this event loop, once it does.
+
+        Raises:
+            RefusedError: It cannot, or it has been told to end.
+        """
+        service = self._begin()
         if not service.is_started:
             try:
                 await service.start()
             except Exception:
                 logger.exception("the server cannot start")
-                await refuse(send, 503, "the server cannot start", (_BUSY,))
-                return None
-        if service.is_closing:
-            await refuse(send, 503, "the server is shutting down", (_BUSY,))
-            return None
+                raise RefusedError(503, "the server cannot start", _BUSY) from None
+        if not service.is_open:
+            raise RefusedError(503, "the server is shutting down", _BUSY)
         return service
 
     def _begin(self) -> Service:
@@ -253,47 +241,3 @@ class HttpApp:
 
     def _is_ready(self) -> bool:
         return self._begin().is_ready
-
-
-def accepts(headers: dict[bytes, bytes], media_type: bytes) -> bool:
-    """Say whether the Accept header allows a media type; without one, everything is allowed."""
-    accept = headers.get(b"accept")
-    if accept is None or media_type in accept:
-        return True
-    accept = accept.lower()
-    return media_type in accept or b"*/*" in accept or media_type.partition(b"/")[0] + b"/*" in accept
-
-
-def check_types(headers: dict[bytes, bytes]) -> tuple[int, str] | None:
-    """Return why a POST is refused for what it holds or what it takes, or None."""
-    if (refusal := _content_type(headers)) is not None:
-        return refusal
-    if not accepts(headers, b"application/json"):
-        return 406, "an answer is application/json or text/event-stream: accept both"
-    return None
-
-
-def _content_type(headers: dict[bytes, bytes]) -> tuple[int, str] | None:
-    content_type = headers.get(b"content-type", b"")
-    if content_type != b"application/json":
-        media_type = content_type.partition(b";")[0].strip().lower()
-        if media_type != b"application/json":
-            return 415, "a message is sent as Content-Type: application/json"
-    if headers.get(b"content-encoding", b"identity") != b"identity":
-        return 415, "a message is sent without Content-Encoding"
-    return None
-
-
-def _headers(scope: Scope) -> dict[bytes, bytes]:
-    """Return the headers by name; of those that come more than once, all values."""
-    pairs: list[tuple[bytes, bytes]] = scope["headers"]
-    headers = dict(pairs)
-    if len(headers) != len(pairs):
-        headers = {}
-        for name, value in pairs:
-            headers[name] = headers[name] + b", " + value if name in headers else value
-    return headers
-
-
-async def _busy(send: Send, error: BusyError) -> None:
-    await refuse(send, 503, error.message, ((b"retry-after", b"%d" % error.retry_after),))

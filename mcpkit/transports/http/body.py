@@ -2,90 +2,68 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import NamedTuple
+from collections.abc import Awaitable, MutableMapping
+from inspect import iscoroutine
+from typing import Any
 
-from .exchange import Receive
+from ...steps import first_step, go_on, within
+from .exchange import Receive, RefusedError
 
-
-class Refusal(NamedTuple):
-    """A request that is refused before anybody has looked at its message."""
-
-    status: int
-    text: str
+Message = MutableMapping[str, Any]
 
 
-GONE = Refusal(400, "the request has ended before its body")
-
-
-async def read_body(receive: Receive, length: bytes | None, limit: int, seconds: float) -> bytes | Refusal:
+async def read_body(receive: Receive, length: bytes | None, limit: int, seconds: float) -> bytes:
     """Read the whole body.
 
     Args:
         receive: The request's ASGI channel.
         length: The value of its Content-Length header.
-        limit: The most bytes that are taken; 413 for more.
-        seconds: How long the body may take; 408 for longer.
+        limit: The most bytes that are taken.
+        seconds: How long the body may take.
 
-    Returns:
-        The body, or why there is none.
+    Raises:
+        RefusedError: 413 for more bytes, 408 for a longer time, 400 for a client that has gone.
     """
     if length is not None and length.isdigit() and len(length) < 20 and int(length) > limit:
-        return _too_long(limit)
-    task = asyncio.current_task()
-    assert task is not None
-    patience = _Patience(task)
-    timer = asyncio.get_running_loop().call_later(seconds, patience.lose)
+        raise _too_long(limit)
+    message: Message | None = None
+    reading: Awaitable[Message] = receive()
+    if iscoroutine(reading):  # most bodies are there already, and need no timer
+        is_there, value = first_step(reading)
+        if is_there:
+            message = value
+        else:
+            reading = go_on(reading, value)
+    if message is not None and message["type"] == "http.request" and not message.get("more_body"):
+        body: bytes = message.get("body", b"")
+        if len(body) > limit:
+            raise _too_long(limit)
+        return body
     try:
-        message = await receive()
-        if message["type"] == "http.request" and not message.get("more_body"):
-            body: bytes = message.get("body", b"")
-            return body if len(body) <= limit else _too_long(limit)
-        return await _read_parts(message.get("body", b""), message["type"], receive, limit)
-    except asyncio.CancelledError:
-        if not patience.is_lost:
-            raise
-        patience.found()
-        return Refusal(408, f"the body did not arrive within {seconds:g} seconds")
-    finally:
-        timer.cancel()
+        return await within(seconds, _read_parts(message, reading, receive, limit))
+    except TimeoutError:
+        raise RefusedError(408, f"the body did not arrive within {seconds:g} seconds") from None
 
 
-async def _read_parts(part: bytes, kind: str, receive: Receive, limit: int) -> bytes | Refusal:
+async def _read_parts(
+    message: Message | None, reading: Awaitable[Message], receive: Receive, limit: int
+) -> bytes:
     parts: list[bytes] = []
     room = limit
-    is_more = True
     while True:
-        if kind == "http.disconnect":
-            return GONE
+        if message is None:
+            message = await reading
+        if message["type"] == "http.disconnect":
+            raise RefusedError(400, "the request has ended before its body")
+        part: bytes = message.get("body", b"")
         room -= len(part)
         if room < 0:
-            return _too_long(limit)
+            raise _too_long(limit)
         parts.append(part)
-        if not is_more:
+        if not message.get("more_body", False):
             return b"".join(parts)
-        message = await receive()
-        kind, part, is_more = message["type"], message.get("body", b""), message.get("more_body", False)
+        message, reading = None, receive()
 
 
-def _too_long(limit: int) -> Refusal:
-    return Refusal(413, f"a message has at most {limit} bytes; server.asgi(max_body=...) sets the limit")
-
-
-class _Patience:
-    """Cancels a task that waits for too long, and takes that back from the task's count."""
-
-    __slots__ = ("_task", "is_lost")
-
-    def __init__(self, task: asyncio.Task[object]) -> None:
-        self._task = task
-        self.is_lost = False
-
-    def lose(self) -> None:
-        self.is_lost = True
-        self._task.cancel()
-
-    def found(self) -> None:
-        uncancel = getattr(self._task, "uncancel", None)  # Python 3.11
-        if uncancel is not None:
-            uncancel()
+def _too_long(limit: int) -> RefusedError:
+    return RefusedError(413, f"a message has at most {limit} bytes; server.asgi(max_body=...) sets the limit")

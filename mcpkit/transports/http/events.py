@@ -106,6 +106,10 @@ class Stream:
         self._events.keep(self.name, self._sent, message)
         return event(message, self._id(self._sent))
 
+    def has_more(self, number: int) -> bool:
+        """Say whether it has said anything after the event with this number, kept or not."""
+        return number < self._sent
+
     def again(self, number: int) -> list[bytes]:
         """Return the events after the one with this number."""
         return [event(kept.message, self._id(kept.number)) for kept in self._events.after(self.name, number)]

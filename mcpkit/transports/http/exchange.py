@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from inspect import iscoroutine
 from typing import Any, Final
+
+from ...steps import first_step, go_on, within
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -16,8 +20,11 @@ Headers = Iterable[tuple[bytes, bytes]]
 MOST_QUEUED: Final = 16 * 1024 * 1024
 """Bytes that may wait for a client that does not read; then it is taken for gone."""
 
-_LAST_WORDS: Final = 30.0
-"""Seconds in which a client must have read the rest of a stream that has ended."""
+_PATIENCE: Final = 30.0
+"""Seconds in which a client must have read what one piece of a stream waits for."""
+
+_PIECE: Final = 64 * 1024
+"""Bytes of a stream that are handed to the ASGI server at once."""
 
 _MANY: Final = 64
 _MUCH: Final = 1024 * 1024
@@ -30,14 +37,20 @@ _EVENT_STREAM: Final = (
     (b"cache-control", b"no-cache, no-transform"),
     (b"x-accel-buffering", b"no"),
 )
+_GONE: Final = (OSError, RuntimeError)
+"""What servers raise for a client that has gone; uvloop the second."""
+
+logger = logging.getLogger("mcpkit")
+
 _IS_EAGER: Final = sys.version_info >= (3, 12)
 _BEAT: Final = b":\n\n"
 
 
 async def respond(send: Send, status: int, body: bytes = b"", headers: Headers = ()) -> None:
     """Answer with one JSON text, or with nothing."""
-    length = (b"content-length", b"%d" % len(body))
-    start = [_JSON, length, *headers] if body else [length, *headers]
+    start = [(b"content-length", b"%d" % len(body)), *headers]
+    if body:
+        start.insert(0, _JSON)
     await send({"type": "http.response.start", "status": status, "headers": start})
     await send({"type": "http.response.body", "body": body})
 
@@ -48,6 +61,33 @@ async def refuse(send: Send, status: int, text: str, headers: Headers = ()) -> N
     start = [_TEXT, (b"content-length", b"%d" % len(body)), *headers]
     await send({"type": "http.response.start", "status": status, "headers": start})
     await send({"type": "http.response.body", "body": body})
+
+
+class RefusedError(Exception):
+    """A request that is refused before anybody has looked at its message.
+
+    Args:
+        status: The HTTP status.
+        text: One line for people, that says what to change.
+        headers: What the response has because of it.
+    """
+
+    def __init__(self, status: int, text: str, headers: Headers = ()) -> None:
+        super().__init__(status, text)
+        self.status = status
+        self.text = text
+        self.headers = headers
+
+
+def headers_by_name(scope: Scope) -> dict[bytes, bytes]:
+    """Return the headers of a request; of those that come more than once, all values."""
+    pairs: list[tuple[bytes, bytes]] = scope["headers"]
+    headers = dict(pairs)
+    if len(headers) != len(pairs):
+        headers = {}
+        for name, value in pairs:
+            headers[name] = headers[name] + b", " + value if name in headers else value
+    return headers
 
 
 def event(data: bytes, id_: str | None = None) -> bytes:
@@ -79,7 +119,6 @@ class Exchange:
     """
 
     __slots__ = (
-        "_abandoning",
         "_answer",
         "_answer_headers",
         "_keep_alive",
@@ -89,7 +128,6 @@ class Exchange:
         "_room",
         "_send",
         "_status",
-        "_task",
         "_waiter",
         "headers",
         "is_ended",
@@ -126,8 +164,6 @@ class Exchange:
         self._status = 200
         self._queue: deque[bytes] = deque()
         self._queued = 0
-        self._task: asyncio.Task[Any] | None = None
-        self._abandoning: asyncio.TimerHandle | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._room: asyncio.Future[None] | None = None
 
@@ -186,11 +222,8 @@ class Exchange:
         self.wake()
 
     def finish(self) -> None:
-        """End the stream after what has been sent; a client that does not read it soon is given up."""
+        """End the stream after what has been sent."""
         self.is_ended = True
-        if self._task is not None and self._abandoning is None:
-            loop = asyncio.get_running_loop()
-            self._abandoning = loop.call_later(_LAST_WORDS, self._task.cancel)
         self.wake()
 
     def hang_up(self) -> None:
@@ -221,9 +254,12 @@ class Exchange:
         return self.is_ended and not self.is_streaming
 
     async def respond(self) -> None:
-        """Send the answer that is there already, for a request that nobody had to wait for."""
-        body = self._answer or b""
-        await respond(self._send, self._status, body, (*self.headers, *self._answer_headers))
+        """Send the answer that is there already."""
+        try:
+            headers = (*self.headers, *self._answer_headers)
+            await respond(self._send, self._status, self._answer or b"", headers)
+        except _GONE:
+            self.hang_up()
 
     async def run(self, stream_after: float | None = None) -> None:
         """Send everything, until the end or until the client is gone.
@@ -233,7 +269,6 @@ class Exchange:
                 that it is being served.
         """
         loop = asyncio.get_running_loop()
-        self._task = asyncio.current_task()
         hearing = loop.create_task(self._hear())
         opening = loop.call_later(stream_after, self.open_stream) if stream_after is not None else None
         try:
@@ -243,17 +278,10 @@ class Exchange:
                 await self._stream()
             elif not self.is_gone:
                 await self.respond()
-        except OSError:  # what servers raise for a client that has gone
-            self.hang_up()
-        except asyncio.CancelledError:
-            if self._abandoning is None or self._abandoning.when() > loop.time():
-                raise
+        except _GONE:
             self.hang_up()
         finally:
-            self._task = None
             hearing.cancel()
-            if self._abandoning is not None:
-                self._abandoning.cancel()
             if opening is not None:
                 opening.cancel()
             if not self.is_ended:
@@ -261,20 +289,39 @@ class Exchange:
 
     async def _stream(self) -> None:
         start = [*_EVENT_STREAM, *self.headers]
-        await self._send({"type": "http.response.start", "status": 200, "headers": start})
+        await self._write({"type": "http.response.start", "status": 200, "headers": start})
         is_last = False
         while not is_last and not self.is_gone:
             if not self._queue and self.refill is not None:
                 self._queue.extend(self.refill())
             chunk = b"".join(self._queue)
             self._queue.clear()
-            self._queued = 0
+            self._queued = len(chunk)
             is_last = self.is_ended
             if chunk or is_last:
-                await self._send({"type": "http.response.body", "body": chunk, "more_body": not is_last})
+                await self._write_chunk(chunk, is_last=is_last)
                 self._make_room()
             else:
                 await self._wait(self._keep_alive)
+
+    async def _write_chunk(self, chunk: bytes, *, is_last: bool) -> None:
+        for start in range(0, len(chunk) or 1, _PIECE):
+            piece = chunk[start : start + _PIECE]
+            more = not is_last or start + _PIECE < len(chunk)
+            await self._write({"type": "http.response.body", "body": piece, "more_body": more})
+            if self.is_gone:
+                return
+            self._queued -= len(piece)
+
+    async def _write(self, message: MutableMapping[str, Any]) -> None:
+        """Send a part of the stream; a client that reads nothing for too long is given up."""
+        sending = self._send(message)
+        if iscoroutine(sending):
+            is_sent, awaited = first_step(sending)
+            if is_sent:
+                return
+            sending = go_on(sending, awaited)
+        await within(_PATIENCE, sending)
 
     async def _wait(self, seconds: float | None) -> None:
         loop = asyncio.get_running_loop()
@@ -288,8 +335,11 @@ class Exchange:
                 beat.cancel()
 
     async def _hear(self) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
+        try:
+            while (await self._receive())["type"] != "http.disconnect":
+                pass
+        except Exception:  # middleware's; whatever it was, nothing more is heard of the client
+            logger.debug("the client cannot be heard any more", exc_info=True)
         self.hang_up()
 
     def _beat(self) -> None:

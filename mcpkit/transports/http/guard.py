@@ -121,10 +121,7 @@ def _host_forms(host: str) -> set[str]:
             f"allowed_hosts: {host!r} is not a host; write it like {_host_example(host)!r}, "
             "with a port other than 80 and 443 or with ':*' for any port, or '*' for all hosts"
         )
-    name, port = found["name"], found["port"]
-    if port in {None, *_DEFAULT_PORTS.values()}:
-        return {name, *(f"{name}:{default}" for default in _DEFAULT_PORTS.values())}
-    return {f"{name}:{'' if port == '*' else port}"}
+    return _forms(found["name"], found["port"], {None, *_DEFAULT_PORTS.values()})
 
 
 def _origin_forms(origin: str) -> set[str]:
@@ -137,11 +134,15 @@ def _origin_forms(origin: str) -> set[str]:
             f"allowed_origins: {origin!r} is not an origin; write it like {_origin_example(origin)!r}, "
             "without a path, with ':*' for any port, or '*' for all origins"
         )
-    scheme, port = found["scheme"], found["port"]
-    bare = f"{scheme}://{found['name']}"
-    if port in {None, _DEFAULT_PORTS.get(scheme)}:
-        return {bare, f"{bare}:{_DEFAULT_PORTS[scheme]}"} if scheme in _DEFAULT_PORTS else {bare}
-    return {f"{bare}:{'' if port == '*' else port}"}
+    scheme = found["scheme"]
+    return _forms(f"{scheme}://{found['name']}", found["port"], {None, _DEFAULT_PORTS.get(scheme)})
+
+
+def _forms(name: str, port: str | None, defaults: set[str | None]) -> set[str]:
+    """Return a name with its port, in each way to write that; "name:" stands for any port."""
+    if port in defaults:
+        return {name, *(f"{name}:{default}" for default in defaults if default is not None)}
+    return {f"{name}:{'' if port == '*' else port}"}
 
 
 def _split_public_url(url: str) -> tuple[str, str]:

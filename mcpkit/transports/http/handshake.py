@@ -5,8 +5,9 @@ Follows "Streamable HTTP" of basic/transports (2025-11-25) and of the two revisi
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from ...calls import Reply, server_ended
 from ...context import Context
 from ...errors import INVALID_REQUEST, METHOD_NOT_FOUND, BusyError, ProtocolError
 from ...peer import Peer, invalid, is_initialize, read_params
@@ -16,7 +17,6 @@ from ...protocol.headers import Headers
 from ...protocol.jsonrpc import is_array, is_id
 from ...protocol.revisions import HANDSHAKE
 from .exchange import Exchange
-from .session import Session
 from .stateless import headers_of, status_of
 
 if TYPE_CHECKING:
@@ -26,6 +26,9 @@ _WITHOUT_HEADER = "2025-03-26"
 """The revision of a client that names none, as the specification has it ("Protocol Version Header")."""
 
 _SESSION = b"mcp-session-id"
+
+_GUESTS: Final = {revision: Handshake(revision, Client({}, {})) for revision in HANDSHAKE}
+"""What is known of clients that have no session; nothing of it changes."""
 
 
 async def serve_handshake(service: Service, message: Any, headers: Headers, exchange: Exchange) -> None:
@@ -46,11 +49,13 @@ async def serve_handshake(service: Service, message: Any, headers: Headers, exch
     if service.settings.stateless:
         await _serve_guest(service, message, headers, exchange)
         return
-    session = await _session(service, headers, exchange)
+    session = await service.sessions.find(_session_id(headers))
     if session is None:
+        await _refuse_session(headers, exchange)
         return
     session.post(message, exchange)
-    await service.sessions.save(session)
+    if changes := session.unsaved():
+        await service.sessions.save(session, changes)
     await _finish(service, exchange)
 
 
@@ -66,8 +71,9 @@ async def serve_get(service: Service, headers: Headers, exchange: Exchange) -> N
         BusyError: Too many streams are open.
         OSError: The broker does not answer.
     """
-    session = await _session(service, headers, exchange)
+    session = await service.sessions.find(_session_id(headers))
     if session is None:
+        await _refuse_session(headers, exchange)
         return
     service.check_room()
     last = headers.get(b"last-event-id")
@@ -83,10 +89,11 @@ async def serve_delete(service: Service, headers: Headers, exchange: Exchange) -
     Raises:
         OSError: The broker does not answer.
     """
-    session = await _session(service, headers, exchange)
+    session = await service.sessions.find(_session_id(headers))
     if session is None:
+        await _refuse_session(headers, exchange)
         return
-    await service.sessions.end(headers[_SESSION].strip().decode("latin-1"))
+    await service.sessions.end(session)
     exchange.answer(None, 204)
     await exchange.respond()
 
@@ -96,7 +103,7 @@ async def _initialize(service: Service, message: dict[str, Any], exchange: Excha
     id_ = message["id"]
     is_ours = message.get("jsonrpc") == "2.0"
     if not is_ours or not is_id(id_):
-        expected = "a string or an integer as id" if is_ours else 'an object with "jsonrpc": "2.0"'
+        expected = f"{jsonrpc.ID_FORM} as id" if is_ours else 'an object with "jsonrpc": "2.0"'
         _refuse(exchange, id_ if is_id(id_) else None, invalid(f"expected {expected}"))
         await exchange.respond()
         return
@@ -127,22 +134,21 @@ def _without_session(capabilities: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-async def _session(service: Service, headers: Headers, exchange: Exchange) -> Session | None:
-    """Return the session that a request names; None when it has been refused for want of one."""
-    named = headers.get(_SESSION)
-    if named is None:
+def _session_id(headers: Headers) -> str:
+    return headers.get(_SESSION, b"").strip().decode("latin-1")
+
+
+async def _refuse_session(headers: Headers, exchange: Exchange) -> None:
+    """Refuse a request because it names no session, or none that there is."""
+    if _SESSION not in headers:
         problem = invalid(
             "there is no Mcp-Session-Id header: send initialize first, and the id that it returns"
         )
         _refuse(exchange, None, problem)
     else:
-        session = await service.sessions.find(named.strip().decode("latin-1"))
-        if session is not None:
-            return session
         problem = ProtocolError(INVALID_REQUEST, "Session not found: it has ended; send initialize again")
         exchange.answer(jsonrpc.error(None, problem), 404)
     await exchange.respond()
-    return None
 
 
 async def _finish(service: Service, exchange: Exchange) -> None:
@@ -163,47 +169,66 @@ class Guest(Peer):
         service: What serves it.
         revision: The revision that its header names.
         exchange: The answer to its POST.
+
+    Attributes:
+        request: What it asks, unless that has been answered already or is a batch, whose requests are running.
     """
 
     def __init__(self, service: Service, revision: str, exchange: Exchange) -> None:
         super().__init__(service.server)
-        self.session = Handshake(revision, Client({}, {}))
+        self.session = _GUESTS[revision]
+        self.request: Context[Any] | None = None
         self._exchange = exchange
+        self._has_batch = False
 
     def receive(self, message: Any) -> None:
-        """Begin to serve what the POST brings."""
+        """Take what the POST brings."""
         if is_array(message):
-            self._receive_batch(message, self._reply, self._exchange, where="a POST")
+            self._has_batch = True
+            self._receive_batch(message, self.reply, self._exchange, where="a POST")
         else:
-            self._receive(message, self._reply, self._exchange)
+            self._receive(message, self.reply, self._exchange)
 
     async def aclose(self) -> None:
         """Cancel what runs."""
-        await self._calls.aclose()
+        await self._calls.aclose(server_ended())
 
     def cancel_all(self) -> None:
         """Cancel what runs, since nobody can come back for it."""
         self._calls.cancel_all()
 
+    def reply(self, message: bytes | None, problem: BaseException | None) -> None:
+        """Answer the POST."""
+        is_refused = isinstance(problem, ProtocolError) and problem.code == INVALID_REQUEST
+        status = 503 if isinstance(problem, BusyError) else 400 if is_refused else 200
+        self._exchange.answer(message, 202 if message is None else status, headers_of(problem))
+
+    def _serve(self, ctx: Context[Any], reply: Reply) -> None:
+        if self._has_batch:
+            super()._serve(ctx, reply)
+        else:
+            self.request = ctx
+
     def _envelope(self, method: str, params: dict[str, Any], meta: dict[str, Any]) -> Envelope:
         if method in {"resources/subscribe", "resources/unsubscribe"}:
             raise ProtocolError(METHOD_NOT_FOUND, f"Method not found: {method} (this server has no sessions)")
         assert self.session is not None
+        if method == "logging/setLevel":
+            # The level holds for this POST alone.
+            self.session = Handshake(self.session.revision, self.session.client)
         return self.session
 
     def _initialized(self) -> None:
         """Tell nothing: there is no stream to tell it on."""
-
-    def _reply(self, message: bytes | None, problem: BaseException | None) -> None:
-        is_refused = isinstance(problem, ProtocolError) and problem.code == INVALID_REQUEST
-        status = 503 if isinstance(problem, BusyError) else 400 if is_refused else 200
-        self._exchange.answer(message, 202 if message is None else status, headers_of(problem))
 
 
 async def _serve_guest(service: Service, message: Any, headers: Headers, exchange: Exchange) -> None:
     named = headers.get(b"mcp-protocol-version", b"").strip().decode("latin-1")
     guest = Guest(service, named if named in HANDSHAKE else _WITHOUT_HEADER, exchange)
     guest.receive(message)
+    if guest.request is not None:
+        await service.call(exchange, guest.request, guest.reply, service.settings.stream_after_in_session)
+        return
     service.guests.add(guest)
     try:
         await _finish(service, exchange)

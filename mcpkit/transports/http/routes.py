@@ -12,6 +12,7 @@ from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.routing import BaseRoute, Match, Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from .exchange import headers_by_name
 from .guard import Guard
 from .mounting import mount_point, path_below
 
@@ -107,8 +108,8 @@ class Routes:
             if match is Match.FULL:
                 await mount.handle({**scope, **found}, receive, send)
                 return
-        if scope["type"] == "http" and not self._is_readiness(path):
-            headers = dict(scope["headers"])
+        if scope["type"] == "http" and not self._is_readiness(scope, path):
+            headers = headers_by_name(scope)
             if refusal := self._guard.refuse(headers.get(b"host"), headers.get(b"origin")):
                 status, text = refusal
                 await PlainTextResponse(text, status)(scope, receive, send)
@@ -124,8 +125,9 @@ class Routes:
             placed["path"] = root + (path.rstrip("/") if path.endswith("/") else f"{path}/")
         return placed
 
-    def _is_readiness(self, path: str) -> bool:
-        return self._health is not None and path.rstrip("/") == self._health.rstrip("/")
+    def _is_readiness(self, scope: Scope, path: str) -> bool:
+        is_read = scope["method"] in {"GET", "HEAD"}  # what else has this path is the author's own
+        return is_read and self._health is not None and path.rstrip("/") == self._health.rstrip("/")
 
     def _build(self) -> None:
         own: list[BaseRoute] = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
@@ -22,6 +23,9 @@ def run_app(app: HttpApp, host: str, port: int, options: Mapping[str, Any]) -> N
         options: More options for `uvicorn.Config`; they go before what is set here.
     """
     grace = app.settings.grace
-    settings: dict[str, Any] = {"host": host, "port": port, "timeout_graceful_shutdown": grace, **options}
+    settings: dict[str, Any] = {"host": host, "port": port, "timeout_graceful_shutdown": grace}
+    if find_spec("uvloop") is None:
+        settings["http"] = "h11"  # httptools does not tell of a client that goes while a second request waits
+    settings |= options
     with suppress(KeyboardInterrupt):  # uvicorn raises it once more when it has ended because of it
         uvicorn.Server(uvicorn.Config(app, **settings)).run()

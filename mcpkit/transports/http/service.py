@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ...broker import Broker
-from ...calls import Calls
+from ...calls import Calls, Reply, server_ended
 from ...changes import Changes
+from ...context import Context
 from ...errors import BusyError
+from ...failures import error_response
 from ...keys import Keys
+from ...protocol import jsonrpc
 from .exchange import Exchange
 from .options import Settings
 from .sessions import Sessions
@@ -44,6 +48,7 @@ class Service:
         pipes: The connections of HTTP+SSE by session id.
         guests: Clients of the handshake era that are being served without a session.
         is_ready: Whether the author's lifespan has been entered, and work is taken.
+        is_open: Whether it takes work.
         is_closing: Whether it takes no more work.
         is_last: Whether the process has been told to end, so that nothing is served here after it.
     """
@@ -61,6 +66,7 @@ class Service:
         self.pipes: dict[str, Pipe] = {}
         self.guests: set[Guest] = set()
         self.is_ready = False
+        self.is_open = False
         self.is_closing = False
         self.is_last = False
         self.is_started = False
@@ -101,6 +107,46 @@ class Service:
         finally:
             self._waiting.discard(task)
 
+    async def call(self, exchange: Exchange, ctx: Context[Any], reply: Reply, stream_after: float) -> None:
+        """Serve a request that ends with its connection.
+
+        Args:
+            exchange: The connection.
+            ctx: The request.
+            reply: Takes the response, for the exchange.
+            stream_after: See `Exchange.run`.
+        """
+        sender: asyncio.Task[None] | None = None
+
+        def wait() -> None:
+            nonlocal sender
+            exchange.on_gone = partial(self._drop, exchange)
+            sender = self.loop.create_task(self.serve(exchange, stream_after))
+
+        try:
+            try:
+                outcome = self.server._dispatch(ctx)
+                if isinstance(outcome, (dict, bytes)):
+                    reply(jsonrpc.result(ctx.request_id, outcome), None)
+                else:
+                    await self.calls.run(exchange, ctx, outcome, reply, wait)
+            except Exception as error:  # noqa: BLE001 - every request is answered
+                reply(error_response(ctx, error), error)
+            await (sender or self.send(exchange))
+        finally:
+            if sender is not None:
+                sender.cancel()
+
+    def _drop(self, exchange: Exchange) -> None:
+        self.calls.cancel(exchange)
+
+    async def send(self, exchange: Exchange) -> None:
+        """Send what an exchange has to send that has been answered already, or streams until it ends."""
+        if exchange.is_ended and not exchange.is_streaming:
+            await exchange.respond()
+        else:
+            await self.serve(exchange)
+
     def check_room(self) -> None:
         """Refuse one more listening stream where there are too many.
 
@@ -113,7 +159,7 @@ class Service:
     def close(self) -> None:
         """Begin to end: take no more work, end the streams, and let what runs finish for a while."""
         self.is_closing = True
-        self.is_ready = False
+        self.is_ready = self.is_open = False
         self._closing.set()
 
     async def aclose(self) -> None:
@@ -129,6 +175,7 @@ class Service:
         try:
             async with self.server.running():
                 self.is_started = True
+                self.is_open = not self.is_closing
                 self._started.set_result(None)
                 readying = self.loop.create_task(self._note_ready())
                 try:
@@ -144,6 +191,7 @@ class Service:
             self._started.exception()  # whoever waits for `start` hears of it
         finally:
             self.is_closing = True
+            self.is_open = False
             self._on_end()
 
     async def _note_ready(self) -> None:
@@ -161,7 +209,7 @@ class Service:
         self.sessions.end_streams()
         time_for_calls = None if grace is None else grace * _SHARE_OF_CALLS
         await _within(time_for_calls, self._drain())
-        await self.calls.aclose()
+        await self.calls.aclose(server_ended())
         await self.sessions.aclose()
         for guest in tuple(self.guests):
             await guest.aclose()

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from ...calls import server_ended
 from ...changes import Change, Pending, notification
 from ...errors import INVALID_REQUEST, PARSE_ERROR, BusyError, ProtocolError
 from ...peer import Peer, invalid
@@ -19,6 +20,7 @@ from .exchange import Exchange
 from .stateless import headers_of
 
 if TYPE_CHECKING:
+    from .following import Following
     from .service import Service
     from .token import SessionToken
 
@@ -31,27 +33,44 @@ class Session(Peer):
 
     Args:
         service: What serves it.
+        id_: Its id.
         token: What its id says.
+        key: Under which the broker has the rest.
         handshake: What was negotiated.
 
     Attributes:
+        id: Its id.
         token: What its id says.
+        key: Under which the broker has the rest.
+        record: What the broker had there when it was last looked at; the very object.
         used: When a request of its came last, by the loop's clock.
+        prolonged: When the broker was last told that it lives on, by the same clock.
+        edition: A number that changes when a change made here leaves for the broker, and when it has come there.
+        saving: How many such changes are on their way.
     """
 
-    def __init__(self, service: Service, token: SessionToken, handshake: Handshake) -> None:
+    def __init__(
+        self, service: Service, id_: str, token: SessionToken, key: str, handshake: Handshake
+    ) -> None:
         super().__init__(service.server)
         self.session = self._negotiated = handshake
+        self.id = id_
         self.token = token
+        self.key = key
+        self.record: Mapping[str, str] | None = None
         self.used = service.loop.time()
+        self.prolonged = self.used
+        self.edition = 0
+        self.saving = 0
         self._service = service
-        self._record: Mapping[str, str] | None = None
         self._unsaved: dict[str, str | None] = {}
         self._level = handshake.log_level
         self._events = Events(service.sessions.process)
         self._streams: dict[str, Stream] = {}
         self._pending = Pending()
+        self._crowd: dict[Change, None] = {}
         self._listening: list[Stream] = []
+        self._following: Following | None = None
         handshake.on_subscription = self._subscribed
         for name in token.lists:
             service.changes.want(self, (name, None))
@@ -60,9 +79,7 @@ class Session(Peer):
 
     def load(self, record: Mapping[str, str]) -> None:
         """Take over what the broker has about the session."""
-        if record is self._record:
-            return
-        self._record = record
+        self.record = record
         session = self._negotiated
         level = record.get(_LEVEL)
         if level in SEVERITY:
@@ -77,9 +94,11 @@ class Session(Peer):
 
     def unsaved(self) -> dict[str, str | None]:
         """Return what the broker does not have yet; it is taken for saved from now on."""
-        unsaved, self._unsaved = self._unsaved, {}
+        unsaved = self._unsaved
         if self._negotiated.log_level != self._level:
             self._level = unsaved[_LEVEL] = self._negotiated.log_level
+        if unsaved:
+            self._unsaved = {}
         return unsaved
 
     def _subscribed(self, uri: str, is_subscribed: bool) -> None:
@@ -93,7 +112,7 @@ class Session(Peer):
 
     def post(self, message: Any, exchange: Exchange) -> None:
         """Begin to serve what one POST brings."""
-        answer = Answer(self, exchange, is_request=_has_request(message))
+        answer = Answer(self, exchange, message)
         if is_array(message):
             self._receive_batch(message, answer.reply, answer, where="a POST")
         else:
@@ -113,12 +132,12 @@ class Session(Peer):
         stream = self._streams.get(name)
         if stream is None:
             if was_for_call(name):
-                return invalid(
-                    "the stream of this Last-Event-ID is not kept any more; send the request again"
-                )
+                return _not_kept()
             stream = Stream(self._events, is_for_call=False, has_ids=self.has_ids)
         missed = stream.again(number) if name == stream.name else [stream.prime()]
         if stream.is_finished and not missed:
+            if stream.has_more(number):
+                return _not_kept()
             # It was cancelled, or the client has it all: an empty stream would bring the client back for ever.
             exchange.answer(None, 405, ((b"allow", b"POST, DELETE"),))
             return None
@@ -137,6 +156,8 @@ class Session(Peer):
             self.keep(stream)
             self._listening.append(stream)
             self._service.sessions.listening += 1
+            if self._following is None:
+                self._following = self._service.sessions.follow(self)
             exchange.refill = lambda: self._tell(stream)
         return None
 
@@ -158,10 +179,27 @@ class Session(Peer):
     # Changes
 
     def changed(self, change: Change) -> None:
-        """Take a change: it is told on one listening stream, at once or when there is one."""
+        """Take a change: it is told on one listening stream, at once or when there is one.
+
+        Where too many wait, the client is told of what it has subscribed to, be it a template, instead of
+        each resource: so as many can wait as there are subscriptions, and nothing is lost.
+        """
         if not self._pending.add(change):
-            self._pending.replace_oldest(change)
+            self._crowd.update(dict.fromkeys(self._subscribed_as(change)))
         self._initialized()
+
+    def _subscribed_as(self, change: Change) -> list[Change]:
+        uri = change[1]
+        assert uri is not None, "for lists there is always room"
+        subscriptions = self._negotiated.subscriptions
+        if uri in subscriptions:
+            return [change]
+        templates = self._server.resource_templates
+        return [
+            ("resource", text)
+            for text in subscriptions
+            if (template := templates.get(text)) is not None and template.template.match(uri) is not None
+        ]
 
     def _initialized(self) -> None:
         if self._listening:
@@ -172,7 +210,9 @@ class Session(Peer):
     def _tell(self, stream: Stream) -> list[bytes]:
         if not self._negotiated.is_initialized or not self._listening or stream is not self._listening[-1]:
             return []
-        return [stream.event(notification(change)) for change in self._pending.take()]
+        changes = [*self._pending.take(), *self._crowd]
+        self._crowd.clear()
+        return [stream.event(notification(change)) for change in changes]
 
     # Streams
 
@@ -202,6 +242,9 @@ class Session(Peer):
         if stream in self._listening:
             self._listening.remove(stream)
             self._service.sessions.listening -= 1
+            if not self._listening and self._following is not None:
+                self._following.close()
+                self._following = None
             self._initialized()
 
     def end_streams(self) -> None:
@@ -212,15 +255,17 @@ class Session(Peer):
             if exchange is not None:
                 exchange.finish()
 
-    def forget(self) -> None:
-        """Hear of changes no more."""
+    def end(self) -> None:
+        """Cancel what runs, end the streams, and hear of changes no more."""
         self._service.changes.forget(self)
+        self.end_streams()
+        self._calls.cancel_all()
 
     async def aclose(self) -> None:
-        """Cancel what runs, and end the streams."""
-        self.forget()
+        """Tell what runs that the server ends, cancel it, and wait until it has stopped."""
+        self._service.changes.forget(self)
         self.end_streams()
-        await self._calls.aclose()
+        await self._calls.aclose(server_ended())
 
 
 class Answer:
@@ -231,15 +276,15 @@ class Answer:
     Args:
         session: Whose it is.
         exchange: The connection.
-        is_request: Whether there will be a response; not so for notifications and responses.
+        message: What was posted.
     """
 
-    __slots__ = ("_exchange", "_is_request", "_session", "_stream")
+    __slots__ = ("_exchange", "_message", "_session", "_stream")
 
-    def __init__(self, session: Session, exchange: Exchange, *, is_request: bool) -> None:
+    def __init__(self, session: Session, exchange: Exchange, message: Any) -> None:
         self._session = session
         self._exchange = exchange
-        self._is_request = is_request
+        self._message = message
         self._stream: Stream | None = None
         exchange.on_open = self._open
 
@@ -264,14 +309,14 @@ class Answer:
 
     def reply(self, message: bytes | None, problem: BaseException | None) -> None:
         """Send the response, or end without one."""
+        exchange = self._exchange
         if self._stream is None:
-            if message is None and self._is_request and self._exchange.may_stream:
-                self._exchange.is_streaming = (
-                    True  # it was cancelled: an event stream may end without a response
-                )
-            self._exchange.answer(
-                message, 202 if message is None else _status_of(problem), headers_of(problem)
-            )
+            if message is not None:
+                exchange.answer(message, _status_of(problem), headers_of(problem))
+                return
+            if exchange.may_stream and _has_request(self._message):
+                exchange.is_streaming = True  # it was cancelled: an event stream may end without a response
+            exchange.answer(None, 202)
             return
         if message is not None:
             self._push(message)
@@ -298,7 +343,13 @@ def _has_request(message: Any) -> bool:
     return any(is_object(each) and "id" in each and "method" in each for each in messages)
 
 
+def _not_kept() -> ProtocolError:
+    return invalid("the stream of this Last-Event-ID is not kept any more; send the request again")
+
+
 def _status_of(problem: BaseException | None) -> int:
+    if problem is None:
+        return 200
     if isinstance(problem, BusyError):
         return 503
     is_invalid = isinstance(problem, ProtocolError) and problem.code in {PARSE_ERROR, INVALID_REQUEST}

@@ -18,7 +18,6 @@ from ...errors import (
     MissingCapabilityError,
     ProtocolError,
 )
-from ...failures import error_response
 from ...peer import invalid, read_params
 from ...protocol import jsonrpc
 from ...protocol.eras import PROTOCOL_VERSION, Stateless, unsupported_version
@@ -65,57 +64,49 @@ async def serve_stateless(service: Service, message: Any, headers: Headers, exch
         headers: The headers.
         exchange: The answer.
     """
-    _begin(service, message, headers, exchange)
-    try:
-        if await exchange.is_settled():
-            await exchange.respond()
+    ctx = _read(service, message, headers, exchange)
+    if ctx is None:
+        await service.send(exchange)
+        return
+
+    def reply(response: bytes | None, problem: BaseException | None) -> None:
+        if problem is None:
+            exchange.answer(response)
         else:
-            await service.serve(exchange, service.settings.stream_after)
-    finally:
-        if not exchange.is_ended:
-            service.calls.cancel(exchange)
+            exchange.answer(response, status_of(problem), headers_of(problem))
+
+    await service.call(exchange, ctx, reply, service.settings.stream_after)
 
 
-def _begin(service: Service, message: Any, headers: Headers, exchange: Exchange) -> None:
-    """Begin to serve; what can be answered at once is."""
+def _read(service: Service, message: Any, headers: Headers, exchange: Exchange) -> Context[Any] | None:
+    """Return the request to answer; None when it has been refused, or when its answer is a stream of changes."""
     method = message.get("method") if is_object(message) else None
     if not is_object(message) or message.get("jsonrpc") != "2.0" or type(method) is not str:
         _refuse(exchange, _id_of(message), invalid("expected a request with a method, and one in a POST"))
-        return
+        return None
     if "id" not in message:
-        exchange.answer(None, 202)  # there is no notification that means something here
-        return
+        if (problem := unknown_revision(headers)) is not None:
+            _refuse(exchange, None, problem)
+        else:
+            exchange.answer(None, 202)  # there is no notification that means something here
+        return None
     id_ = message["id"]
     if not is_id(id_):
-        _refuse(exchange, None, invalid("expected a string or an integer as id"))
-        return
+        _refuse(exchange, None, invalid(f"expected {jsonrpc.ID_FORM} as id"))
+        return None
     try:
         params, meta = read_params(message)
         envelope = _envelope(headers, method, params, meta)
-    except ProtocolError as error:
-        _refuse(exchange, id_, error)
-        return
-    ctx: Context[Any] = Context(service.server, envelope, exchange, id_, method, params, meta)
-    try:
+        ctx: Context[Any] = Context(service.server, envelope, exchange, id_, method, params, meta)
         if method == "tools/call":
             _check_parameters(service, headers, params)
         elif method == "subscriptions/listen":
             Listener(service, Listen(ctx, service.server), exchange)
-            return
-        outcome = service.server._dispatch(ctx)
-        if isinstance(outcome, dict | bytes):
-            exchange.answer(jsonrpc.result(id_, outcome))
-            return
-
-        def reply(response: bytes | None, problem: BaseException | None) -> None:
-            if response is None:  # nobody but the server cancels here, and the client when it has gone
-                problem = BusyError("The server has ended before the call was finished")
-                response = jsonrpc.error(id_, problem)
-            exchange.answer(response, status_of(problem), headers_of(problem))
-
-        service.calls.start(exchange, ctx, outcome, reply)
-    except Exception as error:  # noqa: BLE001 - every request is answered
-        exchange.answer(error_response(ctx, error), status_of(error), headers_of(error))
+            return None
+    except ProtocolError as error:
+        _refuse(exchange, id_, error)
+        return None
+    return ctx
 
 
 def _envelope(headers: Headers, method: str, params: dict[str, Any], meta: dict[str, Any]) -> Stateless:

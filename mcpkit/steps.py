@@ -1,0 +1,106 @@
+"""Coroutines and their tasks: a first step that needs no task, and whose a cancellation is."""
+
+from __future__ import annotations
+
+import asyncio
+import types
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+def first_step(coroutine: Coroutine[Any, Any, Any]) -> tuple[bool, Any]:
+    """Run a coroutine in the current task until it waits for the first time.
+
+    Args:
+        coroutine: One that has not begun.
+
+    Returns:
+        Whether it has finished; and its result, or what it waits for, which `go_on` wants.
+
+    Raises:
+        BaseException: Whatever it raises.
+    """
+    try:
+        return False, coroutine.send(None)
+    except StopIteration as end:
+        return True, end.value
+
+
+@types.coroutine
+def go_on(coroutine: Coroutine[Any, Any, T], awaited: Any) -> Generator[Any, Any, T]:
+    """Await the rest of a coroutine, in the task that made its first step.
+
+    Args:
+        coroutine: One that `first_step` has left waiting.
+        awaited: What it waits for.
+
+    Returns:
+        Its result.
+
+    Raises:
+        BaseException: Whatever it raises.
+    """
+    while True:
+        problem: BaseException | None = None
+        sent: Any = None
+        try:
+            sent = yield awaited
+        except BaseException as error:  # noqa: BLE001 - the coroutine's to handle
+            problem = error
+        try:
+            awaited = coroutine.send(sent) if problem is None else coroutine.throw(problem)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        finally:
+            del problem  # its traceback has this frame
+
+
+async def within(seconds: float, awaitable: Awaitable[T]) -> T:
+    """Await something in the current task, but not for longer than that (`asyncio.timeout` came with Python 3.11).
+
+    Raises:
+        TimeoutError: The time is over.
+        BaseException: Whatever it raises.
+    """
+    task = asyncio.current_task()
+    assert task is not None
+    is_late = False
+
+    def give_up() -> None:
+        nonlocal is_late
+        is_late = True
+        task.cancel()
+
+    timer = asyncio.get_running_loop().call_later(seconds, give_up)
+    try:
+        return await awaitable
+    except asyncio.CancelledError:
+        if not is_late or uncancel(task) > 0:
+            raise
+        raise TimeoutError(f"it took longer than {seconds:g} seconds") from None
+    finally:
+        timer.cancel()
+
+
+def uncancel(task: asyncio.Task[Any]) -> int:
+    """Take a cancellation that has been answered back from the task's count of them (Python 3.11).
+
+    Returns:
+        How many others there are.
+    """
+    take_back: Callable[[], int] | None = getattr(task, "uncancel", None)
+    return 0 if take_back is None else take_back()
+
+
+def is_cancelled_from_outside(error: BaseException) -> bool:
+    """Say whether an exception is the cancellation of the current task, and none that its code has caused.
+
+    Before Python 3.11 nothing tells them apart; then it is taken for the task's.
+    """
+    if not isinstance(error, asyncio.CancelledError):
+        return False
+    count: Callable[[], int] | None = getattr(asyncio.current_task(), "cancelling", None)
+    return count is None or count() > 0

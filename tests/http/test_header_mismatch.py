@@ -1,0 +1,76 @@
+"""Headers held against the body of a stateless request (basic/transports/streamable-http)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from asgi_client import Serve
+from mcpkit import Server
+from stateless_server import REVISION, text_of
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"mcp-protocol-version": f"  {REVISION} \t"}, 200),
+        ({"mcp-method": " tools/call "}, 200),
+        ({"mcp-name": "  region  "}, 200),
+        ({"mcp-name": "=?base64?cmVnaW9u?="}, 200),
+        ({"mcp-param-region": "=?base64?dXMtd2VzdDE=?="}, 200),
+        ({"mcp-param-unknown": "\x00"}, 200),
+        ({"mcp-method": None}, 400),
+        ({"mcp-method": "TOOLS/CALL"}, 400),
+        ({"mcp-method": "tools/list"}, 400),
+        ({"mcp-name": None}, 400),
+        ({"mcp-name": "echo"}, 400),
+        ({"mcp-name": "Region"}, 400),
+        ({"mcp-name": "=?base64?cmVnaW9u="}, 400),
+        ({"mcp-name": "r\xe9gion".encode("latin-1")}, 400),
+        ({"mcp-param-region": None}, 400),
+        ({"mcp-param-region": "eu"}, 400),
+        ({"mcp-param-region": "us-west1\x01"}, 400),
+        ({"mcp-param-region": "=?base64?dXMtd2VzdDE?="}, 400),
+    ],
+)
+async def test_headers_say_what_the_body_says(
+    headers: dict[str, Any], status: int, server: Server, serve: Serve
+) -> None:
+    async with serve(server) as client:
+        headers = {"mcp-param-region": "us-west1"} | headers
+        answer = await client.call("region", {"region": "us-west1"}, headers=headers).whole()
+        assert answer.status == status
+        if status == 400:
+            assert answer.error()["code"] == -32020
+            assert answer.json()["id"] == 1
+        else:
+            assert text_of(answer.json()) == "us-west1"
+
+
+async def test_a_header_is_not_expected_for_what_is_not_given(server: Server, serve: Serve) -> None:
+    async with serve(server) as client:
+        for arguments in ({}, {"region": None}):
+            answer = await client.call("region", arguments).whole()
+            assert answer.status == 200
+
+
+async def test_resources_and_prompts_are_named_in_a_header_too(server: Server, serve: Serve) -> None:
+    async with serve(server) as client:
+        for method, params in (
+            ("resources/read", {"uri": "weather://fixed"}),
+            ("prompts/get", {"name": "plan", "arguments": {"city": "Rome"}}),
+        ):
+            assert (await client.ask(method, params).whole()).status == 200
+            for name in (None, "other"):
+                answer = await client.ask(method, params, headers={"mcp-name": name}).whole()
+                assert (answer.status, answer.error()["code"]) == (400, -32020)
+
+
+async def test_a_method_without_a_name_needs_no_header_for_it(server: Server, serve: Serve) -> None:
+    async with serve(server) as client:
+        assert (await client.ask("tools/list").whole()).status == 200
+        assert (await client.ask("server/discover", headers={"mcp-name": "anything"}).whole()).status == 200

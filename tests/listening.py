@@ -1,0 +1,32 @@
+"""What the tests of changes and of those who make them have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mcpkit.changes import Change
+
+
+class Ear:
+    """Writes down what it hears.
+
+    Args:
+        then: Called one for each change, the last of them first.
+    """
+
+    def __init__(self, *then: Callable[[], None]) -> None:
+        self.heard: list[Change] = []
+        self.then = list(then)
+
+    def changed(self, change: Change) -> None:
+        self.heard.append(change)
+        if self.then:
+            self.then.pop()()
+
+    @property
+    def uris(self) -> list[str | None]:
+        return [uri for _, uri in self.heard]
+
+
+def updated(uri: str) -> Change:
+    return ("resource", uri)

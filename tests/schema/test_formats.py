@@ -1,0 +1,135 @@
+"""Values with a format or a bound: what clients read, what is accepted as what, and what is refused."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+from ipaddress import IPv4Address, IPv6Address
+from pathlib import Path
+from typing import Annotated, Any
+from uuid import UUID
+
+import annotated_types as at
+import pytest
+from pydantic import AfterValidator, AnyUrl, Field, HttpUrl
+
+from structures import Case, check_type
+
+
+def _even(value: int) -> int:
+    if value % 2:
+        raise ValueError("odd numbers are not served")
+    return value
+
+
+UTC = dt.timezone.utc
+DECIMAL = {"type": "string", "pattern": r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,4})?$"}
+
+
+CASES: list[Case] = [
+    (
+        dt.datetime,
+        {"type": "string", "format": "date-time"},
+        [
+            ("2026-01-31T09:30:00Z", dt.datetime(2026, 1, 31, 9, 30, tzinfo=UTC)),
+            ("2026-01-31t09:30:00.25+00:00", dt.datetime(2026, 1, 31, 9, 30, 0, 250000, tzinfo=UTC)),
+        ],
+        ["2026-01-31T09:30:00", "2026-02-30T09:30:00Z", "2026-01-31", "1700000000", 1700000000, "now"],
+    ),
+    (
+        dt.date,
+        {"type": "string", "format": "date"},
+        [("2024-02-29", dt.date(2024, 2, 29))],
+        ["2023-02-29", "20240229", "2024-02-29T00:00:00Z", 0, "0"],
+    ),
+    (
+        dt.time,
+        {"type": "string", "format": "time"},
+        [("09:30:00Z", dt.time(9, 30, tzinfo=UTC))],
+        ["09:30:00", "09:30Z", "25:00:00Z", 0, "34200"],
+    ),
+    (
+        dt.timedelta,
+        {"type": "string", "format": "duration"},
+        [("PT1H30M", dt.timedelta(hours=1.5)), ("P1W", dt.timedelta(7)), ("PT0.5S", dt.timedelta(seconds=0.5))],
+        ["P", "1:30:00", "90", 90, "P1H"],
+    ),
+    (
+        UUID,
+        {"type": "string", "format": "uuid"},
+        [("123e4567-e89b-12d3-a456-426614174000", UUID("123e4567-e89b-12d3-a456-426614174000"))],
+        ["123e4567e89b12d3a456426614174000", "{123e4567-e89b-12d3-a456-426614174000}", "x", 1],
+    ),
+    (
+        Decimal,
+        DECIMAL,
+        [("0.1", Decimal("0.1")), ("-1.50", Decimal("-1.50")), ("1E+3", Decimal("1E+3"))],
+        [0.1, 1, "NaN", "Infinity", "1_0", " 1", "٣", "1e99999"],
+    ),
+    (
+        Annotated[Decimal, Field(decimal_places=2)],
+        {"type": "string", "pattern": r"^-?[0-9]+(\.[0-9]{1,2})?$"},
+        [("0.25", Decimal("0.25"))],
+        ["0.125", 0.25],
+    ),
+    (
+        Annotated[Decimal, Field(decimal_places=0)],
+        {"type": "string", "pattern": r"^-?[0-9]+$"},
+        [("7", Decimal(7))],
+        ["7.5", "7.", 7],
+    ),
+    (
+        Annotated[bytes, Field(min_length=1, max_length=3)],
+        {"type": "string", "contentEncoding": "base64", "minLength": 4, "maxLength": 4},
+        [("AP8=", b"\x00\xff")],
+        ["", "AP8AAAAA", "AP8"],
+    ),
+    (IPv4Address, {"type": "string", "format": "ipv4"}, [("127.0.0.1", IPv4Address("127.0.0.1"))], ["1.2.3", 1]),
+    (IPv6Address, {"type": "string", "format": "ipv6"}, [("::1", IPv6Address("::1"))], ["::1%eth0", ":", 1]),
+    (Path, {"type": "string"}, [("/a/b", Path("/a/b"))], [1, None]),
+    (
+        HttpUrl,
+        {"type": "string", "format": "uri", "pattern": "^(?:http|https):", "maxLength": 2083},
+        [("https://example.org/a", HttpUrl("https://example.org/a"))],
+        ["ftp://example.org", "example.org", "http://a b", 1],
+    ),
+    (AnyUrl, {"type": "string", "format": "uri"}, [("urn:a:b", AnyUrl("urn:a:b"))], ["no uri", "", 1]),
+    (Annotated[int, at.Ge(0), at.Le(9)], {"type": "integer", "minimum": 0, "maximum": 9}, [(9.0, 9)], [10, -1]),
+    (
+        Annotated[float, at.Gt(0), at.Lt(1)],
+        {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1},
+        [(0.5, 0.5)],
+        [0, 1],
+    ),
+    (Annotated[int, at.MultipleOf(5)], {"type": "integer", "multipleOf": 5}, [(10, 10), (5.0, 5)], [7]),
+    (
+        Annotated[str, Field(min_length=1, max_length=3, pattern="^[a-z]*$")],
+        {"type": "string", "minLength": 1, "maxLength": 3, "pattern": "^[a-z]*$"},
+        [("abc", "abc")],
+        ["", "abcd", "A", "a\n"],
+    ),
+    (Annotated[str, Field(min_length=0)], {"type": "string"}, [("", "")], [1]),
+    (
+        Annotated[list[int], at.Len(1, 2)],
+        {"type": "array", "items": {"type": "integer"}, "minItems": 1, "maxItems": 2},
+        [([1], [1])],
+        [[], [1, 2, 3]],
+    ),
+    (
+        Annotated[int, Field(json_schema_extra={"x-unit": "m"}, examples=[1], title="Height")],
+        {"type": "integer", "title": "Height", "examples": [1], "x-unit": "m"},
+        [(1.0, 1)],
+        ["1"],
+    ),
+    (Annotated[int, AfterValidator(_even)], {"type": "integer"}, [(2, 2)], [3, "2"]),
+    (Annotated[list[Annotated[str, "a name"]], "all names"],
+     {"type": "array", "items": {"type": "string", "description": "a name"}, "description": "all names"},
+     [(["a"], ["a"])], [[1]]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("annotation", "schema", "accepted", "refused"), CASES, ids=[str(c[0]) for c in CASES]
+)
+def test_a_format(annotation: Any, schema: Any, accepted: list[tuple[Any, Any]], refused: list[Any]) -> None:
+    check_type(annotation, schema, accepted, refused)

@@ -1,0 +1,50 @@
+"""What the tests of schemas have in common: some types, and how a type is tried."""
+
+from __future__ import annotations
+
+import enum
+import typing
+from typing import Any, NamedTuple
+
+import pytest
+from typing_extensions import NotRequired
+
+from mcpkit.errors import ArgumentsError
+from mcpkit.schema import Arguments
+from mcpkit.schema.signature import parameter
+
+Case = tuple[Any, Any, list[tuple[Any, Any]], list[Any]]
+"""A type, its schema, what it accepts with what that becomes, and what it refuses."""
+
+
+class Color(enum.Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+class Point(NamedTuple):
+    x: int
+    y: float = 0.0
+
+
+class Place(typing.TypedDict):
+    name: str
+    size: NotRequired[int]
+
+
+def arguments_of(annotation: Any) -> Arguments:
+    """Return the arguments of a function `f` that has one, `value`."""
+    return Arguments.of_parameters("f", [parameter("value", annotation)])
+
+
+def check_type(annotation: Any, schema: Any, accepted: list[tuple[Any, Any]], refused: list[Any]) -> None:
+    """Hold the schema of a type, and what is made of values, to what is expected."""
+    arguments = arguments_of(annotation)
+    assert arguments.schema["properties"]["value"] == schema
+    for value, converted in accepted:
+        result = arguments.validate({"value": value})["value"]
+        assert result == converted
+        assert type(result) is type(converted)
+    for value in refused:
+        with pytest.raises(ArgumentsError, match=r"value"):
+            arguments.validate({"value": value})
