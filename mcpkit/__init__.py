@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from .ask import Ask
 from .broker import Broker, MemoryBroker
 from .completion import Complete
 from .content import Audio, EmbeddedResource, File, Image, ResourceLink, Text, ToolResult
 from .context import Context, current_context
 from .errors import (
+    AnswerError,
     ArgumentsError,
+    ElicitationError,
     MissingCapabilityError,
     PromptError,
     ProtocolError,
@@ -17,10 +20,13 @@ from .errors import (
     ToolError,
 )
 from .headers import Header
+from .injection import Depends, FromHeader, FromState
+from .log_handler import LogHandler
 from .marking import prompt, resource, tool
 from .prompts import Message, Prompt, assistant, user
 from .protocol.eras import Cache
 from .protocol.types import Annotations, Icon, ToolAnnotations
+from .questions import Answer, Elicit, ElicitUrl, ListRoots, Root, Sample, Sampled
 from .registry import Registry
 from .resource_dir import resource_dir
 from .resources import Resource, ResourceTemplate
@@ -31,17 +37,28 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Annotations",
+    "Answer",
+    "AnswerError",
     "ArgumentsError",
+    "Ask",
     "Audio",
     "Broker",
     "Cache",
     "Complete",
     "Context",
+    "Depends",
+    "Elicit",
+    "ElicitUrl",
+    "ElicitationError",
     "EmbeddedResource",
     "File",
+    "FromHeader",
+    "FromState",
     "Header",
     "Icon",
     "Image",
+    "ListRoots",
+    "LogHandler",
     "MemoryBroker",
     "Message",
     "MissingCapabilityError",
@@ -55,6 +72,9 @@ __all__ = [
     "ResourceLink",
     "ResourceNotFoundError",
     "ResourceTemplate",
+    "Root",
+    "Sample",
+    "Sampled",
     "Server",
     "Text",
     "Tool",

@@ -33,7 +33,8 @@ class Broker(Protocol):
     the publisher's own included, at most once, and for one publisher in the order in which it
     published. Delivery is best effort: what is published while a listener's connection is down, or
     before it is up, is lost to it. A listener that raises is logged and keeps none of the others
-    from hearing.
+    from hearing. Messages are short, but for what a client answers to a question: that may be as
+    long as the body of a request.
 
     *Threads and loops.* Every method may be called in any thread, and the coroutines awaited in
     any event loop of the process, several at the same time. An engine with connections has to

@@ -60,6 +60,7 @@ class Calls:
         call.unstarted = outcome
         self._running[key] = call
         self._server._running_count += 1
+        ctx._loop = self._loop
         call.task = _start(self._run(call, outcome), loop=self._loop)
         if call.is_cancelled:  # by what its first step led to: a client in the same process hears at once
             call.task.cancel()
@@ -85,6 +86,7 @@ class Calls:
             BusyError: Too many requests are running.
         """
         self._check_room(outcome)
+        ctx._loop = self._loop
         token = _current.set(ctx)
         try:
             try:
@@ -92,12 +94,16 @@ class Calls:
                 message = jsonrpc.result(ctx.request_id, value) if is_over else b""
             except BaseException as error:
                 ctx.is_ended = True
+                if ctx._reports is not None:
+                    ctx._reports.end(is_answered=True)
                 reply(error_response(ctx, error), error)
                 if isinstance(error, FATAL):
                     raise
                 return
             if is_over:
                 ctx.is_ended = True
+                if ctx._reports is not None:
+                    ctx._reports.end(is_answered=True)
                 reply(message, None)
                 return
             call = _Call(key, ctx, reply)
@@ -193,8 +199,11 @@ class Calls:
         self._settle(call, None if problem is None else error_response(call.ctx, problem), problem)
 
     def _settle(self, call: _Call, message: bytes | None, problem: BaseException | None) -> None:
-        call.ctx.is_ended = True
+        ctx = call.ctx
+        ctx.is_ended = True
         del self._running[call.key]
+        if ctx._reports is not None:
+            ctx._reports.end(is_answered=message is not None)
         call.reply(message, problem)
         if not self._running and self._idle is not None:
             self._idle.set_result(None)

@@ -7,7 +7,7 @@ import logging
 import os
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -171,11 +171,17 @@ class Changes:
         if change in self._listeners or change == _RESOURCES:
             return True
         uri = change[1]
-        return uri is not None and any(self._matches(text, uri) for text in tuple(self._templates))
+        return uri is not None and next(self._templates_of(uri), None) is not None
 
-    def _matches(self, text: str, uri: str) -> bool:
-        template = self._server.resource_templates.get(text)
-        return template is not None and template.template.match(uri) is not None
+    def _templates_of(self, uri: str) -> Iterator[str]:
+        """Find the templates that match a URI and are wanted; however many are wanted that are none."""
+        registered = self._server.resource_templates
+        wanted = self._templates
+        are_few = len(wanted) < len(registered)
+        for text in tuple(wanted) if are_few else [each.key for each in registered]:
+            template = registered.get(text) if text in wanted else None
+            if template is not None and template.template.match(uri) is not None:
+                yield text
 
     def _deliver(self) -> None:
         with self._lock:
@@ -201,9 +207,8 @@ class Changes:
         found = self._listeners.get(change, {})
         uri = change[1]
         if uri is not None:
-            for text in self._templates:
-                if self._matches(text, uri):
-                    found = {**found, **self._listeners["resource", text]}
+            for text in self._templates_of(uri):
+                found = {**found, **self._listeners["resource", text]}
         return tuple(found)
 
     def _start(self) -> None:

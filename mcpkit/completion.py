@@ -7,14 +7,17 @@ import functools
 import inspect
 import typing
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from typing_extensions import Unpack
 
 from .component import Component, ComponentOptions
 from .errors import RegistrationError
 from .execution import finish_awaitable
+from .injection import is_hidden
+from .injection_plan import Hint, Injection
 from .schema import Arguments
+from .schema.signature import empty, head
 
 if TYPE_CHECKING:
     from .context import Context
@@ -34,13 +37,58 @@ class Complete:
     Args:
         function: `fn(value, arguments)`, sync or async, returns the values that fit, best first;
             `value` is what has been typed, `arguments` those already filled in. `fn(value)` will
-            do. A sequence of strings stands for those that contain what has been typed.
+            do. Further parameters may be hidden ones, as those of a tool: the Context, `Depends(...)`. A
+            sequence of strings stands for those that contain what has been typed.
     """
 
     __slots__ = ("function",)
 
     def __init__(self, function: Completer) -> None:
         self.function = function
+
+
+class Completion(NamedTuple):
+    """What completes an argument, as far as it can be known before.
+
+    Args:
+        completer: A function, or all values that there are.
+        names: The function's parameters for the value and for the other arguments, as far as it has
+            them; None for one that is passed by position.
+        injection: The function's hidden parameters.
+    """
+
+    completer: Completer
+    names: tuple[str | None, ...] = ()
+    injection: Injection | None = None
+
+    @classmethod
+    def of(cls, what: str, completer: Completer) -> Completion:
+        """Read the function's signature.
+
+        Raises:
+            RegistrationError: It cannot complete; the message says what to change.
+        """
+        if not callable(completer):
+            if isinstance(completer, str) or not hasattr(completer, "__iter__"):
+                raise RegistrationError(
+                    f"{what}: it is completed by a list of strings or a function, not by {completer!r}"
+                )
+            return cls(completer)
+        names: list[str | None] = []
+        injected: list[Hint] = []
+        _, _, parameters, hints, bound = head(completer)
+        for each in parameters:
+            hint = (each.name, hints.get(each.name, empty), each.default)
+            if is_hidden(*hint[1:]):
+                injected.append(hint)
+            elif each.name not in bound and each.kind is not each.VAR_KEYWORD:
+                by_name = each.kind in {each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY}
+                names.append(each.name if by_name else None)
+        if len(names) > len(("value", "arguments")):
+            raise RegistrationError(
+                f"{what}: what completes it is called as fn(value, arguments), but takes {len(names)} parameters"
+            )
+        return cls(completer, tuple(names), Injection(what, injected) if injected else None)
 
 
 class Completable(Component):
@@ -56,7 +104,7 @@ class Completable(Component):
         super().__init__(function, key, **options)
         self._complete = complete
         self._arguments: Arguments | None = None
-        self._completers: dict[str, Completer] = {}
+        self._completers: dict[str, Completion] = {}
 
     @property
     def arguments(self) -> Arguments:
@@ -66,10 +114,16 @@ class Completable(Component):
         return self._arguments
 
     @property
-    def completers(self) -> Mapping[str, Completer]:
+    def completers(self) -> Mapping[str, Completion]:
         """What completes each argument that can be completed."""
         self.resolve()
         return self._completers
+
+    @property
+    def injections(self) -> tuple[Injection, ...]:
+        """The functions of the component that depend on others, with those that complete its arguments."""
+        completers = self._completers.values()
+        return (*super().injections, *(each.injection for each in completers if each.injection is not None))
 
     def build(self) -> None:
         """Build arguments and completers from the type hints."""
@@ -83,7 +137,7 @@ class Completable(Component):
 
 def _completers_of(
     component: Component, parameters: Sequence[Parameter], given: Completers | None
-) -> dict[str, Completer]:
+) -> dict[str, Completion]:
     """Collect what completes each parameter: `complete=`, `Complete(...)`, or a Literal's or Enum's values.
 
     Raises:
@@ -104,22 +158,8 @@ def _completers_of(
                 f"but the arguments are {', '.join(names) or 'none'}"
             )
         found[name] = completer
-    for name, completer in found.items():
-        _check_completer(f"{component.kind} {component.key!r}: argument {name!r}", completer)
-    return found
-
-
-def _check_completer(what: str, completer: Any) -> None:
-    if callable(completer):
-        count = _parameter_count(completer)
-        if count > len(("value", "arguments")):
-            raise RegistrationError(
-                f"{what}: what completes it is called as fn(value, arguments), but takes {count} parameters"
-            )
-    elif isinstance(completer, str) or not hasattr(completer, "__iter__"):
-        raise RegistrationError(
-            f"{what}: it is completed by a list of strings or a function, not by {completer!r}"
-        )
+    what = f"{component.kind} {component.key!r}: argument"
+    return {name: Completion.of(f"{what} {name!r}", completer) for name, completer in found.items()}
 
 
 def _choices(annotation: Any) -> list[str]:
@@ -144,23 +184,19 @@ def _text(value: Any) -> str:
 
 
 async def complete(
-    completer: Completer, value: str, arguments: Mapping[str, str], ctx: Context[Any]
+    completion: Completion, value: str, arguments: Mapping[str, str], ctx: Context[Any]
 ) -> dict[str, Any]:
     """Return the `completion` member of a `CompleteResult`.
 
     Args:
-        completer: A function, or all values there are.
+        completion: What completes the argument.
         value: What has been typed.
         arguments: The arguments already filled in.
         ctx: The request.
     """
+    completer = completion.completer
     if callable(completer):
-        bound = functools.partial(completer, *(value, dict(arguments))[: _parameter_count(completer)])
-        outcome: Any
-        if inspect.iscoroutinefunction(completer):
-            outcome = await finish_awaitable(bound())
-        else:
-            outcome = await finish_awaitable(await ctx.server.threads.run(bound, {}))
+        outcome = await _call(completion, completer, (value, dict(arguments)), ctx)
         values = [_text(item) for item in _listed(outcome)]
     else:
         typed = value.casefold()
@@ -177,5 +213,13 @@ def _listed(outcome: Any) -> Iterable[Any]:
     return values
 
 
-def _parameter_count(function: Callable[..., object]) -> int:
-    return len(inspect.signature(function).parameters)
+async def _call(
+    completion: Completion, completer: CompletionFunction, given: tuple[Any, ...], ctx: Context[Any]
+) -> Any:
+    kwargs = {name: value for name, value in zip(completion.names, given, strict=False) if name is not None}
+    positional = given[: completion.names.count(None)]
+    bound = functools.partial(completer, *positional, **kwargs)
+    is_in_loop = inspect.iscoroutinefunction(completer)
+    if completion.injection is not None:
+        return await completion.injection.call(bound, {}, ctx, is_in_loop=is_in_loop)
+    return await finish_awaitable(bound() if is_in_loop else await ctx.server.threads.run(bound, {}, ctx))

@@ -11,10 +11,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from typing_extensions import Self, TypedDict, Unpack
 
-from .context import Context, is_context
+from .context import Context
 from .declarations import capabilities, check_icons, check_meta, check_text
 from .errors import RegistrationError
 from .execution import finish_awaitable
+from .injection import hidden, is_hidden
+from .injection_plan import Injection
+from .limits import Limits, run_limited
+from .places import Place, check_pickles, place_of, run_in
 from .protocol.revisions import narrow
 from .protocol.types import Icon
 from .schema import Signature
@@ -38,6 +42,14 @@ class ComponentOptions(TypedDict, total=False):
     """Free words, for selecting components; never sent."""
     requires: str | Sequence[str]
     """Capabilities that a client must have declared to use it, such as `sampling`; see `Client.supports`."""
+    timeout: float | None
+    """The seconds that a call may take, None for any number; the server's default when left out."""
+    concurrency: int
+    """How many of its calls run at a time; others wait in order of arrival."""
+    thread: bool
+    """For a function that is not `async`: False calls it in the event loop, so it must be quick."""
+    process: bool
+    """True calls it in a worker process, which is killed when the call is cancelled or out of time."""
 
 
 class Component(ABC):
@@ -83,7 +95,10 @@ class Component(ABC):
         self.registry: Registry | None = None
         self._signature: Signature | None = None
         self._injected: tuple[str, ...] = ()
+        self._injection: Injection | None = None
         self._is_async = False
+        self._limits: Limits | None = Limits.of(f"{self.kind} {key!r}", options) if options else None
+        self._place: Place | None = place_of(f"{self.kind} {key!r}", function, options) if options else None
 
     def _check_options(self, what: str, options: ComponentOptions) -> None:
         common = ComponentOptions.__annotations__
@@ -110,8 +125,14 @@ class Component(ABC):
 
     @property
     def takes_context(self) -> bool:
-        """Whether the function asks for a Context."""
-        return bool(self.signature.injected)
+        """Whether the function, or what it depends on, asks for a Context."""
+        return any(injection.takes_context for injection in self.injections) or bool(self._injected)
+
+    @property
+    def injections(self) -> tuple[Injection, ...]:
+        """The functions of the component that depend on others."""
+        self.resolve()
+        return () if self._injection is None else (self._injection,)
 
     @property
     def signature(self) -> Signature:
@@ -121,7 +142,7 @@ class Component(ABC):
             RegistrationError: The signature cannot be served; the message says what to change.
         """
         if self._signature is None:
-            self._signature = Signature.of(self.function, is_injected=is_context)
+            self._signature = Signature.of(self.function, is_injected=is_hidden)
         return self._signature
 
     def resolve(self) -> None:
@@ -134,16 +155,27 @@ class Component(ABC):
         if not self.is_resolved:
             self.build()
             signature = self.signature
-            self._injected = tuple(parameter.name for parameter in signature.injected)
-            self._is_async = signature.is_async
+            hints = [(each.name, each.annotation, each.default) for each in signature.injected]
+            if any(hidden(annotation, default) for _, annotation, default in hints):
+                self._injection = Injection(f"{self.kind} {self.key!r}", hints)
+            else:
+                self._injected = tuple(name for name, _, _ in hints)
+            self._is_async = signature.is_async and self._place is None
             self.is_resolved = True
+            if self._place == "process" and signature.injected:
+                raise RegistrationError(
+                    f"{self.kind} {self.key!r}: it runs in another process (process=True), where there is nothing "
+                    f"to pass as {signature.injected[0].name!r}: remove this parameter, or process=True"
+                )
+        elif self._place == "process":  # by now the module that it is in has been executed
+            check_pickles(f"{self.kind} {self.key!r}", self.function)
 
     @abstractmethod
     def build(self) -> None:
         """Build what the kind of component needs from the signature."""
 
     async def run(self, kwargs: dict[str, Any], ctx: Context[Any]) -> Any:
-        """Call the function: a coroutine function here, any other in a worker thread.
+        """Call the function within its limits: a coroutine function here, any other in a worker thread or process.
 
         Args:
             kwargs: The validated arguments; the Context is added.
@@ -151,13 +183,24 @@ class Component(ABC):
 
         Returns:
             What the function returns.
+
+        Raises:
+            CallTimeoutError: Its time is over.
+            BaseException: Whatever the function raises.
         """
+        if (self._limits is not None or ctx.server.timeout is not None) and ctx._turn is None:
+            return await run_limited(self.run(kwargs, ctx), ctx, self._limits)
+        if self._injection is not None:
+            is_in_loop = self._is_async or self._place is not None
+            return await self._injection.call(self.function, kwargs, ctx, is_in_loop=is_in_loop)
         for name in self._injected:
             kwargs[name] = ctx
         if self._is_async:
             return await self.function(**kwargs)
+        if self._place is not None:
+            return await run_in(self._place, self.function, kwargs, ctx)
         ctx._loop = asyncio.get_running_loop()
-        return await finish_awaitable(await ctx.server.threads.run(self.function, kwargs))
+        return await finish_awaitable(await ctx.server.threads.run(self.function, kwargs, ctx))
 
     def listed(self, revision: str) -> dict[str, Any]:
         """Return the component as a list of `revision` shows it."""

@@ -6,11 +6,13 @@ and writes whole messages; how they are framed and carried is the transport's.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from .context import Context
+from .calls import Calls
+from .context import NO_HEADERS, Context
 from .errors import ProtocolError
+from .open_questions import OpenQuestions
 from .peer import Peer, invalid
 from .protocol import jsonrpc
 from .protocol.eras import (
@@ -39,6 +41,7 @@ class Connection(Peer):
         server: Who answers.
         send: Takes one JSON message without a newline; must not block.
         ready: Returns once the other side keeps up with what is sent; None when it always does.
+        request_headers: The headers of the HTTP request that opened the pipe, by name in lower case.
     """
 
     def __init__(
@@ -47,9 +50,10 @@ class Connection(Peer):
         send: Callable[[bytes], None],
         *,
         ready: Callable[[], Awaitable[None]] | None = None,
+        request_headers: Mapping[bytes, bytes] = NO_HEADERS,
     ) -> None:
-        super().__init__(server)
-        self._channel = _PipeChannel(send, ready)
+        super().__init__(server, Calls(server), OpenQuestions())
+        self._channel = _PipeChannel(send, ready, request_headers, self.questions)
         self._subscriptions = Subscriptions(server, self._channel)
 
     def receive(self, line: bytes | ProtocolError) -> None:
@@ -121,11 +125,19 @@ class Connection(Peer):
 class _PipeChannel:
     """The channel of a pipe: all messages leave the same way."""
 
-    __slots__ = ("_ready", "_send")
+    __slots__ = ("_ready", "_send", "questions", "request_headers")
 
-    def __init__(self, send: Callable[[bytes], None], ready: Callable[[], Awaitable[None]] | None) -> None:
+    def __init__(
+        self,
+        send: Callable[[bytes], None],
+        ready: Callable[[], Awaitable[None]] | None,
+        request_headers: Mapping[bytes, bytes],
+        questions: OpenQuestions,
+    ) -> None:
         self._send = send
         self._ready = ready
+        self.questions: OpenQuestions | None = questions
+        self.request_headers = request_headers
 
     def send(self, message: bytes) -> None:
         """Send one message."""

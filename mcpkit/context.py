@@ -5,27 +5,48 @@ from __future__ import annotations
 import asyncio
 import math
 import typing
-from collections.abc import Awaitable, Coroutine
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Iterable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
 from contextvars import ContextVar
-from types import UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Generic, Protocol, Union
+from types import MappingProxyType, UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, Protocol, Union
 
 from typing_extensions import TypeVar
 
+from .asking import Asking
 from .protocol import jsonrpc
 from .protocol.eras import Client, Envelope
-from .protocol.revisions import SEVERITY, knows
+from .protocol.revisions import SEVERITY
+from .reporting import Reports, Track, reports_of
 
 if TYPE_CHECKING:
+    from .limits import Turn
+    from .open_questions import OpenQuestions
+    from .rounds import Rounds
     from .server import Server
+    from .sync_context import SyncContext
 
 State = TypeVar("State", default=Any)
+T = TypeVar("T")
+
+NO_HEADERS: Final[Mapping[bytes, bytes]] = MappingProxyType({})
+"""Stands for the headers of a request where there are none."""
 
 _current: ContextVar[Context[Any]] = ContextVar("mcpkit.context")
 
 
 class Channel(Protocol):
     """Where the messages that belong to a request leave."""
+
+    @property
+    def questions(self) -> OpenQuestions | None:
+        """What the client is asked by requests of the server's; None where it cannot be."""
+        ...
+
+    @property
+    def request_headers(self) -> Mapping[bytes, bytes]:
+        """The headers of the HTTP request by name in lower case; empty where there is none."""
+        ...
 
     def send(self, message: bytes) -> None:
         """Send one JSON message; in the event loop's thread, without blocking."""
@@ -40,7 +61,7 @@ class Channel(Protocol):
         ...
 
 
-class Context(Generic[State]):
+class Context(Asking, Generic[State]):
     """One request, as its handler sees it.
 
     A parameter annotated with it is filled in and stays out of the schema;
@@ -50,7 +71,7 @@ class Context(Generic[State]):
     Attributes:
         request_id: The JSON-RPC id of the request.
         method: The request's method, for example `tools/call`.
-        params: The request's params as the client sent them.
+        params: The request's params as the client sent them, or a middleware has changed them.
         meta: The `_meta` of the params; empty when there is none.
         server: The server that serves the request.
     """
@@ -58,10 +79,13 @@ class Context(Generic[State]):
     __slots__ = (
         "_channel",
         "_envelope",
-        "_last_progress",
+        "_left",
         "_loop",
-        "_progress_token",
+        "_reports",
+        "_rounds",
         "_state",
+        "_sync_calls",
+        "_turn",
         "is_ended",
         "meta",
         "method",
@@ -88,10 +112,13 @@ class Context(Generic[State]):
         self.is_ended = False
         self._envelope = envelope
         self._channel = channel
-        self._progress_token: str | int | None = meta.get("progressToken")
-        self._last_progress = float("-inf")
+        self._reports: Reports | None = None
         self._state: Any = None
+        self._rounds: Rounds | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._turn: Turn | None = None
+        self._left: asyncio.Future[None] | None = None
+        self._sync_calls: set[asyncio.Task[Any]] | None = None
 
     @property
     def client(self) -> Client:
@@ -109,20 +136,50 @@ class Context(Generic[State]):
         return self._envelope.era
 
     @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers of the HTTP request, by name in any case; empty over other transports.
+
+        They are as the client, or what stands before the server, has sent them. Of one that came
+        several times, all values are there, with commas between. Over HTTP+SSE they are those of
+        the request that opened the stream.
+        """
+        return RequestHeaders(self._channel.request_headers)
+
+    @property
     def state(self) -> State:
         """What the server's lifespan yielded; None without a lifespan."""
         return typing.cast("State", self._state)
 
     @property
+    def cancelled(self) -> bool:
+        """Whether nobody waits for the result any more: the call was cancelled, or its time is over.
+
+        Code that does not await, such as a loop in a worker thread, asks from time to time.
+        """
+        return self.is_ended or (self._turn is not None and self._turn.is_over)
+
+    @property
+    def deadline(self) -> float | None:
+        """When the call's time will be over, as `time.monotonic()` counts; None when it may take any.
+
+        While a question to the client is open, the clock stands still.
+        """
+        return None if self._turn is None else self._turn.deadline
+
+    @property
     def sync(self) -> SyncContext:
-        """The same reports for functions that are not `async`."""
+        """The same reports and questions for functions that are not `async`."""
+        from .sync_context import SyncContext
+
         return SyncContext(self)
 
     async def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
         """Report how far the work has come (basic/patterns/progress).
 
         Nothing is sent when the client did not ask for progress, nor when `done` is not greater
-        than what was reported before, as the specification wants it to increase.
+        than what was reported before, as the specification wants it to increase. Where reports come
+        too fast, the first, the one that reaches the total, and at most 50 a second are sent at
+        once; of the others the latest follows when its time comes, or before the result.
 
         Args:
             done: How much is done, in any unit.
@@ -133,19 +190,27 @@ class Context(Generic[State]):
             RuntimeError: The call has ended.
             ValueError: `done` or `total` is not finite.
         """
-        self._check_open()
-        if not math.isfinite(done) or not math.isfinite(total or 0):
-            raise ValueError(f"progress must be finite numbers, got {done!r} of {total!r}")
-        if self._progress_token is None or done <= self._last_progress:
-            return
-        self._last_progress = done
-        params: dict[str, Any] = {"progressToken": self._progress_token, "progress": done}
-        if total is not None:
-            params["total"] = total
-        if message is not None and knows(self.revision, "ProgressNotification", "message"):
-            params["message"] = message
-        self._channel.send(jsonrpc.notification("notifications/progress", params))
-        await self._channel.ready()
+        reports = self._note_progress(done, total, message)
+        if reports is not None:
+            await reports.deliver()
+
+    def track(
+        self, items: Iterable[T] | AsyncIterable[T], message: str | None = None, *, total: float | None = None
+    ) -> AsyncIterator[T]:
+        """Go through items by `async for`, and report how many are done; see `progress`.
+
+        Args:
+            items: Any items; those that come by `async for`, too.
+            message: A sentence for people, the same in each report.
+            total: How many there are; their `len`, where they have one, when None.
+
+        Returns:
+            The items, in their order. An item is done when the next one is asked for.
+
+        Raises:
+            TypeError: They are not iterable.
+        """
+        return Track(self, items, message, total)
 
     async def log(self, level: str, data: Any, *, logger: str | None = None) -> None:
         """Send a log message to the client (utilities/logging; deprecated since 2026-07-28).
@@ -225,80 +290,68 @@ class Context(Generic[State]):
         await self._channel.close()
 
     def _check_open(self) -> None:
-        if self.is_ended:
-            raise RuntimeError(
-                f"this Context belongs to a {self.method} request that has ended; "
-                "use it only while its handler runs"
-            )
+        if self.cancelled:
+            raise ended(self)
+
+    def _note_progress(self, done: float, total: float | None, message: str | None) -> Reports | None:
+        """Take note of progress, from any thread; return who is to deliver it, where it is to be sent now."""
+        self._check_open()
+        if not math.isfinite(done) or not math.isfinite(total or 0):
+            raise ValueError(f"progress must be finite numbers, got {done!r} of {total!r}")
+        if "progressToken" not in self.meta:
+            return None
+        reports = reports_of(self)
+        return reports if reports.note(done, total, message) else None
+
+    def _paused(self) -> AbstractAsyncContextManager[object]:
+        """Stop the call's clock, and lend its slot to other calls, for as long as the block lasts."""
+        return nullcontext() if self._turn is None else self._turn
+
+    def _leave(self, left: asyncio.Future[None]) -> None:
+        """Take note that a thread goes on alone, until `left` is done; what it asks of the loop is over."""
+        self._left = left
+        for call in tuple(self._sync_calls or ()):
+            call.cancel()
 
     def __repr__(self) -> str:
         """Show the request."""
         return f"Context({self.method!r}, id={self.request_id!r}, revision={self.revision!r})"
 
 
-class SyncContext:
-    """The reports of a `Context` for a handler that runs in a worker thread.
+class RequestHeaders(Mapping[str, str]):
+    """The headers of an HTTP request.
 
-    Each call waits until the message is on its way.
+    Args:
+        raw: Their values by name in lower case.
     """
 
-    __slots__ = ("_ctx",)
+    __slots__ = ("_raw",)
 
-    def __init__(self, ctx: Context[Any]) -> None:
-        self._ctx = ctx
+    def __init__(self, raw: Mapping[bytes, bytes]) -> None:
+        self._raw = raw
 
-    def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
-        """Report how far the work has come; see `Context.progress`."""
-        self._run(self._ctx.progress(done, total, message))
+    def __getitem__(self, name: str) -> str:
+        """Return the value of a header, whose name may be in any case."""
+        return self._raw[name.lower().encode("latin-1", "replace")].decode("latin-1")
 
-    def log(self, level: str, data: Any, *, logger: str | None = None) -> None:
-        """Send a log message to the client; see `Context.log`."""
-        self._run(self._ctx.log(level, data, logger=logger))
+    def __iter__(self) -> Iterator[str]:
+        """Go through the names, in lower case."""
+        return (name.decode("latin-1") for name in self._raw)
 
-    def debug(self, data: Any, *, logger: str | None = None) -> None:
-        """Log at level `debug`."""
-        self.log("debug", data, logger=logger)
+    def __len__(self) -> int:
+        """Count the headers."""
+        return len(self._raw)
 
-    def info(self, data: Any, *, logger: str | None = None) -> None:
-        """Log at level `info`."""
-        self.log("info", data, logger=logger)
+    def __repr__(self) -> str:
+        """Show the names alone: there are secrets among the values."""
+        return f"<RequestHeaders {', '.join(self)}>"
 
-    def notice(self, data: Any, *, logger: str | None = None) -> None:
-        """Log at level `notice`."""
-        self.log("notice", data, logger=logger)
 
-    def warning(self, data: Any, *, logger: str | None = None) -> None:
-        """Log at level `warning`."""
-        self.log("warning", data, logger=logger)
-
-    def error(self, data: Any, *, logger: str | None = None) -> None:
-        """Log at level `error`."""
-        self.log("error", data, logger=logger)
-
-    def critical(self, data: Any, *, logger: str | None = None) -> None:
-        """Log at level `critical`."""
-        self.log("critical", data, logger=logger)
-
-    def alert(self, data: Any, *, logger: str | None = None) -> None:
-        """Log at level `alert`."""
-        self.log("alert", data, logger=logger)
-
-    def emergency(self, data: Any, *, logger: str | None = None) -> None:
-        """Log at level `emergency`."""
-        self.log("emergency", data, logger=logger)
-
-    def close_stream(self) -> None:
-        """End the connection that this call is answered on; see `Context.close_stream`."""
-        self._run(self._ctx.close_stream())
-
-    def _run(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        loop = self._ctx._loop
-        if loop is None or asyncio._get_running_loop() is loop:
-            coroutine.close()
-            raise RuntimeError(
-                "ctx.sync is for functions that run in a worker thread; here, await the method of ctx"
-            )
-        asyncio.run_coroutine_threadsafe(coroutine, loop).result()
+def ended(ctx: Context[Any]) -> RuntimeError:
+    """Return the error for what a handler asks of its request when that has ended."""
+    return RuntimeError(
+        f"this Context belongs to a {ctx.method} request that has ended; use it only while its handler runs"
+    )
 
 
 def current_context() -> Context[Any]:

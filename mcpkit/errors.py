@@ -94,6 +94,33 @@ class PromptError(HandlerError):
     """A prompt could not be rendered; the text is the message of the JSON-RPC error (-32603)."""
 
 
+class CallTimeoutError(HandlerError):
+    """A call has taken longer than it may (in a tool `isError: true`, elsewhere -32603).
+
+    Args:
+        seconds: How long it might take.
+        has_begun: Whether its function was running, rather than waiting for earlier calls to end.
+    """
+
+    def __init__(self, seconds: float, *, has_begun: bool = True) -> None:
+        text = f"timed out after {seconds:g} s"
+        super().__init__(text if has_begun else f"{text} of waiting for earlier calls to end")
+        self.seconds = seconds
+        self.has_begun = has_begun
+
+
+class ProcessEndedError(HandlerError):
+    """The worker process that ran a function has ended without a result (in a tool `isError: true`, elsewhere -32603).
+
+    Args:
+        how: What is known about its end.
+    """
+
+    def __init__(self, how: str) -> None:
+        super().__init__(f"The process that ran this has ended without a result ({how})")
+        self.how = how
+
+
 class MissingCapabilityError(HandlerError):
     """The client has not declared a capability that it takes to serve the request.
 
@@ -110,6 +137,48 @@ class MissingCapabilityError(HandlerError):
         super().__init__(f"The client lacks the {what} that this needs: {', '.join(names)}")
         self.names = tuple(names)
         self.required = required
+
+
+class ElicitationError(HandlerError):
+    """The user did not accept a question without whose answer the handler cannot go on.
+
+    Args:
+        action: `decline` or `cancel`.
+    """
+
+    def __init__(self, action: str) -> None:
+        super().__init__("The user declined" if action == "decline" else "The user cancelled")
+        self.action = action
+
+
+class AnswerError(HandlerError):
+    """The client did not answer a question, or not with what was asked for.
+
+    Args:
+        text: What went wrong.
+        code: The JSON-RPC error code that the client has answered with; None where it has not.
+    """
+
+    def __init__(self, text: str, code: int | None = None) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class InvalidAnswerError(AnswerError):
+    """An answer is not what was asked for.
+
+    Args:
+        text: What was expected.
+        is_form: Whether it is the entries of a form, which the user can be asked for again.
+    """
+
+    def __init__(self, text: str, *, is_form: bool = False) -> None:
+        super().__init__(f"The client's answer does not fit: {text}")
+        self.is_form = is_form
+
+
+class InputRequired(BaseException):
+    """Ends a round of a stateless request: the client has to answer first. Questions raise it; let it pass."""
 
 
 class Problem(NamedTuple):

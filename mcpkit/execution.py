@@ -10,7 +10,12 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from queue import Empty, SimpleQueue
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+from .errors import BusyError
+
+if TYPE_CHECKING:
+    from .context import Context
 
 FATAL: Final = (KeyboardInterrupt, GeneratorExit)
 """What goes on through a request instead of becoming its answer."""
@@ -24,51 +29,98 @@ class Threads:
     Daemons, so that a function that never returns cannot keep the process; the pools of the
     standard library are joined at exit. Threads start on demand and wait a while for more work.
 
+    A thread whose caller is cancelled is given up: it goes on alone, another may take its place, and
+    once its function has returned it works again where there is a place.
+
     Args:
-        limit: The greatest number of threads.
+        limit: The greatest number of threads, without those given up.
+        stuck: How many of those given up may still run when a new call comes.
 
     Attributes:
         keep: Seconds for which a thread waits for another call before it ends.
+        given_up: How many of those given up still run.
+
+    Raises:
+        ValueError: There cannot be so few.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, stuck: int = 40) -> None:
         if limit < 1:
             raise ValueError(f"threads must be at least 1, got {limit!r}")
+        if stuck < 0:
+            raise ValueError(f"stuck_threads must be at least 0, got {stuck!r}")
         self.limit = limit
+        self.stuck = stuck
         self.keep = 10.0
+        self.given_up = 0
         self._jobs: SimpleQueue[_Job] = SimpleQueue()
         self._lock = threading.Lock()
         self._waiting = 0  # calls that no thread has taken yet
         self._idle = 0  # threads that have no call
-        self._started = 0
+        self._started = 0  # without those given up
 
-    async def run(self, function: Callable[..., Any], kwargs: dict[str, Any]) -> Any:
+    async def run(
+        self, function: Callable[..., Any], kwargs: dict[str, Any], ctx: Context[Any] | None = None
+    ) -> Any:
         """Call `function` in a thread, with the caller's context variables.
+
+        Args:
+            function: Any function.
+            kwargs: Its arguments.
+            ctx: The request that it serves, which is told when its thread is given up.
 
         Returns:
             What it returns. When the caller is cancelled it is free at once: the thread goes on
-            alone, and what it returns is dropped.
+            alone, what it returns is dropped, and what it raises is logged.
 
         Raises:
+            BusyError: Too many of the threads that were given up still run.
             BaseException: Whatever the function raises.
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
         with self._lock:
+            if self.given_up > self.stuck:
+                raise BusyError(
+                    "Too many worker threads are stuck in functions whose calls are over "
+                    f"({self.given_up}; stuck_threads={self.stuck}); what needs a thread is refused until some return"
+                )
             self._waiting += 1
-            is_thread_wanted = self._waiting > self._idle and self._started < self.limit
-            if is_thread_wanted:
-                self._started += 1
-                self._idle += 1
+            is_thread_wanted = self._take_place()
         job = _Job(loop, future, partial(contextvars.copy_context().run, function, **kwargs))
         self._jobs.put(job)
         if is_thread_wanted:
-            threading.Thread(target=self._serve, name=f"mcpkit-{self._started}", daemon=True).start()
+            self._begin()
         try:
             return await future
         except asyncio.CancelledError:
-            job.call = None  # it may stay in the queue for long, but not what it holds
+            self._give_up(job, ctx)
             raise
+
+    def _take_place(self) -> bool:
+        """Reserve a place for one more thread, with the lock held; say whether there is one, and work for it."""
+        if self._waiting <= self._idle or self._started >= self.limit:
+            return False
+        self._started += 1
+        self._idle += 1
+        return True
+
+    def _begin(self) -> None:
+        threading.Thread(target=self._serve, name=f"mcpkit-{self._started}", daemon=True).start()
+
+    def _give_up(self, job: _Job, ctx: Context[Any] | None) -> None:
+        is_thread_wanted = False
+        with self._lock:
+            job.call = None  # it may stay in the queue for long, but not what it holds
+            if job.is_running:
+                job.left = job.loop.create_future()
+                self.given_up += 1
+                self._started -= 1
+                is_thread_wanted = self._take_place()
+        if job.left is not None and ctx is not None:
+            ctx._leave(job.left)
+        if is_thread_wanted:
+            self._begin()
 
     def _may_end(self) -> bool:
         with self._lock:
@@ -79,7 +131,8 @@ class Threads:
             return True
 
     def _serve(self) -> None:
-        while True:
+        has_place = True
+        while has_place:
             try:
                 job = self._jobs.get(timeout=self.keep)
             except Empty:
@@ -89,37 +142,63 @@ class Threads:
             with self._lock:
                 self._waiting -= 1
                 self._idle -= 1
-            call = job.call
-            if call is not None and not job.future.cancelled():
-                settle: Callable[[asyncio.Future[Any], Any], None] = _set_result
+                call = job.call
+                job.is_running = call is not None and not job.future.cancelled()
+            settle: Callable[[asyncio.Future[Any], Any], None] = _set_result
+            outcome: Any = None
+            if call is not None and job.is_running:
                 try:
-                    outcome: Any = call()
+                    outcome = call()
                 except BaseException as error:  # noqa: BLE001 - handed to the caller
                     outcome, settle = error, _set_exception
-                with self._lock:  # before the caller hears of it, who may have the next call ready
-                    self._idle += 1
-                try:
-                    job.loop.call_soon_threadsafe(settle, job.future, outcome)
-                except RuntimeError:  # the loop has been closed, and nobody waits any more
-                    logger.debug("a thread outlived its event loop; its outcome is dropped")
-                del outcome
+            with self._lock:  # before the caller hears of it, who may have the next call ready
+                has_place = self._return(job)
+            if job.left is None:
+                _notify(job.loop, settle, job.future, outcome)
             else:
-                with self._lock:
-                    self._idle += 1
-            del job, call  # what a call holds must not live until the next one
+                if settle is _set_exception:
+                    log_late("a function in a worker thread", outcome)
+                _notify(job.loop, _set_result, job.left, None)
+            del job, call, outcome  # what a call holds must not live until the next one
+
+    def _return(self, job: _Job) -> bool:
+        """Take note that a call has ended, with the lock held; say whether its thread may take another."""
+        job.is_running = False
+        if job.left is not None:
+            self.given_up -= 1
+            if self._started >= self.limit:
+                return False
+            self._started += 1
+        self._idle += 1
+        return True
 
 
 class _Job:
     """A call to be made in a thread, and who waits for it; no call when nobody does any more."""
 
-    __slots__ = ("call", "future", "loop")
+    __slots__ = ("call", "future", "is_running", "left", "loop")
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any], call: Callable[[], Any]
+        self, loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any], call: partial[Any]
     ) -> None:
         self.loop = loop
         self.future = future
-        self.call: Callable[[], Any] | None = call
+        self.call: partial[Any] | None = call
+        self.is_running = False
+        self.left: asyncio.Future[None] | None = None
+        """Done when the function has returned though it was given up; None when it was not."""
+
+
+def _notify(
+    loop: asyncio.AbstractEventLoop,
+    settle: Callable[[asyncio.Future[Any], Any], None],
+    future: asyncio.Future[Any],
+    outcome: Any,
+) -> None:
+    try:
+        loop.call_soon_threadsafe(settle, future, outcome)
+    except RuntimeError:  # the loop has been closed, and nobody waits any more
+        logger.debug("a thread outlived its event loop; its outcome is dropped")
 
 
 def _set_result(future: asyncio.Future[Any], value: Any) -> None:
@@ -136,6 +215,11 @@ def _set_exception(future: asyncio.Future[Any], error: BaseException) -> None:
         wrapped.__cause__ = error
         error = wrapped
     future.set_exception(error)
+
+
+def log_late(what: str, error: BaseException) -> None:
+    """Log what was raised by something that nobody waits for any more."""
+    logger.warning("%s failed after its call was over", what, exc_info=error)
 
 
 async def finish_awaitable(value: Any) -> Any:

@@ -10,6 +10,7 @@ from .errors import (
     INVALID_PARAMS,
     ArgumentsError,
     HandlerError,
+    InputRequired,
     MissingCapabilityError,
     ProtocolError,
     ResourceNotFoundError,
@@ -25,9 +26,20 @@ logger = logging.getLogger("mcpkit")
 def error_response(ctx: Context[Any], error: BaseException) -> bytes:
     """Return the error response that an exception becomes; what is nobody's text is logged under a ref."""
     try:
+        if ctx._rounds is not None and is_input_required(error):
+            result = ctx._envelope.finish(ctx._rounds.result(), ctx.server._info(ctx.revision), None)
+            return jsonrpc.result(ctx.request_id, result)
         return jsonrpc.error(ctx.request_id, _problem(ctx, error))
     except ValueError as unencodable:  # the author's `data` has no JSON form
         return jsonrpc.error(ctx.request_id, ProtocolError(INTERNAL_ERROR, internal(ctx, unencodable)))
+
+
+def is_input_required(error: BaseException) -> bool:
+    """Say whether a handler has only ended to ask: the signal itself, or a group of nothing else."""
+    if isinstance(error, InputRequired):
+        return True
+    inner: tuple[BaseException, ...] = getattr(error, "exceptions", ())
+    return bool(inner) and all(map(is_input_required, inner))
 
 
 def tool_error(ctx: Context[Any], error: BaseException) -> dict[str, Any]:
@@ -40,18 +52,40 @@ def tool_error(ctx: Context[Any], error: BaseException) -> dict[str, Any]:
 
 
 def is_protocol_error(ctx: Context[Any], error: BaseException) -> bool:
-    """Say whether an exception in a tool is no result but an error, whose code tells the client what to do."""
+    """Say whether an exception in a tool is no result but an answer of its own, that tells the client what to do."""
+    if ctx._rounds is not None and is_input_required(error):
+        return True
     return isinstance(error, MissingCapabilityError) and ctx.era == "stateless"
 
 
 def internal(ctx: Context[Any], error: BaseException) -> str:
-    """Log an exception with its traceback, and return the text that names the log entry and nothing else."""
+    """Log an exception with its traceback, and return the text for the client.
+
+    It names the log entry and nothing else, unless the server shows errors, for development: then it has
+    type and text of the exception. The traceback stays here: it tells about the server, not about the call.
+    """
     import secrets
 
     ref = secrets.token_hex(4)
     what = ctx.params.get("name") or ctx.params.get("uri") or ctx.params.get("ref") or ""
     logger.error("%s %.200r failed (ref %s)", ctx.method, what, ref, exc_info=error)
-    return f"Internal error (ref {ref})"
+    if ctx.server.mask_errors:
+        return f"Internal error (ref {ref})"
+    import traceback
+
+    shown = "".join(traceback.format_exception_only(error)).strip()
+    return f"{readable(shown)} (ref {ref})"
+
+
+def code_of(ctx: Context[Any], error: BaseException) -> int:
+    """Return the JSON-RPC error code that an exception becomes, where it becomes an error."""
+    if isinstance(error, ProtocolError):
+        return error.code
+    if isinstance(error, ResourceNotFoundError):
+        return ctx._envelope.not_found_code
+    if isinstance(error, MissingCapabilityError):
+        return ctx._envelope.missing_capability_code
+    return INVALID_PARAMS if isinstance(error, ArgumentsError) else INTERNAL_ERROR
 
 
 def not_found(ctx: Context[Any], uri: str) -> ProtocolError:
@@ -70,11 +104,9 @@ def _problem(ctx: Context[Any], error: BaseException) -> ProtocolError:
         return ProtocolError(error.code, readable(error.message), error.data)
     if isinstance(error, ResourceNotFoundError):
         return not_found(ctx, error.uri if error.uri is not None else str(ctx.params.get("uri", "")))
+    code = code_of(ctx, error)
     if isinstance(error, MissingCapabilityError):
-        code = ctx._envelope.missing_capability_code
         return ProtocolError(code, str(error), {"requiredCapabilities": error.required})
-    if isinstance(error, ArgumentsError):
-        return ProtocolError(INVALID_PARAMS, readable(str(error)))
     if isinstance(error, HandlerError):
-        return ProtocolError(INTERNAL_ERROR, readable(str(error)))
-    return ProtocolError(INTERNAL_ERROR, internal(ctx, error))
+        return ProtocolError(code, readable(str(error)))
+    return ProtocolError(code, internal(ctx, error))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
     from .server import Server
@@ -75,3 +77,77 @@ class Lifespan:
                 raise
             self._started.set_exception(error)
             self._started.exception()  # whoever waits for `ready` hears of it; nobody has to
+
+
+class Lifespans:
+    """The stays in one server's lifespan, by event loop, and who keeps them.
+
+    Args:
+        server: Whose they are.
+        function: Makes the context manager; None where there is none.
+    """
+
+    def __init__(self, server: Server, function: LifespanFunction | None) -> None:
+        self.function = function
+        self._server = server
+        self._stays: WeakKeyDictionary[asyncio.AbstractEventLoop, Lifespan] = WeakKeyDictionary()
+        self._serving: WeakKeyDictionary[asyncio.AbstractEventLoop, int] = WeakKeyDictionary()
+        self._late: WeakKeyDictionary[asyncio.AbstractEventLoop, list[Lifespans]] = WeakKeyDictionary()
+
+    @asynccontextmanager
+    async def serving(self, servers: Sequence[Server]) -> AsyncGenerator[None]:
+        """Keep the lifespans of `servers` entered while this one serves; those come last that others need first.
+
+        Raises:
+            BaseException: Whatever leaving one of them raised.
+        """
+        loop = asyncio.get_running_loop()
+        self._serving[loop] = self._serving.get(loop, 0) + 1
+        async with AsyncExitStack() as stack:
+            for server in servers:
+                server._lifespans._begin(loop)
+                stack.push_async_callback(server._lifespans._end, loop)
+            try:
+                yield
+            finally:
+                self._serving[loop] -= 1
+                if self._serving[loop] == 0:
+                    for lifespans in self._late.pop(loop, ()):
+                        stack.push_async_callback(lifespans._end, loop)
+
+    async def ready(self) -> None:
+        """Wait until it has been entered here, where somebody keeps it.
+
+        Raises:
+            BaseException: Whatever entering it raised.
+        """
+        stay = self._stays.get(asyncio.get_running_loop())
+        if stay is not None:
+            await stay.ready()
+
+    async def state(self, owner: Server) -> Any:
+        """Return what the lifespan of `owner`, this server or one that it includes, has yielded here.
+
+        Raises:
+            BaseException: Whatever entering it raised.
+        """
+        loop = asyncio.get_running_loop()
+        lifespans = owner._lifespans
+        if loop not in lifespans._stays:  # it was included while this server ran
+            lifespans._begin(loop)
+            self._late.setdefault(loop, []).append(lifespans)
+        return await lifespans._stays[loop].ready()
+
+    def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self.function is not None:
+            if loop not in self._stays:
+                self._stays[loop] = Lifespan(partial(self.function, self._server))
+            self._stays[loop].users += 1
+
+    async def _end(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self.function is not None:
+            stay = self._stays[loop]
+            stay.users -= 1
+            if stay.users == 0:
+                del self._stays[loop]
+                await stay.stop()

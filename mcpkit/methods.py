@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
+from .asking import check_rounds
 from .changes import check_room, check_uri
 from .completion import complete
 from .component import optional
-from .errors import INVALID_PARAMS, MalformedError, ProtocolError
+from .errors import INVALID_PARAMS, METHOD_NOT_FOUND, MalformedError, ProtocolError
 from .execution import FATAL
 from .failures import is_protocol_error, not_found, tool_error
 from .protocol import content, jsonrpc
 from .protocol.eras import Handshake, check_log_level
-from .protocol.revisions import LATEST, STATELESS, narrow
+from .protocol.revisions import LATEST, METHODS, STATELESS, narrow
 from .resources import Resource, ResourceTemplate
 from .steps import is_cancelled_from_outside
 
@@ -30,6 +31,9 @@ Outcome = dict[str, Any] | bytes
 
 Handler = Callable[["Context[Any]"], Outcome | Coroutine[Any, Any, Outcome]]
 """Answers at once, or with a coroutine when the author's code has to run."""
+
+Dispatch = Handler
+"""Answers a request of any method."""
 
 
 def initialize(ctx: Context[Any]) -> Outcome:
@@ -99,6 +103,8 @@ async def call_tool(ctx: Context[Any]) -> Outcome:
     tool = ctx.server.tools.get(name)
     if tool is None:
         raise ProtocolError(INVALID_PARAMS, f"Unknown tool: {name[:200]}")
+    if "inputResponses" in ctx.params or "requestState" in ctx.params:
+        check_rounds(ctx)
     if ctx.server._has_lifespans:
         await ctx.server._enter(ctx, tool)
     try:
@@ -108,11 +114,16 @@ async def call_tool(ctx: Context[Any]) -> Outcome:
     except ProtocolError:
         raise
     except BaseException as error:
-        if ctx.is_ended or isinstance(error, FATAL) or is_protocol_error(ctx, error):
-            raise
-        if is_cancelled_from_outside(error):
+        if not becomes_result(ctx, error):
             raise
         return _tool_result(ctx, tool, tool_error(ctx, error))
+
+
+def becomes_result(ctx: Context[Any], error: BaseException) -> bool:
+    """Say whether an exception that is no ProtocolError ends a tool call with a result, for the model to read."""
+    if ctx.is_ended or isinstance(error, FATAL) or is_protocol_error(ctx, error):
+        return False
+    return not is_cancelled_from_outside(error)
 
 
 def _tool_result(ctx: Context[Any], tool: Tool, result: dict[str, Any]) -> bytes:
@@ -126,6 +137,8 @@ async def read_resource(ctx: Context[Any]) -> Outcome:
     uri = _text(ctx.params, "uri")
     if len(uri) > _MAX_URI_LENGTH:
         raise ProtocolError(INVALID_PARAMS, f"uri: expected at most {_MAX_URI_LENGTH:,} characters")
+    if "inputResponses" in ctx.params or "requestState" in ctx.params:
+        check_rounds(ctx)
     resource: Resource | ResourceTemplate | None = ctx.server.resources.get(uri)
     values: dict[str, str | list[str]] = {}
     if resource is None:
@@ -153,6 +166,8 @@ async def get_prompt(ctx: Context[Any]) -> Outcome:
     """Serve `prompts/get` (server/prompts, "Getting a Prompt")."""
     name = _text(ctx.params, "name")
     arguments = _texts(ctx.params, "arguments")
+    if "inputResponses" in ctx.params or "requestState" in ctx.params:
+        check_rounds(ctx)
     prompt = ctx.server.prompts.get(name)
     if prompt is None:
         raise ProtocolError(INVALID_PARAMS, f"Unknown prompt: {name[:200]}")
@@ -248,3 +263,27 @@ HANDLERS: Final[dict[str, Handler]] = {
     "completion/complete": complete_argument,
 }
 """All but `subscriptions/listen`, which belongs to whoever holds the streams."""
+
+
+def dispatch(ctx: Context[Any]) -> Outcome | Coroutine[Any, Any, Outcome]:
+    """Look the method of a request up and begin to answer.
+
+    Args:
+        ctx: The request.
+
+    Returns:
+        The result, or an awaitable of it when the author's code has to run.
+
+    Raises:
+        ProtocolError: -32601 for a method that the revision does not have or whose capability
+            is not declared, or whatever the method refuses at once.
+    """
+    revisions, capability = METHODS.get(ctx.method, ((), None))
+    if ctx.revision not in revisions:
+        raise ProtocolError(METHOD_NOT_FOUND, f"Method not found: {ctx.method[:100]}")
+    if capability is not None and not ctx.server._declares(capability):
+        raise ProtocolError(
+            METHOD_NOT_FOUND,
+            f"Method not found: {ctx.method} (this server does not declare {capability})",
+        )
+    return HANDLERS[ctx.method](ctx)

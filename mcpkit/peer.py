@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from .calls import Calls, Reply
 from .context import Channel, Context
 from .errors import INVALID_REQUEST, METHOD_NOT_FOUND, MalformedError, ProtocolError
 from .failures import error_response
+from .open_questions import OpenQuestions
 from .protocol import jsonrpc
 from .protocol.eras import PROTOCOL_VERSION, Envelope, Handshake
 from .protocol.jsonrpc import RequestId, is_id, is_object
@@ -33,15 +34,22 @@ class Peer(ABC):
 
     Args:
         server: Who answers.
+        calls: What runs for it.
+        questions: What it is asked.
 
     Attributes:
         session: What `initialize` has negotiated; None before, and without one.
+        questions: What the client is being asked.
     """
 
-    def __init__(self, server: Server) -> None:
+    _ignores_strange_answers: ClassVar[bool] = True
+    """Whether an answer to what nobody has asked is ignored, where nobody could be told so."""
+
+    def __init__(self, server: Server, calls: Calls, questions: OpenQuestions) -> None:
         self.session: Handshake | None = None
+        self.questions = questions
         self._server = server
-        self._calls = Calls(server)
+        self._calls = calls
 
     async def drain(self) -> None:
         """Return once every request that has been received is answered; subscriptions do not count."""
@@ -92,7 +100,7 @@ class Peer(ABC):
             self._receive_notification(method, message.get("params"))
             reply(None, None)
         elif ("result" in message or "error" in message) and "method" not in message:
-            self._receive_response(reply)
+            self._receive_response(message, reply)
         else:
             self._refuse(self._readable_id(message), invalid("expected a method name"), reply)
 
@@ -168,12 +176,14 @@ class Peer(ABC):
                 logger.debug("request %.100r was cancelled: %.200r", id_, params.get("reason"))
                 self._cancel(id_)
 
-    def _receive_response(self, reply: Reply) -> None:
-        """Ignore an answer that nobody waits for; refuse one where no session can have asked."""
+    def _receive_response(self, message: dict[str, Any], reply: Reply) -> None:
+        """Hand an answer to whoever waits for it; one where no session can have asked is refused."""
         if self.session is None:
             self._refuse(None, invalid("nothing has been asked, so there is nothing to answer"), reply)
-        else:
+        elif self.questions.answer(message) or self._ignores_strange_answers:
             reply(None, None)
+        else:
+            self._refuse(None, invalid("nobody here has asked what this answers"), reply)
 
     def _refuse(
         self, id_: RequestId | None, problem: ProtocolError, reply: Reply, *, is_stateless: bool = False

@@ -64,7 +64,8 @@ class Prompt(Completable):
         function: The author's function.
         name: Its name; the function's when None.
         complete: Completions by argument name: a list of strings, or `fn(value, arguments)`.
-        options: `title`, `description`, `icons`, `meta`, `tags` and `requires`: see `ComponentOptions`.
+        options: `title`, `description`, `icons`, `meta`, `tags`, `requires`, `timeout`, `concurrency`,
+            `thread` and `process`: see `ComponentOptions`.
 
     Raises:
         RegistrationError: The definition cannot be served; the message says what to change.

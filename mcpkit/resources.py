@@ -49,7 +49,8 @@ class Resource(Component):
         size: Its size in bytes, when known.
         annotations: Hints on its use.
         cache: How long and by whom what is read may be kept; the server's default when None.
-        options: `title`, `description`, `icons`, `meta`, `tags` and `requires`: see `ComponentOptions`.
+        options: `title`, `description`, `icons`, `meta`, `tags`, `requires`, `timeout`, `concurrency`,
+            `thread` and `process`: see `ComponentOptions`.
 
     Raises:
         RegistrationError: The definition cannot be served; the message says what to change.
@@ -146,7 +147,8 @@ class ResourceTemplate(Completable):
             updated, as it is written here; one that ends with a slash stands for all that are
             subscribed to below; and None stands for a change of `entries`, for whose sake it also
             runs while somebody listens for changes of the list of resources.
-        options: `title`, `description`, `icons`, `meta`, `tags` and `requires`: see `ComponentOptions`.
+        options: `title`, `description`, `icons`, `meta`, `tags`, `requires`, `timeout`, `concurrency`,
+            `thread` and `process`: see `ComponentOptions`.
 
     Raises:
         RegistrationError: The definition cannot be served; the message says what to change.

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Collection, Generator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from functools import cached_property, partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
-from weakref import WeakKeyDictionary
 
 from typing_extensions import Unpack
 
@@ -16,13 +15,17 @@ from .component import Component, optional
 from .components import Components
 from .context import Context
 from .declarations import check_icons
-from .errors import METHOD_NOT_FOUND, ProtocolError, RegistrationError
+from .errors import RegistrationError
 from .execution import Threads
-from .lifespan import Lifespan, LifespanFunction
+from .injection_plan import Overrides, overridden
+from .lifespan import LifespanFunction, Lifespans
+from .limits import check_timeout
 from .listing import Listing
-from .methods import HANDLERS, Outcome
+from .methods import Dispatch, dispatch
+from .middleware import Middlewares
+from .processes import Processes
 from .protocol.eras import Cache
-from .protocol.revisions import CACHEABLE, METHODS, narrow
+from .protocol.revisions import CACHEABLE, narrow
 from .protocol.types import Icon
 from .registry import Registry
 
@@ -76,15 +79,25 @@ class Server(Registry):
         cache: How long and by whom results may be kept, by method, for example
             `{"tools/list": Cache(ttl=300)}`. Lists are public, what is read is private, and both
             are stale at once by default.
+        timeout: The seconds that a call of a tool, resource or prompt may take, where it has no
+            `timeout=` of its own; None for any number.
         threads: The greatest number of worker threads for functions that are not `async`.
+        stuck_threads: How many threads may still run functions whose calls were cancelled or out of
+            time; while there are more, calls that need a thread are refused.
+        processes: The greatest number of worker processes, for what has `process=True`; None for one
+            for each processor.
         max_running: The greatest number of requests that run at a time; more are refused.
+        question_timeout: Seconds for which a client may leave a question open.
         secret: What signs session ids: at least 16 characters or bytes; of several, the first signs and
             all are accepted. None takes the environment variable `MCPKIT_SECRET`, or else a
             secret that lasts as long as the process and the workers that it starts.
         broker: What several processes that serve the same share; None keeps everything in this one.
+        mask_errors: Whether clients read no more of an unexpected exception than a reference to the log;
+            False sends its type and text too, never a traceback: for development.
 
     Attributes:
         routes: The routes of the author's own.
+        middleware: Wraps requests: `@server.middleware`.
 
     Raises:
         ValueError: One of the arguments is out of range; the message names it.
@@ -92,6 +105,7 @@ class Server(Registry):
     """
 
     _has_state = True
+    _dispatch: Dispatch = staticmethod(dispatch)
 
     def __init__(
         self,
@@ -107,10 +121,15 @@ class Server(Registry):
         offers: Collection[str] = (),
         page_size: int | None = None,
         cache: Mapping[str, Cache] | None = None,
+        timeout: float | None = None,
         threads: int = 40,
+        stuck_threads: int = 40,
+        processes: int | None = None,
         max_running: int = 1024,
+        question_timeout: float = 600.0,
         secret: str | bytes | Sequence[str | bytes] | None = None,
         broker: Broker | None = None,
+        mask_errors: bool = True,
     ) -> None:
         super().__init__()
         _check("offers", set(offers) - _CAPABILITIES.keys(), _CAPABILITIES)
@@ -131,13 +150,23 @@ class Server(Registry):
         self.version = version
         self.instructions = instructions
         self.page_size = page_size
-        self.threads = Threads(threads)
+        check_timeout(timeout)
+        self.timeout = timeout
+        self.threads = Threads(threads, stuck_threads)
+        self.processes = Processes(processes)
+        if not 0 < question_timeout < float("inf"):
+            raise ValueError(
+                f"question_timeout must be a number of seconds above 0, got {question_timeout!r}"
+            )
         self.max_running = max_running
+        self.question_timeout = question_timeout
         self.broker = broker
+        self.mask_errors = mask_errors
         self.routes: list[OwnRoute] = []
         self._secret = secret
         if secret is not None:
             _ = self.keys  # which complains where it is given
+        self._overrides: Overrides = {}
         self._running_count = 0
         self._declared = set(offers)
         self._cache = {**_DEFAULT_CACHE, **(cache or {})}
@@ -150,12 +179,10 @@ class Server(Registry):
             websiteUrl=website_url,
         )
         self._infos: dict[str, dict[str, Any]] = {}
-        self._lifespan = lifespan
-        self._lifespans: WeakKeyDictionary[asyncio.AbstractEventLoop, Lifespan] = WeakKeyDictionary()
-        self._serving: WeakKeyDictionary[asyncio.AbstractEventLoop, int] = WeakKeyDictionary()
-        self._included_late: WeakKeyDictionary[asyncio.AbstractEventLoop, list[Server]] = WeakKeyDictionary()
+        self._lifespans = Lifespans(self, lifespan)
         self._watchers: list[Watcher] = []
         self._listing = Listing(self)
+        self.middleware = Middlewares(self)
         self.listen(self._announce)
         self.listen_updates(self._announce_update)
 
@@ -194,30 +221,27 @@ class Server(Registry):
         envelope = ctx._envelope
         return envelope.finish(result, self._info(envelope.revision), cache or self._cache.get(ctx.method))
 
-    # The way of one request
+    # Tests
 
-    def _dispatch(self, ctx: Context[Any]) -> Outcome | Coroutine[Any, Any, Outcome]:
-        """Look the method up and begin to answer.
+    @contextmanager
+    def override(
+        self, function: Callable[..., object], replacement: Callable[..., object]
+    ) -> Generator[None]:
+        """Put another function in the place of one that what is served here depends on: for a test, by `with`.
 
         Args:
-            ctx: The request.
-
-        Returns:
-            The result, or an awaitable of it when the author's code has to run.
+            function: What stands in `Depends(...)`.
+            replacement: What is called instead: of any kind; it may depend on others, `function` among them.
 
         Raises:
-            ProtocolError: -32601 for a method that the revision does not have or whose capability
-                is not declared, or whatever the method refuses at once.
+            RegistrationError: Nothing depends on the function, or the replacement cannot be filled.
         """
-        revisions, capability = METHODS.get(ctx.method, ((), None))
-        if ctx.revision not in revisions:
-            raise ProtocolError(METHOD_NOT_FOUND, f"Method not found: {ctx.method[:100]}")
-        if capability is not None and not self._declares(capability):
-            raise ProtocolError(
-                METHOD_NOT_FOUND,
-                f"Method not found: {ctx.method} (this server does not declare {capability})",
-            )
-        return HANDLERS[ctx.method](ctx)
+        before = self._overrides
+        self._overrides = overridden(before, chain.from_iterable(self.parts), function, replacement)
+        try:
+            yield
+        finally:
+            self._overrides = before
 
     # Changes
 
@@ -355,23 +379,13 @@ class Server(Registry):
             BaseException: Whatever leaving a lifespan raised.
         """
         self.resolve()
-        loop = asyncio.get_running_loop()
-        self._serving[loop] = self._serving.get(loop, 0) + 1
         async with AsyncExitStack() as stack:
             if self.broker is not None:
                 from .fan_out import Publisher
 
                 stack.callback(Publisher(self, self.broker).close)
-            for server in self._family():
-                server._begin(loop)
-                stack.push_async_callback(server._end, loop)
-            try:
-                yield
-            finally:
-                self._serving[loop] -= 1
-                if self._serving[loop] == 0:
-                    for server in self._included_late.pop(loop, ()):
-                        stack.push_async_callback(server._end, loop)
+            await stack.enter_async_context(self._lifespans.serving(self._family()))
+            yield
 
     async def ready(self) -> None:
         """Wait until the lifespans of this server and of those it includes have been entered.
@@ -379,26 +393,19 @@ class Server(Registry):
         Raises:
             BaseException: Whatever entering one of them raised.
         """
-        loop = asyncio.get_running_loop()
         for server in self._family():
-            if loop in server._lifespans:
-                await server._lifespans[loop].ready()
+            await server._lifespans.ready()
 
     @property
     def _has_lifespans(self) -> bool:
         """Whether a handler may find something in `ctx.state`."""
-        return self._lifespan is not None or bool(self.included)
+        return self._lifespans.function is not None or bool(self.included)
 
     async def _enter(self, ctx: Context[Any], component: Component) -> None:
         """Fill `ctx.state` for a handler: from the lifespan of the server that the component comes from."""
         owner = component.registry if isinstance(component.registry, Server) else self
-        if owner._lifespan is None:
-            return
-        loop = asyncio.get_running_loop()
-        if loop not in owner._lifespans:  # it was included while this server ran
-            owner._begin(loop)
-            self._included_late.setdefault(loop, []).append(owner)
-        ctx._state = await owner._lifespans[loop].ready()
+        if owner._lifespans.function is not None:
+            ctx._state = await self._lifespans.state(owner)
 
     def _family(self) -> list[Server]:
         """Return this server and, once each, all that it includes, innermost first."""
@@ -408,22 +415,6 @@ class Server(Registry):
                 found.update(dict.fromkeys(included._family()))
         found[self] = None
         return list(found)
-
-    def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
-        if self._lifespan is None:
-            return
-        if loop not in self._lifespans:
-            self._lifespans[loop] = Lifespan(partial(self._lifespan, self))
-        self._lifespans[loop].users += 1
-
-    async def _end(self, loop: asyncio.AbstractEventLoop) -> None:
-        if self._lifespan is None:
-            return
-        lifespan = self._lifespans[loop]
-        lifespan.users -= 1
-        if lifespan.users == 0:
-            del self._lifespans[loop]
-            await lifespan.stop()
 
 
 def _check_text(argument: str, value: object) -> None:

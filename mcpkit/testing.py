@@ -9,16 +9,26 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Final
 
 from .connection import Connection
-from .errors import ProtocolError
+from .errors import INTERNAL_ERROR, METHOD_NOT_FOUND, ProtocolError
 from .protocol import jsonrpc
 from .protocol.eras import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION, SERVER_INFO
 from .protocol.revisions import ALL, LATEST, STATELESS
 from .server import Server
+
+Answers = Callable[[str, dict[str, Any]], "dict[str, Any] | Awaitable[dict[str, Any]]"]
+"""Answers what the server asks: takes the method, such as `elicitation/create`, and its params; returns the result."""
+
+_ALL: Final[dict[str, Any]] = {
+    "elicitation": {"form": {}, "url": {}},
+    "sampling": {"tools": {}, "context": {}},
+    "roots": {},
+}
+_ROUNDS: Final = 100
 
 ProgressCallback = Callable[[float, float | None, str | None], None]
 
@@ -63,7 +73,13 @@ class Client:
     """
 
     def __init__(
-        self, server: Server, *, revision: str, info: dict[str, Any], capabilities: dict[str, Any]
+        self,
+        server: Server,
+        *,
+        revision: str,
+        info: dict[str, Any],
+        capabilities: dict[str, Any],
+        answers: Answers | None = None,
     ) -> None:
         self.revision = revision
         self.notifications: list[dict[str, Any]] = []
@@ -72,6 +88,8 @@ class Client:
         self.instructions: str | None = None
         self._info = info
         self._capabilities = capabilities
+        self._answers = answers
+        self._answering: set[asyncio.Task[None]] = set()
         self._ids = itertools.count(1)
         self._waiting: dict[jsonrpc.RequestId, asyncio.Future[dict[str, Any]]] = {}
         self._progress: dict[jsonrpc.RequestId, ProgressCallback] = {}
@@ -90,7 +108,7 @@ class Client:
         progress: ProgressCallback | None = None,
         log_level: str | None = None,
     ) -> dict[str, Any]:
-        """Send any request and return its result.
+        """Send any request and return its result, once the server has asked all that it wants to know.
 
         Args:
             method: The method.
@@ -102,8 +120,28 @@ class Client:
             ProtocolError: The server answered with an error.
             ConnectionError: The client was closed before the answer came.
         """
-        id_ = next(self._ids)
         params = dict(params or {})
+        for _ in range(_ROUNDS):
+            result = await self._request(method, params, progress, log_level)
+            if result.get("resultType") != "input_required" or self._answers is None:
+                return result
+            params = {**params, "inputResponses": {}}
+            for key, asked in result.get("inputRequests", {}).items():
+                params["inputResponses"][key] = await self._answer(asked)
+            params.pop("requestState", None)
+            if "requestState" in result:
+                params["requestState"] = result["requestState"]
+        raise ProtocolError(INTERNAL_ERROR, f"the server has asked in {_ROUNDS} rounds, and asks again")
+
+    async def _request(
+        self,
+        method: str,
+        params: dict[str, Any],
+        progress: ProgressCallback | None,
+        log_level: str | None,
+    ) -> dict[str, Any]:
+        id_ = next(self._ids)
+        params = dict(params)
         meta = self._meta
         if "_meta" in params:
             meta = {**meta, **params["_meta"]}
@@ -244,6 +282,11 @@ class Client:
 
     def _receive(self, line: bytes) -> None:
         message: dict[str, Any] = jsonrpc.decode(line)
+        if "method" in message and "id" in message:
+            task = self._loop.create_task(self._reply(message))
+            self._answering.add(task)
+            task.add_done_callback(self._answering.discard)
+            return
         if "method" in message:
             self._receive_notification(message)
             return
@@ -255,6 +298,25 @@ class Client:
             waiting.set_exception(ProtocolError(error["code"], error["message"], error.get("data")))
         else:
             waiting.set_result(message["result"])
+
+    async def _answer(self, asked: dict[str, Any]) -> dict[str, Any]:
+        assert self._answers is not None
+        answer = self._answers(asked["method"], asked.get("params", {}))
+        return answer if isinstance(answer, dict) else await answer
+
+    async def _reply(self, message: dict[str, Any]) -> None:
+        reply: dict[str, Any] = {"jsonrpc": "2.0", "id": message["id"]}
+        if self._answers is None:
+            reply["error"] = {
+                "code": METHOD_NOT_FOUND,
+                "message": "connect(..., answers=) says what to answer",
+            }
+        else:
+            try:
+                reply["result"] = await self._answer(message)
+            except ProtocolError as error:
+                reply["error"] = {"code": error.code, "message": error.message}
+        self._connection.receive(jsonrpc.encode(reply))
 
     def _receive_notification(self, message: dict[str, Any]) -> None:
         params = message.get("params", {})
@@ -283,6 +345,8 @@ class Client:
         self.instructions = result.get("instructions")
 
     async def _close(self) -> None:
+        for task in self._answering:
+            task.cancel()
         await self._connection.aclose()
         for waiting in self._waiting.values():
             if not waiting.done():
@@ -296,6 +360,7 @@ async def connect(
     revision: str = LATEST,
     info: dict[str, Any] | None = None,
     capabilities: dict[str, Any] | None = None,
+    answers: Answers | None = None,
 ) -> AsyncGenerator[Client]:
     """Connect a client to a server in the same process and event loop.
 
@@ -306,7 +371,8 @@ async def connect(
         server: The server.
         revision: The revision that the client speaks, of either era.
         info: The client's `Implementation`.
-        capabilities: The capabilities that the client declares.
+        capabilities: The capabilities that the client declares; with `answers`, by default all.
+        answers: What it answers when the server asks; a ProtocolError that it raises is the answer, too.
 
     Raises:
         ValueError: There is no such revision.
@@ -320,7 +386,8 @@ async def connect(
             server,
             revision=revision,
             info=info or {"name": "mcpkit-testing", "version": "1"},
-            capabilities=capabilities or {},
+            capabilities=capabilities if capabilities is not None else dict(_ALL if answers else {}),
+            answers=answers,
         )
         try:
             await client._open()

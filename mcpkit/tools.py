@@ -30,6 +30,7 @@ class ToolOptions(ComponentOptions, total=False):
     name: str | None
     annotations: ToolAnnotations | None
     input_schema: Any
+    extra: Literal["forbid", "ignore"]
     structured: bool
     content: TextOf
 
@@ -43,10 +44,13 @@ class Tool(Component):
         annotations: Hints on its behaviour.
         input_schema: A JSON Schema, a TypedDict or a mapping of names to types, in place of the
             signature; the function then takes all arguments as one dict.
+        extra: What becomes of arguments that the tool does not have: `forbid` refuses them and names the
+            right one, `ignore` drops them.
         structured: False sends no structured content and no output schema.
         content: The text beside structured content: `json` (the same data), `none`, or a function
             that makes it from the returned value.
-        options: `title`, `description`, `icons`, `meta`, `tags` and `requires`: see `ComponentOptions`.
+        options: `title`, `description`, `icons`, `meta`, `tags`, `requires`, `timeout`, `concurrency`,
+            `thread` and `process`: see `ComponentOptions`.
 
     Raises:
         RegistrationError: The definition cannot be served; the message says what to change.
@@ -62,6 +66,7 @@ class Tool(Component):
         name: str | None = None,
         annotations: ToolAnnotations | None = None,
         input_schema: Any = None,
+        extra: Literal["forbid", "ignore"] = "forbid",
         structured: bool = True,
         content: TextOf = "json",
         **options: Unpack[ComponentOptions],
@@ -73,12 +78,15 @@ class Tool(Component):
             raise RegistrationError(
                 f'tool {name!r}: content must be "json", "none" or a function, got {content!r}'
             )
+        if extra not in {"forbid", "ignore"}:
+            raise RegistrationError(f'tool {name!r}: extra must be "forbid" or "ignore", got {extra!r}')
         if annotations is not None:
             check_members(f"tool {name!r}: annotations", annotations, ToolAnnotations)
         self.annotations = annotations
         self.content = content
         self.is_structured = structured
         self._input_schema = input_schema
+        self._drops_unknown = extra == "ignore"
         self._arguments: Arguments | None = None
         self._output: Output | None = None
 
@@ -123,9 +131,9 @@ class Tool(Component):
             except RegistrationError as error:
                 raise RegistrationError(f"{signature.name}: result: {error}") from error
         if self._input_schema is None:
-            self._arguments = Arguments.of(signature)
+            self._arguments = Arguments.of(signature, drops_unknown=self._drops_unknown)
             return
-        arguments = Arguments.explicit(self._input_schema)
+        arguments = Arguments.explicit(self._input_schema, drops_unknown=self._drops_unknown)
         if len(signature.parameters) != 1:
             raise RegistrationError(
                 f"tool {self.key!r} has an input_schema, so its function takes the arguments as one dict: "

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from asgi_answer import Answer, App, Judge, within
-from asgi_answer import Event as Event  # noqa: PLC0414
 from mcpkit import Server
 from wire.pipe import HANDSHAKE, STATELESS, settle, stateless_meta
 

@@ -216,6 +216,25 @@ async def test_the_text_of_a_template_stands_for_all_its_uris(server: Server) ->
     assert len(other.heard) == 1
 
 
+async def test_templates_that_nobody_registered_cost_an_update_nothing(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changes, ear = Changes.of(server), Ear()
+    for number in range(1000):
+        changes.want(ear, ("resource", f"data://{number}/{{id}}"))
+    looked_up: list[str] = []
+    get = server.resource_templates.get
+    monkeypatch.setattr(server.resource_templates, "get", lambda text: looked_up.append(text) or get(text))
+    server.resource_updated("data://stations/1")
+    await settle()
+    assert looked_up == []
+    server.resource("data://7/{id}")(station)
+    server.resource_updated("data://7/x")
+    await settle()
+    assert ear.heard == [("resource", "data://7/x")]
+    assert set(looked_up) == {"data://7/{id}"}
+
+
 async def test_updates_of_what_is_included_come_under_the_prefix(server: Server) -> None:
     registry = Registry()
     registry.resource("data://r")(handler)

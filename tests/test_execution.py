@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import gc
+import logging
 import threading
 import weakref
+from functools import partial
+from typing import Any
 
 import pytest
 
-from mcpkit import Server
+from mcpkit import Context, ProtocolError, RegistrationError, Server
+from mcpkit.errors import BusyError
 from mcpkit.execution import Threads
 from mcpkit.testing import connect
 
@@ -70,25 +74,218 @@ async def test_stop_iteration_is_raised_as_a_runtime_error() -> None:
         await Threads(1).run(fail, {})
 
 
-async def test_a_cancelled_caller_is_free_while_the_thread_goes_on() -> None:
-    threads = Threads(1)
-    started, gate = threading.Event(), threading.Event()
-    done = []
+class Blocked:
+    """A function that blocks its thread until the test lets it go.
 
-    def block() -> None:
+    Attributes:
+        threads: The threads that have run it, in order.
+        error: What it raises then.
+    """
+
+    def __init__(self) -> None:
+        self.threads: list[threading.Thread] = []
+        self.error: BaseException | None = None
+        self._started = threading.Semaphore(0)
+        self._gate = threading.Event()
+
+    def __call__(self) -> str:
+        self.threads.append(threading.current_thread())
+        self._started.release()
+        self._gate.wait(10)
+        if self.error is not None:
+            raise self.error
+        return "dropped"
+
+    async def give_up_in(self, threads: Threads) -> None:
+        """Have it called, and cancel the caller when it runs."""
+        task = asyncio.create_task(threads.run(self, {}))
+        assert await asyncio.to_thread(self._started.acquire, timeout=10)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    async def let_go(self, threads: Threads) -> None:
+        """Let all that are blocked return, and wait until they have."""
+        self._gate.set()
+        while threads.given_up:
+            await asyncio.sleep(0.001)
+
+
+async def test_a_cancelled_caller_is_free_and_its_thread_has_no_place_any_more() -> None:
+    threads, blocked = Threads(1), Blocked()
+    await blocked.give_up_in(threads)
+    assert threads.given_up == 1
+    assert await threads.run(threading.current_thread, {}) is not blocked.threads[0]
+    await blocked.let_go(threads)
+
+
+async def test_a_call_that_waited_for_a_place_has_that_of_a_thread_that_is_given_up() -> None:
+    threads, blocked = Threads(1), Blocked()
+    giving_up = asyncio.create_task(blocked.give_up_in(threads))
+    while not blocked.threads:
+        await asyncio.sleep(0.001)
+    assert await asyncio.wait_for(threads.run(lambda: "served", {}), 10) == "served"
+    await giving_up
+    await blocked.let_go(threads)
+
+
+async def test_a_thread_that_was_given_up_ends_where_another_has_its_place() -> None:
+    threads, blocked = Threads(1), Blocked()
+    await blocked.give_up_in(threads)
+    other = await threads.run(threading.current_thread, {})
+    await blocked.let_go(threads)
+    await asyncio.to_thread(blocked.threads[0].join, 10)
+    assert not blocked.threads[0].is_alive()
+    assert await threads.run(threading.current_thread, {}) is other
+
+
+async def test_a_thread_that_was_given_up_works_again_where_there_is_a_place() -> None:
+    threads, blocked = Threads(1), Blocked()
+    await blocked.give_up_in(threads)
+    await blocked.let_go(threads)
+    assert await threads.run(threading.current_thread, {}) is blocked.threads[0]
+
+
+async def test_too_many_stuck_threads_refuse_new_calls_until_some_return() -> None:
+    threads, blocked = Threads(1, stuck=1), Blocked()
+    await blocked.give_up_in(threads)
+    assert await threads.run(lambda: "served", {}) == "served"
+    await blocked.give_up_in(threads)
+    with pytest.raises(BusyError, match=r"stuck .* \(2; stuck_threads=1\)"):
+        await threads.run(lambda: "refused", {})
+    await blocked.let_go(threads)
+    assert await threads.run(lambda: "served", {}) == "served"
+
+
+@pytest.mark.parametrize("stuck", [-1, -7])
+def test_there_cannot_be_less_than_no_stuck_thread(stuck: int) -> None:
+    with pytest.raises(ValueError, match="stuck_threads must be at least 0"):
+        Server("s", stuck_threads=stuck)
+
+
+async def test_a_call_that_is_refused_for_stuck_threads_is_told_why() -> None:
+    server, blocked = Server("s", stuck_threads=0), Blocked()
+
+    @server.tool
+    def work() -> None: ...
+
+    @server.tool
+    async def other() -> str:
+        return "served"
+
+    await blocked.give_up_in(server.threads)
+    async with connect(server) as client:
+        with pytest.raises(ProtocolError, match="Too many worker threads are stuck"):
+            await client.call("work")
+        assert (await client.call("other")).text == "served"
+    await blocked.let_go(server.threads)
+
+
+async def test_what_a_thread_raises_after_its_call_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    threads, blocked = Threads(1), Blocked()
+    blocked.error = KeyError("late")
+    await blocked.give_up_in(threads)
+    await blocked.let_go(threads)
+    while not caplog.records:
+        await asyncio.sleep(0.001)
+    [record] = caplog.records
+    assert record.levelno == logging.WARNING
+    assert record.exc_info is not None
+    assert record.exc_info[1] is blocked.error
+
+
+async def test_a_thread_that_was_given_up_can_say_nothing_more() -> None:
+    server = Server("s")
+    started, gate, seen = threading.Event(), threading.Event(), []
+
+    @server.tool
+    def work(ctx: Context) -> None:
         started.set()
         gate.wait(10)
-        done.append(True)
+        for attempt in (lambda: ctx.sync.progress(1), lambda: ctx.sync.info("x")):
+            try:
+                attempt()
+            except RuntimeError as error:
+                seen.append("has ended" in str(error))
 
-    task = asyncio.ensure_future(threads.run(block, {}))
-    await asyncio.to_thread(started.wait, 10)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert done == []
-    gate.set()
-    assert await threads.run(lambda: "next", {}) == "next"
-    assert done == [True]
+    async with connect(server) as client:
+        call = asyncio.create_task(client.call("work"))
+        await asyncio.to_thread(started.wait, 10)
+        call.cancel()
+        await asyncio.wait([call])
+        gate.set()
+        while len(seen) < 2:
+            await asyncio.sleep(0.001)
+    assert seen == [True, True]
+
+
+async def test_a_thread_that_waits_for_the_event_loop_is_let_go_when_it_is_given_up() -> None:
+    server = Server("s")
+    asked, seen = asyncio.Event(), []
+
+    @server.tool
+    def work(ctx: Context) -> None:
+        async def never() -> None:
+            asked.set()
+            await asyncio.Event().wait()
+
+        try:
+            ctx.sync._run(never())
+        except RuntimeError as error:
+            seen.append("has ended" in str(error))
+
+    async with connect(server) as client:
+        call = asyncio.create_task(client.call("work"))
+        await asked.wait()
+        call.cancel()
+        await asyncio.wait([call])
+        while not seen:
+            await asyncio.sleep(0.001)
+    assert seen == [True]
+
+
+async def test_a_quick_function_may_run_in_the_event_loop() -> None:
+    server = Server("s")
+
+    @server.tool(thread=False)
+    def where(ctx: Context) -> list[bool]:
+        return [threading.current_thread() is threading.main_thread(), ctx.cancelled]
+
+    async with connect(server) as client:
+        assert (await client.call("where")).structured == [True, False]
+
+
+async def test_a_thread_that_is_asked_for_is_what_there_is_anyway() -> None:
+    server = Server("s")
+
+    @server.tool(thread=True)
+    def where() -> bool:
+        return threading.current_thread() is threading.main_thread()
+
+    async with connect(server) as client:
+        assert (await client.call("where")).structured is False
+
+
+class Asynchronous:
+    async def __call__(self) -> None: ...
+
+    async def method(self) -> None: ...
+
+
+async def asynchronous() -> None: ...
+
+
+@pytest.mark.parametrize(
+    "function", [asynchronous, partial(asynchronous), Asynchronous(), Asynchronous().method]
+)
+def test_an_async_function_is_not_for_threads(function: Any) -> None:
+    with pytest.raises(RegistrationError, match=r"runs in the event loop; remove thread=True"):
+        Server("s").tool(name="f", thread=True)(function)
+
+
+def test_thread_is_true_or_false() -> None:
+    with pytest.raises(RegistrationError, match="thread is True or False, got 3"):
+        Server("s").tool(name="f", thread=3)(print)
 
 
 async def test_a_function_cancelled_before_its_turn_never_runs() -> None:

@@ -301,6 +301,47 @@ async def test_unknown_arguments_are_an_error_that_suggests_the_right_name(serve
         assert "latitude" in result.text
 
 
+@pytest.mark.parametrize("schema", [None, {"days": int}])
+async def test_unknown_arguments_are_dropped_where_a_tool_says_so(server: Server, schema: Any) -> None:
+    calls: list[Any] = []
+
+    if schema is None:
+
+        @server.tool(extra="ignore")
+        def plan(days: int) -> None:
+            calls.append(days)
+    else:
+
+        @server.tool(extra="ignore", input_schema=schema)
+        def plan(arguments: dict[str, Any]) -> None:
+            calls.append(arguments["days"])
+            assert arguments == {"days": 3}
+
+    async with connect(server) as client:
+        (tool,) = await client.list_tools()
+        assert tool["inputSchema"]["additionalProperties"] is True
+        result = await client.call("plan", {"days": 3, "daze": 4, "reason": {"a": 1}})
+        assert not result.is_error
+        result = await client.call("plan", {"daze": "4"})
+        assert result.text == "days: expected an integer, but it is missing"
+    assert calls == [3]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"extra": "allow"}, r"""tool 'f': extra must be "forbid" or "ignore", got 'allow'"""),
+        ({"extra": "ignore", "input_schema": {"type": "object"}}, r'write `"additionalProperties": true`'),
+        ({"extra": "ignore"}, r'f: extra="ignore" drops what \*\*kwargs takes'),
+    ],
+)
+def test_what_contradicts_extra_is_refused(server: Server, options: dict[str, Any], message: str) -> None:
+    def f(x: Any = None, **rest: Any) -> None: ...
+
+    with pytest.raises(RegistrationError, match=message):
+        server.tool(**options)(f)
+
+
 async def test_the_function_does_not_run_with_wrong_arguments(server: Server) -> None:
     ran = []
 

@@ -14,6 +14,6 @@ async def test_what_the_checkers_have_read_is_registered():
         tools = [each["name"] for each in await client.list_tools()]
         prompts = [each["name"] for each in await client.list_prompts()]
         called = await client.call("called", {"table": "stars"})
-    assert tools == ["bare", "called", "more_registered", "paint", "colours", "mix"]
+    assert tools == ["bare", "called", "more_registered", "paint", "colours", "mix", "injected"]
     assert prompts == ["bare_prompt", "called_prompt", "describe"]
     assert called.structured == 5

@@ -200,7 +200,7 @@ class Handshake(_Envelope):
         on_subscription: Called with a URI and whether it is subscribed to, once that has changed; or None.
     """
 
-    __slots__ = ("is_initialized", "on_subscription", "subscriptions")
+    __slots__ = ("__weakref__", "is_initialized", "on_subscription", "subscriptions")
     era = "handshake"
     not_found_code = RESOURCE_NOT_FOUND
 

@@ -118,5 +118,4 @@ def is_array(value: Any) -> TypeGuard[list[Any]]:
 
 def is_id(value: Any) -> TypeGuard[RequestId]:
     """Say whether a JSON value may be a request's id or a progress token; null never is, nor what nobody would keep."""
-    kind = type(value)
-    return kind is int or (kind is str and len(value) <= MAX_ID_LENGTH)
+    return type(value) is int or (type(value) is str and len(value) <= MAX_ID_LENGTH)

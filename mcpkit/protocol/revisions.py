@@ -57,6 +57,16 @@ METHODS: Final[dict[str, tuple[frozenset[str], str | None]]] = {
     "completion/complete": (_EVERY, "completions"),
 }
 
+CLIENT_METHODS: Final = {
+    # what a server may ask: the revisions that have it
+    "elicitation/create": frozenset(revision for revision in ALL if revision >= "2025-06-18"),
+    "sampling/createMessage": _EVERY,
+    "roots/list": _EVERY,
+}
+
+ASKING: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
+"""Requests that may be answered with `input_required` in the stateless era (basic/patterns/mrtr)."""
+
 CACHEABLE: Final = frozenset(
     {
         "server/discover",
@@ -94,6 +104,8 @@ SINCE: Final[dict[str, dict[str, str]]] = {
     "Annotations": {"lastModified": "2025-06-18"},
     "CallToolResult": {"structuredContent": "2025-06-18"},
     "ProgressNotification": {"message": "2025-03-26"},
+    "ElicitRequestParams": {"mode": "2025-11-25"},
+    "CreateMessageRequestParams": {"tools": "2025-11-25", "toolChoice": "2025-11-25"},
 }
 
 CONTENT_SINCE: Final = {"audio": "2025-03-26", "resource_link": "2025-06-18"}

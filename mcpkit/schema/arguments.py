@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from pydantic_core import CoreSchema, SchemaValidator, ValidationError, core_schema
 
@@ -14,6 +14,12 @@ from . import types, values
 from .mirrored import MirroredParameter, mirrored
 from .signature import Parameter, Signature, UnresolvedHint, empty
 from .values import Json
+
+if TYPE_CHECKING:
+    from .problems import Fault, Steps
+
+_MOST_ERRORS = 1000
+"""How many errors of a validator are looked at one by one: each takes ten times as long as to validate."""
 
 
 class Arguments:
@@ -38,26 +44,36 @@ class Arguments:
         return self._describe()
 
     @classmethod
-    def of(cls, signature: Signature) -> Arguments:
+    def of(cls, signature: Signature, *, drops_unknown: bool = False) -> Arguments:
         """Return the arguments of a function.
 
         Args:
             signature: The function's signature.
+            drops_unknown: Whether arguments that it does not have are dropped, and not refused.
 
         Raises:
             RegistrationError: A type has no form in JSON; the message names the argument.
             UnresolvedHint: A type needs a name that is not defined yet.
         """
-        return cls.of_parameters(signature.name, signature.parameters, signature.extra)
+        if drops_unknown and signature.extra is not empty:
+            raise RegistrationError(
+                f'{signature.name}: extra="ignore" drops what **kwargs takes; leave one of the two out'
+            )
+        return cls.of_parameters(
+            signature.name, signature.parameters, signature.extra, drops_unknown=drops_unknown
+        )
 
     @classmethod
-    def of_parameters(cls, owner: str, parameters: Sequence[Parameter], extra: Any = empty) -> Arguments:
+    def of_parameters(
+        cls, owner: str, parameters: Sequence[Parameter], extra: Any = empty, *, drops_unknown: bool = False
+    ) -> Arguments:
         """Return the arguments that a list of parameters describes.
 
         Args:
             owner: What the parameters belong to, for messages.
             parameters: The named arguments.
             extra: The type of any other; `empty` when there may be none.
+            drops_unknown: Whether others are dropped, and not refused.
         """
         schemas: dict[str, Json] = {}
         fields: dict[str, core_schema.TypedDictField] = {}
@@ -68,15 +84,16 @@ class Arguments:
             definitions |= described.definitions
             schemas[parameter.name] = described.schema
             fields[parameter.name] = _field(parameter, _separate(described.core, cores))
-        additional: Any = False
+        additional: Any = drops_unknown
+        behavior: Literal["forbid", "ignore", "allow"] = "ignore" if drops_unknown else "forbid"
         extras: CoreSchema | None = None
         if extra is not empty:
             described = _described(f"{owner}: **", Parameter("**", extra))
             definitions |= described.definitions
             additional = described.schema or True
-            extras = _separate(described.core, cores)
+            extras, behavior = _separate(described.core, cores), "allow"
         core: CoreSchema = core_schema.typed_dict_schema(
-            fields, extras_schema=extras, extra_behavior="forbid" if extras is None else "allow"
+            fields, extras_schema=extras, extra_behavior=behavior
         )
         if cores:
             core = core_schema.definitions_schema(core, list(cores.values()))
@@ -96,19 +113,21 @@ class Arguments:
         return cls(describe, core, mirrored(owner, where))
 
     @classmethod
-    def explicit(cls, schema: Any) -> Arguments:
+    def explicit(cls, schema: Any, *, drops_unknown: bool = False) -> Arguments:
         """Return arguments that the author describes; the function takes them as one dict.
 
         Args:
             schema: A JSON Schema 2020-12 with `"type": "object"`, a TypedDict class, or a mapping of names
                 to types (`{"city": Annotated[str, "Where"]}`).
+            drops_unknown: Whether arguments beside those are dropped, and not refused; a JSON Schema says
+                itself what it allows.
 
         Raises:
             RegistrationError: The schema is not valid, refers to what is not there, or jsonschema is missing.
         """
         from . import explicit
 
-        return explicit.arguments(schema)
+        return explicit.arguments(schema, drops_unknown=drops_unknown)
 
     @cached_property
     def _validator(self) -> SchemaValidator:
@@ -117,6 +136,9 @@ class Arguments:
 
     def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Check the arguments of a call and convert them.
+
+        What does not fit is looked at again: a string that holds JSON is read where a string cannot be
+        meant (see `repair`).
 
         Args:
             arguments: JSON values, as `pydantic_core.from_json` returns them.
@@ -130,15 +152,32 @@ class Arguments:
         try:
             validated = self._validator.validate_python(arguments, by_alias=True, by_name=False)
         except ValidationError as error:
-            raise ArgumentsError(self._problems(arguments, error)) from None
+            return self._validate_repaired(arguments, error)
         return cast("dict[str, Any]", validated)
 
-    def _problems(self, arguments: Json, error: ValidationError) -> list[Problem]:
-        from .problems import problems
+    def _validate_repaired(self, arguments: Json, error: ValidationError) -> Json:
+        from .repair import repaired
 
-        found = list(problems(self.schema, arguments, self.schema))
+        failed = _failed(error)
+        candidate = repaired(arguments, lambda changed: self._faults(changed, failed))
+        if candidate is not arguments:
+            try:
+                validated = self._validator.validate_python(candidate, by_alias=True, by_name=False)
+            except ValidationError as other:
+                arguments, error = candidate, other
+            else:
+                return cast("Json", validated)
+        found = [fault.problem for fault in self._faults(arguments, _failed(error))]
         # Checks of the author's own have no place in the schema.
-        return found or from_validator(error, arguments)
+        raise ArgumentsError(found or from_validator(error, arguments, self.schema)) from None
+
+    def _faults(self, arguments: Json, names: Collection[str] | None) -> Iterator[Fault]:
+        """Yield what is wrong with some of the arguments, those with `names`; None is all."""
+        from .problems import faults
+
+        for fault in faults(self.schema, arguments, self.schema):
+            if names is None or fault.steps[0] in names:
+                yield fault
 
     def validate_strings(self, arguments: Mapping[str, str | list[str]]) -> dict[str, Any]:
         """Check the arguments of a prompt or a URI template, each of which is text, and convert them.
@@ -213,16 +252,41 @@ def _field(parameter: Parameter, core: CoreSchema) -> core_schema.TypedDictField
     return core_schema.typed_dict_field(core, required=parameter.is_required)
 
 
-def from_validator(error: ValidationError, value: Any) -> list[Problem]:
-    """Return the problems that a validator found and that the schema says nothing of."""
-    from .problems import shown
+def _failed(error: ValidationError) -> set[Any] | None:
+    """Return the names of the arguments that a validator refused; None where it found too much to look at."""
+    if error.error_count() > _MOST_ERRORS:
+        return None
+    details = error.errors(include_url=False, include_context=False, include_input=False)
+    return {detail["loc"][0] for detail in details}
 
+
+def from_validator(error: ValidationError, value: Any, schema: Json) -> list[Problem]:
+    """Return the problems that a validator found and that the schema says nothing of.
+
+    Args:
+        error: What it raised.
+        value: The value that it refused.
+        schema: The schema of the value: it tells what is not to be shown.
+    """
+    from .expectations import kind_of, shown
+    from .problems import path
+    from .secrets import holds_secret
+
+    if error.error_count() > _MOST_ERRORS:
+        return [Problem("", f"{error.error_count()} values do not fit what is expected of them")]
     found: dict[str, Problem] = {}
+    properties: Json = schema.get("properties", {})
     for detail in error.errors(include_url=False):
-        path, inner = _path(detail["loc"], value)
+        steps, inner = _steps(detail["loc"], value)
         cause = detail.get("ctx", {}).get("error")
-        message = str(cause) if cause is not None else f"{_lower(detail['msg'])}, got {shown(inner)}"
-        found.setdefault(path, Problem(path, message))
+        if cause is not None:
+            message = " ".join(str(cause).split())
+        else:
+            holder = properties.get(str(steps[0]), schema) if steps else schema
+            is_hidden = holds_secret(holder, schema)
+            message = f"{_lower(detail['msg'])}, got {kind_of(inner) if is_hidden else shown(inner)}"
+        where = path(steps)
+        found.setdefault(where, Problem(where, message))
     return list(found.values())
 
 
@@ -231,12 +295,16 @@ def _lower(message: str) -> str:
     return message[:1].lower() + message[1:]
 
 
-def _path(location: Iterable[str | int], value: Any) -> tuple[str, Any]:
-    """Return the path of an error: of the validator's location, what leads through the value."""
-    path = ""
+def _steps(location: Iterable[str | int], value: Any) -> tuple[Steps, Any]:
+    """Return where an error is: of the validator's location, what leads through the value."""
+    steps: Steps = ()
     for step in location:
-        if isinstance(step, int) and is_array(value) and step < len(value):
-            path, value = f"{path}[{step}]", value[step]
-        elif isinstance(step, str) and is_object(value) and step in value:
-            path, value = f"{path}.{step}" if path else step, value[step]
-    return path, value
+        if _is_in(value, step):
+            steps, value = (*steps, step), value[step]
+    return steps, value
+
+
+def _is_in(value: Any, step: str | int) -> bool:
+    if isinstance(step, int):
+        return is_array(value) and step < len(value)
+    return is_object(value) and step in value

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator
 from importlib import import_module
+from itertools import islice
 from typing import Any
 
 from pydantic_core import core_schema
 from typing_extensions import is_typeddict
 
-from ..errors import ArgumentsError, Problem, RegistrationError
+from ..errors import ArgumentsError, RegistrationError
 from ..protocol.jsonrpc import is_object
 from . import typed_dict
 from .arguments import Arguments
+from .expectations import kind_of, shown
 from .formats import FORMATS
 from .mirrored import mirrored
-from .problems import expected, missing, shown, unknown
+from .problems import Fault, Steps, mismatch, missing, unknown
+from .secrets import holds_secret
 from .signature import parameter
 from .values import Json
 
+_MOST_ERRORS = 1000
+"""How many errors are looked at; more are not told."""
 
-def arguments(schema: Any) -> Arguments:
+
+def arguments(schema: Any, *, drops_unknown: bool = False) -> Arguments:
     """Return the arguments; see `Arguments.explicit`."""
     if is_typeddict(schema):
         fields = typed_dict.fields(schema)
@@ -30,17 +35,23 @@ def arguments(schema: Any) -> Arguments:
             parameter(name, hint, may_be_omitted=not is_required)
             for name, (hint, is_required) in fields.items()
         ]
-        return Arguments.of_parameters(schema.__name__, parameters)
+        return Arguments.of_parameters(schema.__name__, parameters, drops_unknown=drops_unknown)
     if not is_object(schema):
         raise RegistrationError(
             "input_schema: write a JSON Schema as a dict, a TypedDict class, or a dict of names and types, "
             f"not {schema!r}; for a class of another kind, leave input_schema= out and annotate a parameter with it"
         )
     if schema.get("type") == "object":
+        if drops_unknown:
+            raise RegistrationError(
+                'input_schema: a JSON Schema says itself what else it allows; write `"additionalProperties": true` '
+                'into it instead of extra="ignore"'
+            )
         return JSONSchemaArguments(schema)
     if "$schema" in schema or any(isinstance(value, (dict, list, bool, str)) for value in schema.values()):
         raise RegistrationError('input_schema: the root of a JSON Schema must say `"type": "object"`')
-    return Arguments.of_parameters("input_schema", [parameter(name, hint) for name, hint in schema.items()])
+    parameters = [parameter(name, hint) for name, hint in schema.items()]
+    return Arguments.of_parameters("input_schema", parameters, drops_unknown=drops_unknown)
 
 
 class JSONSchemaArguments(Arguments):
@@ -88,11 +99,19 @@ class JSONSchemaArguments(Arguments):
         self._checker: Any = validator(schema, registry=known, format_checker=formats)
 
     def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Check the arguments; see `Arguments.validate`. They come back as they are."""
-        found = [problem for error in self._checker.iter_errors(arguments) for problem in _problems(error)]
-        if found:
-            raise ArgumentsError(list(dict.fromkeys(found)))
-        return arguments
+        """Check the arguments; see `Arguments.validate`. They come back as JSON values."""
+        if not (found := list(self._faults_of(arguments))):
+            return arguments
+        from .repair import repaired
+
+        candidate = repaired(arguments, self._faults_of)
+        if candidate is not arguments and not (found := list(self._faults_of(candidate))):
+            return candidate
+        raise ArgumentsError(list(dict.fromkeys(fault.problem for fault in found)))
+
+    def _faults_of(self, arguments: Json) -> Iterator[Fault]:
+        for error in islice(self._checker.iter_errors(arguments), _MOST_ERRORS):
+            yield from _faults(error, self.schema)
 
 
 def _references(resolver: Any, resource: Any) -> Iterator[tuple[Any, str]]:
@@ -126,20 +145,24 @@ _WORDED = frozenset(
 )
 
 
-def _problems(error: Any) -> Iterator[Problem]:
-    path = ""
-    for step in error.absolute_path:
-        path += f"[{step}]" if isinstance(step, int) else f".{step}" if path else step
+def _faults(error: Any, root: Json) -> Iterator[Fault]:
+    steps: Steps = tuple(error.absolute_path)
     schema = error.schema if is_object(error.schema) else {}
+    within = tuple(fault for branch in error.context for fault in _faults(branch, root))
+    holder = root.get("properties", {}).get(steps[0], root) if steps else root
+    is_hidden = holds_secret(holder, root)
     if error.validator == "required":
-        yield from missing(schema, error.instance, schema, path)
+        yield from missing(schema, error.instance, root, steps)
     elif error.validator == "additionalProperties" and error.validator_value is False:
-        yield from (unknown(name, schema, path) for name in _extra(schema, error.instance))
+        yield from (unknown(name, schema, steps) for name in _extra(schema, error.instance))
+    elif error.validator is None:  # the schema is `false`; where it stands is not told
+        yield Fault(steps, None, "there is an argument that nothing is allowed for")
     elif error.validator in _WORDED:
-        yield Problem(path, f"expected {expected(schema, schema)}, got {shown(error.instance)}")
+        yield Fault(steps, error.instance, mismatch(schema, error.instance, root, is_hidden), within)
     else:
-        rule = json.dumps({str(error.validator): error.validator_value}, default=str)
-        yield Problem(path, f"{shown(error.instance)} does not fit {rule}")
+        rule = shown({str(error.validator): error.validator_value})
+        value = kind_of(error.instance) if is_hidden else shown(error.instance)
+        yield Fault(steps, error.instance, f"{value} does not fit {rule}", within)
 
 
 def _extra(schema: Json, value: Json) -> list[str]:

@@ -6,88 +6,187 @@ checks say is added by the caller.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator
-from typing import Any
-
-from pydantic_core import to_json
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 from ..errors import Problem
 from ..protocol.jsonrpc import is_array, is_object
-from .formats import EXAMPLES, FORMATS
-from .values import Json, decode_base64, identity, is_unique
+from .expectations import MOST_CHOICES, expected, kind_of, shortened, shown
+from .keywords import fits_alone
+from .nearest import nearest
+from .references import target
+from .secrets import holds_secret, is_secret
+from .values import Json, identity
 
-_LONGEST = 60
+_DEEPEST = 32
+_MOST_VALUES = 20_000
+_GUESS = 50
+"""What a guess at a name costs, in values."""
+
+Steps = tuple[str | int, ...]
+"""The keys and indices that lead to a value."""
 
 
-def shown(value: Any) -> str:
-    """Return a JSON value as text, shortened to some 60 characters."""
-    text = to_json(value, inf_nan_mode="constants", fallback=repr).decode()
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… ({len(text)} characters)"
+def path(steps: Steps) -> str:
+    """Return where a value is, as a model reads it: `places[0].name`, on one line whatever the keys are."""
+    text = ""
+    for step in steps:
+        if isinstance(step, int):
+            text += f"[{step}]"
+        else:
+            key = shortened(step if step.isprintable() else shown(step))
+            text += f".{key}" if text else key
+    return text
 
 
-def problems(schema: Json, value: Any, root: Json, path: str = "") -> Iterator[Problem]:
+class Fault(NamedTuple):
+    """A value that does not fit where it stands.
+
+    Args:
+        steps: Where it is.
+        value: What is there; None for what is missing, and for what may not be there.
+        message: What was expected and what came instead.
+        within: What each branch of a union finds wrong, when none was meant more than the others.
+    """
+
+    steps: Steps
+    value: Any
+    message: str
+    within: tuple[Fault, ...] = ()
+
+    @property
+    def problem(self) -> Problem:
+        """What the caller is told."""
+        return Problem(path(self.steps), self.message)
+
+
+def problems(schema: Json, value: Any, root: Json) -> Iterator[Problem]:
+    """Yield what is wrong with a value, in words; see `faults`."""
+    for fault in faults(schema, value, root):
+        yield fault.problem
+
+
+def faults(schema: Json, value: Any, root: Json) -> Iterator[Fault]:
     """Yield what is wrong with a value.
+
+    It looks at some thousands of values and to a certain depth, so that no message keeps it busy for long.
 
     Args:
         schema: What it should fit.
         value: A JSON value.
         root: The schema that holds `$defs`.
-        path: Where the value is.
 
     Yields:
-        One problem for each value that is wrong, none when all fits.
+        One fault for each value that is wrong, none when all fits.
     """
-    if "$ref" in schema:
-        yield from problems(_target(schema, root), value, root, path)
-        return
-    for union in ("anyOf", "oneOf"):
-        if union in schema:
-            yield from _of_union(schema[union], value, root, path)
+    return _Reader(root).read(schema, value, (), False)
+
+
+class _Reader:
+    """One reading of a value beside its schema, which ends when it has seen enough."""
+
+    def __init__(self, root: Json) -> None:
+        self._root = root
+        self._has_secrets = holds_secret(root, root)
+        self._left = _MOST_VALUES
+
+    def read(self, schema: Json, value: Any, steps: Steps, is_hidden: bool) -> Iterator[Fault]:
+        if self._left <= 0 or len(steps) > _DEEPEST:
             return
-    for part in schema.get("allOf", ()):
-        yield from problems(part, value, root, path)
-    if not _fits_alone(schema, value):
-        yield Problem(path, f"expected {expected(schema, root)}, got {shown(value)}")
-    elif is_object(value):
-        yield from _in_object(schema, value, root, path)
-    elif is_array(value):
-        prefix = schema.get("prefixItems", ())
-        for index, item in enumerate(value):
-            inner = prefix[index] if index < len(prefix) else schema.get("items", {})
-            if is_object(inner):
-                yield from problems(inner, item, root, f"{path}[{index}]")
-
-
-def _target(schema: Json, root: Json) -> Json:
-    target: Any = root
-    for key in schema["$ref"].split("/")[1:]:
-        # A reference of another form is an author's own; jsonschema follows it, here it says nothing.
-        target = target.get(key.replace("~1", "/").replace("~0", "~"), {})
-    return {**target, **{key: value for key, value in schema.items() if key != "$ref"}}
-
-
-def _of_union(branches: list[Json], value: Any, root: Json, path: str) -> Iterator[Problem]:
-    found: list[list[Problem]] = []
-    for branch in branches:
-        wrong = list(problems(branch, value, root, path))
-        if not wrong:
+        self._left -= 1
+        if "$ref" in schema:
+            yield from self.read(target(schema, self._root), value, steps, is_hidden)
             return
-        found.append(wrong)
-    # The branch that was meant has the kind of the value, and its problems lie inside it.
-    meant = [wrong for wrong in found if all(problem.field != path for problem in wrong)]
-    tagged = [wrong for wrong, branch in zip(found, branches, strict=True) if _has_tag(branch, value, root)]
-    for candidates in (tagged, meant):
-        if len(candidates) == 1:
-            yield from candidates[0]
+        is_hidden = is_hidden or is_secret(schema)
+        for union in ("anyOf", "oneOf"):
+            if union in schema:
+                yield from self._of_union(schema[union], value, steps, is_hidden)
+                return
+        for part in schema.get("allOf", ()):
+            yield from self.read(part, value, steps, is_hidden)
+        if not fits_alone(schema, value):
+            hint = "" if is_hidden else _nearest_choice(schema, value)
+            yield Fault(steps, value, self._mismatch(schema, value, is_hidden) + hint)
+        elif is_object(value):
+            yield from self._in_object(schema, value, steps, is_hidden)
+        elif is_array(value):
+            prefix = schema.get("prefixItems", ())
+            for index, item in enumerate(value):
+                inner = prefix[index] if index < len(prefix) else schema.get("items", {})
+                if is_object(inner):
+                    yield from self.read(inner, item, (*steps, index), is_hidden)
+
+    def _mismatch(self, schema: Json, value: Any, is_hidden: bool) -> str:
+        return mismatch(
+            schema, value, self._root, is_hidden or (self._has_secrets and holds_secret(schema, self._root))
+        )
+
+    def _of_union(self, branches: list[Json], value: Any, steps: Steps, is_hidden: bool) -> Iterator[Fault]:
+        found: list[tuple[Json, list[Fault]]] = []
+        for branch in branches:
+            wrong = list(self.read(branch, value, steps, is_hidden))
+            if not wrong:
+                return
+            found.append((self._followed(branch), wrong))
+        # The branch that was meant has the kind of the value, and its problems lie inside it.
+        meant = [each for each in found if all(fault.steps != steps for fault in each[1])]
+        tagged = [each for each in found if _has_tag(each[0], value)]
+        for candidates in (tagged, meant):
+            if len(candidates) == 1:
+                yield from candidates[0][1]
+                return
+        if wrong := list(self._in_tags([branch for branch, _ in found], value, steps, is_hidden)):
+            yield from wrong
+        elif len(likely := _nearest_branches(meant, value)) == 1:
+            yield from likely[0]
+        else:
+            within = tuple(fault for _, wrong in found for fault in wrong if fault.steps != steps)
+            yield Fault(steps, value, self._mismatch({"anyOf": branches}, value, is_hidden), within)
+
+    def _followed(self, branch: Json) -> Json:
+        return target(branch, self._root) if "$ref" in branch else branch
+
+    def _in_tags(self, branches: list[Json], value: Any, steps: Steps, is_hidden: bool) -> Iterator[Fault]:
+        """Yield the faults of the constants that tell branches apart, when an object has those of none."""
+        objects = [branch for branch in branches if "properties" in branch]
+        if not is_object(value) or len(objects) < 2:
             return
-    yield Problem(path, f"expected {expected({'anyOf': branches}, root)}, got {shown(value)}")
+        for name in objects[0]["properties"]:
+            choices = [branch["properties"].get(name, {}).get("enum") for branch in objects]
+            if all(choices):
+                known = {identity(choice): choice for each in choices for choice in each}
+                required = [name] if all(name in branch.get("required", ()) for branch in objects) else []
+                tag: Json = {"properties": {name: {"enum": list(known.values())}}, "required": required}
+                yield from self._in_object(tag, value, steps, is_hidden)
+
+    def _in_object(self, schema: Json, value: Json, steps: Steps, is_hidden: bool) -> Iterator[Fault]:
+        properties: Json = schema.get("properties", {})
+        required = schema.get("required", ())
+        additional = schema.get("additionalProperties", True)
+        yield from missing(schema, value, self._root, steps)
+        names: Json = {"type": "string", **schema.get("propertyNames", {})}
+        for name, item in value.items():
+            inner = (*steps, name)
+            if self._left <= 0:
+                return
+            if any(self.read(names, name, (), is_hidden)):
+                yield Fault(inner, None, f"the key is not {expected(names, self._root)}")
+            if name in properties:
+                for fault in self.read(properties[name], item, inner, is_hidden):
+                    yield _optional(fault) if item is None and name not in required else fault
+            elif additional is False:
+                self._left -= _GUESS
+                yield unknown(name, schema, steps)
+            elif additional is not True:
+                yield from self.read(additional, item, inner, is_hidden)
 
 
-def _has_tag(branch: Json, value: Any, root: Json) -> bool:
+def _optional(fault: Fault) -> Fault:
+    return fault._replace(message=f"{fault.message}; leave it out instead")
+
+
+def _has_tag(branch: Json, value: Any) -> bool:
     """Tell whether an object carries the constant that tells this branch from the others."""
-    if "$ref" in branch:
-        branch = _target(branch, root)
     if not is_object(value):
         return False
     properties: Json = branch.get("properties", {})
@@ -97,191 +196,49 @@ def _has_tag(branch: Json, value: Any, root: Json) -> bool:
     )
 
 
-def _in_object(schema: Json, value: Json, root: Json, path: str) -> Iterator[Problem]:
-    properties: Json = schema.get("properties", {})
-    additional = schema.get("additionalProperties", True)
-    yield from missing(schema, value, root, path)
-    names: Json = schema.get("propertyNames", {})
-    for name, item in value.items():
-        if any(problems({"type": "string", **names}, name, root)):
-            wanted = expected({"type": "string", **names}, root)
-            yield Problem(_member(path, name), f"the key is not {wanted}")
-        if name in properties:
-            yield from problems(properties[name], item, root, _member(path, name))
-        elif additional is False:
-            yield unknown(name, schema, path)
-        elif additional is not True:
-            yield from problems(additional, item, root, _member(path, name))
+def _nearest_branches(branches: list[tuple[Json, list[Fault]]], value: Any) -> list[list[Fault]]:
+    """Return the faults of those branches that know the most of an object's members."""
+    if not is_object(value):
+        return []
+    unknown = [sum(name not in branch.get("properties", ()) for name in value) for branch, _ in branches]
+    least = min(unknown, default=0)
+    return [wrong for (_, wrong), count in zip(branches, unknown, strict=True) if count == least]
 
 
-def _member(path: str, name: str) -> str:
-    return f"{path}.{name}" if path else name
+def mismatch(schema: Json, value: Any, root: Json, is_hidden: bool) -> str:
+    """Return what was expected and what came instead; of a hidden value only what kind it is."""
+    return f"expected {expected(schema, root)}, got {kind_of(value) if is_hidden else shown(value)}"
 
 
-def missing(schema: Json, value: Json, root: Json, path: str) -> Iterator[Problem]:
-    """Yield a problem for each member that an object must have and has not."""
+def _nearest_choice(schema: Json, value: Any) -> str:
+    """Return a hint at a text that is one of many, which are not all listed."""
+    choices = schema.get("enum", ())
+    if len(choices) <= MOST_CHOICES or not isinstance(value, str):
+        return ""
+    guess = nearest(value, [choice for choice in choices if isinstance(choice, str)])
+    return f"; did you mean {shown(guess)}?" if guess is not None else ""
+
+
+def missing(schema: Json, value: Json, root: Json, steps: Steps) -> Iterator[Fault]:
+    """Yield a fault for each member that an object must have and has not."""
     for name in schema.get("required", ()):
         if name not in value:
             wanted = expected(schema.get("properties", {}).get(name, {}), root)
-            yield Problem(_member(path, name), f"expected {wanted}, but it is missing")
+            yield Fault((*steps, name), None, f"expected {wanted}, but it is missing")
 
 
-def unknown(name: str, schema: Json, path: str) -> Problem:
-    """Return the problem of a member that an object may not have."""
-    import difflib
-
+def unknown(name: str, schema: Json, steps: Steps) -> Fault:
+    """Return the fault of a member that an object may not have."""
     known = list(schema.get("properties", {}))
-    kind, kinds = ("key", "keys") if path else ("argument", "arguments")
-    close = difflib.get_close_matches(name, known, n=1)
-    if close:
-        hint = f'did you mean "{close[0]}"?'
+    kind, kinds = ("key", "keys") if steps else ("argument", "arguments")
+    guess = nearest(name, known)
+    if guess is not None:
+        hint = f'did you mean "{guess}"?'
     else:
-        hint = f"the {kinds} are: {', '.join(known)}" if known else f"there are no {kinds}"
-    return Problem(_member(path, name), f"unknown {kind}; {hint}")
+        hint = f"the {kinds} are: {_cut(known)}" if known else f"there are no {kinds}"
+    return Fault((*steps, name), None, f"unknown {kind}; {hint}")
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-_KINDS: dict[str, Callable[[Any], bool]] = {
-    "string": lambda value: isinstance(value, str),
-    "integer": lambda value: _is_number(value) and (isinstance(value, int) or value.is_integer()),
-    "number": _is_number,
-    "boolean": lambda value: isinstance(value, bool),
-    "null": lambda value: value is None,
-    "array": is_array,
-    "object": is_object,
-}
-
-
-def _is_base64(text: str) -> bool:
-    try:
-        decode_base64(text)
-    except ValueError:
-        return False
-    return True
-
-
-# Each keyword that is about the value alone, with the kinds that it is about and what it demands.
-_KEYWORDS: dict[str, tuple[tuple[str, ...], Callable[[Any, Any], bool]]] = {
-    "minimum": (("number",), lambda value, limit: value >= limit),
-    "maximum": (("number",), lambda value, limit: value <= limit),
-    "exclusiveMinimum": (("number",), lambda value, limit: value > limit),
-    "exclusiveMaximum": (("number",), lambda value, limit: value < limit),
-    "multipleOf": (("number",), lambda value, step: value % step == 0),
-    "minLength": (("string",), lambda value, limit: len(value) >= limit),
-    "maxLength": (("string",), lambda value, limit: len(value) <= limit),
-    "pattern": (("string",), lambda value, pattern: re.search(_closed(pattern), value) is not None),
-    "format": (("string",), lambda value, name: name not in FORMATS or FORMATS[name](value)),
-    "contentEncoding": (("string",), lambda value, name: name != "base64" or _is_base64(value)),
-    "minItems": (("array",), lambda value, limit: len(value) >= limit),
-    "maxItems": (("array",), lambda value, limit: len(value) <= limit),
-    "uniqueItems": (("array",), lambda value, wanted: not wanted or is_unique(value)),
-    "minProperties": (("object",), lambda value, limit: len(value) >= limit),
-    "maxProperties": (("object",), lambda value, limit: len(value) <= limit),
-}
-
-
-def _closed(pattern: str) -> str:
-    # Python's `$` also matches before a last newline; JSON Schema's does not.
-    return re.sub(r"(?<!\\)\$$", r"\\Z", pattern)
-
-
-def _fits_alone(schema: Json, value: Any) -> bool:
-    """Tell whether a value fits but for what lies inside it."""
-    kinds = schema.get("type")
-    if kinds is not None:
-        allowed = [kinds] if isinstance(kinds, str) else kinds
-        if not any(_KINDS[kind](value) for kind in allowed):
-            return False
-    if "enum" in schema and identity(value) not in map(identity, schema["enum"]):
-        return False
-    if "const" in schema and identity(value) != identity(schema["const"]):
-        return False
-    return all(
-        demand(value, schema[keyword])
-        for keyword, (about, demand) in _KEYWORDS.items()
-        if keyword in schema and any(_KINDS[kind](value) for kind in about)
-    )
-
-
-_NAMES = {
-    "string": "a string",
-    "integer": "an integer",
-    "number": "a number",
-    "boolean": "true or false",
-    "null": "null",
-    "array": "an array",
-    "object": "an object",
-}
-
-
-def expected(schema: Json, root: Json) -> str:
-    """Return what a schema expects, as the object of a sentence."""
-    if "$ref" in schema:
-        return expected(_target(schema, root), root)
-    for union in ("anyOf", "oneOf"):
-        if union in schema:
-            return " or ".join(dict.fromkeys(expected(branch, root) for branch in schema[union]))
-    if "const" in schema:
-        return shown(schema["const"])
-    if "enum" in schema:
-        choices = [shown(choice) for choice in schema["enum"]]
-        return choices[0] if len(choices) == 1 else f"{', '.join(choices[:-1])} or {choices[-1]}"
-    kinds = schema.get("type") or _implied(schema)
-    named = [_named(kind, schema) for kind in ([kinds] if isinstance(kinds, str) else kinds)]
-    return " or ".join(named) or "a value"
-
-
-def _implied(schema: Json) -> list[str]:
-    """Return the kinds that a schema without `type` has rules for."""
-    return list(
-        dict.fromkeys(kind for key, (about, _) in _KEYWORDS.items() if key in schema for kind in about)
-    )
-
-
-def _named(kind: str, schema: Json) -> str:
-    text = _NAMES[kind]
-    if kind in ("integer", "number"):
-        text += _range(schema)
-    elif kind == "string":
-        if schema.get("contentEncoding") == "base64":
-            text = "a base64 string"
-        text = EXAMPLES.get(schema.get("format", ""), text)
-        text += _size(schema, "minLength", "maxLength", "character")
-        text += f" that matches {schema['pattern']}" if "pattern" in schema else ""
-    elif kind == "array":
-        text += _size(schema, "minItems", "maxItems", "item")
-        text += " without duplicates" if schema.get("uniqueItems") else ""
-    elif kind == "object":
-        text += _size(schema, "minProperties", "maxProperties", "key")
-    return text
-
-
-def _range(schema: Json) -> str:
-    if "minimum" in schema and "maximum" in schema:
-        text = f" from {shown(schema['minimum'])} to {shown(schema['maximum'])}"
-    else:
-        words = {
-            "minimum": "of at least",
-            "exclusiveMinimum": "greater than",
-            "maximum": "of at most",
-            "exclusiveMaximum": "less than",
-        }
-        parts = [f"{word} {shown(schema[key])}" for key, word in words.items() if key in schema]
-        text = f" {' and '.join(parts)}" if parts else ""
-    return text + (f" that is a multiple of {shown(schema['multipleOf'])}" if "multipleOf" in schema else "")
-
-
-def _size(schema: Json, least: str, most: str, unit: str) -> str:
-    low, high = schema.get(least), schema.get(most)
-    if low is None and high is None:
-        return ""
-    if low == high:
-        text = f"{low}"
-    elif high is None:
-        text = f"at least {low}"
-    else:
-        text = f"at most {high}" if not low else f"{low} to {high}"
-    return f" of {text} {unit}{'' if text.endswith(' 1') or text == '1' else 's'}"
+def _cut(names: list[str]) -> str:
+    more = len(names) - MOST_CHOICES
+    return ", ".join(names[:MOST_CHOICES]) + (f" and {more} more" if more > 0 else "")

@@ -123,6 +123,43 @@ def _is_field(value: Any) -> bool:
     )
 
 
+class Head(NamedTuple):
+    """What is written in the head of a callable.
+
+    Args:
+        name: The function's name, or that of the class of a callable object.
+        function: The plain function that holds its type hints, or a class.
+        parameters: Its parameters as they are written.
+        hints: The type hints by name, resolved.
+        bound: The parameters that a partial binds by keyword.
+    """
+
+    name: str
+    function: Any
+    parameters: tuple[inspect.Parameter, ...]
+    hints: dict[str, Any]
+    bound: frozenset[str]
+
+
+def head(fn: Callable[..., Any]) -> Head:
+    """Read the head of a function, class, method, callable object or `functools.partial`.
+
+    Raises:
+        RegistrationError: It has no signature.
+        UnresolvedHint: A type hint cannot be resolved now.
+    """
+    function = _function(fn)
+    name = getattr(function, "__name__", None) or type(fn).__name__
+    if inspect.isfunction(function) and function.__name__ == "__call__":
+        name = type(_unbound(fn)).__name__
+    try:
+        signature = inspect.signature(fn)
+    except (TypeError, ValueError) as error:
+        raise RegistrationError(f"{name}: it has no signature to read; wrap it in a function") from error
+    written = tuple(signature.parameters.values())
+    return Head(name, function, written, _hints(function, name), _bound_keywords(fn))
+
+
 class Signature(NamedTuple):
     """What a function takes and returns.
 
@@ -166,33 +203,25 @@ class Signature(NamedTuple):
             RegistrationError: A parameter that a client cannot name, or no signature at all.
             UnresolvedHint: A type hint cannot be resolved now.
         """
-        function = _function(fn)
-        name = getattr(function, "__name__", None) or type(fn).__name__
-        if inspect.isfunction(function) and function.__name__ == "__call__":
-            name = type(_unbound(fn)).__name__
+        name, function, written_parameters, hints, bound = head(fn)
         if inspect.isasyncgenfunction(function):
             raise RegistrationError(
                 f"{name}: an async generator has no result; return a list, and report on the way by ctx.progress"
             )
-        try:
-            signature = inspect.signature(fn)
-        except (TypeError, ValueError) as error:
-            raise RegistrationError(f"{name}: it has no signature to read; wrap it in a function") from error
-        hints = _hints(function, name)
         documentation = Docstring(_docstring(fn, function))
-        bound = _bound_keywords(fn)
         parameters: list[Parameter] = []
         injected: list[Parameter] = []
         extra: Any = empty
-        for written in signature.parameters.values():
+        for written in written_parameters:
             annotation = hints.get(written.name, empty)
             if written.kind is inspect.Parameter.VAR_KEYWORD:
                 extra = Any if annotation is empty else annotation
-            elif is_injected(annotation, written.default):
-                injected.append(Parameter(written.name, annotation, written.default))
             elif written.name not in bound:
                 _refuse_unnamed(name, function, written)
-                parameters.append(parameter(written.name, annotation, written.default, documentation))
+                if is_injected(annotation, written.default):
+                    injected.append(Parameter(written.name, annotation, written.default))
+                else:
+                    parameters.append(parameter(written.name, annotation, written.default, documentation))
         return cls(
             name=name,
             documentation=documentation,
@@ -247,19 +276,20 @@ def _docstring(fn: Any, function: Any) -> str | None:
     return written
 
 
-def _bound_keywords(fn: Any) -> set[str]:
+def _bound_keywords(fn: Any) -> frozenset[str]:
     bound: set[str] = set()
     while isinstance(fn, functools.partial):
         bound.update(fn.keywords)
         fn = fn.func
-    return bound
+    return frozenset(bound)
 
 
 def _hints(function: Any, name: str) -> dict[str, Any]:
     # inspect.get_annotations evaluates what PEP 649 defers, and raises NameError as PEP 563's strings do
     # below; CPython 3.14 itself is untested.
+    function = function.__init__ if inspect.isclass(function) else function
     try:
-        annotations = inspect.get_annotations(function.__init__ if inspect.isclass(function) else function)
+        annotations = inspect.get_annotations(function)
         return resolve(annotations, getattr(function, "__globals__", {}), _closure(function))
     except NameError as error:
         raise UnresolvedHint(

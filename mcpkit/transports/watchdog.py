@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from ..processes import kill_workers
 from .pipe_input import PipeInput
 from .signals import SignalBytes
 from .standard_streams import replace_lost_stderr
@@ -138,6 +139,7 @@ class Watchdog:
         try:
             _write_unless_blocked(2, notice.encode())
         finally:
+            kill_workers()
             os._exit(0 if self.signal is None else 128 + self.signal)
 
     if sys.platform == "win32":

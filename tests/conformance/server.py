@@ -1,7 +1,7 @@
 """The server that the official conformance suite is run against: `python server.py PORT` serves /mcp on 127.0.0.1.
 
-The names are the suite's. What its scenarios on elicitation, sampling, multi-round-trip requests, tasks and
-skills call is not here yet; `expected_failures.yml` names those scenarios.
+The names are the suite's. What its scenarios on tasks and skills call is not here yet; `expected_failures.yml` names
+those scenarios.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import base64
 import io
 import wave
 from typing import Annotated, Any
+
+from asking import asking
 
 from mcpkit import (
     Audio,
@@ -246,6 +248,8 @@ def test_prompt_with_image() -> list[Message]:
     """Ask about an image that comes along."""
     return [user(Image(data=PIXEL)), user("What does the image show?")]
 
+
+server.include(asking)
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)

@@ -19,6 +19,7 @@ import inspect
 import io
 import json
 import linecache
+import logging
 import os
 import re
 import shlex
@@ -83,6 +84,12 @@ def blocks_of(page: str) -> Iterator[Block]:
         number = end + 1
 
 
+def _loggers() -> dict[logging.Logger, tuple[int, list[logging.Handler]]]:
+    """Return level and handlers of all loggers that there are."""
+    found = [each for each in logging.root.manager.loggerDict.values() if isinstance(each, logging.Logger)]
+    return {logger: (logger.level, list(logger.handlers)) for logger in found}
+
+
 class Runner:
     """Runs the blocks of one page.
 
@@ -107,6 +114,7 @@ class Runner:
             Exception: Whatever an example raises.
         """
         modules = dict(sys.modules)
+        loggers = _loggers()
         old_folder = Path.cwd()
         sys.modules[self._module.__name__] = self._module
         sys.path.insert(0, str(self._folder))
@@ -123,6 +131,11 @@ class Runner:
                 sys.modules.pop(name, None)
                 if name in modules:
                     sys.modules[name] = modules[name]
+            for logger, (_, handlers) in _loggers().items():
+                old_level, old_handlers = loggers.get(logger, (logging.NOTSET, []))
+                logger.setLevel(old_level)
+                for handler in set(handlers) - set(old_handlers):
+                    logger.removeHandler(handler)
             self._close_loop()
 
     def _run(self, block: Block) -> bool:

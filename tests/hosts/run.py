@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from interop.conftest import node_search_path
-from interop.serving import serving
+from serving import serving
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ROOT / ".hosts" / "node_modules"

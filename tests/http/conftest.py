@@ -9,6 +9,7 @@ import pytest
 
 from asgi_client import Client, Serve, serving
 from mcpkit import Server
+from resumed import Steps
 from stateless_server import make_server
 from work import Work
 
@@ -35,3 +36,9 @@ def work() -> Iterator[Work]:
 def server(work: Work) -> Server:
     """A server whose functions do what requests can meet, where a file has none of its own."""
     return make_server(work)
+
+
+@pytest.fixture
+def steps() -> Steps:
+    """What lets the tool `tell` take one step at a time."""
+    return Steps()

@@ -80,10 +80,12 @@ MUST NOT send what was not asked for
 SHOULD end with a result at shutdown
     http/test_listen.py::test_the_streams_end_with_their_results_when_the_server_ends
 # 2025-11-25, 2025-06-18, 2025-03-26: Streamable HTTP
-responses, notifications: MUST be 202
-    http/test_sessions.py::test_notifications_and_responses_are_accepted_without_a_body
+notifications: MUST be 202
+    http/test_session_messages.py::test_notifications_are_accepted_without_a_body
+responses: MUST be 202
+    http/test_answers_elsewhere.py::test_an_answer_reaches_who_has_asked
 cannot be accepted: MUST be an error status
-    http/test_sessions.py::test_what_is_no_message_is_a_bad_request
+    http/test_session_messages.py::test_what_is_no_message_or_answers_nothing_is_a_bad_request
 SHOULD prime with an id and no data
     http/test_resumption.py::test_a_stream_begins_with_an_id_and_a_time_to_come_back
 SHOULD send retry before it closes
@@ -93,15 +95,17 @@ SHOULD eventually include the response
 SHOULD terminate after the response
     http/test_resumption.py::test_what_was_missed_comes_again_and_nothing_else
 disconnection SHOULD NOT cancel
-    http/test_sessions.py::test_a_dropped_post_does_not_cancel
+    http/test_session_messages.py::test_a_dropped_post_does_not_cancel
 to cancel, a notification
-    http/test_sessions.py::test_a_cancellation_comes_by_another_post
+    http/test_session_messages.py::test_a_cancellation_comes_by_another_post
 a GET MUST be an event stream or 405
     http/test_sessions.py::test_without_sessions_there_is_neither_get_nor_delete
 MUST NOT send a response there, except resuming
-    http/test_resumption.py::test_what_changes_does_not_come_on_the_stream_of_a_call
+    http/test_session_streams.py::test_what_changes_does_not_come_on_the_stream_of_a_call
 MUST send each message on one stream only
-    http/test_resumption.py::test_each_message_comes_on_one_stream_only
+    http/test_session_streams.py::test_each_message_comes_on_one_stream_only
+also where the streams are in several processes
+    http/test_shared_sessions.py::test_the_newest_stream_is_told_and_no_other
 an event id MUST be unique in its session
     http/test_resumption.py::test_no_id_is_given_twice_in_a_session
 MUST NOT replay what is of another stream
@@ -115,17 +119,17 @@ without an id SHOULD be 400
 terminated: MUST be 404
     http/test_sessions.py::test_a_deleted_session_is_not_found
 no version header: what was negotiated
-    http/test_sessions.py::test_a_session_is_served_by_what_it_negotiated
+    http/test_session_messages.py::test_a_session_is_served_by_what_it_negotiated
 no other way to tell: SHOULD be 2025-03-26
     http/test_sessions.py::test_a_server_may_have_no_sessions
 unsupported version: MUST be 400
-    http/test_sessions.py::test_an_unsupported_version_is_a_bad_request
+    http/test_session_messages.py::test_an_unsupported_version_is_a_bad_request
 2025-03-26: batches of requests
-    http/test_sessions.py::test_a_batch_is_answered_with_a_batch
+    http/test_session_messages.py::test_a_batch_is_answered_with_a_batch
 2025-03-26: batches without requests are 202
-    http/test_sessions.py::test_a_batch_without_requests_is_accepted
+    http/test_session_messages.py::test_a_batch_without_requests_is_accepted
 2025-03-26: close after all responses
-    http/test_sessions.py::test_a_batch_on_a_stream_ends_when_all_is_answered
+    http/test_session_messages.py::test_a_batch_on_a_stream_ends_when_all_is_answered
 # 2024-11-05: HTTP with SSE
 MUST provide two endpoints
     http/test_sse.py::test_each_endpoint_has_its_method

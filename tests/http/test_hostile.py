@@ -129,32 +129,6 @@ async def test_a_long_event_comes_whole_and_in_pieces(serve: Serve) -> None:
         assert (await answer.message())["result"]["content"][0]["text"] == text
 
 
-@pytest.mark.parametrize(
-    ("headers", "body", "options", "status"),
-    [
-        ({"content-type": "text/plain"}, b"{}", {}, 415),
-        ({}, b"x" * 101, {"max_body": 100}, 413),
-        ({"content-length": "101"}, None, {"max_body": 100}, 413),
-        ({}, None, {"body_timeout": 0.01}, 408),
-    ],
-)
-@pytest.mark.parametrize("version", ["1.0", "1.1", "2"])
-async def test_what_is_not_read_does_not_stay_on_the_connection(
-    version: str,
-    headers: dict[str, str],
-    body: bytes | None,
-    options: dict[str, Any],
-    status: int,
-    server: Server,
-    serve: Serve,
-) -> None:
-    headers = {"content-type": "application/json"} | headers
-    async with serve(server, **options) as client:
-        answer = await client.open("POST", headers=headers, body=body, http_version=version).whole()
-        assert answer.status == status
-        assert answer.headers.get("connection") == (None if version == "2" else "close")
-
-
 async def test_a_notification_of_an_unknown_revision_is_refused(server: Server, serve: Serve) -> None:
     message = {"jsonrpc": "2.0", "method": "notifications/whatever"}
     async with serve(server) as client:

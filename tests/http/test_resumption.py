@@ -2,88 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
-from typing import Any
-
 import pytest
 
-from asgi_client import Answer, Event, Serve, Session
-from mcpkit import Context, Server
+from asgi_client import Serve
+from mcpkit import Server
+from resumed import (
+    OLDER,
+    Steps,
+    make_server,
+    message_of,
+    priming,
+    said,
+    subscribe,
+    tells_what_changes,
+    uri_of,
+)
 
 pytestmark = pytest.mark.anyio
-
-OLDER = ["2025-03-26", "2025-06-18"]
-SECRET = "a secret of sixteen bytes and more"
-
-
-class Steps:
-    """Lets a tool take one step at a time."""
-
-    def __init__(self) -> None:
-        self.turns: asyncio.Queue[str] = asyncio.Queue()
-        self.taken: asyncio.Queue[str] = asyncio.Queue()
-
-    async def take(self, *names: str) -> None:
-        for name in names:
-            self.turns.put_nowait(name)
-            assert await asyncio.wait_for(self.taken.get(), 10) == name
-
-
-@pytest.fixture
-def steps() -> Steps:
-    return Steps()
-
-
-def make_server(steps: Steps) -> Server:
-    server = Server("resumed", version="1", secret=SECRET)
-
-    @server.tool
-    async def tell(ctx: Context) -> str:
-        """Log what it is given, one by one, and return at `end`."""
-        while (name := await steps.turns.get()) != "end":
-            if name == "close":
-                await ctx.close_stream()
-            else:
-                await ctx.log("warning", name)
-            steps.taken.put_nowait(name)
-        steps.taken.put_nowait(name)
-        return "the end"
-
-    @server.tool
-    async def count(ctx: Context, times: int, size: int = 1) -> str:
-        for number in range(times):
-            await ctx.log("warning", f"{number} " + "x" * size)
-        return "counted"
-
-    @server.resource("resumed://{name}")
-    async def any_resource(name: str) -> str:
-        return name
-
-    return server
 
 
 @pytest.fixture
 def server(steps: Steps) -> Server:
     return make_server(steps)
-
-
-def message_of(event: Event | None) -> Any:
-    assert event is not None
-    return json.loads(event.data or "null")
-
-
-def said(messages: list[Any]) -> list[str]:
-    return [
-        message["params"]["data"] if "method" in message else message["result"]["content"][0]["text"]
-        for message in messages
-    ]
-
-
-async def priming(answer: Answer) -> Event:
-    event = await answer.event()
-    assert event is not None
-    return event
 
 
 # The events
@@ -233,8 +173,7 @@ async def test_a_stream_of_another_session_is_not_to_be_had(server: Server, serv
         await answer.head()
         if answer.is_stream:
             await priming(answer)
-            server.tools.remove("tell")
-            assert (await answer.message())["method"] == "notifications/tools/list_changed"
+            await tells_what_changes(answer, server)
         else:
             assert (answer.status or 0) >= 400
         assert b"counted" not in answer.body
@@ -248,8 +187,7 @@ async def test_an_id_that_is_none_of_ours_opens_a_new_stream(id_: str, server: S
         session = await client.initialize()
         stream = session.listen(after=id_)
         assert (await priming(stream)).id != id_
-        server.tools.remove("tell")
-        assert (await stream.message())["method"] == "notifications/tools/list_changed"
+        await tells_what_changes(stream, server)
 
 
 async def test_a_listener_from_another_process_gets_a_new_stream(
@@ -262,8 +200,7 @@ async def test_a_listener_from_another_process_gets_a_new_stream(
     async with serve(later) as after:
         stream = session.at(after).listen(after=seen.id)
         assert (await priming(stream)).id != seen.id
-        later.tools.remove("tell")
-        assert (await stream.message())["method"] == "notifications/tools/list_changed"
+        await tells_what_changes(stream, later)
 
 
 async def test_a_call_of_another_process_has_to_be_sent_again(
@@ -347,192 +284,3 @@ async def test_a_stateless_call_ends_no_stream(server: Server, serve: Serve, ste
         call = client.call("tell")
         await steps.take("close", "end")
         assert said([await call.response()]) == ["the end"]
-
-
-# Streams for what belongs to no call
-
-
-async def test_each_message_comes_on_one_stream_only(server: Server, serve: Serve) -> None:
-    async with serve(server) as client:
-        session = await client.initialize()
-        uris = [str(number) for number in range(20)]
-        await subscribe(session, *uris)
-        streams = [session.listen() for _ in range(3)]
-        for stream in streams:
-            await priming(stream)
-        for uri in uris:
-            server.resource_updated(f"resumed://{uri}")
-        found = await collect(streams, len(uris))
-        assert sorted(uri_of(message) for message in found) == sorted(uris)
-
-
-async def test_another_stream_takes_over_when_one_is_lost(server: Server, serve: Serve) -> None:
-    async with serve(server) as client:
-        session = await client.initialize()
-        await subscribe(session, "a")
-        streams = [session.listen() for _ in range(3)]
-        for stream in streams:
-            await priming(stream)
-        while streams:
-            server.resource_updated("resumed://a")
-            assert len(await collect(streams, 1)) == 1
-            lost = streams.pop()
-            lost.disconnect()
-            await lost.whole()
-
-
-async def test_what_changes_while_no_stream_is_open_is_told_once_when_there_is_one(
-    server: Server, serve: Serve
-) -> None:
-    async with serve(server) as client:
-        session = await client.initialize()
-        await subscribe(session, "a", "b")
-        for _ in range(3):
-            server.resource_updated("resumed://a")
-            server.resource_updated("resumed://b")
-        server.tools.remove("tell")
-        await session.ask("ping").whole()  # the changes have been heard
-        stream = session.listen()
-        methods = [(await stream.message())["method"].removeprefix("notifications/") for _ in range(3)]
-        assert methods == ["resources/updated", "resources/updated", "tools/list_changed"]
-        other = session.listen()
-        await priming(other)
-        assert stream.waiting() == other.waiting() == []
-
-
-async def test_of_too_many_changes_none_is_lost(server: Server, serve: Serve) -> None:
-    """The client is told of what it has subscribed to, where it cannot be told of each resource."""
-    async with serve(server) as client:
-        session = await client.initialize()
-        await subscribe(session, "{name}")
-        for number in range(300):
-            server.resource_updated(f"resumed://{number}")
-        await subscribe(session, "rome")
-        server.resource_updated("resumed://rome")
-        server.tools.remove("tell")
-        await session.ask("ping").whole()  # the changes have been heard
-        stream = session.listen()
-        found = [await stream.message() for _ in range(259)]
-        assert stream.waiting() == []
-        updated = [uri_of(message) for message in found if "params" in message]
-        assert updated[:256] == [str(number) for number in range(256)]
-        assert updated[256:] == ["{name}", "rome"]
-        server.resource_updated("resumed://299")
-        assert uri_of(await stream.message()) == "299"
-
-
-async def test_what_changes_does_not_come_on_the_stream_of_a_call(
-    server: Server, serve: Serve, steps: Steps
-) -> None:
-    async with serve(server) as client:
-        session = await client.initialize()
-        stream = session.listen()
-        await priming(stream)
-        call = session.call("tell")
-        await steps.take("one")
-        server.tools.remove("count")
-        assert (await stream.message())["method"] == "notifications/tools/list_changed"
-        await steps.take("end")
-        assert said(await call.messages()) == ["one", "the end"]
-        assert stream.waiting() == [], "and what belongs to a call comes on its stream alone"
-
-
-# What is kept
-
-
-@pytest.mark.parametrize(("times", "size"), [(1000, 10), (40, 500_000)])
-async def test_what_is_kept_is_bounded_and_its_latest_is_there(
-    times: int, size: int, server: Server, serve: Serve, steps: Steps
-) -> None:
-    async with serve(server) as client:
-        session = await client.initialize()
-        call = session.call("count", {"times": times, "size": size})
-        first = await priming(call)
-        await call.whole()
-        again = await session.listen(after=first.id).whole()
-        *missed, response = again.waiting()
-        assert len(missed) < min(times, 256)
-        assert len(again.body) < 5 * 1024 * 1024
-        assert said([message_of(response)]) == ["counted"]
-        numbers = [int(message_of(event)["params"]["data"].split()[0]) for event in missed]
-        assert numbers == list(range(times - len(missed), times)), "no gap but at the beginning"
-
-
-async def test_a_stream_that_is_not_kept_any_more_is_refused(server: Server, serve: Serve) -> None:
-    async with serve(server) as client:
-        session = await client.initialize()
-        old = await session.call("count", {"times": 1}).whole()
-        for _ in range(300):
-            await session.call("count", {"times": 1}).whole()
-        seen = old.waiting()[0]
-        answer = await session.listen(after=seen.id).whole()
-        assert answer.status == 400
-        assert "send the request again" in answer.error()["message"]
-
-
-async def test_a_stream_whose_events_are_not_kept_any_more_is_refused(server: Server, serve: Serve) -> None:
-    async with serve(server) as client:
-        session = await client.initialize()
-        old = await session.call("count", {"times": 1}).whole()
-        await session.call("count", {"times": 300}).whole()
-        first, *_, last = old.waiting()
-        for _ in range(2):
-            answer = await session.listen(after=first.id).whole()
-            assert answer.status == 400
-            assert "send the request again" in answer.error()["message"]
-        assert (await session.listen(after=last.id).whole()).status == 405, (
-            "who has it all has missed nothing"
-        )
-
-
-async def test_streams_that_have_said_all_are_not_kept(server: Server, serve: Serve) -> None:
-    async with serve(server) as client:
-        session = await client.initialize()
-        for _ in range(600):
-            await session.call("count", {"times": 1}).whole()
-        assert len(client.app._begin().sessions._by_id[session.id]._streams) <= 257
-
-
-async def test_streams_that_were_left_are_not_kept(server: Server, serve: Serve) -> None:
-    async with serve(server, max_streams=1) as client:
-        session = await client.initialize()
-        for _ in range(600):
-            stream = session.listen()
-            await priming(stream)
-            stream.disconnect()
-            await stream.whole()
-        live = client.app._begin().sessions._by_id[session.id]
-        assert len(live._streams) <= 257
-        assert live._listening == []
-
-
-async def test_the_number_of_streams_is_capped(server: Server, serve: Serve) -> None:
-    async with serve(server, max_streams=1) as client:
-        session = await client.initialize()
-        first = await session.listen().head()
-        assert (await session.listen().whole()).status == 503
-        first.disconnect()
-        await first.whole()
-        assert (await session.listen().head()).status == 200
-
-
-async def subscribe(session: Session, *names: str) -> None:
-    for name in names:
-        await session.ask("resources/subscribe", {"uri": f"resumed://{name}"}).whole()
-
-
-def uri_of(message: Any) -> str:
-    return str(message["params"]["uri"]).removeprefix("resumed://")
-
-
-async def collect(streams: list[Answer], count: int) -> list[Any]:
-    """Return so many messages, from whichever streams they come, and let what is too much come too."""
-    found: list[Any] = []
-    for _ in range(10_000):
-        found += [message_of(event) for stream in streams for event in stream.waiting() if event.data]
-        await asyncio.sleep(0)
-        if len(found) >= count:
-            break
-    for _ in range(20):
-        await asyncio.sleep(0)
-    return found + [message_of(event) for stream in streams for event in stream.waiting() if event.data]

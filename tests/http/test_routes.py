@@ -11,6 +11,8 @@ from starlette.routing import Mount
 from starlette.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
 
+from mcpkit import Server
+from mcpkit.errors import RegistrationError
 from mcpkit.server import OwnRoute
 from mcpkit.transports.http.guard import Guard
 from mcpkit.transports.http.routes import Cors, Routes
@@ -59,8 +61,8 @@ OWN = [
 ]
 
 
-def served(own=OWN, guard=None, cors=True, health="/health", is_ready=lambda: True) -> Routes:
-    return Routes(own, guard or Guard(), cors=cors, health=health, is_ready=is_ready)
+def served(own=OWN, guard=None, cors=True, health="/health", taken=None, is_ready=lambda: True) -> Routes:
+    return Routes(own, guard or Guard(), cors=cors, health=health, taken=taken or {}, is_ready=is_ready)
 
 
 def client(app, base_url="http://localhost:8000", **options) -> TestClient:
@@ -104,6 +106,32 @@ def test_a_route_that_is_added_later_is_served():
     assert http.get("/later").status_code == 404
     own.append(OwnRoute("/later", hello, ["GET"], None))
     assert http.get("/later").status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/mcp", "/mcp/"])
+def test_a_route_does_not_take_the_path_of_an_endpoint(path):
+    with pytest.raises(RegistrationError, match=rf"route\('{path}'\).*server.asgi\(path='/mcp'\)"):
+        served([OwnRoute(path, hello, ["POST"], None)], taken={"/mcp": "path='/mcp'"})
+
+
+@pytest.mark.parametrize("methods", [None, ["GET"], ["post", "head"]])
+def test_a_route_does_not_take_the_path_of_readiness(methods):
+    with pytest.raises(RegistrationError, match=r"route\('/health/'\).*server.asgi\(health='/health'\)"):
+        served([OwnRoute("/health/", hello, methods, None)])
+
+
+def test_a_route_may_have_another_method_of_the_path_of_readiness():
+    http = client(served([OwnRoute("/health", hello, ["POST"], None)]))
+    assert http.post("/health").text == "Hello, world"
+    assert http.get("/health").json() == {"status": "ready"}
+
+
+def test_a_route_that_is_added_later_stops_the_start_where_its_path_is_taken():
+    server = Server("s")
+    app = server.asgi()
+    server.route("/messages")(hello)
+    with pytest.raises(RegistrationError, match=r"asgi\(sse=True\)"), client(app):
+        pass
 
 
 def test_an_http_exception_of_a_route_is_its_answer():

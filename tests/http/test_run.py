@@ -24,6 +24,16 @@ def test_it_listens_on_this_machine_alone(transport: Any, started: list[uvicorn.
     assert [(config.host, config.port) for config in started] == [("127.0.0.1", 8000)]
 
 
+@pytest.mark.parametrize(("asked", "flag"), [({"workers": 3}, "--workers 3"), ({"reload": True}, "--reload")])
+def test_it_says_how_several_processes_are_started(
+    asked: dict[str, Any], flag: str, started: list[uvicorn.Config]
+) -> None:
+    with pytest.raises(ValueError, match=f"`uvicorn module:app {flag}`"):
+        Server("several").run("http", uvicorn=asked)
+    Server("one").run("http", uvicorn={"workers": 1, "reload": False})
+    assert len(started) == 1
+
+
 def test_it_listens_where_it_is_told_to(started: list[uvicorn.Config]) -> None:
     Server("open").run("http", host="0.0.0.0", port=9000, uvicorn={"log_level": "warning"})
     assert [(config.host, config.port, config.log_level) for config in started] == [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -147,6 +148,27 @@ async def test_a_session_that_listens_lives_on(
         clock.ahead += TTL / 4
         assert await is_there(session)
         assert not stream.is_over
+
+
+@pytest.mark.parametrize("is_used", [False, True])
+async def test_streams_and_calls_end_at_the_greatest_age_of_their_session(
+    is_used: bool, server: Server, serve: Serve, clock: Clock, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serve(server, session_max_age=60, keep_alive=10 * TTL) as client:
+        session = await client.initialize()
+        stream, call = await session.listen().head(), session.call("wait")
+        await asyncio.wait_for(work.started.wait(), 10)
+        sessions = client.app._begin().sessions
+        clock.ahead += 0 if is_used else TTL
+        sessions._sweep()
+        assert not stream.is_over
+        now = time.time()
+        monkeypatch.setattr(time, "time", lambda: now + 60)
+        sessions._sweep()
+        assert await stream.messages() == []
+        await asyncio.wait_for(work.cancelled.wait(), 10)
+        assert await call.messages() == []
+        assert len(sessions) == 0
 
 
 async def test_a_session_that_has_lost_its_state_is_not_found(

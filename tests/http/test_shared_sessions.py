@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 
 import pytest
 
-from asgi_client import Answer, Serve, Session
+from asgi_client import Answer, Client, Serve, Session, initialize, lifespan
 from mcpkit import MemoryBroker, Server
 from work import Work
 
@@ -240,6 +241,174 @@ async def test_what_happens_during_a_look_at_the_store_is_looked_at_too(broker: 
         await settle(stream)
         server.resource_updated("weather://oslo")
         assert await next_town(stream) == "oslo"
+
+
+async def test_a_session_that_ends_while_it_is_looked_for_leaves_nothing(
+    broker: Shared, serve: Serve
+) -> None:
+    server = make_server(broker)
+    async with serve(server) as client:
+        session = await client.initialize()
+        service = client.app._begin()
+        live = service.sessions._by_id[session.id]
+        await broker.write(live.key, {"uri:weather://oslo": "1"}, 60)  # as another process does
+        broker.gate.clear()
+        answer = session.ask("ping")
+        await settle(answer)
+        await service.sessions.end(live)
+        broker.gate.set()
+        assert (await answer.whole()).status == 404
+        assert service.changes._wants == {}
+
+
+# Streams in several processes
+
+
+async def test_the_newest_stream_is_told_and_no_other(broker: Shared, serve: Serve) -> None:
+    """Each message goes to one of the streams that are connected (basic/transports, "Multiple Connections")."""
+    servers = [make_server(broker), make_server(broker)]
+    async with serve(servers[0]) as here, serve(servers[1]) as there:
+        session = await here.initialize()
+        for town in ("oslo", "rome", "bern"):
+            await subscribe(session, town)
+        old = await listen(session)
+        new = await listen(session.at(there))
+        await settle(old)
+        servers[0].resource_updated("weather://oslo")  # the other process hears of it
+        assert await next_town(new) == "oslo"
+        await settle(old)
+        newest = await listen(session)
+        await settle(new)
+        servers[0].resource_updated("weather://rome")
+        assert await next_town(newest) == "rome"
+        newest.disconnect()
+        await newest.whole()
+        await settle(new)
+        servers[0].resource_updated("weather://bern")
+        assert await next_town(old) == "bern"
+        await settle(new)
+        assert b"oslo" not in old.body
+        assert b"rome" not in old.body + new.body
+        assert b"bern" not in new.body
+        await here.aclose()
+
+
+async def test_one_of_those_that_are_left_is_told_when_the_newest_is_lost(
+    broker: Shared, serve: Serve
+) -> None:
+    servers = [make_server(broker) for _ in range(3)]
+    async with serve(servers[0]) as one, serve(servers[1]) as two, serve(servers[2]) as three:
+        session = await one.initialize()
+        await subscribe(session, "oslo")
+        left = [await listen(session), await listen(session.at(two))]
+        newest = await listen(session.at(three))
+        await settle(left[0])
+        newest.disconnect()
+        await newest.whole()
+        await settle(left[0])
+        servers[0].resource_updated("weather://oslo")
+        await settle(left[0])
+        assert sum(stream.body.count(b"weather://oslo") for stream in left) == 1
+        for client in (one, two):
+            await client.aclose()
+
+
+async def test_a_stream_is_told_again_when_the_process_of_the_newer_one_ends(
+    broker: Shared, serve: Serve, schema_dir: Path
+) -> None:
+    server = make_server(broker)
+    async with serve(server) as here:
+        session = await here.initialize()
+        await subscribe(session, "oslo")
+        old = await listen(session)
+        app = make_server(broker).asgi(grace=0)
+        async with lifespan(app):
+            new = await listen(session.at(Client(app, schema_dir)))
+            await settle(old)
+        await new.whole()
+        await settle(old)
+        server.resource_updated("weather://oslo")
+        assert await next_town(old) == "oslo"
+
+
+async def test_what_changes_while_no_stream_is_open_is_told_whoever_was_told_before(
+    broker: Shared, serve: Serve
+) -> None:
+    server = make_server(broker)
+    async with serve(make_server(broker)) as there, serve(server) as here:
+        session = await here.initialize()
+        await subscribe(session, "oslo")
+        stream = await listen(session.at(there))
+        stream.disconnect()
+        await stream.whole()
+        server.resource_updated("weather://oslo")
+        await session.ask("ping").whole()
+        assert await next_town(await listen(session)) == "oslo"
+
+
+# Stores that fail
+
+
+@pytest.mark.parametrize("method", ["initialize", "POST", "GET", "DELETE"])
+async def test_a_store_that_fails_is_a_busy_server(
+    method: str, broker: Shared, serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serve(make_server(broker)) as client:
+        session = await client.initialize()
+        broker.refuses = True
+        if method == "initialize":
+            answer = await client.post(initialize()).whole()
+        elif method == "POST":
+            answer = await session.ask("ping").whole()
+        else:
+            answer = await client.open(method, headers=session.headers()).whole()
+        assert answer.status == 503
+        assert int(answer.headers["retry-after"]) >= 1
+        assert b"cannot be reached" in answer.body
+        assert b"the store is down" not in answer.body
+        assert "the broker does not answer" in caplog.text
+        broker.refuses = False
+        assert (await session.ask("ping").whole()).status == 200
+
+
+async def test_a_stream_that_the_store_is_not_told_of_is_not_open(
+    broker: Shared, serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serve(make_server(broker)) as client:
+        session = await client.initialize()
+
+        async def fail(*_: object) -> None:
+            raise ConnectionError("the store is down")
+
+        monkeypatch.setattr(broker, "write", fail)
+        assert (await session.listen().whole()).status == 503
+        assert client.app._begin().sessions.listening == 0
+        monkeypatch.undo()
+        assert (await session.listen().head()).status == 200
+
+
+@pytest.mark.parametrize("stateless", [False, True])
+async def test_a_channel_that_fails_is_no_store_that_fails(
+    stateless: bool, broker: Shared, serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serve(make_server(broker), stateless=stateless) as client:
+        app = client.app
+
+        async def broken(
+            scope: Mapping[str, object], _receive: object, send: Callable[..., Awaitable[None]]
+        ) -> None:
+            async def receive() -> None:
+                raise ConnectionResetError("the client is gone")
+
+            await app(scope, receive, send)
+
+        client.app = broken
+        answer = client.open("POST", headers={"content-type": "application/json"})
+        await asyncio.wait({answer.task})
+        client.opened.remove(answer)
+        assert answer.task.exception() is None
+        assert answer.status is None
+        assert "broker" not in caplog.text
 
 
 async def test_what_cannot_be_published_is_known_from_the_next_request_on(

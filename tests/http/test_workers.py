@@ -6,6 +6,8 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx2
@@ -14,10 +16,11 @@ from mcp import Client as OfficialClient
 from mcp.client.streamable_http import streamable_http_client
 
 from asgi_client import Serve, Session
-from mcpkit import Context, MemoryBroker, Server
-from served import PATIENCE, Served, uvicorn
+from mcpkit import MemoryBroker, Server
+from serving import PATIENCE, Served, from_file
+from session_server import SECRET, make_server, said
+from work import Work
 
-SECRET = "a secret of sixteen bytes and more"
 ACCEPT = {"Accept": "application/json, text/event-stream"}
 CLIENT = {
     "protocolVersion": "2025-11-25",
@@ -50,7 +53,7 @@ def free_port() -> int:
 
 
 def on_port(port: int) -> Served:
-    server = Served([*uvicorn("busy:app"), "--port", str(port)], MCPKIT_SECRET=SECRET)
+    server = Served([*from_file("busy:app"), "--port", str(port)], MCPKIT_SECRET=SECRET)
     server.wait_for("Uvicorn running on")
     return server
 
@@ -103,9 +106,9 @@ def client_name(result: Any) -> str:
 @needs_posix
 @pytest.mark.parametrize("settings", [{"MCPKIT_SECRET": SECRET}, {}], ids=["a secret", "no secret"])
 def test_all_workers_answer_one_session(settings: dict[str, str]) -> None:
-    with Served(uvicorn("busy:app", "--workers", "2"), **settings) as server:
+    with Served(from_file("busy:app", "--workers", "2"), **settings) as server:
         server.wait_for("Application startup complete", times=2)
-        url = f"{server.url}/mcp"
+        url = f"{server.origin}/mcp"
         session = post(url, "initialize", CLIENT).headers["mcp-session-id"]
         seen: set[str] = set()
         deadline = time.monotonic() + PATIENCE
@@ -119,9 +122,9 @@ def test_all_workers_answer_one_session(settings: dict[str, str]) -> None:
 
 @needs_posix
 def test_a_worker_that_takes_the_place_of_a_dead_one_answers_its_sessions() -> None:
-    with Served(uvicorn("busy:app", "--workers", "2")) as server:
+    with Served(from_file("busy:app", "--workers", "2")) as server:
         server.wait_for("Application startup complete", times=2)
-        url = f"{server.url}/mcp"
+        url = f"{server.origin}/mcp"
         session = post(url, "initialize", CLIENT).headers["mcp-session-id"]
         dead, _ = who(url, session)
         server.kill_child(int(dead))
@@ -134,26 +137,18 @@ def test_a_worker_that_takes_the_place_of_a_dead_one_answers_its_sessions() -> N
 # Two servers that share a broker, as two processes would
 
 
-def make_server(broker: MemoryBroker | None) -> Server:
-    server = Server("weather", version="1", secret=SECRET, broker=broker)
-
-    @server.tool
-    async def speak(ctx: Context) -> str:
-        await ctx.log("info", "quietly")
-        await ctx.log("error", "loudly")
-        return "spoken"
-
-    @server.resource("weather://fixed")
-    async def fixed() -> str:
-        return "fixed"
-
-    return server
+def sharing(broker: MemoryBroker | None) -> Server:
+    return make_server(Work(), broker=broker)
 
 
-async def said(session: Session) -> list[str]:
-    *messages, response = await session.call("speak").messages()
-    assert "result" in response
-    return [message["params"]["data"] for message in messages]
+@asynccontextmanager
+async def two(
+    serve: Serve, broker: MemoryBroker | None, **options: Any
+) -> AsyncIterator[tuple[Session, Session]]:
+    """Open a session; give it as the server does that opened it, with these options, and as the other does."""
+    async with serve(sharing(broker), **options) as one, serve(sharing(broker)) as other:
+        session = await one.initialize()
+        yield session, session.at(other)
 
 
 @pytest.fixture
@@ -165,9 +160,7 @@ def broker() -> MemoryBroker:
 async def test_a_session_that_one_has_deleted_is_not_found_by_the_other(
     broker: MemoryBroker, serve: Serve
 ) -> None:
-    async with serve(make_server(broker)) as one, serve(make_server(broker)) as other:
-        session = await one.initialize()
-        there = session.at(other)
+    async with two(serve, broker) as (session, there):
         assert (await there.ask("ping").whole()).status == 200
         assert (await session.delete()).status == 204
         assert (await there.ask("ping").whole()).status == 404
@@ -178,9 +171,7 @@ async def test_a_session_that_one_has_deleted_is_not_found_by_the_other(
 async def test_the_log_level_that_one_was_told_holds_for_the_other(
     broker: MemoryBroker, serve: Serve
 ) -> None:
-    async with serve(make_server(broker)) as one, serve(make_server(broker)) as other:
-        session = await one.initialize()
-        there = session.at(other)
+    async with two(serve, broker) as (session, there):
         assert await said(there) == ["quietly", "loudly"]
         await session.ask("logging/setLevel", {"level": "error"}).whole()
         assert await said(there) == ["loudly"]
@@ -190,8 +181,8 @@ async def test_the_log_level_that_one_was_told_holds_for_the_other(
 async def test_what_one_was_asked_to_watch_is_told_on_a_stream_of_the_other(
     broker: MemoryBroker, serve: Serve
 ) -> None:
-    here = make_server(broker)
-    async with serve(here) as one, serve(make_server(broker)) as other:
+    here = sharing(broker)
+    async with serve(here) as one, serve(sharing(broker)) as other:
         session = await one.initialize()
         await session.ask("resources/subscribe", {"uri": "weather://fixed"}).whole()
         stream = await session.at(other).listen().head()
@@ -202,9 +193,7 @@ async def test_what_one_was_asked_to_watch_is_told_on_a_stream_of_the_other(
 @pytest.mark.anyio
 async def test_an_unknown_state_is_taken_in_and_an_ended_one_is_not(serve: Serve) -> None:
     """Where nothing is shared, a session of the other's is served, and one of its own that was deleted is not."""
-    async with serve(make_server(None)) as one, serve(make_server(None)) as other:
-        session = await one.initialize()
-        there = session.at(other)
+    async with two(serve, None) as (session, there):
         assert (await there.ask("ping").whole()).status == 200
         assert (await there.delete()).status == 204
         assert (await there.ask("ping").whole()).status == 404
@@ -214,7 +203,7 @@ async def test_an_unknown_state_is_taken_in_and_an_ended_one_is_not(serve: Serve
 
 @pytest.mark.anyio
 async def test_a_session_taken_in_counts_for_the_cap(serve: Serve) -> None:
-    async with serve(make_server(None)) as one, serve(make_server(None), max_sessions=1) as other:
+    async with serve(sharing(None)) as one, serve(sharing(None), max_sessions=1) as other:
         first, second = await one.initialize(), await one.initialize()
         assert (await first.at(other).ask("ping").whole()).status == 200
         refused = await second.at(other).ask("ping").whole()
@@ -226,10 +215,9 @@ async def test_a_session_taken_in_counts_for_the_cap(serve: Serve) -> None:
 async def test_a_session_ends_at_its_greatest_age_though_it_is_used(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with serve(make_server(None), session_max_age=60) as one, serve(make_server(None)) as other:
-        session = await one.initialize()
+    async with two(serve, None, session_max_age=60) as (session, there):
         assert (await session.ask("ping").whole()).status == 200
         now = time.time()
         monkeypatch.setattr(time, "time", lambda: now + 61)
         assert (await session.ask("ping").whole()).status == 404
-        assert (await session.at(other).ask("ping").whole()).status == 404
+        assert (await there.ask("ping").whole()).status == 404

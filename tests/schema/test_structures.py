@@ -266,8 +266,8 @@ def test_types_that_contain_themselves_are_definitions_with_their_names() -> Non
     assert arguments.validate({"value": {"value": 1.0, "children": [{"value": 2}]}})["value"] == Tree(
         value=1, children=[Tree(value=2)]
     )
-    with pytest.raises(ArgumentsError, match=r'value\.children\[0\]\.value: expected an integer, got "2"'):
-        arguments.validate({"value": {"value": 1, "children": [{"value": "2"}]}})
+    with pytest.raises(ArgumentsError, match=r'value\.children\[0\]\.value: expected an integer, got "two"'):
+        arguments.validate({"value": {"value": 1, "children": [{"value": "two"}]}})
 
 
 def test_two_arguments_may_share_a_recursive_type() -> None:

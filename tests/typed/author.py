@@ -5,7 +5,7 @@ The mistakes at the end are ones that the checkers must report: an ignored error
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -15,6 +15,9 @@ from typing_extensions import assert_type
 from mcpkit import (
     Complete,
     Context,
+    Depends,
+    FromHeader,
+    FromState,
     Image,
     Message,
     Registry,
@@ -33,6 +36,9 @@ class Database:
 
     async def size(self, table: str) -> int:
         return len(table)
+
+    def copy(self) -> Database:
+        return Database(self.url)
 
 
 @asynccontextmanager
@@ -150,7 +156,65 @@ assert_type(registered(1.5), float)
 server.include(registry, prefix="more")
 server.include(painter)
 
+
+def plain() -> Database:
+    return Database("plain")
+
+
+async def awaited(ctx: Context[Database]) -> Database:
+    return ctx.state
+
+
+def yielded() -> Generator[Database, None, None]:
+    yield Database("yielded")
+
+
+def iterated() -> Iterator[Database]:
+    yield Database("iterated")
+
+
+async def async_yielded() -> AsyncGenerator[Database, None]:
+    yield Database("async_yielded")
+
+
+async def async_iterated(base: Annotated[Database, Depends(plain)]) -> AsyncIterator[Database]:
+    yield base
+
+
+@server.tool
+async def injected(
+    table: str,
+    annotated: Annotated[Database, Depends(yielded)],
+    state: Annotated[Database, FromState()],
+    tenant: Annotated[str | None, FromHeader("X-Tenant")],
+    one: Database = Depends(plain),
+    two: Database = Depends(awaited),
+    three: Database = Depends(yielded),
+    four: Database = Depends(iterated),
+    five: Database = Depends(async_yielded, cached=False),
+    six: Database = Depends(async_iterated),
+    seven: Database = Depends(Database("x").copy),
+    eight: Painter = Depends(Painter),
+) -> int:
+    """What is depended on has the type of what its function returns, awaits or yields."""
+    return len([annotated, state, one, two, three, four, five, six, seven, eight]) + len(f"{table}{tenant}")
+
+
+assert_type(Depends(plain), Database)
+assert_type(Depends(awaited), Database)
+assert_type(Depends(yielded), Database)
+assert_type(Depends(iterated), Database)
+assert_type(Depends(async_yielded), Database)
+assert_type(Depends(async_iterated), Database)
+assert_type(Depends(Painter), Painter)
+
+with server.override(plain, lambda: Database("fake")):
+    pass
+
 if TYPE_CHECKING:
+
+    def wrong(db: str = Depends(awaited)) -> None: ...  # type: ignore[assignment]  # pyright: ignore[reportArgumentType]
+
     bare("1")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     bare(1, length=2)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     server.tool(bare, annotations={"readOnly": True})  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]

@@ -292,6 +292,6 @@ async def test_a_session_that_reads_too_slowly_loses_its_oldest_updates_only(
     assert told[0] == list_changed("tools")[0]
     assert [message["params"]["uri"] for message in told[1:]] == [f"data://{n}" for n in range(45, 300)]
     assert [record.message for record in caplog.records] == [
-        "a client reads too slowly: updates are lost, the first of them of data://0"
+        "a client reads too slowly: updates are lost, the first of them of 'data://0'"
     ]
     await connection.aclose()

@@ -17,12 +17,13 @@ from .guard import Guard
 from .handshake import serve_delete, serve_get, serve_handshake
 from .mounting import mount_point, path_below
 from .negotiation import accepts, check_content, may_stream
-from .options import Settings
+from .options import MESSAGES_PATH, SSE_PATH, Settings
 from .routes import Cors, Routes
 from .service import Service
 from .shutdown import end_on_signals
 from .sse import Pipe
 from .stateless import is_stateless, serve_stateless, unknown_revision
+from .unread import UnreadError, watch
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -31,13 +32,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("mcpkit")
 
-_SSE: Final = "/sse"
-_MESSAGES: Final = "/messages"
-
 _BUSY: Final = ((b"retry-after", b"1"),)
-_CLOSE: Final = ((b"connection", b"close"),)
-_UNREAD: Final = frozenset({408, 413, 415})
-"""Refusals of bodies that have not been read: on that connection, the rest would only be waited for."""
 
 _Endpoint = Callable[[Service, Scope, dict[bytes, bytes], Receive, Send], Awaitable[None]]
 
@@ -50,24 +45,31 @@ class HttpApp:
         settings: The options.
 
     Raises:
-        ValueError: One of the options has another form than it must have; the message says which.
+        ValueError: A host, an origin or the secret has another form than it must have; the message says which.
+        RegistrationError: A route of the author's own has a path of the protocol's, or that of readiness.
     """
 
     def __init__(self, server: Server, settings: Settings) -> None:
         self._server = server
         self.settings = settings
         self._guard = Guard(settings.public_url, settings.allowed_hosts, settings.allowed_origins)
+        self._keys = server.keys
         self._broker = MemoryBroker() if server.broker is None else server.broker
         self._services: dict[asyncio.AbstractEventLoop, Service] = {}
         self._routes = Routes(
-            server.routes, self._guard, cors=settings.cors, health=settings.health, is_ready=self._is_ready
+            server.routes,
+            self._guard,
+            cors=settings.cors,
+            health=settings.health,
+            taken=settings.endpoints,
+            is_ready=self._is_ready,
         )
         self._cors = Cors(self._serve_page, self._guard) if settings.cors else self._serve_page
         path = settings.path.rstrip("/")
         self._endpoints = {path: self._mcp, f"{path}/": self._mcp}
         if settings.sse:
-            self._endpoints |= {_SSE: self._sse, f"{_SSE}/": self._sse}
-            self._endpoints |= {_MESSAGES: self._messages, f"{_MESSAGES}/": self._messages}
+            self._endpoints |= {SSE_PATH: self._sse, f"{SSE_PATH}/": self._sse}
+            self._endpoints |= {MESSAGES_PATH: self._messages, f"{MESSAGES_PATH}/": self._messages}
 
     def mount(self, path: str, app: ASGIApp) -> None:
         """Serve another app, such as that of another server, below a path: `app.mount("/x", other.asgi())`.
@@ -90,6 +92,7 @@ class HttpApp:
             return
         headers = headers_by_name(scope)
         if refusal := self._guard.refuse(headers.get(b"host"), origin := headers.get(b"origin")):
+            _, send = watch(scope, headers, receive, send)
             await refuse(send, *refusal)
         elif origin is None:
             await self._serve(endpoint, scope, headers, receive, send)
@@ -102,19 +105,22 @@ class HttpApp:
     async def _serve(
         self, endpoint: _Endpoint, scope: Scope, headers: dict[bytes, bytes], receive: Receive, send: Send
     ) -> None:
+        is_post = scope["method"] == "POST"
+        if not is_post:  # nobody reads its body
+            receive, send = watch(scope, headers, receive, send)
         try:
             service = self._services.get(asyncio.get_running_loop())
             if service is None or not service.is_open:
                 service = await self._open()
             await endpoint(service, scope, headers, receive, send)
         except RefusedError as error:
-            is_unread = error.status in _UNREAD and scope.get("http_version", "").startswith("1")
-            await refuse(send, error.status, error.text, (*error.headers, *(_CLOSE if is_unread else ())))
+            if is_post and isinstance(error, UnreadError):
+                _, send = watch(scope, headers, receive, send)
+            await refuse(send, error.status, error.text, error.headers)
         except BusyError as error:
             await refuse(send, 503, error.message, ((b"retry-after", b"%d" % error.retry_after),))
-        except OSError:
-            logger.exception("the broker does not answer")
-            await refuse(send, 503, "The state of sessions cannot be reached; try again later", _BUSY)
+        except OSError:  # of the channel: nobody is there to be answered
+            logger.debug("the client has gone", exc_info=True)
 
     # The endpoints
 
@@ -134,7 +140,13 @@ class HttpApp:
         except ProtocolError as error:
             await respond(send, 400, jsonrpc.error(None, error))
             return
-        exchange = Exchange(receive, send, keep_alive=settings.keep_alive, may_stream=is_streamable)
+        exchange = Exchange(
+            receive,
+            send,
+            keep_alive=settings.keep_alive,
+            may_stream=is_streamable,
+            request_headers=headers,
+        )
         if is_stateless(message, headers):
             await serve_stateless(service, message, headers, exchange)
         else:
@@ -162,9 +174,9 @@ class HttpApp:
         self, service: Service, scope: Scope, headers: dict[bytes, bytes], receive: Receive, send: Send
     ) -> None:
         if scope["method"] != "GET":
-            raise RefusedError(405, "the event stream is opened with a GET", ((b"allow", b"GET"),))
-        exchange = Exchange(receive, send, keep_alive=self.settings.keep_alive)
-        pipe = Pipe(service, exchange, mount_point(scope) + _MESSAGES)
+            raise UnreadError(405, "the event stream is opened with a GET", ((b"allow", b"GET"),))
+        exchange = Exchange(receive, send, keep_alive=self.settings.keep_alive, request_headers=headers)
+        pipe = Pipe(service, exchange, mount_point(scope) + MESSAGES_PATH)
         try:
             await service.serve(exchange)
         finally:
@@ -179,7 +191,7 @@ class HttpApp:
         query = parse_qs(scope.get("query_string", b"").decode("latin-1"))
         pipe = service.pipes.get(query.get("session_id", [""])[0])
         if pipe is None:
-            raise RefusedError(404, "there is no such session: open /sse again")
+            raise UnreadError(404, "there is no such session: open /sse again")
         settings = self.settings
         body = await read_body(
             receive, headers.get(b"content-length"), settings.max_body, settings.body_timeout
@@ -191,11 +203,14 @@ class HttpApp:
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         await receive()
-        service = self._begin()
+        service: Service | None = None
         try:
+            self._routes.take_up()
+            service = self._begin()
             await service.ready()
         except BaseException as error:
-            await service.aclose()
+            if service is not None:
+                await service.aclose()
             await send({"type": "lifespan.startup.failed", "message": f"{type(error).__name__}: {error}"})
             raise  # as Starlette does: its test client waits for ever on an app that only returns
         await send({"type": "lifespan.startup.complete"})
@@ -211,7 +226,7 @@ class HttpApp:
         """Return what serves in this event loop, once it does.
 
         Raises:
-            RefusedError: It cannot, or it has been told to end.
+            UnreadError: It cannot, or it has been told to end.
         """
         service = self._begin()
         if not service.is_started:
@@ -219,18 +234,16 @@ class HttpApp:
                 await service.start()
             except Exception:
                 logger.exception("the server cannot start")
-                raise RefusedError(503, "the server cannot start", _BUSY) from None
+                raise UnreadError(503, "the server cannot start", _BUSY) from None
         if not service.is_open:
-            raise RefusedError(503, "the server is shutting down", _BUSY)
+            raise UnreadError(503, "the server is shutting down", _BUSY)
         return service
 
     def _begin(self) -> Service:
         loop = asyncio.get_running_loop()
         service = self._services.get(loop)
         if service is None:
-            service = Service(
-                self._server, self.settings, self._server.keys, self._broker, lambda: self._end(loop)
-            )
+            service = Service(self._server, self.settings, self._keys, self._broker, lambda: self._end(loop))
             self._services[loop] = service
             end_on_signals(service)
         return service

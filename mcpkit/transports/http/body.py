@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, MutableMapping
+from collections.abc import Awaitable
 from inspect import iscoroutine
-from typing import Any
 
 from ...steps import first_step, go_on, within
 from .exchange import Receive, RefusedError
-
-Message = MutableMapping[str, Any]
+from .unread import Message, UnreadError
 
 
 async def read_body(receive: Receive, length: bytes | None, limit: int, seconds: float) -> bytes:
@@ -22,10 +20,11 @@ async def read_body(receive: Receive, length: bytes | None, limit: int, seconds:
         seconds: How long the body may take.
 
     Raises:
-        RefusedError: 413 for more bytes, 408 for a longer time, 400 for a client that has gone.
+        RefusedError: 413 for more bytes, 408 for a longer time, 400 for a client that has gone. It is an
+            UnreadError where there is more of the body.
     """
     if length is not None and length.isdigit() and len(length) < 20 and int(length) > limit:
-        raise _too_long(limit)
+        raise UnreadError(413, _too_long(limit))
     message: Message | None = None
     reading: Awaitable[Message] = receive()
     if iscoroutine(reading):  # most bodies are there already, and need no timer
@@ -37,12 +36,12 @@ async def read_body(receive: Receive, length: bytes | None, limit: int, seconds:
     if message is not None and message["type"] == "http.request" and not message.get("more_body"):
         body: bytes = message.get("body", b"")
         if len(body) > limit:
-            raise _too_long(limit)
+            raise RefusedError(413, _too_long(limit))
         return body
     try:
         return await within(seconds, _read_parts(message, reading, receive, limit))
     except TimeoutError:
-        raise RefusedError(408, f"the body did not arrive within {seconds:g} seconds") from None
+        raise UnreadError(408, f"the body did not arrive within {seconds:g} seconds") from None
 
 
 async def _read_parts(
@@ -56,14 +55,15 @@ async def _read_parts(
         if message["type"] == "http.disconnect":
             raise RefusedError(400, "the request has ended before its body")
         part: bytes = message.get("body", b"")
+        has_more = message.get("more_body", False)
         room -= len(part)
         if room < 0:
-            raise _too_long(limit)
+            raise (UnreadError if has_more else RefusedError)(413, _too_long(limit))
         parts.append(part)
-        if not message.get("more_body", False):
+        if not has_more:
             return b"".join(parts)
         message, reading = None, receive()
 
 
-def _too_long(limit: int) -> RefusedError:
-    return RefusedError(413, f"a message has at most {limit} bytes; server.asgi(max_body=...) sets the limit")
+def _too_long(limit: int) -> str:
+    return f"a message has at most {limit} bytes; server.asgi(max_body=...) sets the limit"

@@ -6,10 +6,11 @@ import asyncio
 import logging
 import sys
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from inspect import iscoroutine
 from typing import Any, Final
 
+from ...context import NO_HEADERS
 from ...steps import first_step, go_on, within
 
 Scope = MutableMapping[str, Any]
@@ -108,6 +109,7 @@ class Exchange:
         keep_alive: Seconds of silence after which a comment keeps a stream open.
         may_stream: Whether the client takes an event stream.
         headers: What the response has beside its type.
+        request_headers: The headers of the request by name in lower case.
 
     Attributes:
         is_streaming: Whether it is an event stream now.
@@ -137,6 +139,7 @@ class Exchange:
         "on_gone",
         "on_open",
         "refill",
+        "request_headers",
     )
 
     def __init__(
@@ -147,7 +150,9 @@ class Exchange:
         keep_alive: float,
         may_stream: bool = True,
         headers: Headers = (),
+        request_headers: Mapping[bytes, bytes] = NO_HEADERS,
     ) -> None:
+        self.request_headers = request_headers
         self.headers = headers
         self.may_stream = may_stream
         self.is_streaming = False
@@ -168,6 +173,11 @@ class Exchange:
         self._room: asyncio.Future[None] | None = None
 
     # What a call says
+
+    @property
+    def questions(self) -> None:
+        """Nothing is asked by requests of the server's: without a session nobody could answer."""
+        return None
 
     def send(self, message: bytes) -> None:
         """Send a message before the answer, which makes this an event stream."""

@@ -5,25 +5,36 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from ...broker import Broker
 
 logger = logging.getLogger("mcpkit")
 
+CHANGED: Final = "changed"
+"""What is said when the state has changed; anything else is what the client has answered."""
+
 
 class Following:
-    """Looks at the state of a session again whenever somebody says that it has changed, until `close`.
+    """Hears of the state of a session and of its client's answers, until `close`.
 
     Args:
         broker: Where they say it.
         topic: Under which topic.
-        refresh: Looks again; it may close this.
+        refresh: Looks at the state again; it may close this.
+        answered: Takes an answer that came to another process.
     """
 
-    def __init__(self, broker: Broker, topic: str, refresh: Callable[[], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        topic: str,
+        refresh: Callable[[], Awaitable[None]],
+        answered: Callable[[str], None],
+    ) -> None:
         self._refresh = refresh
+        self._answered = answered
         self._loop = asyncio.get_running_loop()
         self._is_behind = False
         self._is_closed = False
@@ -37,9 +48,12 @@ class Following:
         if self._task is not None and self._task is not asyncio.current_task():
             self._task.cancel()
 
-    def _heard(self, _message: str) -> None:
+    def _heard(self, message: str) -> None:
         try:
-            self._loop.call_soon_threadsafe(self._begin)
+            if message == CHANGED:
+                self._loop.call_soon_threadsafe(self._begin)
+            else:
+                self._loop.call_soon_threadsafe(self._answered, message)
         except RuntimeError:
             logger.debug("a session has changed after the end of the event loop that it listened in")
             self._unsubscribe()

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from ...calls import Reply, server_ended
-from ...context import Context
+from ...calls import Calls, Reply, server_ended
+from ...context import Context, _current
 from ...errors import INVALID_REQUEST, METHOD_NOT_FOUND, BusyError, ProtocolError
+from ...failures import error_response
+from ...open_questions import OpenQuestions
 from ...peer import Peer, invalid, is_initialize, read_params
 from ...protocol import jsonrpc
 from ...protocol.eras import Client, Envelope, Handshake
@@ -41,7 +43,7 @@ async def serve_handshake(service: Service, message: Any, headers: Headers, exch
         exchange: The answer.
 
     Raises:
-        OSError: The broker does not answer.
+        BusyError: The broker does not answer.
     """
     if is_initialize(message):
         await _initialize(service, message, exchange)
@@ -54,9 +56,15 @@ async def serve_handshake(service: Service, message: Any, headers: Headers, exch
         await _refuse_session(headers, exchange)
         return
     session.post(message, exchange)
+    if service.server.middleware.hooks:
+        await exchange.is_settled()  # what middleware lets through at once is done then
     if changes := session.unsaved():
         await service.sessions.save(session, changes)
+    if session.answers:
+        await service.sessions.pass_on(session)
     await _finish(service, exchange)
+    if service.server.middleware.hooks:
+        await service.sessions.save_rest(session)  # what it has let through later
 
 
 async def serve_get(service: Service, headers: Headers, exchange: Exchange) -> None:
@@ -68,8 +76,7 @@ async def serve_get(service: Service, headers: Headers, exchange: Exchange) -> N
         exchange: The answer.
 
     Raises:
-        BusyError: Too many streams are open.
-        OSError: The broker does not answer.
+        BusyError: Too many streams are open, or the broker does not answer.
     """
     session = await service.sessions.find(_session_id(headers))
     if session is None:
@@ -78,16 +85,22 @@ async def serve_get(service: Service, headers: Headers, exchange: Exchange) -> N
     service.check_room()
     last = headers.get(b"last-event-id")
     problem = session.get(exchange, last.strip().decode("latin-1") if last is not None else None)
-    if problem is not None:
-        exchange.answer(jsonrpc.error(None, problem), 400)
-    await _finish(service, exchange)
+    try:
+        if problem is not None:
+            exchange.answer(jsonrpc.error(None, problem), 400)
+        if changes := session.unsaved():
+            await service.sessions.save(session, changes)
+        await service.send(exchange)
+    finally:
+        if not exchange.is_ended:
+            exchange.hang_up()  # whatever came between, the session must not wait for it
 
 
 async def serve_delete(service: Service, headers: Headers, exchange: Exchange) -> None:
     """Serve a DELETE: the session ends.
 
     Raises:
-        OSError: The broker does not answer.
+        BusyError: The broker does not answer.
     """
     session = await service.sessions.find(_session_id(headers))
     if session is None:
@@ -113,7 +126,17 @@ async def _initialize(service: Service, message: dict[str, Any], exchange: Excha
         handshake = Handshake.receive(params)
         ctx: Context[Any] = Context(service.server, handshake, exchange, id_, "initialize", params, meta)
         result = service.server._dispatch(ctx)
-        assert isinstance(result, dict), "initialize runs no code of the author's"
+        if not isinstance(result, (dict, bytes)):
+            token = _current.set(ctx)
+            try:
+                result = await result
+            except Exception as error:  # noqa: BLE001 - a middleware's
+                exchange.answer(error_response(ctx, error), status_of(error), headers_of(error))
+                await service.send(exchange)
+                return
+            finally:
+                _current.reset(token)
+        assert isinstance(result, dict), "initialize is rendered with its session"
         if service.settings.stateless:
             result = {**result, "capabilities": _without_session(result["capabilities"])}
         else:
@@ -123,7 +146,7 @@ async def _initialize(service: Service, message: dict[str, Any], exchange: Excha
         exchange.answer(jsonrpc.error(id_, error), 503, headers_of(error))
     except ProtocolError as error:
         exchange.answer(jsonrpc.error(id_, error))
-    await exchange.respond()
+    await service.send(exchange)
 
 
 def _without_session(capabilities: dict[str, Any]) -> dict[str, Any]:
@@ -162,6 +185,10 @@ def _refuse(exchange: Exchange, id_: jsonrpc.RequestId | None, problem: Protocol
     exchange.answer(jsonrpc.error(id_, problem), status_of(problem), headers_of(problem))
 
 
+_NO_QUESTIONS = OpenQuestions()
+"""Those of everybody who cannot be asked, as there is no session to answer in."""
+
+
 class Guest(Peer):
     """A client of the handshake era that is served without a session: each POST is all there is of it.
 
@@ -171,20 +198,24 @@ class Guest(Peer):
         exchange: The answer to its POST.
 
     Attributes:
-        request: What it asks, unless that has been answered already or is a batch, whose requests are running.
+        request: What it asks, unless that has been answered already or is a batch.
+        has_batch: Whether it is a batch, whose requests are running.
     """
 
+    _ignores_strange_answers = False
+
     def __init__(self, service: Service, revision: str, exchange: Exchange) -> None:
-        super().__init__(service.server)
+        super().__init__(service.server, service.calls, _NO_QUESTIONS)
         self.session = _GUESTS[revision]
         self.request: Context[Any] | None = None
         self._exchange = exchange
-        self._has_batch = False
+        self.has_batch = False
 
     def receive(self, message: Any) -> None:
         """Take what the POST brings."""
         if is_array(message):
-            self._has_batch = True
+            self.has_batch = True
+            self._calls = Calls(self._server)  # of its own, as its ids are
             self._receive_batch(message, self.reply, self._exchange, where="a POST")
         else:
             self._receive(message, self.reply, self._exchange)
@@ -204,7 +235,7 @@ class Guest(Peer):
         self._exchange.answer(message, 202 if message is None else status, headers_of(problem))
 
     def _serve(self, ctx: Context[Any], reply: Reply) -> None:
-        if self._has_batch:
+        if self.has_batch:
             super()._serve(ctx, reply)
         else:
             self.request = ctx
@@ -228,6 +259,9 @@ async def _serve_guest(service: Service, message: Any, headers: Headers, exchang
     guest.receive(message)
     if guest.request is not None:
         await service.call(exchange, guest.request, guest.reply, service.settings.stream_after_in_session)
+        return
+    if not guest.has_batch:
+        await service.send(exchange)
         return
     service.guests.add(guest)
     try:

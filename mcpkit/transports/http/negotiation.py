@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from .exchange import RefusedError
+from .unread import UnreadError
 
 _known: dict[tuple[bytes, bytes, bytes], bool] = {}
 """What has been found fine, so that it is read once: clients send the same at each call."""
@@ -19,7 +19,7 @@ def may_stream(headers: Mapping[bytes, bytes]) -> bool:
     """Check what a POST holds, and say whether its answer may be an event stream; it may be JSON in any case.
 
     Raises:
-        RefusedError: 415 for what is not one JSON text, 406 for a client that does not take one.
+        UnreadError: 415 for what is not one JSON text, 406 for a client that does not take one.
     """
     accept = headers.get(b"accept", b"*/*")
     key = (headers.get(b"content-type", b""), headers.get(b"content-encoding", b""), accept)
@@ -28,7 +28,7 @@ def may_stream(headers: Mapping[bytes, bytes]) -> bool:
         return known
     check_content(headers)
     if not accepts(accept, b"application/json"):
-        raise RefusedError(406, "an answer is application/json or text/event-stream: accept both")
+        raise UnreadError(406, "an answer is application/json or text/event-stream: accept both")
     is_streamable = accepts(accept, b"text/event-stream")
     if len(_known) < _MANY and sum(map(len, key)) <= _LONG:
         _known[key] = is_streamable
@@ -45,10 +45,10 @@ def check_content(headers: Mapping[bytes, bytes]) -> None:
     """Refuse what is not one JSON text.
 
     Raises:
-        RefusedError: 415.
+        UnreadError: 415.
     """
     media_type = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
     if media_type != b"application/json":
-        raise RefusedError(415, "a message is sent as Content-Type: application/json")
+        raise UnreadError(415, "a message is sent as Content-Type: application/json")
     if headers.get(b"content-encoding", b"identity") != b"identity":
-        raise RefusedError(415, "a message is sent without Content-Encoding")
+        raise UnreadError(415, "a message is sent without Content-Encoding")

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from math import isfinite
+from typing import Any, Final
+from urllib.parse import urlsplit
 
-from typing_extensions import TypedDict
+from typing_extensions import TypedDict, Unpack
+
+from ...schema.nearest import nearest
+
+SSE_PATH: Final = "/sse"
+MESSAGES_PATH: Final = "/messages"
+"""Where the transport of 2024-11-05 is served."""
 
 
 class HttpOptions(TypedDict, total=False):
@@ -47,68 +56,163 @@ class HttpOptions(TypedDict, total=False):
     ended; None waits for as long as whoever runs the app."""
 
 
+_DEFAULTS: Final[HttpOptions] = {
+    "path": "/mcp",
+    "sse": True,
+    "stateless": False,
+    "public_url": None,
+    "allowed_hosts": (),
+    "allowed_origins": (),
+    "cors": True,
+    "health": None,
+    "max_body": 4 * 1024 * 1024,
+    "body_timeout": 10.0,
+    "max_sessions": 10_000,
+    "session_ttl": 3600.0,
+    "session_max_age": 86_400.0,
+    "max_streams": 10_000,
+    "stream_after": None,
+    "keep_alive": 15.0,
+    "grace": 10.0,
+}
+
+
 class Settings:
     """The options of one app, checked.
 
+    Args:
+        options: See `HttpOptions`.
+
+    Attributes:
+        endpoints: The paths of the protocol, without a slash at the end, and the option that has put each there.
+        stream_after_in_session: What `stream_after` is in sessions.
+
     Raises:
-        ValueError: One of them is out of range; the message names it.
+        TypeError: There is no such option, or a value has the wrong type; the message says what to write.
+        ValueError: A value is out of range, or two paths are one; the message names them.
     """
 
-    def __init__(
-        self,
-        *,
-        path: str = "/mcp",
-        sse: bool = True,
-        stateless: bool = False,
-        public_url: str | None = None,
-        allowed_hosts: Collection[str] = (),
-        allowed_origins: Collection[str] = (),
-        cors: bool = True,
-        health: str | None = None,
-        max_body: int = 4 * 1024 * 1024,
-        body_timeout: float = 10.0,
-        max_sessions: int = 10_000,
-        session_ttl: float = 3600.0,
-        session_max_age: float = 86_400.0,
-        max_streams: int = 10_000,
-        stream_after: float | None = None,
-        keep_alive: float = 15.0,
-        grace: float | None = 10.0,
-    ) -> None:
-        for name, value in (("path", path), ("health", health)):
-            if value is not None and not value.startswith("/"):
-                raise ValueError(f"{name} must begin with a slash, such as '/mcp', got {value!r}")
-        counts = {"max_body": max_body, "max_sessions": max_sessions, "max_streams": max_streams}
-        for name, count in counts.items():
-            if count < 1:
-                raise ValueError(f"{name} must be at least 1, got {count!r}")
-        seconds = {
-            "body_timeout": body_timeout,
-            "session_ttl": session_ttl,
-            "session_max_age": session_max_age,
-            "keep_alive": keep_alive,
-        }
-        for name, each in seconds.items():
-            if not each > 0:
-                raise ValueError(f"{name} must be a number of seconds above 0, got {each!r}")
-        for name, least in (("stream_after", stream_after), ("grace", grace)):
-            if least is not None and not least >= 0:
-                raise ValueError(f"{name} must be a number of seconds from 0, or None, got {least!r}")
-        self.path = path
-        self.sse = sse
-        self.stateless = stateless
-        self.public_url = public_url
-        self.allowed_hosts = allowed_hosts
-        self.allowed_origins = allowed_origins
-        self.cors = cors
-        self.health = health
-        self.max_body = max_body
-        self.body_timeout = body_timeout
-        self.max_sessions = max_sessions
-        self.session_ttl = session_ttl
-        self.session_max_age = session_max_age
-        self.max_streams = max_streams
+    path: str
+    sse: bool
+    stateless: bool
+    public_url: str | None
+    allowed_hosts: Collection[str]
+    allowed_origins: Collection[str]
+    cors: bool
+    health: str | None
+    max_body: int
+    body_timeout: float
+    max_sessions: int
+    session_ttl: float
+    session_max_age: float
+    max_streams: int
+    stream_after: float
+    keep_alive: float
+    grace: float | None
+
+    def __init__(self, **options: Unpack[HttpOptions]) -> None:
+        given: HttpOptions = {**_DEFAULTS, **options}
+        for name, value in given.items():
+            if name not in _CHECKS:
+                raise TypeError(_unknown(name))
+            _CHECKS[name](name, value)
+            setattr(self, name, value)
+        stream_after = options.get("stream_after")
         self.stream_after_in_session = 1.0 if stream_after is None else stream_after
         self.stream_after = 10.0 if stream_after is None else stream_after
-        self.keep_alive = keep_alive
-        self.grace = grace
+        self.endpoints = {self.path.rstrip("/"): f"path={self.path!r}"}
+        for path in (SSE_PATH, MESSAGES_PATH) if self.sse else ():
+            if path in self.endpoints:
+                raise ValueError(
+                    f"{self.endpoints[path]} is a path of sse=True, the transport of 2024-11-05: "
+                    "choose another, or set sse=False"
+                )
+            self.endpoints[path] = "sse=True"
+        if self.health is not None and (taker := self.endpoints.get(self.health.rstrip("/"))) is not None:
+            raise ValueError(
+                f"health={self.health!r} would never be reached, as {taker} serves that path: choose another"
+            )
+
+
+def _unknown(name: str) -> str:
+    guess = nearest(name, _DEFAULTS)
+    hint = f"; did you mean {guess!r}?" if guess is not None else f"; there are {', '.join(_DEFAULTS)}"
+    return f"the HTTP app has no option {name!r}{hint}"
+
+
+def _check_path(name: str, path: Any) -> None:
+    if path is None and name == "health":
+        return
+    if not isinstance(path, str):
+        raise TypeError(f"{name} must be a path such as '/{name}', got {path!r}")
+    if not path.startswith("/"):
+        raise ValueError(f"{name} must begin with a slash, such as '/mcp', got {path!r}")
+
+
+def _check_switch(name: str, value: Any) -> None:
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be True or False, got {value!r}")
+
+
+def _check_count(name: str, count: Any) -> None:
+    if not isinstance(count, int) or isinstance(count, bool):
+        example = "of bytes, such as 4 * 1024 * 1024" if name == "max_body" else "such as 10_000"
+        raise TypeError(f"{name} must be a whole number {example}, got {count!r}")
+    if count < 1:
+        raise ValueError(f"{name} must be at least 1, got {count!r}")
+
+
+def _check_seconds(name: str, seconds: Any) -> None:
+    or_none = ", or None" if name in {"stream_after", "grace"} else ""
+    if seconds is None and or_none:
+        return
+    least = "from 0" if or_none else "above 0"
+    expected = f"{name} must be a number of seconds {least}{or_none}, got {seconds!r}"
+    if not isinstance(seconds, int | float) or isinstance(seconds, bool):
+        raise TypeError(expected)
+    if not isfinite(seconds) or seconds < 0 or (seconds == 0 and not or_none):
+        raise ValueError(expected)
+
+
+def _check_list(name: str, values: Collection[object] | None) -> None:
+    example = "https://example.com" if name == "allowed_origins" else "example.com"
+    if not isinstance(values, Collection):
+        raise TypeError(f"{name} must be a list such as [{example!r}], got {values!r}")
+    for value in values:
+        if not isinstance(value, str):
+            raise TypeError(f"{name} must be a list of texts such as {example!r}, got {value!r} in it")
+
+
+def _check_url(name: str, url: Any) -> None:
+    if url is None:
+        return
+    if not isinstance(url, str):
+        raise TypeError(f"{name} must be text such as 'https://example.com/mcp', got {url!r}")
+    try:
+        _ = urlsplit(url).port
+    except ValueError as error:
+        raise ValueError(
+            f"{name}: {url!r} is not where clients can reach a server ({error}); "
+            "write it like 'https://example.com/mcp'"
+        ) from None
+
+
+_CHECKS: Final[dict[str, Callable[[str, Any], None]]] = {
+    "path": _check_path,
+    "sse": _check_switch,
+    "stateless": _check_switch,
+    "public_url": _check_url,
+    "allowed_hosts": _check_list,
+    "allowed_origins": _check_list,
+    "cors": _check_switch,
+    "health": _check_path,
+    "max_body": _check_count,
+    "body_timeout": _check_seconds,
+    "max_sessions": _check_count,
+    "session_ttl": _check_seconds,
+    "session_max_age": _check_seconds,
+    "max_streams": _check_count,
+    "stream_after": _check_seconds,
+    "keep_alive": _check_seconds,
+    "grace": _check_seconds,
+}

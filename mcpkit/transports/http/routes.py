@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from starlette.applications import Starlette
@@ -12,9 +12,11 @@ from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.routing import BaseRoute, Match, Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from ...errors import RegistrationError
 from .exchange import headers_by_name
 from .guard import Guard
 from .mounting import mount_point, path_below
+from .unread import watch
 
 if TYPE_CHECKING:
     from ...server import OwnRoute
@@ -64,7 +66,11 @@ class Routes:
         guard: Which hosts and origins are answered.
         cors: Whether web pages of the allowed origins may read the answers.
         health: The path of the readiness check, None for none.
+        taken: The paths of the protocol, without a slash at the end, and what has put each there.
         is_ready: Whether the app takes work: neither starting nor shutting down.
+
+    Raises:
+        RegistrationError: One of the routes would never be reached, as its path is taken.
     """
 
     def __init__(
@@ -74,18 +80,20 @@ class Routes:
         *,
         cors: bool,
         health: str | None,
+        taken: Mapping[str, str],
         is_ready: Callable[[], bool],
     ) -> None:
         self._own = routes
         self._guard = guard
         self._health = health
+        self._taken = taken
         self._is_ready = is_ready
         self._starlette = Starlette()
         self._starlette.router.redirect_slashes = False
         self._answer: ASGIApp = Cors(self._starlette, guard) if cors else self._starlette
         self._mounts: list[Mount] = []
-        self._served = 0
-        self._build()
+        self._served = -1
+        self.take_up()
 
     def mount(self, path: str, app: ASGIApp) -> None:
         """Serve another app below a path; see `HttpApp.mount`."""
@@ -99,8 +107,7 @@ class Routes:
             receive: ASGI.
             send: ASGI.
         """
-        if self._served != len(self._own):
-            self._build()
+        self.take_up()
         path = path_below(scope)
         scope = self._placed(scope, path)
         for mount in self._mounts:
@@ -108,9 +115,12 @@ class Routes:
             if match is Match.FULL:
                 await mount.handle({**scope, **found}, receive, send)
                 return
-        if scope["type"] == "http" and not self._is_readiness(scope, path):
+        if scope["type"] == "http":
             headers = headers_by_name(scope)
-            if refusal := self._guard.refuse(headers.get(b"host"), headers.get(b"origin")):
+            receive, send = watch(scope, headers, receive, send)
+            if not self._is_readiness(scope, path) and (
+                refusal := self._guard.refuse(headers.get(b"host"), headers.get(b"origin"))
+            ):
                 status, text = refusal
                 await PlainTextResponse(text, status)(scope, receive, send)
                 return
@@ -129,15 +139,37 @@ class Routes:
         is_read = scope["method"] in {"GET", "HEAD"}  # what else has this path is the author's own
         return is_read and self._health is not None and path.rstrip("/") == self._health.rstrip("/")
 
-    def _build(self) -> None:
+    def take_up(self) -> None:
+        """Serve the routes that have been added since the last time.
+
+        Raises:
+            RegistrationError: The path of one is taken.
+        """
+        if self._served == len(self._own):
+            return
+        added = tuple(self._own)
+        for each in added:
+            self._check(each)
         own: list[BaseRoute] = [
-            Route(each.path, each.function, methods=each.methods, name=each.name) for each in tuple(self._own)
+            Route(each.path, each.function, methods=each.methods, name=each.name) for each in added
         ]
         readiness: list[BaseRoute] = (
             [Route(self._health, self._readiness)] if self._health is not None else []
         )
         self._starlette.router.routes = [*readiness, *own]
         self._served = len(own)
+
+    def _check(self, route: OwnRoute) -> None:
+        path = route.path.rstrip("/")
+        is_read = route.methods is None or not {"GET", "HEAD"}.isdisjoint(map(str.upper, route.methods))
+        taker = self._taken.get(path)
+        if taker is None and is_read and self._health is not None and path == self._health.rstrip("/"):
+            taker = f"health={self._health!r}"
+        if taker is not None:
+            raise RegistrationError(
+                f"@server.route({route.path!r}) would never be reached, as server.asgi({taker}) "
+                "serves that path: choose another"
+            )
 
     async def _readiness(self, _request: Request) -> JSONResponse:
         is_ready = self._is_ready()

@@ -21,7 +21,17 @@ def run_app(app: HttpApp, host: str, port: int, options: Mapping[str, Any]) -> N
         host: The address to listen on.
         port: The port; 0 takes a free one.
         options: More options for `uvicorn.Config`; they go before what is set here.
+
+    Raises:
+        ValueError: One of them is for several processes.
     """
+    workers = options.get("workers") or 1
+    if workers != 1 or options.get("reload"):
+        flag = "--reload" if options.get("reload") else f"--workers {workers}"
+        raise ValueError(
+            'run("http") serves in this process alone, without reloading. '
+            f"Write `app = server.asgi()` in a module, and start `uvicorn module:app {flag}`"
+        )
     grace = app.settings.grace
     settings: dict[str, Any] = {"host": host, "port": port, "timeout_graceful_shutdown": grace}
     if find_spec("uvloop") is None:

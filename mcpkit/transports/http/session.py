@@ -8,16 +8,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from ...calls import server_ended
+from ...calls import Calls, Reply, server_ended
 from ...changes import Change, Pending, notification
-from ...errors import INVALID_REQUEST, PARSE_ERROR, BusyError, ProtocolError
+from ...errors import ProtocolError
+from ...open_questions import OpenQuestions
 from ...peer import Peer, invalid
+from ...protocol import jsonrpc
 from ...protocol.eras import Envelope, Handshake
-from ...protocol.jsonrpc import is_array, is_object
+from ...protocol.jsonrpc import is_array
 from ...protocol.revisions import RESUMABLE, SEVERITY
+from .answer import Answer
 from .events import MOST_EVENTS, Events, Stream, read_event_id, was_for_call
 from .exchange import Exchange
-from .stateless import headers_of
 
 if TYPE_CHECKING:
     from .following import Following
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
 
 _LEVEL: Final = "level"
 _URI: Final = "uri:"
+_QUESTION: Final = "question:"
+_TELLER: Final = "teller"
+"""The process with the newest stream that listens: it alone tells what changes."""
 
 
 class Session(Peer):
@@ -42,7 +47,9 @@ class Session(Peer):
         id: Its id.
         token: What its id says.
         key: Under which the broker has the rest.
-        record: What the broker had there when it was last looked at; the very object.
+        record: What the broker had there when it was last taken over; the very object.
+        latest: What the broker had there when it was last looked at.
+        answers: What the client has answered to other processes, and they have not been given yet.
         used: When a request of its came last, by the loop's clock.
         prolonged: When the broker was last told that it lives on, by the same clock.
         edition: A number that changes when a change made here leaves for the broker, and when it has come there.
@@ -52,12 +59,16 @@ class Session(Peer):
     def __init__(
         self, service: Service, id_: str, token: SessionToken, key: str, handshake: Handshake
     ) -> None:
-        super().__init__(service.server)
+        self._process = service.sessions.process
+        questions = OpenQuestions(f"{self._process}-", self._ask, self._ask_no_more)
+        super().__init__(service.server, Calls(service.server), questions)
         self.session = self._negotiated = handshake
         self.id = id_
         self.token = token
         self.key = key
         self.record: Mapping[str, str] | None = None
+        self.latest: Mapping[str, str] = {}
+        self.answers: list[str] = []
         self.used = service.loop.time()
         self.prolonged = self.used
         self.edition = 0
@@ -65,21 +76,24 @@ class Session(Peer):
         self._service = service
         self._unsaved: dict[str, str | None] = {}
         self._level = handshake.log_level
-        self._events = Events(service.sessions.process)
+        self._events = Events(self._process)
         self._streams: dict[str, Stream] = {}
         self._pending = Pending()
         self._crowd: dict[Change, None] = {}
         self._listening: list[Stream] = []
         self._following: Following | None = None
+        self._teller: str | None = None
         handshake.on_subscription = self._subscribed
         for name in token.lists:
             service.changes.want(self, (name, None))
+
+    _ignores_strange_answers = False
 
     # State that other processes share
 
     def load(self, record: Mapping[str, str]) -> None:
         """Take over what the broker has about the session."""
-        self.record = record
+        self.record = self.latest = record
         session = self._negotiated
         level = record.get(_LEVEL)
         if level in SEVERITY:
@@ -91,6 +105,13 @@ class Session(Peer):
             self._service.changes.unwant(self, ("resource", uri))
         session.subscriptions.clear()
         session.subscriptions.update(uris)
+        self._teller = record.get(_TELLER)
+        if self._is_told_elsewhere:
+            self._pending.take()
+            self._crowd.clear()
+        elif self._listening and self._teller is None:
+            self._claim()
+            self._service.sessions.save_later(self)
 
     def unsaved(self) -> dict[str, str | None]:
         """Return what the broker does not have yet; it is taken for saved from now on."""
@@ -156,8 +177,8 @@ class Session(Peer):
             self.keep(stream)
             self._listening.append(stream)
             self._service.sessions.listening += 1
-            if self._following is None:
-                self._following = self._service.sessions.follow(self)
+            self._claim()
+            self._follow()
             exchange.refill = lambda: self._tell(stream)
         return None
 
@@ -176,7 +197,50 @@ class Session(Peer):
             raise invalid("this session is initialized already")
         return self._negotiated
 
+    # What other processes have a part in
+
+    def _follow(self) -> None:
+        """Hear what is done to it elsewhere, as long as it listens or asks here."""
+        is_needed = bool(self._listening) or len(self.questions) > 0
+        if is_needed and self._following is None:
+            self._following = self._service.sessions.follow(self)
+        elif not is_needed and self._following is not None:
+            self._following.close()
+            self._following = None
+
+    async def _ask(self, id_: str) -> None:
+        """Have all processes know a question before it is asked, so that any of them takes the answer."""
+        self._follow()
+        await self._service.sessions.save(self, {_QUESTION + id_: "1"})
+
+    def _ask_no_more(self, id_: str) -> None:
+        self._unsaved[_QUESTION + id_] = None
+        self._service.sessions.save_later(self)
+        self._follow()
+
+    def hear_answer(self, answer: str) -> None:
+        """Take an answer that another process was given; nothing happens where it is not to a question of ours."""
+        self.questions.answer(jsonrpc.decode(answer.encode()))
+
+    def _receive_response(self, message: dict[str, Any], reply: Reply) -> None:
+        id_ = message.get("id")
+        is_ours = not isinstance(id_, str) or id_.startswith(f"{self._process}-")
+        if is_ours or f"{_QUESTION}{id_}" not in self.latest:
+            super()._receive_response(message, reply)
+        else:
+            self.answers.append(jsonrpc.encode(message).decode())
+            reply(None, None)
+
     # Changes
+
+    @property
+    def _is_told_elsewhere(self) -> bool:
+        """Whether it listens here, but a newer stream in another process is told what changes."""
+        return bool(self._listening) and self._teller not in {None, self._process}
+
+    def _claim(self) -> None:
+        if self._teller != self._process:
+            self._teller = self._unsaved[_TELLER] = self._process
 
     def changed(self, change: Change) -> None:
         """Take a change: it is told on one listening stream, at once or when there is one.
@@ -184,6 +248,8 @@ class Session(Peer):
         Where too many wait, the client is told of what it has subscribed to, be it a template, instead of
         each resource: so as many can wait as there are subscriptions, and nothing is lost.
         """
+        if self._is_told_elsewhere:
+            return
         if not self._pending.add(change):
             self._crowd.update(dict.fromkeys(self._subscribed_as(change)))
         self._initialized()
@@ -242,9 +308,10 @@ class Session(Peer):
         if stream in self._listening:
             self._listening.remove(stream)
             self._service.sessions.listening -= 1
-            if not self._listening and self._following is not None:
-                self._following.close()
-                self._following = None
+            if not self._listening and self._teller == self._process:
+                self._teller = self._unsaved[_TELLER] = None
+                self._service.sessions.save_later(self)
+            self._follow()
             self._initialized()
 
     def end_streams(self) -> None:
@@ -268,89 +335,5 @@ class Session(Peer):
         await self._calls.aclose(server_ended())
 
 
-class Answer:
-    """The answer to one POST of a session, and the channel of its calls.
-
-    The calls go on when the client drops the connection; what they say is kept, and sent when it comes back.
-
-    Args:
-        session: Whose it is.
-        exchange: The connection.
-        message: What was posted.
-    """
-
-    __slots__ = ("_exchange", "_message", "_session", "_stream")
-
-    def __init__(self, session: Session, exchange: Exchange, message: Any) -> None:
-        self._session = session
-        self._exchange = exchange
-        self._message = message
-        self._stream: Stream | None = None
-        exchange.on_open = self._open
-
-    def send(self, message: bytes) -> None:
-        """Send what a call says before its response."""
-        if self._exchange.may_stream:
-            self._push(message)
-
-    async def ready(self) -> None:
-        """Wait until the client keeps up; nobody has to wait for one that has gone."""
-        if self._stream is not None and self._stream.exchange is not None:
-            await self._stream.exchange.ready()
-
-    async def close(self) -> None:
-        """End the connection, where the client can come back for the rest (SEP-1699)."""
-        if not self._session.has_ids:
-            return
-        self._exchange.open_stream()
-        if self._stream is not None and self._stream.exchange is not None:
-            exchange, self._stream.exchange = self._stream.exchange, None
-            exchange.finish()
-
-    def reply(self, message: bytes | None, problem: BaseException | None) -> None:
-        """Send the response, or end without one."""
-        exchange = self._exchange
-        if self._stream is None:
-            if message is not None:
-                exchange.answer(message, _status_of(problem), headers_of(problem))
-                return
-            if exchange.may_stream and _has_request(self._message):
-                exchange.is_streaming = True  # it was cancelled: an event stream may end without a response
-            exchange.answer(None, 202)
-            return
-        if message is not None:
-            self._push(message)
-        self._stream.is_finished = True
-        if self._stream.exchange is not None:
-            self._stream.exchange.finish()
-
-    def _push(self, message: bytes) -> None:
-        if self._stream is None:
-            self._open()
-        stream = self._stream
-        assert stream is not None
-        chunk = stream.event(message)
-        if stream.exchange is not None:
-            stream.exchange.push(chunk)
-
-    def _open(self) -> None:
-        if self._stream is None:
-            self._stream = self._session.open(self._exchange)
-
-
-def _has_request(message: Any) -> bool:
-    messages: list[Any] = message if is_array(message) else [message]
-    return any(is_object(each) and "id" in each and "method" in each for each in messages)
-
-
 def _not_kept() -> ProtocolError:
     return invalid("the stream of this Last-Event-ID is not kept any more; send the request again")
-
-
-def _status_of(problem: BaseException | None) -> int:
-    if problem is None:
-        return 200
-    if isinstance(problem, BusyError):
-        return 503
-    is_invalid = isinstance(problem, ProtocolError) and problem.code in {PARSE_ERROR, INVALID_REQUEST}
-    return 400 if is_invalid else 200

@@ -16,6 +16,8 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 from weakref import ref
 
+from ...processes import kill_workers
+
 if TYPE_CHECKING:
     from .service import Service
 
@@ -105,5 +107,6 @@ class _Watchdog(threading.Thread):
         """Wait for the end of the loops, or of the time that they have."""
         while not all(loop.is_closed() for loop in self._loops):
             if time.monotonic() >= self._deadline:
+                kill_workers()
                 os._exit(self._status)
             time.sleep(0.02)

@@ -36,7 +36,9 @@ class Pipe:
     def __init__(self, service: Service, exchange: Exchange, messages: str) -> None:
         service.check_room()
         self.id = os.urandom(16).hex()
-        self.connection = Connection(service.server, self._send, ready=exchange.ready)
+        self.connection = Connection(
+            service.server, self._send, ready=exchange.ready, request_headers=exchange.request_headers
+        )
         self._service = service
         self._exchange = exchange
         self._ending: asyncio.Task[None] | None = None

@@ -1,0 +1,70 @@
+"""A parameter that the user fills in: `city: Annotated[City, Ask("Which city?")]`."""
+
+from __future__ import annotations
+
+import inspect
+import types
+from collections.abc import Callable
+from typing import Annotated, Any, Union, cast, get_args, get_origin
+
+from .context import Context
+from .errors import RegistrationError
+from .injection import FromRequest
+from .questions import Answer, Elicit
+
+
+class Ask(FromRequest):
+    """Fills a parameter with what the user enters, before the function runs (client/elicitation).
+
+    The parameter stays out of the schema. Its type is what is asked for. `City | None` is None where the user
+    does not accept, `Answer[City]` tells how they decided; otherwise a user who does not accept ends the
+    call, and the client is told why.
+
+    Args:
+        message: Why it is asked, for the user.
+        key: See `Question`; the parameter's place in the order of asking when None.
+    """
+
+    __slots__ = ("key", "message")
+
+    def __init__(self, message: str, *, key: str | None = None) -> None:
+        self.message = message
+        self.key = key
+
+    def reader(self, annotation: Any, default: Any) -> Callable[[Context[Any]], Any]:
+        """Return what asks."""
+        type_, wants_answer, may_be_none = _asked(annotation)
+        if default is not inspect.Parameter.empty and not isinstance(default, Ask):
+            raise RegistrationError("what Ask fills has no default; `| None` is for users who do not accept")
+        message, key = self.message, self.key
+        Elicit(message, type_)  # which complains of what cannot be asked for
+
+        async def ask(ctx: Context[Any]) -> Any:
+            answer: Answer[Any] = await ctx.elicit(message, type_, key=key)
+            if wants_answer:
+                return answer
+            return None if may_be_none and not answer else answer.value
+
+        return ask
+
+
+def _asked(annotation: Any) -> tuple[Any, bool, bool]:
+    """Return what is asked for, whether its answer is wanted whole, and whether None stands for no answer."""
+    asked: Any = annotation
+    metadata: tuple[Any, ...] = ()
+    if get_origin(asked) is Annotated:
+        metadata = tuple(item for item in asked.__metadata__ if not isinstance(item, Ask))
+        asked = get_args(asked)[0]
+    wants_answer = get_origin(asked) is Answer
+    if wants_answer:
+        (asked,) = get_args(asked)
+    may_be_none = False
+    if get_origin(asked) in (Union, types.UnionType):
+        parts = [part for part in get_args(asked) if part is not types.NoneType]
+        may_be_none = len(parts) < len(get_args(asked))
+        asked = Union[tuple(parts)]  # noqa: UP007 - of as many as there are
+    if metadata:
+        asked = cast("Any", Annotated).__class_getitem__(
+            (asked, *metadata)
+        )  # a star in an index is Python 3.11's
+    return asked, wants_answer, may_be_none

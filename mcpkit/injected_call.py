@@ -1,0 +1,300 @@
+"""One call of a function whose hidden parameters are filled: what is opened for it is closed after it."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable
+from contextvars import copy_context
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from .errors import BusyError
+from .execution import finish_awaitable, log_late
+
+if TYPE_CHECKING:
+    from .context import Context
+    from .injection_plan import Fills, Part, Plan
+
+_left_behind: set[asyncio.Task[None]] = set()
+"""Calls whose thread goes on alone; the event loop itself would let go of them."""
+
+
+async def call(
+    plan: Plan, function: Callable[..., Any], kwargs: dict[str, Any], ctx: Context[Any], *, is_in_loop: bool
+) -> Any:
+    """Fill the hidden parameters, call the function, and close what has been opened, the latest first.
+
+    Args:
+        plan: How they are filled.
+        function: The function.
+        kwargs: Its other arguments.
+        ctx: The request.
+        is_in_loop: Whether the function belongs into the event loop, or into a worker thread.
+
+    Returns:
+        What it returns.
+
+    Raises:
+        BaseException: Whatever it, or something that it depends on, raises.
+    """
+    ctx._loop = asyncio.get_running_loop()
+    parts = plan.parts
+    # What a thread begins with or ends with needs no hop of its own: it goes along with the function.
+    tail = None if is_in_loop or not parts or parts[-1].is_in_loop else parts[-1]
+    work = _Call(plan, parts[:-1] if tail else parts, tail, partial(function, **kwargs), ctx, is_in_loop)
+    if is_in_loop and all(part.is_in_loop is not False for part in parts):
+        await work.run()
+    elif not is_in_loop and not work.parts:
+        return await ctx.server.threads.run(work.run_in_thread, {}, ctx)
+    else:
+        await work.run_in_own_task()
+    return work.result()
+
+
+class _Call:
+    """One call.
+
+    Args:
+        plan: How the hidden parameters are filled.
+        parts: The parts of the plan that come before the function.
+        tail: The last, where it is to run in the function's thread.
+        function: The function, but for its hidden parameters.
+        ctx: The request.
+        is_in_loop: Whether the function belongs into the event loop.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        parts: list[Part],
+        tail: Part | None,
+        function: partial[Any],
+        ctx: Context[Any],
+        is_in_loop: bool,
+    ) -> None:
+        self.parts = parts
+        self._fills = plan.fills
+        self._tail = tail
+        self._function = function
+        self._ctx = ctx
+        self._is_in_loop = is_in_loop
+        self._values: list[Any] = [ctx, *[None] * (plan.size - 1)]
+        self._value: Any = None
+        self._error: BaseException | None = None
+        self._logged: BaseException | None = None
+        self._left: asyncio.Future[None] | None = None
+
+    def result(self) -> Any:
+        """Return or raise what has come of it."""
+        try:
+            if self._error is not None:
+                raise self._error
+            return self._value
+        finally:
+            self._error = None  # its traceback has this frame
+
+    async def run_in_own_task(self) -> None:
+        """Do what `run` does in a task of its own.
+
+        A cancelled call is over for its caller, but a thread cannot be stopped. The task waits for it, so that
+        what the thread uses stays open.
+        """
+        loop = asyncio.get_running_loop()
+        self._left = loop.create_future()
+        task = loop.create_task(self.run())
+        try:
+            await asyncio.wait((task,))
+        except asyncio.CancelledError:
+            task.cancel()
+            try:
+                await asyncio.wait((task, self._left), return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                self._ctx._left = task
+                _left_behind.add(task)
+                task.add_done_callback(self._forget)
+            raise
+
+    def _leave(self) -> None:
+        """Let the caller go."""
+        if self._left is not None and not self._left.done():
+            self._left.set_result(None)
+
+    def _is_left(self) -> bool:
+        return self._left is not None and self._left.done()
+
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        _left_behind.discard(task)
+        error, self._error = self._error, None
+        if error is not None and error is not self._logged and not isinstance(error, asyncio.CancelledError):
+            log_late("what a function depends on", error)
+
+    async def run(self) -> None:
+        """Fill, call and close, and keep what has come of it."""
+        opened: list[_Opened] = []
+        try:
+            for part in self.parts:
+                here = _Opened(part, self._ctx)
+                opened.append(here)
+                if part.is_in_loop is False:
+                    await self._in_thread(partial(here.open_in_thread, self._values))
+                    if self._is_left():
+                        raise asyncio.CancelledError
+                else:
+                    await here.open(self._values)
+            if self._is_in_loop:
+                self._value = await finish_awaitable(self._function(**_named(self._fills, self._values)))
+            else:
+                self._value = await self._in_thread(self.run_in_thread)
+        except BaseException as error:  # noqa: BLE001 - kept
+            self._error = error
+        for here in reversed(opened):
+            if here.part.is_in_loop is False:
+                await self._close_in_thread(here)
+            else:
+                self._error = await here.close(self._error)
+
+    def run_in_thread(self) -> Any:
+        """Do what is left to do before the function, call it, and close that again, in this thread."""
+        here = _Opened(self._tail, self._ctx) if self._tail is not None else None
+        value: Any = None
+        error: BaseException | None = None
+        try:
+            if here is not None:
+                here.open_here(self._values)
+            value = _settled(self._function(**_named(self._fills, self._values)), self._ctx)
+        except BaseException as problem:  # noqa: BLE001 - raised below
+            error = problem
+        try:
+            if here is not None:
+                error = here.close_here(error)
+            if error is not None:
+                raise error
+            return value
+        finally:
+            del error  # its traceback has this frame
+
+    async def _in_thread(self, function: Callable[[], Any]) -> Any:
+        """Call a function in a thread. When the call is cancelled, wait for the thread all the same, if it has begun.
+
+        Raises:
+            CancelledError: It has not begun, or waiting was cancelled, too: the event loop is about to end.
+            BaseException: Whatever the function raises.
+        """
+        outcome: list[Any] = []
+        ctx = self._ctx
+        left_before = ctx._left
+        try:
+            return await ctx.server.threads.run(_kept, {"function": function, "outcome": outcome}, ctx)
+        except asyncio.CancelledError:
+            left = ctx._left if ctx._left is not left_before else None
+            if left is None and not outcome:
+                raise
+            self._leave()
+            if left is not None:
+                await left
+        value, self._logged = outcome
+        if self._logged is not None:
+            raise self._logged
+        return value
+
+    async def _close_in_thread(self, here: _Opened) -> None:
+        while here.managers:
+            try:
+                self._error = await self._in_thread(partial(here.close_in_thread, self._error))
+            except asyncio.CancelledError as error:
+                self._error = error
+            except BusyError:  # rather block the loop than leave it open
+                self._error = here.close_in_thread(self._error)
+
+
+class _Opened:
+    """The steps of one part that have been made, as far as they have to be closed.
+
+    Args:
+        part: The part.
+        ctx: The request.
+    """
+
+    __slots__ = ("_context", "_ctx", "managers", "part")
+
+    def __init__(self, part: Part, ctx: Context[Any]) -> None:
+        self.part = part
+        self.managers: list[Any] = []
+        self._ctx = ctx
+        self._context = copy_context() if part.is_in_loop is False else None
+
+    async def open(self, values: list[Any]) -> None:
+        """Make the steps of the event loop."""
+        for step in self.part.steps:
+            made = step.function(values[0]) if step.is_reader else step.function(**_named(step.fills, values))
+            if step.is_generator:
+                values[step.number] = await made.__aenter__()
+                self.managers.append(made)
+            else:
+                values[step.number] = await finish_awaitable(made)
+
+    async def close(self, error: BaseException | None) -> BaseException | None:
+        """Close them, with the exception that there is, and return the one that there is then."""
+        while self.managers:
+            try:
+                await self.managers.pop().__aexit__(*_raised(error))
+            except BaseException as problem:  # noqa: BLE001 - goes on
+                error = problem
+        return error
+
+    def open_here(self, values: list[Any]) -> None:
+        """Make the steps of a thread, in this one."""
+        for step in self.part.steps:
+            made = step.function(values[0]) if step.is_reader else step.function(**_named(step.fills, values))
+            if step.is_generator:
+                values[step.number] = made.__enter__()
+                self.managers.append(made)
+            else:
+                values[step.number] = _settled(made, self._ctx)
+
+    def close_here(self, error: BaseException | None) -> BaseException | None:
+        """Do what `close` does, in this thread."""
+        while self.managers:
+            try:
+                self.managers.pop().__exit__(*_raised(error))
+            except BaseException as problem:  # noqa: BLE001 - goes on
+                error = problem
+        return error
+
+    def open_in_thread(self, values: list[Any]) -> None:
+        """Make the steps of a thread, with context variables that last until they are closed."""
+        assert self._context is not None
+        self._context.run(self.open_here, values)
+
+    def close_in_thread(self, error: BaseException | None) -> BaseException | None:
+        """Close them, with those context variables."""
+        assert self._context is not None
+        return self._context.run(self.close_here, error)
+
+
+def _named(fills: Fills, values: list[Any]) -> dict[str, Any]:
+    return {name: values[number] for name, number in fills}
+
+
+def _raised(error: BaseException | None) -> tuple[Any, Any, Any]:
+    return (None, None, None) if error is None else (type(error), error, error.__traceback__)
+
+
+def _settled(value: Any, ctx: Context[Any]) -> Any:
+    """Return what a function in a thread has returned; where that is to be awaited, the event loop does."""
+    if not inspect.isawaitable(value):
+        return value
+    assert ctx._loop is not None
+    return asyncio.run_coroutine_threadsafe(finish_awaitable(value), ctx._loop).result()
+
+
+def _kept(function: Callable[[], Any], outcome: list[Any]) -> Any:
+    """Call a function, and keep what has come of it for whoever is left when nobody waits for the thread."""
+    try:
+        value = function()
+    except BaseException as error:
+        outcome[:] = None, error
+        raise
+    outcome[:] = value, None
+    return value

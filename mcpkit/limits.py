@@ -1,0 +1,325 @@
+"""How long a call may take, and how many calls of one component run at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import deque
+from collections.abc import Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from .errors import CallTimeoutError, RegistrationError
+from .execution import log_late
+
+if TYPE_CHECKING:
+    from .context import Context
+
+_INHERITED: Final = -1.0
+"""Stands for the timeout of the server that serves the call."""
+
+_left_behind: set[asyncio.Task[None]] = set()
+"""Coroutines that go on after their time is over; the event loop alone would let go of them."""
+
+
+class Limits(NamedTuple):
+    """What the author has said about the calls of one component.
+
+    Args:
+        timeout: The seconds that a call may take; None for any number.
+        slots: The places for its calls; None for any number.
+    """
+
+    timeout: float | None
+    slots: Slots | None
+
+    @classmethod
+    def of(cls, what: str, options: Mapping[str, Any]) -> Limits | None:
+        """Read the options `timeout` and `concurrency`.
+
+        Args:
+            what: The component, for messages.
+            options: The options that were given.
+
+        Returns:
+            The limits; None when there is neither option.
+
+        Raises:
+            RegistrationError: One of them is no positive number.
+        """
+        if "timeout" not in options and "concurrency" not in options:
+            return None
+        try:
+            check_timeout(options.get("timeout"))
+        except ValueError as error:
+            raise RegistrationError(f"{what}: {error}") from None
+        concurrency = options.get("concurrency")
+        if concurrency is not None and (type(concurrency) is not int or concurrency < 1):
+            raise RegistrationError(
+                f"{what}: concurrency is the number of calls that may run at a time, at least 1, got {concurrency!r}"
+            )
+        return cls(
+            options.get("timeout", _INHERITED), Slots(concurrency) if concurrency is not None else None
+        )
+
+
+def check_timeout(timeout: Any) -> None:
+    """Check a number of seconds.
+
+    Raises:
+        ValueError: It is none.
+    """
+    is_number = isinstance(timeout, (int, float)) and not isinstance(timeout, bool)
+    if timeout is not None and not (is_number and 0 < timeout < float("inf")):
+        raise ValueError(f"timeout is a positive number of seconds, or None for no limit, got {timeout!r}")
+
+
+class Slots:
+    """Places for calls that run at a time, taken in order of arrival; of any event loop and thread.
+
+    Args:
+        number: How many there are.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self._free = number
+        self._lock = threading.Lock()
+        self._waiting: deque[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = deque()
+
+    async def take(self, *, is_next: bool = False) -> None:
+        """Wait for a place.
+
+        Args:
+            is_next: Whether the caller goes before all others that wait: it had a place already.
+        """
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            if self._free:
+                self._free -= 1
+                return
+            waiter = (loop, loop.create_future())
+            if is_next:
+                self._waiting.appendleft(waiter)
+            else:
+                self._waiting.append(waiter)
+        try:
+            await waiter[1]
+        except asyncio.CancelledError:
+            with self._lock:
+                is_waiting = waiter in self._waiting
+                if is_waiting:
+                    self._waiting.remove(waiter)
+            if not is_waiting:  # a place has been handed over at the same moment
+                self.give_back()
+            raise
+
+    def give_back(self) -> None:
+        """Give a place to whoever waits for one; from any thread."""
+        with self._lock:
+            while self._waiting:
+                loop, future = self._waiting.popleft()
+                try:
+                    loop.call_soon_threadsafe(_hand_over, future)
+                except RuntimeError:  # that event loop is closed, and nobody waits there any more
+                    continue
+                return
+            self._free += 1
+
+
+def _hand_over(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+async def run_limited(run: Coroutine[Any, Any, Any], ctx: Context[Any], limits: Limits | None) -> Any:
+    """Run a component's function within its limits.
+
+    Args:
+        run: Its run, not begun.
+        ctx: The request.
+        limits: The component's own; the server's timeout fills in for what they do not say.
+
+    Returns:
+        What the run returns.
+
+    Raises:
+        CallTimeoutError: Its time is over. What still runs has been cancelled, and goes on alone
+            if it does not care.
+        BaseException: Whatever the run raises.
+    """
+    timeout, slots = limits or (_INHERITED, None)
+    if timeout == _INHERITED:
+        timeout = ctx.server.timeout
+    turn = ctx._turn = Turn(ctx, timeout, slots)
+    if timeout is None:
+        return await turn.work(run)
+    return await turn.work_in_time(run)
+
+
+class Turn:
+    """One call within its limits: its clock, and its slot.
+
+    Args:
+        ctx: The request.
+        timeout: The seconds that it may take, in which no question is open; None for any number.
+        slots: Where it needs a place; None for nowhere.
+
+    Attributes:
+        is_over: Whether its time is over.
+    """
+
+    __slots__ = (
+        "_ctx",
+        "_deadline",
+        "_has_begun",
+        "_has_slot",
+        "_outcome",
+        "_pauses",
+        "_remaining",
+        "_slots",
+        "_task",
+        "_timeout",
+        "_timer",
+        "is_over",
+    )
+
+    def __init__(self, ctx: Context[Any], timeout: float | None, slots: Slots | None) -> None:
+        self.is_over = False
+        self._ctx = ctx
+        self._timeout = timeout
+        self._remaining = timeout
+        self._slots = slots
+        self._has_slot = False
+        self._has_begun = False
+        self._pauses = 0
+        self._deadline: float | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._outcome: asyncio.Future[Any] | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def deadline(self) -> float | None:
+        """When its time will be over, as `time.monotonic()` counts; while a question is open, if it ended now."""
+        deadline, remaining = self._deadline, self._remaining
+        if deadline is None and remaining is not None:
+            return time.monotonic() + remaining
+        return deadline
+
+    async def work(self, run: Coroutine[Any, Any, Any]) -> Any:
+        """Wait for a slot, and run. The slot is given back when nothing of the function runs any more."""
+        slots = self._slots
+        if slots is not None:
+            try:
+                await slots.take()
+            except BaseException:
+                run.close()
+                raise
+            self._has_slot = True
+        self._has_begun = True
+        try:
+            return await run
+        finally:
+            if self._has_slot and slots is not None:
+                self._has_slot = False
+                left = self._ctx._left
+                if left is None or left.done():
+                    slots.give_back()
+                else:
+                    left.add_done_callback(lambda _: slots.give_back())
+
+    async def work_in_time(self, run: Coroutine[Any, Any, Any]) -> Any:
+        """Do what `work` does in a task of its own, which the caller does not wait for beyond the deadline."""
+        loop = asyncio.get_running_loop()
+        outcome = self._outcome = loop.create_future()
+        self._start_clock()
+        task = self._task = loop.create_task(self._settle(run, outcome))
+        task.add_done_callback(lambda _: run.close())  # where it was cancelled before it began
+        try:
+            return await outcome
+        except asyncio.CancelledError:
+            if outcome.cancelled():  # the call is; nobody waits, but as long as it runs, it has not ended
+                task.cancel()
+                await _see_out(task)
+            raise
+        finally:
+            self._stop_clock()
+            self._outcome = self._task = None  # which hold this
+
+    async def _settle(self, run: Coroutine[Any, Any, Any], outcome: asyncio.Future[Any]) -> None:
+        try:
+            value = await self.work(run)
+        except BaseException as error:  # noqa: BLE001 - the caller's
+            if not outcome.done():
+                outcome.set_exception(error)
+            elif self.is_over and not isinstance(error, asyncio.CancelledError):
+                log_late(f"a function of {self._ctx.method}", error)
+        else:
+            if not outcome.done():
+                outcome.set_result(value)
+
+    def _expire(self) -> None:
+        outcome, task = self._outcome, self._task
+        if outcome is None or task is None or outcome.done():
+            return
+        assert self._timeout is not None
+        self.is_over = True
+        outcome.set_exception(CallTimeoutError(self._timeout, has_begun=self._has_begun))
+        task.cancel()
+        server = self._ctx.server
+        server._running_count += 1  # it counts until it has stopped, so that those who do not are bounded
+        _left_behind.add(task)
+
+        def forget(task: asyncio.Task[None]) -> None:
+            server._running_count -= 1
+            _left_behind.discard(task)
+
+        task.add_done_callback(forget)
+
+    def _start_clock(self) -> None:
+        if self._remaining is not None:
+            self._deadline = time.monotonic() + self._remaining
+            self._timer = asyncio.get_running_loop().call_later(self._remaining, self._expire)
+
+    def _stop_clock(self) -> None:
+        if self._timer is not None and self._deadline is not None:
+            self._timer.cancel()
+            self._remaining = max(0.0, self._deadline - time.monotonic())
+            self._timer = self._deadline = None
+
+    # While a question is open
+
+    async def __aenter__(self) -> None:
+        """Stop the clock and lend the slot to others; of several questions at a time, the first does."""
+        self._pauses += 1
+        if self._pauses == 1:
+            self._stop_clock()
+            if self._has_slot and self._slots is not None:
+                self._has_slot = False
+                self._slots.give_back()
+
+    async def __aexit__(self, error_type: type[BaseException] | None, *_: object) -> None:
+        """Let the clock run on and take a slot again, before those who have had none yet."""
+        self._pauses -= 1
+        if self._pauses or self._ctx.is_ended or error_type is GeneratorExit:
+            return
+        self._start_clock()
+        interruption: asyncio.CancelledError | None = None
+        while self._slots is not None and not self._has_slot:
+            try:
+                await self._slots.take(is_next=True)
+                self._has_slot = True
+            except asyncio.CancelledError as error:
+                if self.is_over or self._ctx.is_ended:
+                    raise
+                interruption = error  # of a part of the function, which goes on and must have its slot
+        if interruption is not None:
+            raise interruption
+
+
+async def _see_out(task: asyncio.Task[None]) -> None:
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError:
+            task.cancel()

@@ -1,0 +1,318 @@
+"""Middleware: functions of the author's that every request passes through, and its result on the way back."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, MutableMapping
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast, overload
+
+from pydantic_core import from_json
+
+from .context import Context
+from .errors import ProtocolError, RegistrationError
+from .failures import tool_error
+from .methods import Outcome, becomes_result, dispatch
+from .protocol import content, jsonrpc
+from .protocol.revisions import LATEST, METHODS
+
+if TYPE_CHECKING:
+    from .server import Server
+
+_UNWRAPPED: Final = frozenset({"ping", "subscriptions/listen"})
+"""A ping must be answered promptly however busy the server is; a stream that listens has no result to wait for."""
+
+
+class Request:
+    """A request, as a middleware sees it.
+
+    Args:
+        ctx: The Context that the handler will have.
+        params: What the handler will be asked.
+    """
+
+    __slots__ = ("ctx", "params")
+
+    def __init__(self, ctx: Context[Any], params: dict[str, Any]) -> None:
+        self.ctx = ctx
+        self.params = params
+
+    @property
+    def method(self) -> str:
+        """Its method, as the client says it: it may be one that there is not."""
+        return self.ctx.method
+
+    @property
+    def target(self) -> str | None:
+        """The name or the URI that it is about, as the client says it; None where it names nothing."""
+        for member in ("name", "uri"):
+            if isinstance(value := self.params.get(member), str):
+                return value
+        return None
+
+    def with_params(self, params: dict[str, Any]) -> Request:
+        """Return the same request with other params, for `call_next`."""
+        return Request(self.ctx, params)
+
+    def __repr__(self) -> str:
+        """Show what is asked."""
+        return f"<{type(self).__name__} {self.method!r} {self.target or ''!r}>"
+
+
+class ToolCall(Request):
+    """A `tools/call`, as a middleware for it alone sees it."""
+
+    __slots__ = ()
+
+    @property
+    def name(self) -> str:
+        """The name of the tool; there may be none by that name."""
+        return cast("str", self.params["name"])
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The arguments as the client sent them, before they are held against the schema."""
+        return cast("dict[str, Any]", self.params.get("arguments", {}))
+
+    def with_arguments(self, arguments: dict[str, Any]) -> ToolCall:
+        """Return the same call with other arguments, for `call_next`."""
+        return ToolCall(self.ctx, {**self.params, "arguments": arguments})
+
+
+class Result(MutableMapping[str, Any]):
+    """A result object as it will be sent; it behaves as a dict, and may be changed.
+
+    What is rendered already is read when a member is asked for, so that a middleware that only passes it
+    on does not pay for it.
+
+    Args:
+        outcome: The result object, or its JSON.
+    """
+
+    __slots__ = ("_data", "_outcome")
+
+    def __init__(self, outcome: Outcome) -> None:
+        self._outcome = outcome
+        self._data: dict[str, Any] | None = None
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The members, as a dict."""
+        if self._data is None:
+            # Of its own: parts of what a handler answers are kept for the next request.
+            data: dict[str, Any] = from_json(self.rendered())
+            self._data = data
+            return data
+        return self._data
+
+    @property
+    def outcome(self) -> Outcome:
+        """What is sent: as it was where nobody has looked at it."""
+        return self._outcome if self._data is None else self._data
+
+    def rendered(self) -> bytes:
+        """Return its JSON, on one line."""
+        outcome = self.outcome
+        return outcome if isinstance(outcome, bytes) else jsonrpc.encode(outcome)
+
+    def __getitem__(self, name: str) -> Any:
+        """Return a member."""
+        return self.data[name]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        """Add or change a member."""
+        self.data[name] = value
+
+    def __delitem__(self, name: str) -> None:
+        """Remove a member."""
+        del self.data[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """Go through the names of the members."""
+        return iter(self.data)
+
+    def __len__(self) -> int:
+        """Count the members."""
+        return len(self.data)
+
+    def __repr__(self) -> str:
+        """Show the members."""
+        return f"{type(self).__name__}({self.data!r})"
+
+
+class ToolCallResult(Result):
+    """The result of a `tools/call`."""
+
+    __slots__ = ()
+
+    @property
+    def is_error(self) -> bool:
+        """Whether the tool could not do what it was asked."""
+        # Inside a JSON string the quotes would be escaped, so where this is not found there is no such member.
+        if isinstance(self.outcome, bytes) and b'"isError":true' not in self.outcome:
+            return False
+        return self.data.get("isError") is True
+
+    @property
+    def content(self) -> list[dict[str, Any]]:
+        """The content blocks."""
+        return cast("list[dict[str, Any]]", self.data["content"])
+
+    @property
+    def structured(self) -> Any:
+        """The structured content; None where there is none."""
+        return self.data.get("structuredContent")
+
+    @property
+    def text(self) -> str:
+        """The text blocks, one after the other."""
+        return "\n".join(block["text"] for block in self.content if block["type"] == "text")
+
+
+CallNext = Callable[[Request], Awaitable[Result]]
+"""Passes a request on, and returns its result; raises what the handler has raised, of a tool only what is no result."""
+
+CallTool = Callable[[Request], Awaitable[ToolCallResult]]
+"""The same for `tools/call`."""
+
+Hook = Callable[[Request, CallNext], Awaitable[Mapping[str, Any]]]
+"""A middleware: an async function, or an object that can be called as one."""
+
+ToolHook = Callable[[ToolCall, CallTool], Awaitable[Mapping[str, Any]]]
+"""A middleware for `tools/call`."""
+
+H = TypeVar("H", bound=Hook)
+T = TypeVar("T", bound=ToolHook)
+
+
+class Middlewares:
+    """The middleware of one server, in the order of registration: the first is outermost.
+
+    It wraps every request of both eras that this server answers, also those that it refuses; of an included
+    server only the components count, not its middleware. Two are not wrapped: `ping`, which must be answered
+    promptly (basic/utilities/ping), and `subscriptions/listen`, which is a stream. What is no request that
+    can be served at all (not JSON, no session, a revision that there is not) is refused before.
+
+    Args:
+        server: Whose requests they wrap.
+
+    Attributes:
+        hooks: What is registered, each with the method that it is for, or None for all.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self.hooks: tuple[tuple[str | None, Any], ...] = ()
+
+    @overload
+    def __call__(self, hook: H, /) -> H: ...
+    @overload
+    def __call__(self, method: Literal["tools/call"], /) -> Callable[[T], T]: ...
+    @overload
+    def __call__(self, method: str, /) -> Callable[[H], H]: ...
+    def __call__(self, hook: Any, /) -> Any:
+        """Add a middleware: `@server.middleware`, or `@server.middleware("tools/call")` for one method.
+
+        A middleware is `async def m(request, call_next)`. It returns what `await call_next(request)` has
+        returned, or a result of its own; `call_next(request.with_params(...))` changes what is asked. What
+        it raises becomes what it would have become in the handler.
+
+        Args:
+            hook: The middleware, or the method that the decorated one is for. For `tools/call` it
+                takes a `ToolCall`; calls that name no tool pass it by and are refused.
+
+        Returns:
+            The middleware unchanged, or the decorator.
+
+        Raises:
+            RegistrationError: It is no async function, or there is no such method.
+        """
+        if not isinstance(hook, str):
+            self._add(None, hook)
+            return hook
+        if hook not in METHODS or hook in _UNWRAPPED:
+            raise RegistrationError(
+                f"no middleware can wrap {hook!r}; there are {', '.join(m for m in METHODS if m not in _UNWRAPPED)}"
+            )
+
+        def register(function: T) -> T:
+            self._add(hook, function)
+            return function
+
+        return register
+
+    def _add(self, method: str | None, hook: Any) -> None:
+        call = hook if inspect.isroutine(hook) else getattr(hook, "__call__", hook)  # noqa: B004 - an object's own
+        if isinstance(hook, type) or not (
+            inspect.iscoroutinefunction(hook) or inspect.iscoroutinefunction(call)
+        ):
+            raise RegistrationError(
+                f"a middleware is an async function of a request and call_next, got {hook!r}"
+            )
+        self.hooks = (*self.hooks, (method, hook))
+        self._server._dispatch = self._dispatch
+
+    def _dispatch(self, ctx: Context[Any]) -> Outcome | Coroutine[Any, Any, Outcome]:
+        method = ctx.method
+        if method in _UNWRAPPED:
+            return dispatch(ctx)
+        hooks = [(only, hook) for only, hook in self.hooks if only is None or only == method]
+        return _answer(ctx, hooks) if hooks else dispatch(ctx)
+
+
+_Hooks = list[tuple[str | None, Any]]
+
+
+async def _answer(ctx: Context[Any], hooks: _Hooks) -> Outcome:
+    """Answer a request through its middleware."""
+    result = await _pass(Request(ctx, ctx.params), hooks, 0)
+    return result.outcome
+
+
+async def _pass(request: Request, hooks: _Hooks, index: int) -> Result:
+    """Give a request to the middleware at an index, or to its handler where there is none left."""
+    ctx = request.ctx
+    make = ToolCallResult if ctx.method == "tools/call" else Result
+    if index == len(hooks):
+        if request.params is not ctx.params:
+            ctx.params = request.params
+            ctx.meta = request.params.get("_meta") or {}
+        outcome = dispatch(ctx)
+        return make(outcome if isinstance(outcome, (dict, bytes)) else await outcome)
+
+    def call_next(request: Request) -> Coroutine[Any, Any, Result]:
+        return _pass(request, hooks, index + 1)
+
+    only, hook = hooks[index]
+    if only == "tools/call":
+        if not _is_tool_call(request.params):
+            return await call_next(request)
+        request = ToolCall(ctx, request.params)
+    try:
+        result = await hook(request, call_next)
+    except ProtocolError:
+        raise
+    except BaseException as error:
+        if ctx.method != "tools/call" or not becomes_result(ctx, error):
+            raise
+        result = tool_error(ctx, error)
+    if isinstance(result, Result):
+        return result
+    if not isinstance(result, Mapping):
+        raise TypeError(
+            f"the middleware {hook!r} returned {type(result).__name__}: "
+            "return what call_next has returned, or a result object"
+        )
+    return make(_completed(ctx, dict(cast("Mapping[str, Any]", result))))
+
+
+def _is_tool_call(params: dict[str, Any]) -> bool:
+    return isinstance(params.get("name"), str) and isinstance(params.get("arguments", {}), dict)
+
+
+def _completed(ctx: Context[Any], result: dict[str, Any]) -> dict[str, Any]:
+    """Give a result that a middleware has made what the revision and the era want of it."""
+    if ctx.method == "tools/call" and ctx.revision != LATEST:
+        result = content.tool_result(result, ctx.revision, wrapped=False)
+    if ctx.era == "stateless" and "resultType" not in result:
+        result = ctx.server._finish(ctx, result)
+    return result

@@ -1,0 +1,64 @@
+"""One log record for each request."""
+
+from __future__ import annotations
+
+import logging
+
+from ..middleware import CallNext, Request, Result
+from .timing import Timed, Timing
+
+_LONGEST = 200
+"""Characters of what a client says: a record is for reading."""
+
+
+class AccessLog:
+    """Logs each request when it is over, for people in a line and for machines in the record's attributes.
+
+    The attributes are `mcp_method`, `mcp_target` (the name or the URI that it is about), `mcp_request_id`,
+    `mcp_revision`, `mcp_client` (the name that it goes by), `mcp_duration_ms`, `mcp_outcome` (see `Timed`)
+    and `mcp_error_code`; what there is not is None. No arguments and no results are logged.
+
+    Args:
+        logger: Where to; the logger `mcpkit.access` when None.
+        level: At which level.
+    """
+
+    def __init__(self, logger: logging.Logger | None = None, *, level: int = logging.INFO) -> None:
+        self._logger = logger if logger is not None else logging.getLogger("mcpkit.access")
+        self._level = level
+        self._timing = Timing(self._log)
+
+    async def __call__(self, request: Request, call_next: CallNext) -> Result:
+        """Pass the request on, and log it."""
+        return await self._timing(request, call_next)
+
+    def _log(self, timed: Timed) -> None:
+        if not self._logger.isEnabledFor(self._level):
+            return
+        request, ctx = timed.request, timed.request.ctx
+        client, method, target = ctx.client.info.get("name"), request.method[:_LONGEST], request.target
+        if client is not None:
+            client = client[:_LONGEST]
+        if target is not None:
+            target = target[:_LONGEST]
+        milliseconds = round(timed.seconds * 1000, 3)
+        ending = timed.outcome if timed.code is None else f"{timed.outcome} {timed.code}"
+        about = "" if target is None else f" {target!r}"
+        extra = {
+            "mcp_method": method,
+            "mcp_target": target,
+            "mcp_request_id": ctx.request_id,
+            "mcp_revision": ctx.revision,
+            "mcp_client": client,
+            "mcp_duration_ms": milliseconds,
+            "mcp_outcome": timed.outcome,
+            "mcp_error_code": timed.code,
+        }
+        # With repr, nothing that a client says can look like a line of its own.
+        self._logger.log(
+            self._level, "%s%s %s %.1f ms", _plain(method), about, ending, milliseconds, extra=extra
+        )
+
+
+def _plain(method: str) -> str:
+    return method if method.isprintable() else repr(method)

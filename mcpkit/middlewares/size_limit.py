@@ -1,0 +1,53 @@
+"""Results of tools that are too large for a model to read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..errors import ToolError
+from ..middleware import CallNext, Request, Result
+
+_MOST_NAMES = 10
+
+
+class SizeLimit:
+    """Puts an error that the model can act on in the place of a tool's result that is too large.
+
+    Other results pass: who reads those is a program.
+
+    Args:
+        most: Bytes that a result may have, as JSON and with all that belongs to it.
+        advice: What the model is to do instead, a sentence; by default it is to ask for less with the
+            arguments that the tool has.
+
+    Raises:
+        ValueError: `most` is no number above 0.
+    """
+
+    def __init__(self, most: int, *, advice: str | None = None) -> None:
+        if most < 1:
+            raise ValueError(f"most must be a number of bytes above 0, got {most!r}")
+        self.most = most
+        self._advice = advice
+
+    async def __call__(self, request: Request, call_next: CallNext) -> Result:
+        """Pass the request on, and look at the size of its result.
+
+        Raises:
+            ToolError: It is too large.
+        """
+        result = await call_next(request)
+        if request.method != "tools/call" or (size := len(result.rendered())) <= self.most:
+            return result
+        advice = self._advice if self._advice is not None else _advice(request)
+        raise ToolError(f"The result is too large: {size:,} bytes, of at most {self.most:,}. {advice}")
+
+
+def _advice(request: Request) -> str:
+    tool = request.ctx.server.tools.get(str(request.target))
+    properties: Mapping[str, Any] = tool.arguments.schema.get("properties", {}) if tool is not None else {}
+    if not properties:
+        return "The tool has no arguments to ask for less with, so do without it."
+    names = ", ".join(list(properties)[:_MOST_NAMES])
+    return f"Ask for less, with its arguments: {names}"

@@ -1,0 +1,146 @@
+"""A span and a measurement for each request, by OpenTelemetry.
+
+Names and attributes follow the semantic conventions for MCP of OpenTelemetry, which are in development. Two
+things are left out on purpose: arguments and results, which may be secret, and the session's id, which opens it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from ..context import Context
+from ..errors import HandlerError, ProtocolError
+from ..middleware import CallNext, Request, Result
+from ..protocol.revisions import METHODS
+from .timing import Timed, Timing
+
+if TYPE_CHECKING:
+    from opentelemetry.context import Context as TraceContext
+    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.trace import Link, Span, TracerProvider
+    from opentelemetry.util.types import AttributeValue
+
+_CARRIED: Final = ("traceparent", "tracestate", "baggage")
+"""What `_meta` carries of a trace (basic/index, "OpenTelemetry trace context")."""
+
+_BUCKETS: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)
+"""Seconds, as the conventions advise."""
+
+_OTHER: Final = "_OTHER"
+
+
+class Telemetry:
+    """Makes a span of each request, and measures it in the histogram `mcp.server.operation.duration`.
+
+    The span's parent is what the client names in `_meta` (`traceparent`); a span that is current besides,
+    such as that of the HTTP request, is linked. Spans that a handler starts are its children, in threads too.
+    Names that the server does not know are not taken over, so that clients cannot make up any number of them.
+
+    Args:
+        tracer_provider: Where spans go; the global provider when None.
+        meter_provider: Where measurements go; the global provider when None.
+
+    Raises:
+        ImportError: OpenTelemetry is not installed: `pip install "mcpkit[otel]"`.
+    """
+
+    def __init__(
+        self,
+        *,
+        tracer_provider: TracerProvider | None = None,
+        meter_provider: MeterProvider | None = None,
+    ) -> None:
+        try:
+            from opentelemetry import context, metrics, propagate, trace
+        except ImportError as error:
+            raise ImportError(
+                'Telemetry needs OpenTelemetry: pip install "mcpkit[otel]"', name=error.name
+            ) from error
+        self._context = context
+        self._trace = trace
+        self._propagate = propagate
+        self._tracer = trace.get_tracer("mcpkit", tracer_provider=tracer_provider)
+        self._duration = metrics.get_meter("mcpkit", meter_provider=meter_provider).create_histogram(
+            "mcp.server.operation.duration",
+            unit="s",
+            description="How long requests take.",
+            explicit_bucket_boundaries_advisory=_BUCKETS,
+        )
+
+    async def __call__(self, request: Request, call_next: CallNext) -> Result:
+        """Pass the request on, within its span."""
+        ctx = request.ctx
+        name, attributes = _describe(request)
+        context, links = self._parent(ctx)
+        token = self._context.attach(context)  # for its baggage, too
+        own: dict[str, AttributeValue] = {"jsonrpc.request.id": str(ctx.request_id)}
+        if request.method.startswith("resources/") and isinstance(uri := request.params.get("uri"), str):
+            own["mcp.resource.uri"] = uri
+        try:
+            with self._tracer.start_as_current_span(
+                name,
+                kind=self._trace.SpanKind.SERVER,
+                attributes={**attributes, **own},
+                links=links,
+                record_exception=False,
+                set_status_on_exception=False,
+            ) as span:
+
+                def report(timed: Timed) -> None:
+                    failure = _failure(timed)
+                    if failure:
+                        self._fail(span, timed, failure)
+                    self._duration.record(timed.seconds, {**attributes, **failure})
+
+                return await Timing(report)(request, call_next)
+        finally:
+            self._context.detach(token)
+
+    def _parent(self, ctx: Context[Any]) -> tuple[TraceContext, list[Link]]:
+        """Return the context that the client names, and a link to the span that is current beside it."""
+        carrier = {key: value for key in _CARRIED if isinstance(value := ctx.meta.get(key), str)}
+        if not carrier:
+            return self._context.get_current(), []
+        context = self._propagate.extract(carrier)
+        current = self._trace.get_current_span().get_span_context()
+        named = self._trace.get_current_span(context).get_span_context()
+        is_beside = current.is_valid and named != current
+        return context, [self._trace.Link(current)] if is_beside else []
+
+    def _fail(self, span: Span, timed: Timed, failure: dict[str, str]) -> None:
+        span.set_attributes(failure)
+        # Any other exception's text is not for the client, and perhaps not for those who read traces.
+        is_told = isinstance(timed.error, (ProtocolError, HandlerError))
+        span.set_status(self._trace.StatusCode.ERROR, str(timed.error) if is_told else None)
+
+
+def _describe(request: Request) -> tuple[str, dict[str, AttributeValue]]:
+    """Return the name of the span, and the attributes that measurements have as well."""
+    ctx = request.ctx
+    method = ctx.method if ctx.method in METHODS else _OTHER
+    attributes: dict[str, AttributeValue] = {
+        "mcp.method.name": method,
+        "mcp.protocol.version": ctx.revision,
+        "network.transport": "tcp" if ctx.headers else "pipe",
+    }
+    if ctx.headers:
+        attributes["network.protocol.name"] = "http"
+    target = request.target
+    if method == "tools/call":
+        attributes["gen_ai.operation.name"] = "execute_tool"
+        if target is None or target not in ctx.server.tools:
+            return method, attributes
+        attributes["gen_ai.tool.name"] = target
+    elif method == "prompts/get" and target is not None and target in ctx.server.prompts:
+        attributes["gen_ai.prompt.name"] = target
+    else:
+        return method, attributes
+    return f"{method} {target}", attributes
+
+
+def _failure(timed: Timed) -> dict[str, str]:
+    if timed.code is not None:
+        return {"error.type": str(timed.code), "rpc.response.status_code": str(timed.code)}
+    if timed.outcome in {"tool_error", "cancelled"}:
+        return {"error.type": timed.outcome}
+    return {}

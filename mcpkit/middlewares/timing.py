@@ -1,0 +1,65 @@
+"""How long each request took, and how it ended."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+from ..failures import code_of, is_input_required
+from ..middleware import CallNext, Request, Result, ToolCallResult
+from ..steps import is_cancelled_from_outside
+
+Outcome = Literal["ok", "tool_error", "error", "input_required", "cancelled"]
+
+
+class Timed(NamedTuple):
+    """What became of a request.
+
+    Args:
+        request: The request.
+        seconds: How long it took.
+        outcome: `ok`; `tool_error` for a tool's result with `isError`; `error` for a JSON-RPC error;
+            `input_required` for a round of the stateless era that ended with a question; or `cancelled`.
+        error: What was raised, with the outcome `error`.
+        code: The JSON-RPC error code that it becomes.
+    """
+
+    request: Request
+    seconds: float
+    outcome: Outcome
+    error: BaseException | None = None
+    code: int | None = None
+
+
+class Timing:
+    """Measures each request that passes, and reports it when it is over.
+
+    The time while a question to the client is open counts, too; in the stateless era each round is a
+    request of its own.
+
+    Args:
+        report: Takes what was measured, in the event loop and without blocking. What it raises
+            becomes the end of the request.
+    """
+
+    def __init__(self, report: Callable[[Timed], object]) -> None:
+        self._report = report
+
+    async def __call__(self, request: Request, call_next: CallNext) -> Result:
+        """Pass the request on, and measure it."""
+        started = time.perf_counter()
+        try:
+            result = await call_next(request)
+        except BaseException as error:
+            seconds = time.perf_counter() - started
+            if is_input_required(error):
+                self._report(Timed(request, seconds, "input_required"))
+            elif is_cancelled_from_outside(error):
+                self._report(Timed(request, seconds, "cancelled"))
+            else:
+                self._report(Timed(request, seconds, "error", error, code_of(request.ctx, error)))
+            raise
+        is_error = isinstance(result, ToolCallResult) and result.is_error
+        self._report(Timed(request, time.perf_counter() - started, "tool_error" if is_error else "ok"))
+        return result

@@ -1,0 +1,271 @@
+"""Worker processes, for functions that must be stopped whatever they do."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from .errors import ProcessEndedError
+from .execution import Threads
+
+if TYPE_CHECKING:
+    from multiprocessing.context import SpawnContext
+
+logger = logging.getLogger("mcpkit")
+
+_START_LIMIT: Final = 60.0
+"""Seconds in which a worker must have imported what it needs."""
+
+_END_LIMIT: Final = 1.0
+"""Seconds in which a worker that closes its connection must be gone; then it is killed."""
+
+_workers: set[Worker] = set()
+"""Those that have not been killed."""
+
+_starting = threading.Lock()
+"""Held while a process starts or is waited for: multiprocessing's own records are not made for threads."""
+
+
+class Processes:
+    """A bounded number of worker processes, each with a thread here that speaks to it.
+
+    They are spawned on demand, never forked, and serve one call after the other.
+
+    Args:
+        limit: The greatest number; None for one for each processor.
+
+    Raises:
+        ValueError: There cannot be so few.
+    """
+
+    def __init__(self, limit: int | None = None) -> None:
+        limit = (os.cpu_count() or 1) if limit is None else limit
+        if limit < 1:
+            raise ValueError(f"processes must be at least 1, or None for one a processor, got {limit!r}")
+        self._threads = Threads(limit)
+        self._idle: list[Worker] = []  # what one thread puts there another may take
+
+    async def run(self, function: Callable[..., Any], kwargs: dict[str, Any]) -> Any:
+        """Call `function` in a worker.
+
+        Args:
+            function: One that can be pickled.
+            kwargs: Its arguments, which can be pickled, too.
+
+        Returns:
+            What it returns; of an `async def`, what it returns in the end. When the caller is cancelled, a
+            worker that has begun is killed; one that still imports the function is kept for the next call.
+
+        Raises:
+            ProcessEndedError: The worker has ended without a result.
+            BaseException: Whatever the function raises.
+        """
+        call = _Call(function, kwargs)
+        # Its thread is never given up: it returns as soon as its worker is dead, and holds its place till then.
+        made = asyncio.ensure_future(self._threads.run(self._make, {"call": call}))
+        try:
+            await asyncio.shield(made)
+        except asyncio.CancelledError:
+            call.end()
+            raise
+        return call.result()
+
+    def _make(self, call: _Call) -> None:
+        if call.is_over:
+            return
+        worker = None
+        try:
+            worker = self._idle_worker() or Worker(call.function)
+            worker.wait_until_ready()
+            call.make(worker)
+        except BaseException as error:  # noqa: BLE001 - for whoever awaits the call
+            call.error = error
+            if isinstance(error, ProcessEndedError) and not call.is_over:
+                logger.warning("a worker process has ended without a result (%s)", error.how)
+        finally:
+            if worker is not None and worker.is_alive:
+                self._idle.append(worker)
+
+    def _idle_worker(self) -> Worker | None:
+        while True:
+            try:
+                worker = self._idle.pop()
+            except IndexError:
+                return None
+            if worker.is_alive:
+                return worker
+            worker.kill()  # what it may have started
+
+    def __del__(self) -> None:
+        """End the workers, which wait for calls that can come no more."""
+        for worker in getattr(self, "_idle", ()):
+            worker.kill()
+
+
+class _Call:
+    """A call to be made in a worker process."""
+
+    def __init__(self, function: Callable[..., Any], kwargs: dict[str, Any]) -> None:
+        self.function = function
+        self.is_over = False
+        self.error: BaseException | None = None
+        self._kwargs = kwargs
+        self._value: Any = None
+        self._worker: Worker | None = None
+        self._lock = threading.Lock()
+
+    def make(self, worker: Worker) -> None:
+        """Have a worker make it, unless it is over."""
+        import pickle
+
+        request = pickle.dumps((self.function, self._kwargs))
+        with self._lock:
+            if self.is_over:
+                return
+            self._worker = worker
+        try:
+            answer = worker.ask(request)
+        finally:
+            with self._lock:
+                self._worker = None
+        self._value, raised = pickle.loads(answer)
+        if raised is not None:
+            self.error = raised.error()
+
+    def result(self) -> Any:
+        """Return what the function returned, or raise what it raised."""
+        error, self.error = self.error, None
+        if error is None:
+            return self._value
+        try:
+            raise error
+        finally:
+            del error  # its traceback has this frame
+
+    def end(self) -> None:
+        """Kill the worker that makes it."""
+        with self._lock:
+            self.is_over = True
+            if self._worker is not None:
+                self._worker.kill()
+
+
+class Worker:
+    """One worker process.
+
+    Args:
+        function: What it will be asked to call first: it imports that while it starts.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        from .worker import serve
+
+        self._parent = os.getpid()
+        self._is_ready = False
+        self._is_killed = False
+        self._lock = threading.Lock()
+        context = _spawning()
+        self._connection, theirs = context.Pipe()
+        # No daemon in the sense of multiprocessing, whose daemons must not have children.
+        self._process = context.Process(target=serve, args=(theirs, function), name="mcpkit-worker")
+        with _starting, _blocked_signals():
+            self._process.start()
+            _workers.add(self)
+        theirs.close()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it can be asked."""
+        return not self._is_killed and self._process.is_alive()
+
+    def wait_until_ready(self) -> None:
+        """Wait until it has started.
+
+        Raises:
+            ProcessEndedError: It could not.
+        """
+        if self._is_ready:
+            return
+        try:
+            if not self._connection.poll(_START_LIMIT):
+                self.kill()
+                self._reap()
+                raise ProcessEndedError(f"it was not ready after {_START_LIMIT:g} s")
+            self._connection.recv_bytes()
+        except (EOFError, OSError):
+            raise ProcessEndedError(f"{self._reap()}, while it started") from None
+        self._is_ready = True
+
+    def ask(self, request: bytes) -> bytes:
+        """Send a request and wait for the answer.
+
+        Raises:
+            ProcessEndedError: It has ended before.
+        """
+        try:
+            self._connection.send_bytes(request)
+            return self._connection.recv_bytes()
+        except (EOFError, OSError):
+            raise ProcessEndedError(self._reap()) from None
+
+    def kill(self) -> None:
+        """End it, and what it has started, at once; from any thread."""
+        _workers.discard(self)
+        with self._lock:
+            if self._is_killed or os.getpid() != self._parent:  # a fork of this process has no workers
+                return
+            self._is_killed = True  # from now on its number may be another's
+            if sys.platform != "win32":
+                with suppress(ProcessLookupError, PermissionError):  # it has not got that far, or is dead
+                    os.killpg(self._process.pid or 0, signal.SIGKILL)
+            self._process.kill()
+
+    def _reap(self) -> str:
+        """Wait for its end, and return how it ended: it has closed its connection, or is killed."""
+        from multiprocessing.connection import wait
+
+        wait([self._process.sentinel], _END_LIMIT)
+        self.kill()
+        with _starting:
+            self._process.join()
+        self._connection.close()
+        code = self._process.exitcode
+        if code is None or code >= 0:
+            return f"exit code {code}"
+        is_named = -code in list(signal.Signals)
+        return f"killed by {signal.Signals(-code).name if is_named else f'signal {-code}'}"
+
+
+def kill_workers() -> None:
+    """Kill all worker processes of this process."""
+    for worker in tuple(_workers):
+        worker.kill()
+
+
+@functools.cache
+def _spawning() -> SpawnContext:
+    from multiprocessing import get_context, util
+
+    util.Finalize(None, kill_workers, exitpriority=0)  # at exit, before it waits for all children
+    return get_context("spawn")
+
+
+@contextmanager
+def _blocked_signals() -> Generator[None]:
+    """Keep SIGINT and SIGTERM from a process that starts: it inherits this, until it can handle them itself."""
+    if sys.platform == "win32":
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

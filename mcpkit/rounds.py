@@ -1,0 +1,240 @@
+"""Asking the client in the stateless era: the request is answered with the questions, and made again with the answers.
+
+The handler runs from the top in each round, and what has been answered is returned at once
+(basic/patterns/mrtr, 2026-07-28). All that a round needs is in the `requestState`, which the client carries:
+signed, but not secret.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from pydantic_core import from_json, to_json
+
+from .errors import INVALID_PARAMS, InputRequired, InvalidAnswerError, MalformedError, ProtocolError
+from .protocol.jsonrpc import is_object
+from .questions import Question, digest
+
+if TYPE_CHECKING:
+    from .context import Context
+    from .keys import Keys
+
+T = TypeVar("T")
+
+MAX_STATE: Final = 16 * 1024
+"""Bytes of a `requestState`."""
+
+_MAX_ANSWERS: Final = MAX_STATE // 2
+"""Bytes of the answers in it; base64 and the values of `once` take the rest."""
+
+_PURPOSE: Final = "requestState"
+_MAC: Final = 32
+
+
+class Rounds:
+    """What is known of the rounds of one request.
+
+    Args:
+        ctx: The request, in its present round.
+        keys: What signs the state.
+
+    Attributes:
+        call_id: The same in all rounds of a request.
+
+    Raises:
+        MalformedError: `inputResponses` or `requestState` is no such thing.
+        ProtocolError: The state was not signed here, has expired, or belongs to another request.
+    """
+
+    def __init__(self, ctx: Context[Any], keys: Keys) -> None:
+        self._ctx = ctx
+        self._keys = keys
+        self._subject = _subject(ctx)
+        is_replayed = ctx.era == "stateless"
+        self._fresh = _responses(ctx.params.get("inputResponses")) if is_replayed else {}
+        self._answered: dict[str, list[Any]] = {}  # key: digest of the question, result
+        self._asked: dict[str, str] = {}  # key: digest of the question, which the last round ended with
+        self._once: dict[str, Any] = {}
+        self._pending: dict[str, dict[str, Any]] = {}
+        self._count = 0
+        self.call_id = ""
+        state = ctx.params.get("requestState") if is_replayed else None
+        if state is not None:
+            self._load(state)
+        if not self.call_id:
+            self.call_id = os.urandom(12).hex()
+
+    # Asking
+
+    def ask(self, questions: tuple[Question[Any], ...]) -> list[Any]:
+        """Return the answers, if all are there.
+
+        Raises:
+            InputRequired: Some are not.
+            ProtocolError: An answer is malformed, or the handler asks something else under a key than before.
+        """
+        answers: list[Any] = []
+        is_complete = True
+        for question in questions:
+            key = question.key
+            if key is None:
+                key = self.next_key()
+            request = question.request(self._ctx.revision)
+            found = self._find(key, request, question)
+            if found is None:
+                is_complete = False
+                self._pending[key] = request
+            else:
+                answers.append(found[0])
+        if not is_complete:
+            if len(to_json(self._answered)) > _MAX_ANSWERS:
+                raise ProtocolError(
+                    INVALID_PARAMS,
+                    f"inputResponses: expected at most {_MAX_ANSWERS:,} bytes where more is asked, as the next round "
+                    "brings them again",
+                )
+            raise InputRequired
+        return answers
+
+    def next_key(self) -> str:
+        """Return the name of a question that has none: its place in the order of asking."""
+        self._count += 1
+        return f"q{self._count}"
+
+    def _find(self, key: str, request: dict[str, Any], question: Question[Any]) -> tuple[Any] | None:
+        asked = digest(request)
+        known = self._answered.get(key)
+        before = known[0] if known is not None else self._asked.get(key)
+        if before is not None and before != asked:
+            raise ProtocolError(
+                INVALID_PARAMS,
+                f"The handler is not deterministic: under {key!r} it asked something else before. It runs again "
+                "from the top in each round; give its questions a key= where their order may differ",
+            )
+        result = known[1] if known is not None else self._fresh.get(key)
+        if result is None:
+            return None
+        try:
+            answer = question.read(result)
+        except InvalidAnswerError as error:
+            if error.is_form:
+                self.forget(key)
+                return None  # the user is asked again
+            raise ProtocolError(INVALID_PARAMS, f"inputResponses.{key}: {error}") from None
+        self._answered[key] = [asked, result]
+        return (answer,)
+
+    def forget(self, key: str) -> None:
+        """Have a question asked again that was answered."""
+        self._answered.pop(key, None)
+        self._fresh.pop(key, None)
+
+    def remembered(self, key: str) -> tuple[Any] | None:
+        """Return what a side effect has returned in an earlier round; None where there was none."""
+        return (self._once[key],) if key in self._once else None
+
+    def remember(self, key: str, value: Any) -> None:
+        """Keep what a side effect has returned, a JSON value, for the rounds to come."""
+        self._once[key] = value
+
+    # The end of a round
+
+    def result(self) -> dict[str, Any]:
+        """Return the `InputRequiredResult`.
+
+        Raises:
+            ValueError: The state has become too large.
+        """
+        return {
+            "resultType": "input_required",
+            "inputRequests": dict(self._pending),
+            "requestState": self._dump(),
+        }
+
+    def _dump(self) -> str:
+        state = {
+            "exp": int(time.time() + self._ctx.server.question_timeout),
+            "of": self._subject,
+            "id": self.call_id,
+            "asked": {key: digest(request) for key, request in self._pending.items()},
+            "answered": self._answered,
+            "once": self._once,
+        }
+        data = to_json(state)
+        text = urlsafe_b64encode(self._keys.sign(_PURPOSE, data) + data)
+        if len(text) > MAX_STATE:
+            raise ValueError(
+                f"the answers and the values of ctx.once have {len(text):,} bytes, which the client would have to "
+                f"carry; at most {MAX_STATE:,} are sent: keep what is large elsewhere, under ctx.call_id"
+            )
+        return text.decode()
+
+    def _load(self, text: Any) -> None:
+        if not isinstance(text, str):
+            raise MalformedError("requestState: expected the string that came with input_required")
+        state = _verified(self._keys, text)
+        if state is None:
+            raise _refused("it is none that this server has given")
+        if state["exp"] < time.time():
+            raise _refused("it has expired")
+        if state["of"] != self._subject:
+            raise _refused("it belongs to another request")
+        self.call_id = state["id"]
+        self._asked = state["asked"]
+        self._answered = state["answered"]
+        self._once = state["once"]
+        # Kept though this round may end before it comes to them.
+        for key in self._asked.keys() & self._fresh.keys():
+            self._answered[key] = [self._asked[key], self._fresh[key]]
+
+
+def _verified(keys: Keys, text: str) -> dict[str, Any] | None:
+    """Return a state that was signed here; None for any other text."""
+    if len(text) > MAX_STATE or not text.isascii():
+        return None
+    try:
+        packed = urlsafe_b64decode(text)
+    except ValueError:
+        return None
+    # Decoding skips what is not of the alphabet and forgives padding; encoding shows it.
+    if urlsafe_b64encode(packed) != text.encode():
+        return None
+    mac, data = packed[:_MAC], packed[_MAC:]
+    if not keys.verify(_PURPOSE, data, mac):
+        return None
+    state: dict[str, Any] = from_json(data)
+    return state
+
+
+def _subject(ctx: Context[Any]) -> str:
+    """Return what tells a request from others: its method and params, without what differs between its rounds."""
+    params = {
+        name: value
+        for name, value in ctx.params.items()
+        if name not in {"_meta", "inputResponses", "requestState"}
+    }
+    text = json.dumps([ctx.method, params], sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _responses(value: Any) -> dict[str, Mapping[str, Any]]:
+    if value is None:
+        return {}
+    if not is_object(value):
+        raise MalformedError("inputResponses: expected an object")
+    for key, response in value.items():
+        if not is_object(response):
+            raise MalformedError(f"inputResponses.{key[:100]}: expected an object")
+    return dict(value)
+
+
+def _refused(why: str) -> ProtocolError:
+    return ProtocolError(
+        INVALID_PARAMS, f"requestState cannot be taken: {why}. Make the request again without it"
+    )

@@ -1,0 +1,119 @@
+"""What a schema expects, and what a value is, in words for a model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic_core import to_json
+
+from .formats import EXAMPLES
+from .keywords import KEYWORDS, KINDS
+from .references import target
+from .values import DECIMAL_PATTERN, Json
+
+_LONGEST = 60
+MOST_CHOICES = 20
+"""How many choices or names are listed; of more only some are."""
+_SOME_CHOICES = 5
+
+
+def shown(value: Any) -> str:
+    """Return a JSON value as text, shortened to some 60 characters."""
+    return shortened(to_json(value, inf_nan_mode="constants", fallback=repr).decode())
+
+
+def shortened(text: str) -> str:
+    """Return a text, or its beginning and how long it is."""
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… ({len(text)} characters)"
+
+
+_NAMES = {
+    "string": "a string",
+    "integer": "an integer",
+    "number": "a number",
+    "boolean": "true or false",
+    "null": "null",
+    "array": "an array",
+    "object": "an object",
+}
+
+
+def kind_of(value: Any) -> str:
+    """Return what a JSON value is, and nothing of what it says."""
+    if isinstance(value, bool):
+        return "a boolean"
+    return next((name for kind, name in _NAMES.items() if KINDS[kind](value)), "a value")
+
+
+def expected(schema: Json, root: Json) -> str:
+    """Return what a schema expects, as the object of a sentence."""
+    if "$ref" in schema:
+        return expected(target(schema, root), root)
+    for union in ("anyOf", "oneOf"):
+        if union in schema:
+            return " or ".join(dict.fromkeys(expected(branch, root) for branch in schema[union]))
+    if "const" in schema:
+        return shown(schema["const"])
+    if "enum" in schema:
+        choices = [shown(choice) for choice in schema["enum"]]
+        if len(choices) > MOST_CHOICES:
+            return f"one of {len(choices)} values such as {', '.join(choices[:_SOME_CHOICES])}"
+        return choices[0] if len(choices) == 1 else f"{', '.join(choices[:-1])} or {choices[-1]}"
+    kinds = schema.get("type") or _implied(schema)
+    named = [_named(kind, schema) for kind in ([kinds] if isinstance(kinds, str) else kinds)]
+    return " or ".join(named) or "a value"
+
+
+def _implied(schema: Json) -> list[str]:
+    """Return the kinds that a schema without `type` has rules for."""
+    return list(
+        dict.fromkeys(kind for key, (about, _) in KEYWORDS.items() if key in schema for kind in about)
+    )
+
+
+def _named(kind: str, schema: Json) -> str:
+    text = _NAMES[kind]
+    if kind in ("integer", "number"):
+        text += _range(schema)
+    elif kind == "string":
+        if schema.get("contentEncoding") == "base64":
+            text = "a base64 string"
+        text = EXAMPLES.get(schema.get("format", ""), text)
+        text += _size(schema, "minLength", "maxLength", "character")
+        if schema.get("pattern") == DECIMAL_PATTERN:
+            return 'a string with a decimal number such as "12.50"'
+        text += f" that matches {schema['pattern']}" if "pattern" in schema else ""
+    elif kind == "array":
+        text += _size(schema, "minItems", "maxItems", "item")
+        text += " without duplicates" if schema.get("uniqueItems") else ""
+    elif kind == "object":
+        text += _size(schema, "minProperties", "maxProperties", "key")
+    return text
+
+
+def _range(schema: Json) -> str:
+    if "minimum" in schema and "maximum" in schema:
+        text = f" from {shown(schema['minimum'])} to {shown(schema['maximum'])}"
+    else:
+        words = {
+            "minimum": "of at least",
+            "exclusiveMinimum": "greater than",
+            "maximum": "of at most",
+            "exclusiveMaximum": "less than",
+        }
+        parts = [f"{word} {shown(schema[key])}" for key, word in words.items() if key in schema]
+        text = f" {' and '.join(parts)}" if parts else ""
+    return text + (f" that is a multiple of {shown(schema['multipleOf'])}" if "multipleOf" in schema else "")
+
+
+def _size(schema: Json, least: str, most: str, unit: str) -> str:
+    low, high = schema.get(least), schema.get(most)
+    if low is None and high is None:
+        return ""
+    if low == high:
+        text = f"{low}"
+    elif high is None:
+        text = f"at least {low}"
+    else:
+        text = f"at most {high}" if not low else f"{low} to {high}"
+    return f" of {text} {unit}{'' if text.endswith(' 1') or text == '1' else 's'}"

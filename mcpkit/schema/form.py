@@ -1,0 +1,243 @@
+"""The form that asks a user for a value of a type: what is asked, and how the answer is read.
+
+client/elicitation, "Form Mode Elicitation Requests".
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, NamedTuple, get_origin
+
+from pydantic_core import SchemaValidator, ValidationError
+from typing_extensions import is_typeddict
+
+from ..errors import ArgumentsError, Problem, RegistrationError
+from ..protocol.jsonrpc import is_object
+from . import typed_dict, types
+from .arguments import Arguments, from_validator
+from .form_fields import FORMS, CannotSayError, Field
+from .problems import problems
+from .references import target
+from .signature import Parameter, UnresolvedHint, empty, parameter
+from .values import Json
+
+_VALUE = "value"
+"""The one field of a form for a scalar."""
+
+
+class _Source(NamedTuple):
+    """A type as the source of a form.
+
+    Args:
+        schema: Its JSON Schema, an object.
+        annotations: The types of its fields with their metadata, as far as they are known.
+        convert: Makes the value of a content; raises ArgumentsError or ValueError.
+    """
+
+    schema: Json
+    annotations: Mapping[str, Sequence[Any]]
+    convert: Callable[[Json], Any]
+
+
+class Form:
+    """A form; `Form.of` makes one."""
+
+    def __init__(self, where: Callable[[str], str], source: _Source) -> None:
+        schema = source.schema
+        required: list[str] = schema.get("required", [])
+        self._convert = source.convert
+        self._fields = {
+            name: Field.of(where(name), inner, source.annotations.get(name, ()))
+            for name, inner in schema.get("properties", {}).items()
+        }
+        self._required = [name for name in required if not self._fields[name].may_be_null]
+        # What Python must be given and a user may leave out.
+        self._unanswered = {name: None for name in required if self._fields[name].may_be_null}
+        self._expected = self._object({name: field.schema for name, field in self._fields.items()})
+        self._schemas: dict[str, Json | str] = {}
+        for revision in FORMS:
+            self._schemas[revision] = self._say(where, revision, f"revision {revision}")
+        if all(isinstance(schema, str) for schema in self._schemas.values()):
+            raise RegistrationError(self._say(where, max(FORMS), "a form"))
+
+    def _object(self, properties: Json) -> Json:
+        required = {"required": self._required} if self._required else {}
+        return {"type": "object", "properties": properties, **required}
+
+    def _say(self, where: Callable[[str], str], revision: str, speaker: str) -> Json | str:
+        """Return the schema of a revision, or why it has none."""
+        properties: Json = {}
+        for name, field in self._fields.items():
+            try:
+                properties[name] = field.say(revision)
+            except CannotSayError as error:
+                return f"{where(name)} cannot be asked: {speaker} has no {error}"
+        return self._object(properties)
+
+    @classmethod
+    def of(cls, annotation: Any) -> Form:
+        """Return the form that asks for a value of a type.
+
+        Args:
+            annotation: A pydantic model, dataclass, TypedDict or NamedTuple, whose fields are those of the
+                form; or the type of a single value (str, int, float, bool, date, datetime, a `Literal` or
+                Enum of texts, a list of one of these two), which travels as `{"value": ...}`. A field that
+                may be None, or has a default, may be left out. A choice shows the `label` of its Enum's
+                members, or the titles in `Annotated[Literal["s"], "Small"] | Annotated[Literal["l"], "Large"]`.
+
+        Raises:
+            RegistrationError: No form can ask for it; the message names the field and what to change.
+            UnresolvedHint: A type hint needs a name that is not defined yet.
+        """
+        if get_origin(annotation) is Annotated and _is_structure(annotation.__origin__):
+            annotation = annotation.__origin__
+        if isinstance(annotation, type) and get_origin(annotation) is None:
+            return _of_class(annotation)
+        return _form(annotation)
+
+    def schema(self, revision: str) -> Json:
+        """Return the `requestedSchema` in the words of a revision; it is not to be changed.
+
+        Args:
+            revision: The revision that the client speaks.
+
+        Raises:
+            ValueError: The revision cannot say it; the message names the field and what to change.
+        """
+        if revision not in self._schemas:
+            raise ValueError(f"revision {revision} has no forms; {min(FORMS)} brought them")
+        schema = self._schemas[revision]
+        if is_object(schema):
+            return schema
+        raise ValueError(schema)
+
+    def read(self, content: Any) -> Any:
+        """Return the value that an accepted form holds.
+
+        Fields that the form does not have are ignored; null is no answer where None is one.
+
+        Args:
+            content: The `content` of an `ElicitResult`, a JSON value.
+
+        Raises:
+            ArgumentsError: It does not fit the form, or the type's own checks refuse it.
+        """
+        answers = content
+        if is_object(content):
+            answers = {name: value for name, value in content.items() if not self._is_blank(name, value)}
+        found = list(problems(self._expected, answers, self._expected))
+        if found:
+            raise ArgumentsError(found)
+        try:
+            return self._convert({**self._unanswered, **content})
+        except ValidationError as error:
+            raise ArgumentsError(from_validator(error, content, self._expected)) from None
+        except ValueError as error:
+            raise ArgumentsError([Problem("", str(error))]) from error
+
+    def _is_blank(self, name: str, value: Any) -> bool:
+        return value is None and name in self._fields and self._fields[name].may_be_null
+
+
+@functools.lru_cache(maxsize=256)
+def _of_class(cls: type) -> Form:
+    # Only classes are kept: of two equal `Literal`s, each may have its choices in an order of its own.
+    return _form(cls)
+
+
+def _form(annotation: Any) -> Form:
+    name = annotation.__name__ if isinstance(annotation, type) else str(annotation).replace("typing.", "")
+    if not _is_structure(annotation):
+        return Form(lambda _: name, _parameters(name, [parameter(_VALUE, annotation)], _value))
+    return Form(lambda field: f"{name}: the field {field!r}", _structure(annotation, name))
+
+
+def _is_structure(annotation: Any) -> bool:
+    return is_typeddict(annotation) or _is_data(annotation) or _is_pydantic(annotation)
+
+
+def _is_data(annotation: Any) -> bool:
+    """Tell whether something is a dataclass or a NamedTuple."""
+    return isinstance(annotation, type) and (
+        hasattr(annotation, "__dataclass_fields__") or hasattr(annotation, "_asdict")
+    )
+
+
+def _is_pydantic(annotation: Any) -> bool:
+    """Tell whether something is a model or dataclass of pydantic with fields."""
+    return hasattr(annotation, "__pydantic_validator__") and not getattr(
+        annotation, "__pydantic_root_model__", False
+    )
+
+
+def _structure(cls: Any, name: str) -> _Source:
+    if _is_pydantic(cls):
+        return _model(cls)
+    try:
+        if is_typeddict(cls):
+            fields = typed_dict.fields(cls).items()
+            keys = [parameter(key, hint, may_be_omitted=not needed) for key, (hint, needed) in fields]
+            return _parameters(name, keys, lambda values: values)
+        hints = typing.get_type_hints(cls, include_extras=True)
+    except NameError as error:
+        raise UnresolvedHint(
+            f"{name}: the type hint {error.name!r} is not defined; define it in the module of the class, "
+            "not inside a function, and import it outside `if TYPE_CHECKING`"
+        ) from error
+    arguments = [
+        _argument(cls, written, hints.get(written.name, empty))
+        for written in inspect.signature(cls).parameters.values()
+    ]
+    return _parameters(name, arguments, lambda values: cls(**values))
+
+
+def _argument(cls: Any, written: inspect.Parameter, hint: Any) -> Parameter:
+    from dataclasses import MISSING, InitVar
+
+    if isinstance(hint, InitVar):
+        hint = typing.cast("Any", hint).type
+    field = getattr(cls, "__dataclass_fields__", {}).get(written.name)
+    if field is not None and field.default_factory is not MISSING:
+        return parameter(written.name, hint, may_be_omitted=True)
+    return parameter(written.name, hint, written.default)
+
+
+def _value(values: Json) -> Any:
+    return values[_VALUE]
+
+
+def _parameters(owner: str, parameters: Sequence[Parameter], build: Callable[[Json], Any]) -> _Source:
+    arguments = Arguments.of_parameters(owner, parameters, drops_unknown=True)
+
+    def convert(content: Json) -> Any:
+        return build(arguments.validate(content))
+
+    return _Source(arguments.schema, {each.name: (each.annotation,) for each in parameters}, convert)
+
+
+def _model(cls: Any) -> _Source:
+    described = types.describe(cls)
+    schema = described.schema
+    if "$ref" in schema:  # a class that contains itself
+        schema = target(schema, {"$defs": described.definitions})
+    # Not the validator that pydantic keeps with the class: it does not follow JSON Schema.
+    validator = SchemaValidator(described.core, _use_prebuilt=False)
+
+    def convert(content: Json) -> Any:
+        return validator.validate_python(content, by_alias=True, by_name=False)
+
+    annotations = {
+        _published(name, field): (field.annotation, *field.metadata)
+        for name, field in cls.__pydantic_fields__.items()
+    }
+    return _Source(schema, annotations, convert)
+
+
+def _published(name: str, field: Any) -> str:
+    """Return the name of a pydantic field in its schema."""
+    alias: Any = field.validation_alias
+    choices: list[Any] = getattr(alias, "choices", [alias])
+    return next((choice for choice in choices if isinstance(choice, str)), name)

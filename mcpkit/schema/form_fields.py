@@ -1,0 +1,315 @@
+"""The fields of a form, and how each revision says them.
+
+client/elicitation, "Requested Schema", and `PrimitiveSchemaDefinition` in the schema of each revision.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from types import UnionType
+from typing import Annotated, Any, Final, Literal, NamedTuple, Union, get_args, get_origin
+
+from ..errors import RegistrationError
+from ..protocol.jsonrpc import is_array
+from .problems import problems
+from .secrets import is_secret
+from .values import Json
+
+_TEXT: Final = frozenset({"minLength", "maxLength", "format"})
+_RANGE: Final = frozenset({"minimum", "maximum"})
+_DEFAULT: Final = frozenset({"default"})
+
+_NEWER: Final = {
+    "string": _TEXT | _DEFAULT,
+    "integer": _RANGE | _DEFAULT,
+    "number": _RANGE | _DEFAULT,
+    "boolean": _DEFAULT,
+    "choice": frozenset({"enum", "enumNames", "oneOf", "default"}),
+    "choices": frozenset({"minItems", "maxItems", "default"}),
+}
+FORMS: Final[dict[str, dict[str, frozenset[str]]]] = {
+    # revision: {kind of field: its keywords, besides `type`, `title` and `description`}
+    "2025-06-18": {
+        "string": _TEXT,
+        "integer": _RANGE,
+        "number": _RANGE,
+        "boolean": _DEFAULT,
+        "choice": frozenset({"enum", "enumNames"}),
+    },
+    # Its page has `pattern`, though its schema and later pages do not.
+    "2025-11-25": {**_NEWER, "string": _NEWER["string"] | {"pattern"}},
+    "2026-07-28": _NEWER,
+}
+"""What a form can say, by revision."""
+
+FORMATS: Final = ("email", "uri", "date", "date-time")
+"""The formats of texts, the same in every revision."""
+
+_NAMES: Final = {
+    "string": "a text",
+    "integer": "an integer",
+    "number": "a number",
+    "boolean": "a yes or no",
+    "choice": "a choice",
+    "choices": "a multiple choice",
+}
+_TYPES: Final = {"choice": "string", "choices": "array"}
+_CHOICE: Final = frozenset({"type", "enum", "enumNames", "oneOf", "anyOf", "const", "items", "uniqueItems"})
+"""What the rendered choices say; nobody can make the same choice twice in a form."""
+
+_INSTEAD: Final = {
+    "choices": "ask for one of them, or for a yes or no (`bool`) for each",
+    "pattern": "describe the pattern in words, and check the answer",
+    "multipleOf": "describe the step in words, and check the answer",
+    "exclusiveMinimum": "use `ge`, or check the answer",
+    "exclusiveMaximum": "use `le`, or check the answer",
+    "format": f"its formats are {', '.join(FORMATS)}; use `str`, and check the answer",
+}
+
+
+class Format(NamedTuple):
+    """A format of texts as `Annotated` metadata.
+
+    Args:
+        name: One of `FORMATS`.
+    """
+
+    name: str
+
+
+Email = Annotated[str, Format("email")]
+"""An email address."""
+
+Uri = Annotated[str, Format("uri")]
+"""A URI."""
+
+
+class CannotSayError(Exception):
+    """A revision has no words for a field.
+
+    Args:
+        what: What it lacks, as the object of "has no".
+        instead: What to do about it.
+    """
+
+    def __init__(self, what: str, instead: str) -> None:
+        super().__init__(f"{what}; {instead}")
+
+
+class Choice(NamedTuple):
+    """One of several texts.
+
+    Args:
+        value: What the client sends.
+        title: What people read; None to show the value.
+    """
+
+    value: str
+    title: str | None
+
+
+class Field(NamedTuple):
+    """One field of a form.
+
+    Args:
+        kind: A key in the tables of `FORMS`.
+        schema: What its value must fit; null is no value.
+        keywords: What is to be said of it, but for type and choices.
+        choices: What is offered; empty where anything may be written.
+        is_legacy: Whether its author wrote `enumNames`, which then stay.
+        may_be_null: Whether None stands for no answer.
+    """
+
+    kind: str
+    schema: Json
+    keywords: Json
+    choices: tuple[Choice, ...]
+    is_legacy: bool
+    may_be_null: bool
+
+    @classmethod
+    def of(cls, where: str, schema: Json, annotations: Iterable[Any]) -> Field:
+        """Return the field that a type makes.
+
+        Args:
+            where: What it is, for messages.
+            schema: The type's JSON Schema, with the default if there is one.
+            annotations: The type and its metadata, for what the schema does not say.
+
+        Raises:
+            RegistrationError: No form has such a field.
+        """
+        parts = [part for annotation in annotations for part in _parts(annotation)]
+        schema, may_be_null = _without_null(schema)
+        for part in parts:
+            if isinstance(part, Format):
+                schema = {**schema, "format": part.name}
+        if is_secret(schema):
+            raise RegistrationError(
+                f"{where} is a secret, which must not pass through a form; ask for it by a URL"
+            )
+        kind, choices, source = _kind(where, schema, _titles(parts))
+        notes = {key: source[key] for key in ("title", "description") if key in source}
+        keywords = notes | {key: value for key, value in schema.items() if key not in _CHOICE}
+        default = keywords.get("default")
+        if default is None:
+            keywords.pop("default", None)
+        elif any(problems(schema, default, schema)):
+            raise RegistrationError(f"{where} has the default {default!r}, which is no answer to it")
+        if kind == "integer":
+            _include_limits(keywords)
+        return cls(kind, schema, keywords, tuple(choices), "enumNames" in schema, may_be_null)
+
+    def say(self, revision: str) -> Json:
+        """Return the field as a revision of `FORMS` writes it.
+
+        Raises:
+            CannotSayError: It has no words for it.
+        """
+        known = FORMS[revision].get(self.kind)
+        if known is None:
+            raise CannotSayError(_NAMES[self.kind].removeprefix("a "), _INSTEAD[self.kind])
+        keywords = self.keywords
+        if "default" in keywords and "default" not in known:
+            # It only fills the field in beforehand; what is left out gets it when the answer is read.
+            keywords = {keyword: value for keyword, value in keywords.items() if keyword != "default"}
+        for keyword, value in keywords.items():
+            if keyword == "format" and keyword in known and value not in FORMATS:
+                raise CannotSayError(f"format {value!r}", _INSTEAD["format"])
+            if keyword not in known and keyword not in ("title", "description"):
+                instead = _INSTEAD.get(keyword, "leave it out")
+                raise CannotSayError(f"`{keyword}` for {_NAMES[self.kind]}", instead)
+        return {"type": _TYPES.get(self.kind, self.kind), **keywords, **self._offer(known)}
+
+    def _offer(self, known: frozenset[str]) -> Json:
+        """Return the choices in the best words that are known."""
+        values = [choice.value for choice in self.choices]
+        titles = [choice.title or choice.value for choice in self.choices]
+        titled = [{"const": value, "title": title} for value, title in zip(values, titles, strict=True)]
+        has_titles = any(choice.title for choice in self.choices)
+        if self.kind == "choices":
+            return {"items": {"anyOf": titled} if has_titles else {"type": "string", "enum": values}}
+        if not self.choices:
+            return {}
+        if not has_titles:
+            return {"enum": values}
+        if "oneOf" in known and not self.is_legacy:
+            return {"oneOf": titled}
+        return {"enum": values, "enumNames": titles}
+
+
+def _parts(annotation: Any) -> Iterator[Any]:
+    """Yield what an annotation is made of: classes, metadata, and choices with their titles."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        yield from annotation.__metadata__
+        yield from _parts(annotation.__origin__)
+    elif origin is None:
+        yield annotation
+    elif origin is not Literal:
+        if origin in (Union, UnionType):
+            yield from _titled_choices(arguments)
+        for argument in arguments:
+            yield from _parts(argument)
+
+
+def _titled_choices(branches: Iterable[Any]) -> Iterator[Choice]:
+    """Yield the choices that are written as `Annotated[Literal["s"], "Small"]`."""
+    for branch in branches:
+        if get_origin(branch) is Annotated and get_origin(branch.__origin__) is Literal:
+            values = get_args(branch.__origin__)
+            titles = [item for item in branch.__metadata__ if isinstance(item, str)]
+            if len(values) == 1 and titles:
+                yield Choice(values[0], titles[-1])
+
+
+def _titles(parts: Iterable[Any]) -> dict[Any, str]:
+    """Return the titles of choices by their values: those beside a `Literal`, and the `label`s of Enums."""
+    titles: dict[Any, str] = {}
+    for part in parts:
+        if isinstance(part, Choice) and part.title is not None:
+            titles[part.value] = part.title
+        elif isinstance(part, type) and issubclass(part, enum.Enum):
+            members: Iterable[enum.Enum] = part
+            for member in members:
+                label = getattr(member, "label", None)
+                if isinstance(label, str) and isinstance(member.value, str):
+                    titles[member.value] = label
+    return titles
+
+
+def _without_null(schema: Json) -> tuple[Json, bool]:
+    branches: list[Json] = schema.get("anyOf", [])
+    rest = [branch for branch in branches if branch != {"type": "null"}]
+    if len(rest) < len(branches):
+        outer = {key: value for key, value in schema.items() if key != "anyOf"}
+        inner, _ = _without_null(rest[0] if len(rest) == 1 else {"anyOf": rest})
+        return {**inner, **outer}, True
+    choices: list[Any] = schema.get("enum", [])
+    if None in choices:
+        return {**schema, "enum": [choice for choice in choices if choice is not None]}, True
+    return schema, False
+
+
+def _kind(where: str, schema: Json, titles: dict[Any, str]) -> tuple[str, Sequence[Choice], Json]:
+    """Return the kind of a field, its choices, and the schema that describes these."""
+    choices = _choices(where, schema, titles)
+    if choices is not None:
+        return "choice", choices, schema
+    kind = schema.get("type")
+    if kind == "array":
+        items: Json = schema.get("items", {})
+        choices = _choices(where, items, titles)
+        if choices is None:
+            raise RegistrationError(
+                f"{where} is a list, and the only lists of a form are choices; use a list of a `Literal` or "
+                "an Enum, or ask for one text and split it"
+            )
+        return "choices", choices, items
+    if kind == "object" or "$ref" in schema:
+        raise RegistrationError(
+            f"{where} is an object, and a form is flat; make what it holds fields of the form itself"
+        )
+    if kind not in _NAMES:
+        raise RegistrationError(
+            f"{where} is not of one type that a form has; use str, int, float, bool, date, datetime, a `Literal` "
+            "or an Enum of texts, or a list of one of these two"
+        )
+    return kind, (), schema
+
+
+def _choices(
+    where: str, schema: Json, titles: dict[Any, str], *, is_branch: bool = False
+) -> list[Choice] | None:
+    """Return the choices that a schema gives; None where it is no choice at all."""
+    for union in ("oneOf", "anyOf"):
+        if union in schema:
+            branches = [_choices(where, branch, titles, is_branch=True) for branch in schema[union]]
+            known = [branch for branch in branches if branch is not None]
+            return [choice for branch in known for choice in branch] if len(known) == len(branches) else None
+    values: Any = [schema["const"]] if "const" in schema else schema.get("enum")
+    if not is_array(values):
+        return None
+    if not values or not all(isinstance(value, str) for value in values):
+        raise RegistrationError(
+            f"{where} offers choices that are no texts, and a form has no others; "
+            "use texts, and convert the answer"
+        )
+    named: list[str | None] = schema.get("enumNames") or [titles.get(value) for value in values]
+    if len(named) != len(values):
+        raise RegistrationError(f"{where} has {len(named)} enumNames for {len(values)} choices")
+    if is_branch and len(values) == 1:
+        named = [named[0] or schema.get("title")]
+    return [Choice(value, title) for value, title in zip(values, named, strict=True)]
+
+
+def _include_limits(keywords: Json) -> None:
+    """Say the exclusive limits of integers as inclusive ones, which forms have."""
+    if (low := keywords.pop("exclusiveMinimum", None)) is not None:
+        low = math.floor(low) + 1
+        keywords["minimum"] = max(low, keywords.get("minimum", low))
+    if (high := keywords.pop("exclusiveMaximum", None)) is not None:
+        high = math.ceil(high) - 1
+        keywords["maximum"] = min(high, keywords.get("maximum", high))

@@ -1,0 +1,80 @@
+"""JSON written into a string where a value was meant: `"[1, 2]"` for `[1, 2]`, as models often send it.
+
+It is read only where a value did not fit as it was, and only a value that is no string comes of it: what is
+right as it stands, and whatever is meant to be text, stays what it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from ..errors import ProtocolError
+from ..protocol.jsonrpc import decode
+from .problems import Fault, Steps
+from .values import Json
+
+_ROUNDS = 3
+"""How deep strings may lie in strings."""
+
+
+def repaired(arguments: Json, faults: Callable[[Json], Iterable[Fault]]) -> Json:
+    """Return arguments with the strings decoded that fit only then.
+
+    Args:
+        arguments: Arguments that do not fit.
+        faults: What is wrong with arguments.
+
+    Returns:
+        A copy in which something has changed, or the very same arguments. It may not fit either: then
+            what is wrong with it lies deeper than what was wrong before.
+    """
+    for _ in range(_ROUNDS):
+        decoded = {
+            steps: value
+            for steps, text in _places(faults(arguments))
+            if isinstance(text, str)
+            # What is wrong with a key is told of the object that has it.
+            and _at(arguments, steps) is text
+            and not isinstance(value := _decoded(text), str)
+        }
+        if not decoded:
+            break
+        still_wrong = {steps for steps, _ in _places(faults(_with(arguments, decoded)))}
+        fitting = {steps: value for steps, value in decoded.items() if steps not in still_wrong}
+        if not fitting:
+            break
+        arguments = _with(arguments, fitting)
+    return arguments
+
+
+def _places(faults: Iterable[Fault]) -> Iterator[tuple[Steps, Any]]:
+    for fault in faults:
+        yield fault.steps, fault.value
+        yield from _places(fault.within)
+
+
+def _at(value: Any, steps: Steps) -> Any:
+    for step in steps:
+        value = value[step]
+    return value
+
+
+def _decoded(text: str) -> Any:
+    try:
+        return decode(text.encode())
+    except (ProtocolError, UnicodeEncodeError):
+        return text
+
+
+def _with(arguments: Json, changes: dict[Steps, Any]) -> Json:
+    """Return a copy with other values at some places; what holds none of them is shared."""
+    whole = arguments.copy()
+    copies: dict[Steps, Any] = {(): whole}
+    for steps, value in changes.items():
+        for length in range(1, len(steps)):
+            inner, outer = steps[:length], steps[: length - 1]
+            if inner not in copies:
+                copies[inner] = copies[outer][steps[length - 1]] = copies[outer][steps[length - 1]].copy()
+        copies[steps[:-1]][steps[-1]] = value
+    return whole

@@ -1,0 +1,199 @@
+"""What a handler in a worker thread may say and ask: the same as in the event loop, without `await`."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence, Sized
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+
+from .context import ended
+
+if TYPE_CHECKING:
+    from .context import Context
+    from .questions import Answer, Question, Root, Sampled
+
+T = TypeVar("T")
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+
+
+class SyncContext:
+    """The reports and questions of a `Context`, for a handler that runs in a worker thread.
+
+    A report waits until it is on its way, a question for its answer.
+    """
+
+    __slots__ = ("_ctx",)
+
+    def __init__(self, ctx: Context[Any]) -> None:
+        self._ctx = ctx
+
+    def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
+        """Report how far the work has come; see `Context.progress`."""
+        self._worker_loop()
+        reports = self._ctx._note_progress(done, total, message)
+        if reports is not None:
+            self._run(reports.deliver())
+
+    def track(
+        self, items: Iterable[T], message: str | None = None, *, total: float | None = None
+    ) -> Iterator[T]:
+        """Go through items, and report how many are done; see `Context.track`."""
+        if total is None and isinstance(items, Sized):
+            total = len(items)
+        done = 0
+        self.progress(done, total, message)
+        for item in items:
+            yield item
+            done += 1
+            self.progress(done, total, message)
+
+    def log(self, level: str, data: Any, *, logger: str | None = None) -> None:
+        """Send a log message to the client; see `Context.log`."""
+        self._run(self._ctx.log(level, data, logger=logger))
+
+    def debug(self, data: Any, *, logger: str | None = None) -> None:
+        """Log at level `debug`."""
+        self.log("debug", data, logger=logger)
+
+    def info(self, data: Any, *, logger: str | None = None) -> None:
+        """Log at level `info`."""
+        self.log("info", data, logger=logger)
+
+    def notice(self, data: Any, *, logger: str | None = None) -> None:
+        """Log at level `notice`."""
+        self.log("notice", data, logger=logger)
+
+    def warning(self, data: Any, *, logger: str | None = None) -> None:
+        """Log at level `warning`."""
+        self.log("warning", data, logger=logger)
+
+    def error(self, data: Any, *, logger: str | None = None) -> None:
+        """Log at level `error`."""
+        self.log("error", data, logger=logger)
+
+    def critical(self, data: Any, *, logger: str | None = None) -> None:
+        """Log at level `critical`."""
+        self.log("critical", data, logger=logger)
+
+    def alert(self, data: Any, *, logger: str | None = None) -> None:
+        """Log at level `alert`."""
+        self.log("alert", data, logger=logger)
+
+    def emergency(self, data: Any, *, logger: str | None = None) -> None:
+        """Log at level `emergency`."""
+        self.log("emergency", data, logger=logger)
+
+    def close_stream(self) -> None:
+        """End the connection that this call is answered on; see `Context.close_stream`."""
+        self._run(self._ctx.close_stream())
+
+    @overload
+    def ask(self, first: Question[A], /) -> tuple[A]: ...
+    @overload
+    def ask(self, first: Question[A], second: Question[B], /) -> tuple[A, B]: ...
+    @overload
+    def ask(self, first: Question[A], second: Question[B], third: Question[C], /) -> tuple[A, B, C]: ...
+    @overload
+    def ask(self, *questions: Question[Any]) -> tuple[Any, ...]: ...
+    def ask(self, *questions: Question[Any]) -> tuple[Any, ...]:
+        """Ask the client several things at once; see `Context.ask`."""
+        return self._run(self._ctx.ask(*questions))
+
+    @overload
+    def elicit(self, message: str, type_: type[T], *, key: str | None = None) -> Answer[T]: ...
+    @overload
+    def elicit(self, message: str, type_: Any, *, key: str | None = None) -> Answer[Any]: ...
+    def elicit(self, message: str, type_: Any, *, key: str | None = None) -> Answer[Any]:
+        """Ask the user to fill in a form; see `Context.elicit`."""
+        return self._run(self._ctx.elicit(message, type_, key=key))
+
+    def elicit_url(
+        self, message: str, url: str, *, done: Callable[[], bool] | None = None, key: str | None = None
+    ) -> Answer[None]:
+        """Ask the user to visit a page; see `Context.elicit_url`. `done` is called in the event loop."""
+        return self._run(self._ctx.elicit_url(message, url, done=done, key=key))
+
+    def sample(
+        self,
+        messages: str | Sequence[Any],
+        *,
+        max_tokens: int,
+        system: str | None = None,
+        temperature: float | None = None,
+        stop_sequences: Sequence[str] | None = None,
+        model_preferences: Mapping[str, Any] | None = None,
+        include_context: Literal["none", "thisServer", "allServers"] | None = None,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        tool_choice: Literal["auto", "required", "none"] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        key: str | None = None,
+    ) -> Sampled:
+        """Have the client's model say something; see `Context.sample`."""
+        return self._run(
+            self._ctx.sample(
+                messages,
+                max_tokens=max_tokens,
+                system=system,
+                temperature=temperature,
+                stop_sequences=stop_sequences,
+                model_preferences=model_preferences,
+                include_context=include_context,
+                tools=tools,
+                tool_choice=tool_choice,
+                metadata=metadata,
+                key=key,
+            )
+        )
+
+    def list_roots(self, *, key: str | None = None) -> list[Root]:
+        """Ask for the client's roots; see `Context.list_roots`."""
+        return self._run(self._ctx.list_roots(key=key))
+
+    def once(self, key: str, function: Callable[[], T]) -> T:
+        """Do something that must not be done again in each round; see `Context.once`. It is called in this thread."""
+        ctx = self._ctx
+
+        async def known() -> tuple[Any] | None:
+            return ctx.remembered(key)
+
+        async def remember(value: T) -> T:
+            return await ctx.once(key, lambda: value)
+
+        found = self._run(known())
+        value: T = found[0] if found is not None else self._run(remember(function()))
+        return value
+
+    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        try:
+            loop = self._worker_loop()
+        except RuntimeError:
+            coroutine.close()
+            raise
+        try:
+            return asyncio.run_coroutine_threadsafe(self._call(coroutine), loop).result()
+        except concurrent.futures.CancelledError:
+            raise ended(self._ctx) from None
+
+    def _worker_loop(self) -> asyncio.AbstractEventLoop:
+        """Return the event loop of the request, which must not be this thread's."""
+        loop = self._ctx._loop
+        if loop is None or asyncio._get_running_loop() is loop:
+            raise RuntimeError(
+                "ctx.sync is for functions that run in a worker thread; here, await the method of ctx"
+            )
+        return loop
+
+    async def _call(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Await something in the event loop, until the call is over."""
+        ctx, task = self._ctx, asyncio.current_task()
+        if ctx._sync_calls is None:
+            ctx._sync_calls = set()
+        assert task is not None
+        ctx._sync_calls.add(task)
+        try:
+            return await coroutine
+        finally:
+            ctx._sync_calls.discard(task)

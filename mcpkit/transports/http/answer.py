@@ -1,0 +1,113 @@
+"""The answer to one POST of a session, which may outlive the connection that it was posted on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ...errors import INVALID_REQUEST, PARSE_ERROR, BusyError, ProtocolError
+from ...protocol.jsonrpc import is_array, is_object
+from .exchange import Exchange
+from .stateless import headers_of
+
+if TYPE_CHECKING:
+    from ...open_questions import OpenQuestions
+    from .events import Stream
+    from .session import Session
+
+
+class Answer:
+    """The answer to one POST of a session, and the channel of its calls.
+
+    The calls go on when the client drops the connection; what they say is kept, and sent when it comes back.
+
+    Args:
+        session: Whose it is.
+        exchange: The connection.
+        message: What was posted.
+    """
+
+    __slots__ = ("_exchange", "_message", "_session", "_stream")
+
+    def __init__(self, session: Session, exchange: Exchange, message: Any) -> None:
+        self._session = session
+        self._exchange = exchange
+        self._message = message
+        self._stream: Stream | None = None
+        exchange.on_open = self._open
+
+    @property
+    def request_headers(self) -> Mapping[bytes, bytes]:
+        """The headers of the POST."""
+        return self._exchange.request_headers
+
+    @property
+    def questions(self) -> OpenQuestions | None:
+        """What the client is asked; nothing where it takes no event stream."""
+        return self._session.questions if self._exchange.may_stream else None
+
+    def send(self, message: bytes) -> None:
+        """Send what a call says before its response."""
+        is_over = self._exchange.is_ended if self._stream is None else self._stream.is_finished
+        if self._exchange.may_stream and not is_over:
+            self._push(message)
+
+    async def ready(self) -> None:
+        """Wait until the client keeps up; nobody has to wait for one that has gone."""
+        if self._stream is not None and self._stream.exchange is not None:
+            await self._stream.exchange.ready()
+
+    async def close(self) -> None:
+        """End the connection, where the client can come back for the rest (SEP-1699)."""
+        if not self._session.has_ids:
+            return
+        self._exchange.open_stream()
+        if self._stream is not None and self._stream.exchange is not None:
+            exchange, self._stream.exchange = self._stream.exchange, None
+            exchange.finish()
+
+    def reply(self, message: bytes | None, problem: BaseException | None) -> None:
+        """Send the response, or end without one."""
+        if len(self._session.questions):
+            self._session.questions.take_back(self)
+        exchange = self._exchange
+        if self._stream is None:
+            if message is not None:
+                exchange.answer(message, _status_of(problem), headers_of(problem))
+                return
+            if exchange.may_stream and _has_request(self._message):
+                exchange.is_streaming = True  # it was cancelled: an event stream may end without a response
+            exchange.answer(None, 202)
+            return
+        if message is not None:
+            self._push(message)
+        self._stream.is_finished = True
+        if self._stream.exchange is not None:
+            self._stream.exchange.finish()
+
+    def _push(self, message: bytes) -> None:
+        if self._stream is None:
+            self._open()
+        stream = self._stream
+        assert stream is not None
+        chunk = stream.event(message)
+        if stream.exchange is not None:
+            stream.exchange.push(chunk)
+
+    def _open(self) -> None:
+        if self._stream is None:
+            self._stream = self._session.open(self._exchange)
+
+
+def _has_request(message: Any) -> bool:
+    messages: list[Any] = message if is_array(message) else [message]
+    return any(is_object(each) and "id" in each and "method" in each for each in messages)
+
+
+def _status_of(problem: BaseException | None) -> int:
+    if problem is None:
+        return 200
+    if isinstance(problem, BusyError):
+        return 503
+    is_invalid = isinstance(problem, ProtocolError) and problem.code in {PARSE_ERROR, INVALID_REQUEST}
+    return 400 if is_invalid else 200

@@ -1,0 +1,100 @@
+"""What becomes of a body that nobody has read when its request is refused.
+
+In HTTP/1 the next request comes behind it, so the connection can stay only if the body is read to its end. And a
+connection that is closed while the client still sends is reset, which can take the answer away from the client
+(RFC 9112, "Tear-down"). So the rest is read and dropped, within bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, MutableMapping
+from contextlib import suppress
+from typing import Any, Final
+
+from ...steps import within
+from .exchange import Receive, RefusedError, Scope, Send
+
+Message = MutableMapping[str, Any]
+
+_SHORT: Final = 64 * 1024
+"""Bytes of a body that is read before the answer, since the connection is worth more."""
+
+_SOON: Final = 1.0
+"""Seconds that the answer waits for such a body."""
+
+_MUCH: Final = 64 * 1024 * 1024
+_LATE: Final = 5.0
+"""Bytes that are dropped behind an answer, and seconds that this may take; then the connection is closed."""
+
+_REFUSED: Final = 400
+_CLOSE: Final = (b"connection", b"close")
+
+
+class UnreadError(RefusedError):
+    """A request that is refused before its body has been read."""
+
+
+def watch(scope: Scope, headers: Mapping[bytes, bytes], receive: Receive, send: Send) -> tuple[Receive, Send]:
+    """Return channels for a request that may be refused with its body unread, or is being refused.
+
+    Args:
+        scope: The request.
+        headers: Its headers by name.
+        receive: Its ASGI channel, from which nothing but a part of the body has been taken.
+        send: The ASGI channel of its response, which has not begun.
+    """
+    length = headers.get(b"content-length", b"0")
+    is_chunked = b"transfer-encoding" in headers
+    has_body = is_chunked or length.strip(b"0") != b""
+    if not has_body or not scope.get("http_version", "").startswith("1"):
+        return receive, send
+    is_short = not is_chunked and length.isdigit() and len(length) < 10 and int(length) <= _SHORT
+    rest = _Rest(receive, send, is_short=is_short)
+    return rest.receive, rest.send
+
+
+class _Rest:
+    """A body, and an answer that may come before its end."""
+
+    def __init__(self, receive: Receive, send: Send, *, is_short: bool) -> None:
+        self._receive = receive
+        self._send = send
+        self._is_short = is_short
+        self._is_read = False
+        self._is_gone = False
+        self._is_closing = False
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        self._is_gone = message["type"] == "http.disconnect"
+        self._is_read = self._is_gone or not message.get("more_body", False)
+        return message
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            await self._begin(message)
+        elif self._is_closing and not message.get("more_body", False):
+            await self._send({**message, "more_body": True})
+            await self._drop(_LATE)
+            if not self._is_gone:
+                await self._send({"type": "http.response.body", "body": b""})
+        else:
+            await self._send(message)
+
+    async def _begin(self, start: Message) -> None:
+        if start["status"] >= _REFUSED:
+            if self._is_short:
+                await self._drop(_SOON)
+            if not self._is_read:
+                self._is_closing = True
+                start = {**start, "headers": [*start.get("headers", ()), _CLOSE]}
+        await self._send(start)
+
+    async def _drop(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            await within(seconds, self._drop_all())
+
+    async def _drop_all(self) -> None:
+        room = _MUCH
+        while not self._is_read and room > 0:
+            room -= len((await self.receive()).get("body", b""))

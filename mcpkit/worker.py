@@ -1,0 +1,136 @@
+"""What runs inside a worker process: calls functions, one after the other, until the server is gone."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import io
+import multiprocessing
+import os
+import pickle
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from multiprocessing.connection import Connection, wait
+from typing import Any, NamedTuple
+
+from .execution import finish_awaitable
+
+
+class Raised(NamedTuple):
+    """What a function raised, on its way to another process.
+
+    Args:
+        pickled: The exception, where pickling keeps it as it is; else empty.
+        kind: Its class, or the nearest base that the other process can import.
+        arguments: Its `args`.
+        state: Its other attributes.
+        trace: Its traceback, as text.
+    """
+
+    pickled: bytes
+    kind: type[BaseException]
+    arguments: tuple[Any, ...]
+    state: dict[str, Any]
+    trace: str
+
+    @classmethod
+    def of(cls, error: BaseException) -> Raised:
+        """Take an exception apart."""
+        trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+        with suppress(Exception):  # what a class makes of being pickled is its own affair
+            pickled = pickle.dumps(error)
+            copy = pickle.loads(pickled)
+            if type(copy) is type(error) and str(copy) == str(error):
+                return cls(pickled, type(error), (), {}, trace)
+        kind = next(base for base in type(error).__mro__ if _can_be_pickled(base))
+        if kind is not type(error) or not _can_be_pickled(error.args):
+            return cls(b"", kind, (str(error),), {}, trace)
+        state = {name: value for name, value in vars(error).items() if _can_be_pickled(value)}
+        return cls(b"", kind, error.args, state, trace)
+
+    def error(self) -> BaseException:
+        """Return the exception, with the traceback of its process as its cause."""
+        if self.pickled:
+            error: BaseException = pickle.loads(self.pickled)
+        else:  # not by its class's own __init__, which may take anything
+            error = self.kind.__new__(self.kind, *self.arguments)
+            error.args = self.arguments
+            vars(error).update(self.state)
+        error.__cause__ = WorkerTraceback(self.trace)
+        return error
+
+
+class WorkerTraceback(Exception):  # noqa: N818 - shows where an exception came from, and is none itself
+    """The traceback of an exception in a worker process."""
+
+    def __str__(self) -> str:
+        """Show it as Python does."""
+        return f'\n"""\n{self.args[0]}"""'
+
+
+def serve(connection: Connection, function: Callable[..., Any]) -> None:
+    """Answer requests until the other side is gone.
+
+    Args:
+        connection: Where requests come from: a pickled function with its keyword arguments. Each is
+            answered with a pickled pair: what it returned, and None or what it raised.
+        function: One of those functions. It is here so that its module is imported before the first request.
+    """
+    _detach()
+    threading.Thread(target=_end_with_parent, name="mcpkit-lifeline", daemon=True).start()
+    connection.send_bytes(b"ready")
+    with suppress(EOFError, OSError):
+        while True:
+            connection.send_bytes(_answer(connection.recv_bytes()))
+
+
+def _answer(request: bytes) -> bytes:
+    try:
+        function, kwargs = pickle.loads(request)
+        value = function(**kwargs)
+        if inspect.isawaitable(value):
+            value = asyncio.run(finish_awaitable(value))
+        return pickle.dumps((value, None))
+    except BaseException as error:  # noqa: BLE001 - raised again in the server
+        return pickle.dumps((None, Raised.of(error)))
+
+
+def _detach() -> None:
+    """Leave the server's terminal, signals and standard streams alone."""
+    if sys.platform != "win32":
+        os.setsid()  # what the function starts is killed with this process
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, _leave_to_server)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM})
+    empty = os.open(os.devnull, os.O_RDWR)
+    os.dup2(empty, 0)
+    os.dup2(2 if sys.__stderr__ is not None else empty, 1)
+    os.close(empty)
+    out: object = sys.stdout
+    if isinstance(out, io.TextIOWrapper):
+        out.reconfigure(line_buffering=True)
+
+
+def _leave_to_server(number: int, frame: object) -> None:
+    """Do nothing: the server ends its workers. A handler is not passed on to child processes, unlike SIG_IGN."""
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    wait([parent.sentinel])
+    if sys.platform != "win32":
+        os.killpg(0, signal.SIGKILL)
+    os._exit(1)
+
+
+def _can_be_pickled(value: Any) -> bool:
+    try:
+        pickle.loads(pickle.dumps(value))
+    except Exception:  # noqa: BLE001 - anything may be raised
+        return False
+    return True

@@ -1,0 +1,39 @@
+"""What the tests of the broker in memory have in common: its clock, and calls without an event loop."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Mapping
+from typing import Any, TypeVar
+
+import pytest
+
+from mcpkit.broker import Broker
+
+T = TypeVar("T")
+
+
+class Clock:
+    """Time that passes when the test says so."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def finished(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that must not suspend, with no event loop."""
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        return end.value
+    pytest.fail("the coroutine suspends")
+
+
+def read(broker: Broker, key: str) -> dict[str, str]:
+    return dict(finished(broker.read(key)))
+
+
+def write(broker: Broker, key: str, changes: Mapping[str, str | None], ttl: float = 60) -> None:
+    finished(broker.write(key, changes, ttl))

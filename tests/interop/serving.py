@@ -1,3 +1,0 @@
-"""Where `tests/hosts` still looks for `serving`."""
-
-from serving import serving as serving

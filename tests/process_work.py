@@ -1,0 +1,124 @@
+"""Functions for worker processes, in a module that these can import."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mcpkit import Context, ProtocolError, ResourceNotFoundError, ToolError
+from mcpkit.errors import ArgumentsError, Problem
+
+
+@dataclass
+class Place:
+    process: int
+    parent: int
+
+
+class TalkativeError(ToolError):
+    """Cannot be made from its `args`."""
+
+    def __init__(self, subject: str, *, code: int) -> None:
+        super().__init__(f"something is wrong with {subject}")
+        self.code = code
+        self.lock = threading.Lock()
+
+
+def where() -> Place:
+    return Place(os.getpid(), os.getppid())
+
+
+def add(a: int, b: int = 1) -> int:
+    return a + b
+
+
+async def add_later(a: int, b: int) -> int:
+    await asyncio.sleep(0)
+    return a + b
+
+
+class Scales:
+    def __init__(self, factor: int) -> None:
+        self.factor = factor
+
+    def weigh(self, weight: int) -> int:
+        return weight * self.factor
+
+    @staticmethod
+    def units() -> str:
+        return "kg"
+
+
+def spin(folder: str) -> None:
+    """Tell where it runs, and keep a processor busy for ever."""
+    tell(folder, "process")
+    while True:
+        pass
+
+
+def spin_with_child(folder: str) -> None:
+    """Start a process that lives long, and wait for it."""
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    (Path(folder) / "child").write_text(str(child.pid))
+    tell(folder, "process")
+    child.wait()
+
+
+def tell(folder: str, name: str) -> None:
+    """Write this process's id to a file, which appears at once with all that it holds."""
+    path = Path(folder) / name
+    path.with_suffix(".new").write_text(str(os.getpid()))
+    path.with_suffix(".new").rename(path)
+
+
+def fail(how: str) -> Any:
+    class LocalError(ToolError):
+        pass
+
+    errors: dict[str, BaseException] = {
+        "tool": ToolError("the text"),
+        "talkative": TalkativeError("x", code=7),
+        "local": LocalError("of here"),
+        "unpicklable": ToolError(threading.Lock()),
+        "protocol": ProtocolError(-31000, "the message", {"a": 1}),
+        "missing": ResourceNotFoundError("data://x"),
+        "arguments": ArgumentsError([Problem("field", "is wrong")]),
+        "value": ValueError("internal"),
+        "exit": SystemExit(3),
+    }
+    if how == "end":
+        os._exit(3)
+    raise errors[how]
+
+
+def unpicklable() -> Any:
+    return threading.Lock()
+
+
+def talk() -> str:
+    print("printed")
+    os.write(1, b"written\n")
+    return sys.stdin.read() + os.read(0, 10).decode()
+
+
+def takes_context(ctx: Context) -> None: ...
+
+
+def replaced() -> None: ...
+
+
+kept = replaced
+
+
+def replaced() -> None: ...  # type: ignore[no-redef]  # another function goes by its name now
+
+
+def wait(seconds: float) -> None:
+    time.sleep(seconds)

@@ -1,0 +1,106 @@
+"""Parameters that the user fills in before the function runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import pytest
+
+from mcpkit import Answer, Ask, RegistrationError, Server
+from mcpkit.testing import connect
+
+pytestmark = pytest.mark.anyio
+REVISIONS = ["2025-06-18", "2025-11-25", "2026-07-28"]
+
+
+@dataclass
+class City:
+    name: str
+
+
+def answering(*answers: dict[str, Any]) -> Any:
+    left = list(answers)
+
+    def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
+        return left.pop(0)
+
+    return answer
+
+
+PARIS = {"action": "accept", "content": {"name": "Paris"}}
+THREE = {"action": "accept", "content": {"value": 3}}
+NO = {"action": "decline"}
+
+
+@pytest.fixture
+def server() -> Server:
+    server = Server("asking")
+
+    @server.tool
+    async def plan(
+        greeting: str, city: Annotated[City, Ask("Which city?")], days: Annotated[int, Ask("How long?")]
+    ) -> str:
+        return f"{greeting}: {days} days in {city.name}"
+
+    @server.tool
+    def in_a_thread(city: Annotated[City, Ask("Which city?")]) -> str:
+        return city.name
+
+    @server.tool
+    async def perhaps(city: Annotated[City | None, Ask("Which city?")]) -> str:
+        return city.name if city is not None else "nowhere"
+
+    @server.tool
+    async def whole(city: Annotated[Answer[City], Ask("Which city?")]) -> str:
+        return f"{city.action} {city.value.name if city else '-'}"
+
+    return server
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+@pytest.mark.parametrize(
+    ("tool", "answers", "text"),
+    [
+        ("plan", [PARIS, THREE], "Hello: 3 days in Paris"),
+        ("plan", [PARIS, NO], "The user declined"),
+        ("in_a_thread", [PARIS], "Paris"),
+        ("perhaps", [PARIS], "Paris"),
+        ("perhaps", [NO], "nowhere"),
+        ("whole", [PARIS], "accept Paris"),
+        ("whole", [NO], "decline -"),
+    ],
+)
+async def test_the_user_fills_it_in(
+    revision: str, tool: str, answers: list[dict[str, Any]], text: str, server: Server
+) -> None:
+    arguments = {"greeting": "Hello"} if tool == "plan" else {}
+    async with connect(server, revision=revision, answers=answering(*answers)) as client:
+        assert (await client.call(tool, arguments)).text == text
+
+
+async def test_it_stays_out_of_the_schema(server: Server) -> None:
+    async with connect(server) as client:
+        tools = {each["name"]: each["inputSchema"] for each in await client.list_tools()}
+    assert list(tools["plan"]["properties"]) == ["greeting"]
+    assert tools["whole"].get("properties", {}) == {}
+
+
+async def test_what_cannot_be_asked_for_is_refused_at_once() -> None:
+    server = Server("asking")
+
+    async def plan(cities: Annotated[list[City], Ask("Which cities?")]) -> str:
+        return str(cities)
+
+    with pytest.raises(RegistrationError, match="plan"):
+        server.tool(plan)
+
+
+async def test_it_has_no_default() -> None:
+    server = Server("asking")
+
+    async def plan(days: Annotated[int, Ask("How long?")] = 3) -> str:
+        return str(days)
+
+    with pytest.raises(RegistrationError, match="no default"):
+        server.tool(plan)

@@ -1,0 +1,188 @@
+"""When the broker in memory gives back what nobody prolongs."""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from brokers import Clock, finished, read, write
+from mcpkit.broker import MemoryBroker
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def broker(clock: Clock) -> MemoryBroker:
+    return MemoryBroker(clock)
+
+
+def test_a_key_is_gone_exactly_when_its_time_is_over(broker, clock):
+    write(broker, "a", {"level": "info"}, 10)
+    clock.now += 9.999
+    assert read(broker, "a") == {"level": "info"}
+    clock.now = 1010.0
+    assert read(broker, "a") == {}
+
+
+def test_an_expired_key_is_written_anew(broker, clock):
+    write(broker, "a", {"level": "info"}, 10)
+    clock.now += 10
+    write(broker, "a", {"uri": "x"}, 10)
+    assert read(broker, "a") == {"uri": "x"}
+
+
+def test_an_expired_key_cannot_be_touched_back_to_life(broker, clock):
+    write(broker, "a", {"level": "info"}, 10)
+    clock.now += 10
+    write(broker, "a", {}, 10)
+    assert read(broker, "a") == {}
+
+
+@pytest.mark.parametrize("changes", [{}, {"level": "debug"}])
+@pytest.mark.parametrize("ttl", [5, 20])
+def test_each_write_sets_the_time_for_the_whole_key(broker, clock, changes, ttl):
+    write(broker, "a", {"level": "info", "uri": "x"}, 10)
+    clock.now += 1
+    write(broker, "a", changes, ttl)
+    clock.now += ttl - 0.5
+    assert read(broker, "a") == {"level": "info", "uri": "x"} | changes
+    clock.now += 0.5
+    assert read(broker, "a") == {}
+    broker.sweep()
+    assert len(broker) == 0
+
+
+@pytest.mark.parametrize("ttl", [0, -1])
+def test_with_no_time_left_the_key_is_gone_at_once(broker, ttl):
+    write(broker, "a", {"level": "info"})
+    write(broker, "a", {"level": "debug"}, ttl)
+    assert read(broker, "a") == {}
+
+
+def test_each_write_gives_back_what_has_expired(broker, clock):
+    for number in range(100):
+        write(broker, str(number), {"level": "info"}, 10 + number % 2)
+    clock.now += 10
+    write(broker, "new", {"level": "info"})
+    assert len(broker) == 51
+
+
+def test_a_prolonged_key_survives_the_sweep_of_its_first_date(broker, clock):
+    write(broker, "a", {"level": "info"}, 10)
+    write(broker, "a", {}, 30)
+    clock.now += 20
+    broker.sweep()
+    assert read(broker, "a") == {"level": "info"}
+    clock.now += 10
+    broker.sweep()
+    assert len(broker) == 0
+
+
+def test_ten_thousand_abandoned_keys_give_their_memory_back(broker, clock):
+    write(broker, "kept", {"level": "info"}, 1e6)
+    tracemalloc.start()
+    try:
+        for number in range(10_000):
+            write(broker, f"weather/session/{number}", {"level": "info", "uri": str(number)})
+        full, _ = tracemalloc.get_traced_memory()
+        clock.now += 60
+        broker.sweep()
+        gc.collect()  # the interpreter keeps some memory of its own for the next tuples
+        left, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(broker) == 1
+    assert full > 1_000_000
+    assert left < 20_000
+
+
+def test_keys_that_come_and_go_leave_nothing_until_their_date(broker):
+    tracemalloc.start()
+    try:
+        for number in range(5_000):
+            write(broker, str(number), {"level": "info"}, 1e6)
+            finished(broker.delete(str(number)))
+        gc.collect()
+        left, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert left < 50_000
+
+
+def test_a_date_that_moves_nearer_bit_by_bit_costs_no_memory(broker, clock):
+    # An absolute end told as seconds from now drifts, as two clocks never agree.
+    write(broker, "a", {"level": "info"}, 1e6)
+    tracemalloc.start()
+    try:
+        for number in range(5_000):
+            write(broker, "a", {}, 1e6 - number / 1000)
+        gc.collect()
+        left, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert left < 50_000
+    clock.now += 1e6 - 4.999
+    assert read(broker, "a") == {}
+
+
+KEYS = st.sampled_from("abc")
+
+
+CHANGES = st.dictionaries(st.sampled_from("xyz"), st.none() | st.sampled_from(["", "1", "2"]), max_size=3)
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("write"), KEYS, CHANGES, st.integers(-1, 20)),
+        st.tuples(st.just("delete"), KEYS),
+        st.tuples(st.just("wait"), st.integers(1, 10)),
+        st.tuples(st.just("sweep")),
+    ),
+    max_size=40,
+)
+
+
+class Model:
+    """The same store with no cleverness: it looks at everything each time."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.kept: dict[str, tuple[dict[str, str], float]] = {}
+
+    def read(self, key: str) -> dict[str, str]:
+        fields, expires = self.kept.get(key, ({}, 0.0))
+        return fields if expires > self.clock.now else {}
+
+    def write(self, key: str, changes: dict[str, str | None], ttl: float) -> None:
+        fields = {name: text for name, text in (self.read(key) | changes).items() if text is not None}
+        self.kept[key] = (fields, self.clock.now + ttl)
+
+    def delete(self, key: str) -> None:
+        self.kept.pop(key, None)
+
+
+@settings(max_examples=200, deadline=None)
+@given(STEPS)
+def test_it_agrees_with_a_store_that_looks_at_everything(steps):
+    clock = Clock()
+    broker, model = MemoryBroker(clock), Model(clock)
+    for name, *arguments in steps:
+        if name == "wait":
+            clock.now += arguments[0]
+        elif name == "sweep":
+            broker.sweep()
+            assert len(broker) == sum(bool(model.read(key)) for key in "abc")
+        else:
+            finished(getattr(broker, name)(*arguments))
+            getattr(model, name)(*arguments)
+        assert {key: read(broker, key) for key in "abc"} == {key: model.read(key) for key in "abc"}
+    clock.now += 20
+    broker.sweep()
+    assert len(broker) == 0

@@ -1,0 +1,139 @@
+"""The broker in memory under several threads, and in processes that fork."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from brokers import Clock, finished, read, write
+from mcpkit.broker import MemoryBroker
+
+THREADS = 8
+TURNS = 300
+
+
+def in_threads(work: Any) -> None:
+    """Run `work(number)` in THREADS threads that start together; raise what any of them raises."""
+    gate = threading.Barrier(THREADS)
+
+    def run(number: int) -> None:
+        gate.wait()
+        work(number)
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        list(pool.map(run, range(THREADS)))
+
+
+@pytest.fixture
+def frequent_switches():
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("frequent_switches")
+def test_no_field_is_lost_when_threads_write_one_key():
+    broker = MemoryBroker()
+
+    def work(number: int) -> None:
+        for turn in range(TURNS):
+            write(broker, "a", {f"{number}": str(turn), f"{number}-{turn % 5}": "x"})
+            assert read(broker, "a")[f"{number}"] == str(turn)
+
+    in_threads(work)
+    assert len(read(broker, "a")) == THREADS * 6
+
+
+@pytest.mark.usefixtures("frequent_switches")
+def test_a_read_sees_all_of_a_write_or_none():
+    broker = MemoryBroker()
+    write(broker, "a", {"left": "0", "right": "0"})
+
+    def work(number: int) -> None:
+        for turn in range(TURNS):
+            if number % 2:
+                write(broker, "a", {"left": f"{number} {turn}", "right": f"{number} {turn}"})
+            else:
+                fields = read(broker, "a")
+                assert fields["left"] == fields["right"]
+
+    in_threads(work)
+
+
+@pytest.mark.usefixtures("frequent_switches")
+def test_keys_come_and_expire_under_threads():
+    clock = Clock()
+    broker = MemoryBroker(clock)
+
+    def work(number: int) -> None:
+        for turn in range(TURNS):
+            write(broker, f"{number}/{turn}", {"turn": str(turn)}, 1 + turn % 7)
+            clock.now += 0.01
+            if turn % 3 == 0:
+                finished(broker.delete(f"{number}/{turn}"))
+            if turn % 10 == 0:
+                broker.sweep()
+
+    in_threads(work)
+    clock.now += 10
+    broker.sweep()
+    assert len(broker) == 0
+
+
+@pytest.mark.usefixtures("frequent_switches")
+def test_every_message_is_heard_while_listeners_come_and_go():
+    broker = MemoryBroker()
+    heard: list[str] = []
+    broker.subscribe("changes", heard.append)
+
+    def work(number: int) -> None:
+        for turn in range(TURNS):
+            leave = broker.subscribe("changes", lambda _: None)
+            finished(broker.publish("changes", f"{number} {turn}"))
+            leave()
+
+    in_threads(work)
+    for number in range(THREADS):
+        own = [message for message in heard if message.startswith(f"{number} ")]
+        assert own == [f"{number} {turn}" for turn in range(TURNS)]
+    assert len(heard) == THREADS * TURNS
+
+
+def test_each_broker_is_a_home_of_its_own():
+    homes = {MemoryBroker().home for _ in range(50)}
+    assert len(homes) == 50
+    assert all(home.isascii() and len(home) <= 64 for home in homes)
+    broker = MemoryBroker()
+    assert broker.home == broker.home
+
+
+FORKS = """
+import os
+from mcpkit.broker import MemoryBroker
+
+broker = MemoryBroker()
+print(broker.home, flush=True)
+for _ in range(2):
+    if os.fork() == 0:
+        print(broker.home, broker.home, flush=True)
+        os._exit(0)
+    os.wait()
+print(broker.home)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows does not fork")
+def test_a_forked_child_is_a_home_of_its_own():
+    output = subprocess.run(
+        [sys.executable, "-c", FORKS], capture_output=True, text=True, check=True, timeout=60
+    )
+    parent, first, second, again = output.stdout.splitlines()
+    assert parent == again
+    assert first.split()[0] == first.split()[1]
+    assert len({parent, first.split()[0], second.split()[0]}) == 3

@@ -1,0 +1,99 @@
+"""What clients read of an exception that nobody meant for them."""
+
+from __future__ import annotations
+
+import logging
+import re
+from typing import Any
+
+import pytest
+
+from mcpkit import ProtocolError, Server, ToolError
+from mcpkit.testing import connect
+
+pytestmark = pytest.mark.anyio
+
+
+class UnreadableError(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+def serving(error: Exception, **options: Any) -> Server:
+    server = Server("s", **options)
+
+    @server.tool
+    def tool() -> None:
+        raise error
+
+    @server.resource("a://b")
+    def resource() -> str:
+        raise error
+
+    @server.prompt
+    def prompt() -> str:
+        raise error
+
+    return server
+
+
+async def answers(server: Server) -> list[str]:
+    """Return what a client reads of a tool, a resource and a prompt that fail."""
+    async with connect(server) as client:
+        result = await client.call("tool")
+        assert result.is_error
+        texts = [result.text]
+        for request in (client.read("a://b"), client.get_prompt("prompt")):
+            with pytest.raises(ProtocolError) as caught:
+                await request
+            texts.append(caught.value.message)
+    return texts
+
+
+async def test_an_unexpected_exception_is_masked(caplog: pytest.LogCaptureFixture) -> None:
+    for text in await answers(serving(ConnectionError("postgres://admin:hunter2@10.0.0.7"))):
+        assert (ref := re.fullmatch(r"Internal error \(ref ([0-9a-f]{8})\)", text))
+        assert f"ref {ref[1]}" in caplog.text
+    assert "hunter2" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (ConnectionError("no route to host"), "ConnectionError: no route to host"),
+        (KeyError("a"), "KeyError: 'a'"),
+        (ValueError(), "ValueError"),
+        (ValueError("two\nlines"), "ValueError: two\nlines"),
+        (ValueError("half \ud800"), "ValueError: half ?"),
+    ],
+)
+async def test_type_and_text_are_shown_on_request(
+    caplog: pytest.LogCaptureFixture, error: Exception, text: str
+) -> None:
+    for answer in await answers(serving(error, mask_errors=False)):
+        assert (found := re.fullmatch(r"(.*) \(ref ([0-9a-f]{8})\)", answer, re.DOTALL))
+        assert found[1] == text
+        assert f"ref {found[2]}" in caplog.text
+        assert "Traceback" not in answer
+    assert "Traceback" in caplog.text
+
+
+async def test_an_exception_without_a_text_is_shown_too(caplog: pytest.LogCaptureFixture) -> None:
+    logging.getLogger("mcpkit").disabled = True
+    try:
+        (answer, *_) = await answers(serving(UnreadableError(), mask_errors=False))
+    finally:
+        logging.getLogger("mcpkit").disabled = False
+    assert "UnreadableError: <exception str() failed>" in answer
+
+
+async def test_what_the_author_says_is_sent_as_it_is_either_way() -> None:
+    for is_masked in (True, False):
+        server = Server("s", mask_errors=is_masked)
+
+        @server.tool
+        def tool() -> None:
+            raise ToolError("There is no such city.")
+
+        async with connect(server) as client:
+            assert (await client.call("tool")).text == "There is no such city."

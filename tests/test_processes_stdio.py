@@ -1,0 +1,189 @@
+"""Worker processes of a server that a host starts with `python -m`: they end with it, however it ends."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stdio.host import PATIENCE, Host, call, environment, text_of
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="waits for processes that are not its children"),
+    pytest.mark.usefixtures("hear_interrupts"),
+]
+
+MODULE = """
+import os
+import time
+from dataclasses import dataclass
+
+from mcpkit import Server, ToolError
+
+print("imported")
+server = Server("worked", processes=1)
+
+
+@dataclass
+class Sum:
+    total: int
+    process: int
+
+
+class OwnError(ToolError):
+    pass
+
+
+@server.tool(process=True)
+def add(a: int, b: int) -> Sum:
+    print("adding")
+    return Sum(a + b, os.getpid())
+
+
+@server.tool(process=True)
+def refuse() -> None:
+    raise OwnError("of my own")
+
+
+@server.tool(process=True)
+def spin() -> None:
+    print("spinning")
+    while True:
+        pass
+
+
+@server.tool
+async def freeze() -> None:
+    print("freezing", flush=True)
+    while True:
+        time.sleep(1)
+
+
+if __name__ == "__main__":
+    server.run(grace=float(os.environ.get("GRACE", 5)))
+"""
+
+
+class ModuleHost(Host):
+    """Starts a module with `python -m`, or as a file."""
+
+    def __init__(self, folder: Path, *command: str, **settings: object) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, *command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=folder,
+            env=environment(**settings),
+            bufsize=0,
+            start_new_session=True,
+        )
+        self.notes = b""
+        self._received = bytearray()
+
+    def worker(self) -> Life:
+        """Have the worker answer, and return its life."""
+        return Life(self.ask(call(1, "add", a=1, b=2))["result"]["structuredContent"]["process"])
+
+
+class Life:
+    """The life of a process that is no child of this one."""
+
+    def __init__(self, process: int) -> None:
+        self._descriptor = os.pidfd_open(process)
+
+    def ends(self) -> bool:
+        """Tell whether it ends, in time."""
+        has_ended = bool(select.select([self._descriptor], [], [], PATIENCE)[0])
+        os.close(self._descriptor)
+        return has_ended
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """A folder with the module in it."""
+    (tmp_path / "worked.py").write_text(MODULE)
+    return tmp_path
+
+
+def structured(answer: dict[str, Any]) -> Any:
+    return answer["result"]["structuredContent"]
+
+
+@pytest.mark.parametrize("command", [("-m", "worked"), ("worked.py",)], ids=" ".join)
+def test_functions_and_types_of_the_main_module_are_found(command: tuple[str, ...], folder: Path) -> None:
+    with ModuleHost(folder, *command) as host:
+        first, second = (structured(host.ask(call(n, "add", a=n, b=2))) for n in (1, 2))
+        assert (first["total"], second["total"]) == (3, 4)
+        assert first["process"] == second["process"] != host.process.pid
+        assert text_of(host.ask(call(3, "refuse"))) == "of my own"
+        host.close_input()
+        assert host.wait() == 0
+        assert "adding" in host.read_notes()
+
+
+@pytest.mark.parametrize("is_busy", [False, True])
+@pytest.mark.parametrize("end", ["end of input", "SIGINT", "SIGTERM", "SIGKILL"])
+def test_workers_end_with_the_server(end: str, is_busy: bool, folder: Path) -> None:
+    with ModuleHost(folder, "-m", "worked", GRACE=0.5) as host:
+        life = host.worker()
+        if is_busy:
+            host.send(call(2, "spin"))
+            host.wait_for_note("spinning")
+        if end == "end of input":
+            host.close_input()
+        else:
+            host.signal(signal.Signals[end])
+        host.wait()
+        assert life.ends()
+
+
+def test_workers_end_with_a_server_that_is_ended_by_force(folder: Path) -> None:
+    with ModuleHost(folder, "-m", "worked", GRACE=0.3) as host:
+        life = host.worker()
+        host.send(call(2, "freeze"))
+        host.wait_for_note("freezing")
+        host.signal(signal.SIGTERM)
+        assert host.wait() == 128 + signal.SIGTERM
+        assert life.ends()
+
+
+def test_ctrl_c_in_a_terminal_is_left_to_the_server(folder: Path) -> None:
+    with ModuleHost(folder, "-m", "worked") as host:
+        life = host.worker()
+        host.send(call(2, "spin"))
+        host.wait_for_note("spinning")
+        os.killpg(host.process.pid, signal.SIGINT)  # as a terminal does
+        assert host.wait() == 128 + signal.SIGINT
+        assert life.ends()
+        assert "KeyboardInterrupt" not in host.read_notes()
+
+
+def test_ctrl_c_while_a_worker_starts_is_left_to_the_server(folder: Path) -> None:
+    with ModuleHost(folder, "-m", "worked") as host:
+        host.wait_for_note("imported")
+        host.send(call(2, "spin"))
+        host.wait_for_note("imported\nimported")  # by the worker, which is not ready yet
+        os.killpg(host.process.pid, signal.SIGINT)
+        assert host.wait() == 128 + signal.SIGINT
+        assert "KeyboardInterrupt" not in host.read_notes()
+
+
+def test_what_has_no_module_file_is_refused() -> None:
+    done = subprocess.run(
+        [sys.executable, "-"],
+        input="from mcpkit import Server\ndef f(): ...\nServer('s').tool(process=True)(f)\n",
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "its module has no file; define it at the top of a module" in done.stderr
