@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast, overload
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, overload
 
 from pydantic_core import from_json, to_json
 
@@ -16,8 +16,10 @@ from .protocol.capabilities import tree
 from .protocol.revisions import ASKING, CLIENT_METHODS
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from .context import Context
-    from .questions import Answer, Question, Root, Sampled
+    from .questions import Answer, Question, Root, Sampled, SampleOptions
     from .rounds import Rounds
 
 T = TypeVar("T")
@@ -158,34 +160,14 @@ class Asking:
             ctx._channel.send(jsonrpc.notification("notifications/elicitation/complete", params))
 
     async def sample(
-        self,
-        messages: str | Sequence[Any],
-        *,
-        max_tokens: int,
-        system: str | None = None,
-        temperature: float | None = None,
-        stop_sequences: Sequence[str] | None = None,
-        model_preferences: Mapping[str, Any] | None = None,
-        include_context: Literal["none", "thisServer", "allServers"] | None = None,
-        tools: Sequence[Mapping[str, Any]] | None = None,
-        tool_choice: Literal["auto", "required", "none"] | None = None,
-        metadata: Mapping[str, Any] | None = None,
-        key: str | None = None,
+        self, messages: str | Sequence[Any], *, max_tokens: int, **options: Unpack[SampleOptions]
     ) -> Sampled:
         """Have the client's model say something (client/sampling; deprecated since 2026-07-28).
 
         Args:
             messages: A text, or messages as `user(...)` and `assistant(...)` make them.
             max_tokens: The most tokens that it may say.
-            system: A system prompt; the client may change it.
-            temperature: How freely it speaks.
-            stop_sequences: Texts at which it stops.
-            model_preferences: `hints` and priorities, as the specification has them.
-            include_context: What the client adds of what it knows (deprecated).
-            tools: Tools that the model may use, as `tools/list` shows them (since 2025-11-25).
-            tool_choice: Whether it must use one.
-            metadata: For the model's provider.
-            key: See `Question`.
+            options: See `SampleOptions`.
 
         Returns:
             What it said; `text` is the text of it.
@@ -195,20 +177,7 @@ class Asking:
         """
         from .questions import Sample
 
-        question = Sample(
-            messages,
-            max_tokens=max_tokens,
-            system=system,
-            temperature=temperature,
-            stop_sequences=stop_sequences,
-            model_preferences=model_preferences,
-            include_context=include_context,
-            tools=tools,
-            tool_choice=tool_choice,
-            metadata=metadata,
-            key=key,
-        )
-        (answer,) = await self.ask(question)
+        (answer,) = await self.ask(Sample(messages, max_tokens=max_tokens, **options))
         return answer
 
     async def list_roots(self, *, key: str | None = None) -> list[Root]:

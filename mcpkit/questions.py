@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final, Generic, Literal, overload
 
-from typing_extensions import TypeVar
+from typing_extensions import TypedDict, TypeVar, Unpack
 
 from .content import to_content
 from .errors import AnswerError, ArgumentsError, ElicitationError, InvalidAnswerError
@@ -236,44 +236,70 @@ class Sampled:
         return f"Sampled({self.text!r}, model={self.model!r})"
 
 
+class SampleOptions(TypedDict, total=False):
+    """What a client's model may be told beside the messages (client/sampling, "Creating Messages")."""
+
+    system: str | None
+    """A system prompt; the client may change it."""
+    temperature: float | None
+    """How freely it speaks."""
+    stop_sequences: Sequence[str] | None
+    """Texts at which it stops."""
+    model_preferences: Mapping[str, Any] | None
+    """`hints` and priorities, as the specification has them."""
+    include_context: Literal["none", "thisServer", "allServers"] | None
+    """What the client adds of what it knows (deprecated)."""
+    tools: Sequence[Mapping[str, Any]] | None
+    """Tools that the model may use, as `tools/list` shows them (since 2025-11-25)."""
+    tool_choice: Literal["auto", "required", "none"] | None
+    """Whether it must use one."""
+    metadata: Mapping[str, Any] | None
+    """For the model's provider."""
+    key: str | None
+    """See `Question`."""
+
+
+_WIRE: Final = {
+    "system": "systemPrompt",
+    "temperature": "temperature",
+    "stop_sequences": "stopSequences",
+    "model_preferences": "modelPreferences",
+    "include_context": "includeContext",
+    "tools": "tools",
+    "metadata": "metadata",
+}
+
+
 class Sample(Question[Sampled]):
-    """Words of the client's model (client/sampling; deprecated since 2026-07-28). See `Context.sample`."""
+    """Words of the client's model (client/sampling; deprecated since 2026-07-28).
+
+    Args:
+        messages: A text, or messages as `user(...)` and `assistant(...)` make them.
+        max_tokens: The most tokens that it may say.
+        options: See `SampleOptions`.
+    """
 
     method = "sampling/createMessage"
 
     def __init__(
-        self,
-        messages: str | Sequence[Any],
-        *,
-        max_tokens: int,
-        system: str | None = None,
-        temperature: float | None = None,
-        stop_sequences: Sequence[str] | None = None,
-        model_preferences: Mapping[str, Any] | None = None,
-        include_context: Literal["none", "thisServer", "allServers"] | None = None,
-        tools: Sequence[Mapping[str, Any]] | None = None,
-        tool_choice: Literal["auto", "required", "none"] | None = None,
-        metadata: Mapping[str, Any] | None = None,
-        key: str | None = None,
+        self, messages: str | Sequence[Any], *, max_tokens: int, **options: Unpack[SampleOptions]
     ) -> None:
-        super().__init__(
-            key, "sampling", *(["sampling.tools"] if tools is not None or tool_choice is not None else [])
-        )
+        if unknown := options.keys() - SampleOptions.__annotations__.keys():
+            known = ", ".join(SampleOptions.__annotations__)
+            raise TypeError(f"there is no option {min(unknown)}=; there are {known}")
         if max_tokens < 1:
             raise ValueError(f"max_tokens must be at least 1, got {max_tokens!r}")
         self._messages = _messages(messages)
-        given = {
-            "maxTokens": max_tokens,
-            "systemPrompt": system,
-            "temperature": temperature,
-            "stopSequences": list(stop_sequences) if stop_sequences is not None else None,
-            "modelPreferences": dict(model_preferences) if model_preferences is not None else None,
-            "includeContext": include_context,
-            "tools": [dict(tool) for tool in tools] if tools is not None else None,
-            "toolChoice": {"mode": tool_choice} if tool_choice is not None else None,
-            "metadata": dict(metadata) if metadata is not None else None,
-        }
-        self._params = {name: value for name, value in given.items() if value is not None}
+        self._params: dict[str, Any] = {"maxTokens": max_tokens}
+        for name, wire in _WIRE.items():
+            if (value := options.get(name)) is not None:
+                self._params[wire] = value
+        if (choice := options.get("tool_choice")) is not None:
+            self._params["toolChoice"] = {"mode": choice}
+        needed = ["sampling"]
+        if not self._params.keys().isdisjoint({"tools", "toolChoice"}):
+            needed.append("sampling.tools")
+        super().__init__(options.get("key"), *needed)
 
     def params(self, revision: str) -> dict[str, Any]:
         """Return what the revision knows of the request."""

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence, Sized
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence, Sized
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from .context import ended
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from .context import Context
-    from .questions import Answer, Question, Root, Sampled
+    from .questions import Answer, Question, Root, Sampled, SampleOptions
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -117,36 +119,10 @@ class SyncContext:
         return self._run(self._ctx.elicit_url(message, url, done=done, key=key))
 
     def sample(
-        self,
-        messages: str | Sequence[Any],
-        *,
-        max_tokens: int,
-        system: str | None = None,
-        temperature: float | None = None,
-        stop_sequences: Sequence[str] | None = None,
-        model_preferences: Mapping[str, Any] | None = None,
-        include_context: Literal["none", "thisServer", "allServers"] | None = None,
-        tools: Sequence[Mapping[str, Any]] | None = None,
-        tool_choice: Literal["auto", "required", "none"] | None = None,
-        metadata: Mapping[str, Any] | None = None,
-        key: str | None = None,
+        self, messages: str | Sequence[Any], *, max_tokens: int, **options: Unpack[SampleOptions]
     ) -> Sampled:
         """Have the client's model say something; see `Context.sample`."""
-        return self._run(
-            self._ctx.sample(
-                messages,
-                max_tokens=max_tokens,
-                system=system,
-                temperature=temperature,
-                stop_sequences=stop_sequences,
-                model_preferences=model_preferences,
-                include_context=include_context,
-                tools=tools,
-                tool_choice=tool_choice,
-                metadata=metadata,
-                key=key,
-            )
-        )
+        return self._run(self._ctx.sample(messages, max_tokens=max_tokens, **options))
 
     def list_roots(self, *, key: str | None = None) -> list[Root]:
         """Ask for the client's roots; see `Context.list_roots`."""
