@@ -38,7 +38,7 @@ def decode(data: bytes) -> Any:
             number that no double can hold (`NaN`, `1e400`) or half of a surrogate pair.
     """
     try:
-        value = from_json(data, allow_inf_nan=False)
+        value = from_json(data, allow_inf_nan=False, cache_strings="keys")  # what clients say is not kept
     except ValueError as error:
         raise ProtocolError(PARSE_ERROR, f"Parse error: {error}") from None
     if _may_overflow(data) and _has_infinity(value):

@@ -361,9 +361,11 @@ class Sessions:
                 self._forget(session)
         if in_use and (self._prolonging is None or self._prolonging.done()):
             self._prolonging = self._service.loop.create_task(self._prolong_all(in_use))
+        has_records = False
         if isinstance(self._broker, MemoryBroker):
             self._broker.sweep()
-        if self._by_id:
+            has_records = len(self._broker) > 0  # they outlive their sessions by a little
+        if self._by_id or has_records:
             self._sweep_later()
 
     async def _prolong_all(self, sessions: list[Session]) -> None:

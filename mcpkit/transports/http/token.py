@@ -98,7 +98,9 @@ def read(keys: Keys, text: str, now: float) -> SessionToken | None:
     payload = signed[_MAC:]
     if not keys.verify(_PURPOSE, payload, signed[:_MAC]):
         return None
-    id_, home, revision, lists, expires, principal, info, capabilities = from_json(payload)
+    # Strings of tokens do not come again: kept in the parser's cache, they would hold memory all over the heap.
+    parts = from_json(payload, cache_strings="none")
+    id_, home, revision, lists, expires, principal, info, capabilities = parts
     if now >= expires:
         return None
     return SessionToken(id_, home, revision, Client(info, capabilities), frozenset(lists), expires, principal)
