@@ -98,9 +98,9 @@ def uncancel(task: asyncio.Task[Any]) -> int:
 def is_cancelled_from_outside(error: BaseException) -> bool:
     """Say whether an exception is the cancellation of the current task, and none that its code has caused.
 
-    Before Python 3.11 nothing tells them apart; then it is taken for the task's.
+    Before Python 3.11 nothing tells them apart; then it is taken for the code's, so that whoever asked is answered.
     """
     if not isinstance(error, asyncio.CancelledError):
         return False
     count: Callable[[], int] | None = getattr(asyncio.current_task(), "cancelling", None)
-    return count is None or count() > 0
+    return count is not None and count() > 0
