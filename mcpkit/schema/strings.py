@@ -22,7 +22,10 @@ def parse(schema: Json, arguments: Mapping[str, str | list[str]]) -> Json:
     properties: Json = schema.get("properties", {})
     additional = schema.get("additionalProperties")
     rest: Json = additional if is_object(additional) else {}
-    return {name: _value(properties.get(name, rest), text, schema) for name, text in arguments.items()}
+    return {
+        name: _value(properties.get(name, rest), text, schema) if rest or name in properties else text
+        for name, text in arguments.items()  # what nobody has described stays as it is
+    }
 
 
 def _value(schema: Json, text: str | list[str], root: Json) -> Any:
