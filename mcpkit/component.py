@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import inspect
 from abc import ABC, abstractmethod
@@ -199,7 +198,6 @@ class Component(ABC):
             return await self.function(**kwargs)
         if self._place is not None:
             return await run_in(self._place, self.function, kwargs, ctx)
-        ctx._loop = asyncio.get_running_loop()
         return await finish_awaitable(await ctx.server.threads.run(self.function, kwargs, ctx))
 
     def listed(self, revision: str) -> dict[str, Any]:

@@ -38,7 +38,6 @@ async def call(
     Raises:
         BaseException: Whatever it, or something that it depends on, raises.
     """
-    ctx._loop = asyncio.get_running_loop()
     parts = plan.parts
     # What a thread begins with or ends with needs no hop of its own: it goes along with the function.
     tail = None if is_in_loop or not parts or parts[-1].is_in_loop else parts[-1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Final, Generic, Literal, overload
+from typing import Any, ClassVar, Final, Generic, Literal, cast, overload
 
 from typing_extensions import TypedDict, TypeVar, Unpack
 
@@ -17,7 +17,7 @@ from .protocol.revisions import knows
 T = TypeVar("T")
 A = TypeVar("A", default=Any)
 
-_ACTIONS: Final = ("accept", "decline", "cancel")
+_ACTIONS: Final[tuple[Literal["accept", "decline", "cancel"], ...]] = ("accept", "decline", "cancel")
 
 
 class Question(ABC, Generic[A]):
@@ -113,7 +113,7 @@ class Answer(Generic[T]):
         """
         if self.action != "accept":
             raise ElicitationError(self.action)
-        return self._value  # type: ignore[return-value]  # accepted answers have one
+        return cast("T", self._value)
 
     def __repr__(self) -> str:
         """Show action and value."""
@@ -378,10 +378,10 @@ ELICITATION_IDS: Final = "2025-11-25"
 
 
 def _action(result: Mapping[str, Any]) -> Literal["accept", "decline", "cancel"]:
-    action = result.get("action")
-    if action not in _ACTIONS:
-        raise InvalidAnswerError("action: expected accept, decline or cancel")
-    return action  # type: ignore[no-any-return]  # one of the three
+    for action in _ACTIONS:
+        if result.get("action") == action:
+            return action
+    raise InvalidAnswerError("action: expected accept, decline or cancel")
 
 
 def _messages(messages: str | Sequence[Any]) -> list[dict[str, Any]]:
