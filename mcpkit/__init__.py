@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from .ask import Ask
+from .asking.parameter import Ask
+from .asking.questions import Answer, Elicit, ElicitUrl, ListRoots, Root, Sample, Sampled
 from .broker import Broker, MemoryBroker
 from .completion import Complete
-from .content import Audio, EmbeddedResource, File, Image, ResourceLink, Text, ToolResult
+from .content.values import Audio, EmbeddedResource, File, Image, ResourceLink, Text, ToolResult
 from .context import Context, current_context
 from .errors import (
     AnswerError,
@@ -20,13 +21,12 @@ from .errors import (
     ToolError,
 )
 from .headers import Header
-from .injection import Depends, FromHeader, FromState
+from .injection.hidden import Depends, FromHeader, FromState
 from .log_handler import LogHandler
 from .marking import prompt, resource, tool
 from .prompts import Message, Prompt, assistant, user
 from .protocol.eras import Cache
 from .protocol.types import Annotations, Icon, ToolAnnotations
-from .questions import Answer, Elicit, ElicitUrl, ListRoots, Root, Sample, Sampled
 from .registry import Registry
 from .resource_dir import resource_dir
 from .resources import Resource, ResourceTemplate

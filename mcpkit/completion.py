@@ -13,9 +13,9 @@ from typing_extensions import Unpack
 
 from .component import Component, ComponentOptions
 from .errors import RegistrationError
-from .execution import finish_awaitable
-from .injection import is_hidden
-from .injection_plan import Hint, Injection
+from .injection.hidden import is_hidden
+from .injection.plan import Hint, Injection
+from .running.execution import finish_awaitable
 from .schema import Arguments
 from .schema.signature import empty, head
 

@@ -13,13 +13,13 @@ from typing_extensions import Self, TypedDict, Unpack
 from .context import Context
 from .declarations import capabilities, check_icons, check_meta, check_text
 from .errors import RegistrationError
-from .execution import finish_awaitable
-from .injection import hidden, is_hidden
-from .injection_plan import Injection
-from .limits import Limits, run_limited
-from .places import Place, check_pickles, place_of, run_in
+from .injection.hidden import hidden, is_hidden
+from .injection.plan import Injection
 from .protocol.revisions import narrow
 from .protocol.types import Icon
+from .running.execution import finish_awaitable
+from .running.limits import Limits, run_limited
+from .running.places import Place, check_pickles, place_of, run_in
 from .schema import Signature
 
 if TYPE_CHECKING:

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from .calls import Calls
+from .asking.open_questions import OpenQuestions
 from .context import NO_HEADERS, Context
 from .errors import ProtocolError
-from .open_questions import OpenQuestions
 from .peer import Peer, invalid
 from .protocol import jsonrpc
 from .protocol.eras import (
@@ -26,6 +25,7 @@ from .protocol.eras import (
 )
 from .protocol.jsonrpc import RequestId, is_array
 from .protocol.revisions import LATEST_HANDSHAKE
+from .running.calls import Calls
 from .subscriptions import Subscriptions
 
 if TYPE_CHECKING:

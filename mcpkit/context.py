@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, Protocol, Unio
 
 from typing_extensions import TypeVar
 
-from .asking import Asking
+from .asking.asking import Asking
 from .protocol import jsonrpc
 from .protocol.eras import Client, Envelope
 from .protocol.revisions import SEVERITY
 from .reporting import Reports, Track, reports_of
 
 if TYPE_CHECKING:
-    from .limits import Turn
-    from .open_questions import OpenQuestions
-    from .rounds import Rounds
+    from .asking.open_questions import OpenQuestions
+    from .asking.rounds import Rounds
+    from .running.limits import Turn
     from .server import Server
     from .sync_context import SyncContext
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
-from .asking import check_rounds
+from .asking.asking import check_rounds
 from .changes import check_room, check_uri
 from .completion import complete
 from .component import optional
 from .errors import INVALID_PARAMS, METHOD_NOT_FOUND, MalformedError, ProtocolError
-from .execution import FATAL
 from .failures import is_protocol_error, not_found, tool_error
 from .protocol import content, jsonrpc
 from .protocol.eras import Handshake, check_log_level
 from .protocol.revisions import LATEST, METHODS, STATELESS, narrow
 from .resources import Resource, ResourceTemplate
-from .steps import is_cancelled_from_outside
+from .running.execution import FATAL
+from .running.steps import is_cancelled_from_outside
 
 if TYPE_CHECKING:
     from .context import Context

@@ -9,14 +9,14 @@ import logging
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from .calls import Calls, Reply
+from .asking.open_questions import OpenQuestions
 from .context import Channel, Context
 from .errors import INVALID_REQUEST, METHOD_NOT_FOUND, MalformedError, ProtocolError
 from .failures import error_response
-from .open_questions import OpenQuestions
 from .protocol import jsonrpc
 from .protocol.eras import PROTOCOL_VERSION, Envelope, Handshake
 from .protocol.jsonrpc import RequestId, is_id, is_object
+from .running.calls import Calls, Reply
 
 if TYPE_CHECKING:
     from .server import Server

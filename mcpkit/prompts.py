@@ -10,7 +10,7 @@ from typing_extensions import Unpack
 
 from .completion import Completable, Completers
 from .component import ComponentOptions, function_name, optional
-from .content import to_content
+from .content.values import to_content
 from .context import Context
 from .errors import RegistrationError
 from .protocol.revisions import narrow

@@ -15,10 +15,10 @@ from datetime import datetime, timezone
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from . import media_types
-from .blocks import check_uri
+from .content import media_types
+from .content.blocks import check_uri
+from .content.media import File
 from .errors import RegistrationError, ResourceNotFoundError
-from .media import File
 from .resources import ResourceTemplate
 from .uri_expansion import quote
 from .uri_template import UriTemplate

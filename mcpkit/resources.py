@@ -10,7 +10,7 @@ from typing_extensions import Self, Unpack
 
 from .completion import Completable, Completers
 from .component import Component, ComponentOptions, function_name, optional
-from .content import to_contents
+from .content.values import to_contents
 from .context import Context
 from .declarations import check_media_type, check_members, check_size
 from .errors import INVALID_PARAMS, ArgumentsError, ProtocolError, RegistrationError

@@ -16,18 +16,18 @@ from .components import Components
 from .context import Context
 from .declarations import check_icons
 from .errors import RegistrationError
-from .execution import Threads
-from .injection_plan import Overrides, overridden
+from .injection.plan import Overrides, overridden
 from .lifespan import LifespanFunction, Lifespans
-from .limits import check_timeout
 from .listing import Listing
 from .methods import Dispatch, dispatch
 from .middleware import Middlewares
-from .processes import Processes
 from .protocol.eras import Cache
 from .protocol.revisions import CACHEABLE, narrow
 from .protocol.types import Icon
 from .registry import Registry
+from .running.execution import Threads
+from .running.limits import check_timeout
+from .running.processes import Processes
 
 if TYPE_CHECKING:
     from .keys import Keys

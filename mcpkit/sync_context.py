@@ -12,8 +12,8 @@ from .context import ended
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from .asking.questions import Answer, Question, Root, Sampled, SampleOptions
     from .context import Context
-    from .questions import Answer, Question, Root, Sampled, SampleOptions
 
 T = TypeVar("T")
 A = TypeVar("A")

@@ -10,7 +10,7 @@ from pydantic_core import to_jsonable_python
 from typing_extensions import Self, Unpack
 
 from .component import Component, ComponentOptions, function_name, optional
-from .content import ToolResult, is_data, to_content
+from .content.values import ToolResult, is_data, to_content
 from .context import Context
 from .declarations import check_members
 from .errors import OutputError, RegistrationError

@@ -231,7 +231,7 @@ async def test_a_call_that_is_cancelled_takes_its_question_back() -> None:
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 async def test_a_page_is_asked_for_until_it_is_done(revision: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcpkit.asking._POLLS", ())
+    monkeypatch.setattr("mcpkit.asking.asking._POLLS", ())
     done = [False, False, True]
 
     async def pay(ctx: Context) -> str:
@@ -352,7 +352,7 @@ async def test_a_state_is_good_for_its_request_and_its_time_alone(monkeypatch: p
         await rounds(server, "ask_name", arguments={"x": 1}, requestState=state)
     with pytest.raises(ProtocolError, match="none that this server"):
         await rounds(tool_with_secret("another secret of the tests"), "ask_name", requestState=state)
-    monkeypatch.setattr("mcpkit.rounds.time.time", lambda: 4e9)
+    monkeypatch.setattr("mcpkit.asking.rounds.time.time", lambda: 4e9)
     with pytest.raises(ProtocolError, match="expired"):
         await rounds(server, "ask_name", inputResponses=WHO, requestState=state)
 

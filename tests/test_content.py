@@ -13,7 +13,7 @@ import pytest
 
 from contents import MAGIC, PNG, Point, Shape, Station, encoded, shows, text
 from mcpkit import Audio, EmbeddedResource, File, Image, ResourceLink, Text, ToolResult
-from mcpkit.content import is_data, to_content, to_contents
+from mcpkit.content.values import is_data, to_content, to_contents
 
 
 class Color(enum.Enum):

@@ -11,7 +11,7 @@ import pytest
 
 from contents import MAGIC, PNG, shows
 from mcpkit import Audio, EmbeddedResource, File, Image, ResourceLink, Text
-from mcpkit.content import to_content, to_contents
+from mcpkit.content.values import to_content, to_contents
 
 REVISION = "2026-07-28"
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from contents import PNG, encoded, shows, text
-from mcpkit.content import (
+from mcpkit.content.values import (
     to_content,
     to_contents,
 )
@@ -120,7 +120,7 @@ def test_a_colormap_of_matplotlib_is_its_picture() -> None:
 
 def test_conversion_imports_none_of_the_libraries() -> None:
     code = (
-        "import sys, mcpkit.content as c\n"
+        "import sys, mcpkit.content.values as c\n"
         "c.to_content([c.Text('a'), {'b': 1}, 'x'])\n"
         "heavy = ('pandas', 'PIL', 'matplotlib', 'mimetypes', 'hashlib', 'pydantic')\n"
         "print([name for name in heavy if name in sys.modules])"

@@ -15,7 +15,7 @@ import pytest
 
 from mcpkit import Context, ProtocolError, RegistrationError, Server
 from mcpkit.errors import BusyError
-from mcpkit.execution import Threads
+from mcpkit.running.execution import Threads
 from mcpkit.testing import connect
 
 pytestmark = pytest.mark.anyio

@@ -93,9 +93,9 @@ async def frames_of(method: str, params: dict[str, Any], monkeypatch: pytest.Mon
 
     server.threads._jobs = HoppingQueue(server.threads._jobs, hops)  # type: ignore[assignment]
     if sys.version_info < (3, 12):  # later, the task starts on the same stack
-        import mcpkit.calls
+        import mcpkit.running.calls
 
-        monkeypatch.setattr(mcpkit.calls, "_start", hop_of(mcpkit.calls._start))
+        monkeypatch.setattr(mcpkit.running.calls, "_start", hop_of(mcpkit.running.calls._start))
     seen.clear()
     try:
         connection.receive(

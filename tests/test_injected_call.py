@@ -18,8 +18,8 @@ from mcpkit import (
     ResourceError,
     Server,
     ToolError,
-    injected_call,
 )
+from mcpkit.injection.call import _left_behind
 from mcpkit.testing import Client, connect
 from wire.pipe import settle
 
@@ -589,7 +589,7 @@ async def test_a_loop_that_ends_does_not_wait_for_an_abandoned_thread(server: Se
 
     async with connect(server) as client:
         await cancel(client, trace, "started")
-        (left,) = injected_call._left_behind
+        (left,) = _left_behind
         left.cancel()  # as asyncio.run does with all tasks at its end
         await trace.reach("close a")
         assert trace.events == ["open a", "started", "a hears CancelledError", "close a"]

@@ -22,7 +22,7 @@ from mcpkit import (
     resource,
     tool,
 )
-from mcpkit.injection import FromRequest
+from mcpkit.injection.hidden import FromRequest
 from mcpkit.testing import connect
 
 pytestmark = pytest.mark.anyio

@@ -13,7 +13,7 @@ import pytest
 
 from mcpkit import Context, ProtocolError, RegistrationError, Server
 from mcpkit.errors import INTERNAL_ERROR
-from mcpkit.limits import Slots
+from mcpkit.running.limits import Slots
 from mcpkit.testing import Client, connect
 
 pytestmark = pytest.mark.anyio

@@ -9,7 +9,7 @@ import pytest
 
 from contents import MAGIC, PNG, encoded
 from mcpkit import Audio, EmbeddedResource, File, Image, ResourceLink, Text
-from mcpkit.content import to_content, to_contents
+from mcpkit.content.values import to_content, to_contents
 
 
 def test_an_image_is_read_when_it_is_converted(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 import process_work as work
 from mcpkit import ProtocolError, RegistrationError, ResourceNotFoundError, Server, ToolError
 from mcpkit.errors import ArgumentsError, ProcessEndedError
-from mcpkit.processes import Processes, kill_workers
+from mcpkit.running.processes import Processes, kill_workers
 from mcpkit.testing import connect
 
 pytestmark = pytest.mark.anyio

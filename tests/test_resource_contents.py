@@ -8,7 +8,7 @@ import pytest
 
 from contents import PNG, Point, Shape, encoded
 from mcpkit import EmbeddedResource, File, Image, ResourceLink, ToolResult
-from mcpkit.content import to_contents
+from mcpkit.content.values import to_contents
 
 
 @pytest.mark.parametrize(

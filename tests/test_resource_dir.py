@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from mcpkit import Server
-from mcpkit.content import File, to_contents
+from mcpkit.content.values import File, to_contents
 from mcpkit.errors import RegistrationError, ResourceNotFoundError
 from mcpkit.resource_dir import Entry, ResourceDir, resource_dir
 from mcpkit.testing import connect

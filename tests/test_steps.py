@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mcpkit.steps import first_step, go_on, is_cancelled_from_outside, uncancel
+from mcpkit.running.steps import first_step, go_on, is_cancelled_from_outside, uncancel
 
 pytestmark = pytest.mark.anyio
 

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 from ..failures import code_of, is_input_required
 from ..middleware import CallNext, Request, Result, ToolCallResult
-from ..steps import is_cancelled_from_outside
+from ..running.steps import is_cancelled_from_outside
 
 Outcome = Literal["ok", "tool_error", "error", "input_required", "cancelled"]
 

@@ -11,7 +11,7 @@ from .exchange import Exchange
 from .stateless import headers_of
 
 if TYPE_CHECKING:
-    from ...open_questions import OpenQuestions
+    from ...asking.open_questions import OpenQuestions
     from .events import Stream
     from .session import Session
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from inspect import iscoroutine
 
-from ...steps import first_step, go_on, within
+from ...running.steps import first_step, go_on, within
 from .exchange import Receive, RefusedError
 from .unread import Message, UnreadError
 

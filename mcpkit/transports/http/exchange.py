@@ -11,7 +11,7 @@ from inspect import iscoroutine
 from typing import Any, Final
 
 from ...context import NO_HEADERS
-from ...steps import first_step, go_on, within
+from ...running.steps import first_step, go_on, within
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from ...calls import Calls, Reply, server_ended
+from ...asking.open_questions import OpenQuestions
 from ...context import Context, _current
 from ...errors import INVALID_REQUEST, METHOD_NOT_FOUND, BusyError, ProtocolError
 from ...failures import error_response
-from ...open_questions import OpenQuestions
 from ...peer import Peer, invalid, is_initialize, read_params
 from ...protocol import jsonrpc
 from ...protocol.eras import Client, Envelope, Handshake
 from ...protocol.headers import Headers
 from ...protocol.jsonrpc import is_array, is_id
 from ...protocol.revisions import HANDSHAKE
+from ...running.calls import Calls, Reply, server_ended
 from .exchange import Exchange
 from .stateless import headers_of, status_of
 

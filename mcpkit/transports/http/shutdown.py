@@ -16,7 +16,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 from weakref import ref
 
-from ...processes import kill_workers
+from ...running.processes import kill_workers
 
 if TYPE_CHECKING:
     from .service import Service

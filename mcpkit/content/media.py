@@ -7,10 +7,10 @@ from os import PathLike, fspath
 from os.path import basename
 from typing import Any, ClassVar, cast
 
+from ..protocol.types import Annotations, Json
+from ..uri_expansion import quote
 from . import media_types
 from .blocks import Bytes, Content, base64, check_mime_type, check_uri, checked
-from .protocol.types import Annotations, Json
-from .uri_expansion import quote
 
 
 class _Source(Content):

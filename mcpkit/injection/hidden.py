@@ -20,9 +20,9 @@ from collections.abc import (
 )
 from typing import Annotated, Any, Final, TypeVar, Union, overload
 
-from .context import Context, is_context
-from .errors import RegistrationError
-from .schema.signature import empty
+from ..context import Context, is_context
+from ..errors import RegistrationError
+from ..schema.signature import empty
 
 T = TypeVar("T")
 

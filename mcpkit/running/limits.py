@@ -9,11 +9,11 @@ from collections import deque
 from collections.abc import Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from .errors import CallTimeoutError, RegistrationError
+from ..errors import CallTimeoutError, RegistrationError
 from .execution import log_late
 
 if TYPE_CHECKING:
-    from .context import Context
+    from ..context import Context
 
 _INHERITED: Final = -1.0
 """Stands for the timeout of the server that serves the call."""

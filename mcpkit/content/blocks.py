@@ -11,8 +11,8 @@ from binascii import b2a_base64
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+from ..protocol.types import Annotations, Icon, Json
 from . import media_types
-from .protocol.types import Annotations, Icon, Json
 
 _URI = r"[A-Za-z][A-Za-z0-9+.\-]*:[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]+"
 _ROLES = {"user", "assistant"}

@@ -7,13 +7,13 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from .errors import AnswerError, InvalidAnswerError
-from .protocol import jsonrpc
-from .protocol.jsonrpc import is_object
-from .steps import within
+from ..errors import AnswerError, InvalidAnswerError
+from ..protocol import jsonrpc
+from ..protocol.jsonrpc import is_object
+from ..running.steps import within
 
 if TYPE_CHECKING:
-    from .context import Channel
+    from ..context import Channel
     from .questions import Question
 
 _TRIES: Final = 3

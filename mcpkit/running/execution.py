@@ -12,10 +12,10 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
-from .errors import BusyError
+from ..errors import BusyError
 
 if TYPE_CHECKING:
-    from .context import Context
+    from ..context import Context
 
 FATAL: Final = (KeyboardInterrupt, GeneratorExit)
 """What goes on through a request instead of becoming its answer."""

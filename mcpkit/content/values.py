@@ -8,11 +8,11 @@ from typing import Any, ClassVar, cast
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
+from ..protocol.types import Json
 from . import media_types
 from .blocks import Bytes, Content, EmbeddedResource, ResourceLink, Text, base64, checked
 from .display import can_show, show
 from .media import Audio, File, Image
-from .protocol.types import Json
 
 __all__ = [
     "Audio",

@@ -9,12 +9,12 @@ from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from .errors import BusyError
-from .execution import finish_awaitable, log_late
+from ..errors import BusyError
+from ..running.execution import finish_awaitable, log_late
 
 if TYPE_CHECKING:
-    from .context import Context
-    from .injection_plan import Fills, Part, Plan
+    from ..context import Context
+    from .plan import Fills, Part, Plan
 
 _left_behind: set[asyncio.Task[None]] = set()
 """Calls whose thread goes on alone; the event loop itself would let go of them."""

@@ -8,16 +8,16 @@ from collections.abc import Awaitable, Callable, Coroutine, Hashable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from .context import Context, _current
-from .errors import BusyError, ProtocolError
+from ..context import Context, _current
+from ..errors import BusyError, ProtocolError
+from ..failures import error_response
+from ..protocol import jsonrpc
 from .execution import FATAL
-from .failures import error_response
-from .protocol import jsonrpc
 from .steps import first_step, go_on, is_cancelled_from_outside, uncancel
 
 if TYPE_CHECKING:
-    from .methods import Outcome
-    from .server import Server
+    from ..methods import Outcome
+    from ..server import Server
 
 Reply = Callable[[bytes | None, BaseException | None], None]
 """Takes the response to one message, or None when there will be none; and what went wrong, if something did."""

@@ -8,14 +8,14 @@ from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from .errors import RegistrationError
-from .injected_call import call
-from .injection import Dependency, FromRequest, hidden, is_hidden
-from .schema.signature import empty, head
+from ..errors import RegistrationError
+from ..schema.signature import empty, head
+from .call import call
+from .hidden import Dependency, FromRequest, hidden, is_hidden
 
 if TYPE_CHECKING:
-    from .component import Component
-    from .context import Context
+    from ..component import Component
+    from ..context import Context
 
 Overrides = Mapping[Hashable, Callable[..., Any]]
 """What stands for a function in a test, by the function's `identity`."""

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pydantic_core import from_json, to_json
 
-from .errors import INVALID_PARAMS, InputRequired, InvalidAnswerError, MalformedError, ProtocolError
-from .protocol.jsonrpc import is_object
+from ..errors import INVALID_PARAMS, InputRequired, InvalidAnswerError, MalformedError, ProtocolError
+from ..protocol.jsonrpc import is_object
 from .questions import Question, digest
 
 if TYPE_CHECKING:
-    from .context import Context
-    from .keys import Keys
+    from ..context import Context
+    from ..keys import Keys
 
 T = TypeVar("T")
 

@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from .errors import RegistrationError
+from ..errors import RegistrationError
 from .execution import finish_awaitable
 
 if TYPE_CHECKING:
-    from .context import Context
+    from ..context import Context
 
 Place = Literal["loop", "process"]
 

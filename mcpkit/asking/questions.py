@@ -8,11 +8,11 @@ from typing import Any, ClassVar, Final, Generic, Literal, cast, overload
 
 from typing_extensions import TypedDict, TypeVar, Unpack
 
-from .content import to_content
-from .errors import AnswerError, ArgumentsError, ElicitationError, InvalidAnswerError
-from .prompts import Message
-from .protocol.jsonrpc import is_array, is_object
-from .protocol.revisions import knows
+from ..content.values import to_content
+from ..errors import AnswerError, ArgumentsError, ElicitationError, InvalidAnswerError
+from ..prompts import Message
+from ..protocol.jsonrpc import is_array, is_object
+from ..protocol.revisions import knows
 
 T = TypeVar("T")
 A = TypeVar("A", default=Any)
@@ -140,7 +140,7 @@ class Elicit(Question[Answer[T]]):
     @overload
     def __init__(self: Elicit[Any], message: str, type_: Any, *, key: str | None = None) -> None: ...
     def __init__(self, message: str, type_: Any, *, key: str | None = None) -> None:
-        from .schema.form import Form
+        from ..schema.form import Form
 
         super().__init__(key, "elicitation.form")
         self.message = message

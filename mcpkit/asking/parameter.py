@@ -7,9 +7,9 @@ import types
 from collections.abc import Callable
 from typing import Annotated, Any, Union, cast, get_args, get_origin
 
-from .context import Context
-from .errors import RegistrationError
-from .injection import FromRequest
+from ..context import Context
+from ..errors import RegistrationError
+from ..injection.hidden import FromRequest
 from .questions import Answer, Elicit
 
 

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, overload
 
 from pydantic_core import from_json, to_json
 
-from .errors import MissingCapabilityError
-from .execution import finish_awaitable
-from .protocol import jsonrpc
-from .protocol.capabilities import tree
-from .protocol.revisions import ASKING, CLIENT_METHODS
+from ..errors import MissingCapabilityError
+from ..protocol import jsonrpc
+from ..protocol.capabilities import tree
+from ..protocol.revisions import ASKING, CLIENT_METHODS
+from ..running.execution import finish_awaitable
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from .context import Context
+    from ..context import Context
     from .questions import Answer, Question, Root, Sampled, SampleOptions
     from .rounds import Rounds
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from .errors import ProcessEndedError
+from ..errors import ProcessEndedError
 from .execution import Threads
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""What a handler asks the client: a request the other way, or the call made again with the answers."""

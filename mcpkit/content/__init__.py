@@ -1,0 +1,1 @@
+"""What an author returns, and the content that it becomes on the wire."""

@@ -1,0 +1,1 @@
+"""How a handler runs and ends: where, for how long, how many at a time."""
