@@ -68,7 +68,7 @@ test: setup
 	@$(PY) -m pytest $(ARGS)
 
 test-all: $(FOUND:%=test-%)
-	@echo 'passed on CPython $(FOUND)$(if $(MISSING),; not on this machine: $(MISSING))'
+	@$(if $(FOUND),,echo 'none of CPython $(VERSIONS) is on this machine'; exit 1;) echo 'passed on CPython $(FOUND)$(if $(MISSING),; not on this machine: $(MISSING))'
 
 $(VERSIONS:%=test-%): test-%: .venv-%/.dev node_modules/.installed
 	.venv-$*/bin/python -m pytest $(ARGS)

@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,6 +37,9 @@ TOOLS = {
     "spin": "busy loop in a process",
 }
 WAYS = ("client cancels", "time-out", "disconnect (HTTP)", "Ctrl+C")
+LACKING = {("mcp", "time-out")}
+"""What a peer does not offer its authors."""
+
 SECONDS = 10.0
 TIMEOUT = 1.0
 BRIEF = 0.5  # seconds after which work that has not stopped is measured apart from the process
@@ -102,10 +105,10 @@ class Stopwatch:
         """Return when nothing of the function ran any more; None when something still does then."""
         end = time.monotonic() + patience
         while True:
-            if self.worker >= 0 and self.is_over(self.worker):
-                return time.monotonic()
             if told := self.told("stopped", 0):
                 return told[0]
+            if self.worker >= 0 and self.is_over(self.worker):
+                return time.monotonic()
             if self.worker < 0 and self.is_over(self.life):
                 return time.monotonic()
             if time.monotonic() > end:
@@ -143,6 +146,7 @@ class Stdio(Stopwatch):
     def __init__(self, python: Path, peer: str, tool: str, timeout: float = 0) -> None:
         super().__init__(python, peer, tool, timeout)
         self._received = b""
+        self.has_hung_up = False
         self.send(INITIALIZE)
         self.receive(1)
         self.send(INITIALIZED)
@@ -170,6 +174,7 @@ class Stdio(Stopwatch):
                     return False
                 chunk = os.read(self.process.stdout.fileno(), 65536)
                 if not chunk:
+                    self.has_hung_up = True
                     return False
                 self._received += chunk
             first, _, self._received = self._received.partition(b"\n")
@@ -250,8 +255,8 @@ def interrupt(python: Path, peer: str, tool: str) -> tuple[Stopwatch, float]:
     server = Stdio(python, peer, tool)
     server.cut = time.monotonic()
     server.process.send_signal(signal.SIGINT)
-    server.receive(3)  # or the end of its output
-    return server, time.monotonic()
+    is_free = server.receive(3) or server.has_hung_up
+    return server, time.monotonic() if is_free else float("inf")
 
 
 CUTS: dict[str, Callable[[Path, str, str], tuple[Any, float]]] = dict(
@@ -295,16 +300,18 @@ def shown(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds >= 1 else f"{max(0.0, seconds) * 1000:.0f} ms"
 
 
-def table(measured: dict[tuple[str, str, str], Figures | None]) -> str:
+def table(peers: Sequence[str], tools: Sequence[str], measured: dict[tuple[str, str, str], Figures]) -> str:
     """Return the markdown table."""
-    head = ["tool", "cut off by", *(f"{peer}: {name}" for peer in PEERS for name in Figures._fields)]
+    head = ["tool", "cut off by", *(f"{peer}: {name}" for peer in peers for name in Figures._fields)]
     rows = [head, ["---"] * len(head)]
-    for tool, title in TOOLS.items():
+    for tool in tools:
         for way in WAYS:
-            cells = [title, way]
-            for peer in PEERS:
-                figures = measured.get((peer, tool, way))
-                cells += ["-"] * 3 if figures is None else [shown(each) for each in figures]
+            cells = [TOOLS[tool], way]
+            for peer in peers:
+                if (peer, way) in LACKING:
+                    cells += ["has none"] * 3
+                else:
+                    cells += map(shown, measured[peer, tool, way])
             rows.append(cells)
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
@@ -315,21 +322,22 @@ def main() -> None:
     )
     parser.add_argument("--python", default=sys.executable, help="a CPython, as a version (3.13) or a path")
     parser.add_argument("--rounds", type=int, default=3, help="how often each is measured (%(default)s)")
-    parser.add_argument("--peer", action="append", help="only this one; may be repeated")
-    parser.add_argument("--tool", action="append", help="only this one; may be repeated")
+    parser.add_argument("--peer", action="append", choices=PEERS, help="only this one; may be repeated")
+    parser.add_argument("--tool", action="append", choices=TOOLS, help="only this one; may be repeated")
     options = parser.parse_args()
     python = environment.python_with_peers(environment.interpreter(options.python))
     signal.signal(signal.SIGINT, signal.default_int_handler)  # servers must hear it, also in the background
-    measured: dict[tuple[str, str, str], Figures | None] = {}
-    for peer in options.peer or PEERS:
-        for tool in options.tool or TOOLS:
+    peers, tools = options.peer or PEERS, options.tool or tuple(TOOLS)
+    measured: dict[tuple[str, str, str], Figures] = {}
+    for peer in peers:
+        for tool in tools:
             for way in WAYS:
-                if peer == "mcp" and way == "time-out":  # it has none
+                if (peer, way) in LACKING:
                     continue
                 print(f"measuring {peer}, {tool}, {way} ...", file=sys.stderr)
                 rounds = [measure(python, peer, tool, way) for _ in range(options.rounds)]
                 measured[peer, tool, way] = Figures(*map(max, zip(*rounds, strict=True)))
-    print(table(measured))
+    print(table(peers, tools, measured))
 
 
 if __name__ == "__main__":

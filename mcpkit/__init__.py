@@ -6,13 +6,25 @@ from .asking.parameter import Ask
 from .asking.questions import Answer, Elicit, ElicitUrl, ListRoots, Root, Sample, Sampled
 from .broker import Broker, MemoryBroker
 from .completion import Complete
-from .content.values import Audio, EmbeddedResource, File, Image, ResourceLink, Text, ToolResult
+from .content.values import (
+    Audio,
+    EmbeddedResource,
+    ExtensionResult,
+    File,
+    Image,
+    ResourceLink,
+    Text,
+    ToolResult,
+)
 from .context import Context, current_context
 from .errors import (
     AnswerError,
     ArgumentsError,
+    CallTimeoutError,
     ElicitationError,
+    InputRequired,
     MissingCapabilityError,
+    ProcessEndedError,
     PromptError,
     ProtocolError,
     RegistrationError,
@@ -20,10 +32,13 @@ from .errors import (
     ResourceNotFoundError,
     ToolError,
 )
+from .extension import Extension
 from .headers import Header
 from .injection.hidden import Depends, FromHeader, FromState
 from .log_handler import LogHandler
 from .marking import prompt, resource, tool
+from .own_methods import Method
+from .principal import Principal
 from .prompts import Message, Prompt, assistant, user
 from .protocol.eras import Cache
 from .protocol.types import Annotations, Icon, ToolAnnotations
@@ -31,6 +46,7 @@ from .registry import Registry
 from .resource_dir import resource_dir
 from .resources import Resource, ResourceTemplate
 from .server import Server
+from .texts import Email, Uri
 from .tools import Tool
 
 __version__ = "0.1.0"
@@ -44,24 +60,32 @@ __all__ = [
     "Audio",
     "Broker",
     "Cache",
+    "CallTimeoutError",
     "Complete",
     "Context",
     "Depends",
     "Elicit",
     "ElicitUrl",
     "ElicitationError",
+    "Email",
     "EmbeddedResource",
+    "Extension",
+    "ExtensionResult",
     "File",
     "FromHeader",
     "FromState",
     "Header",
     "Icon",
     "Image",
+    "InputRequired",
     "ListRoots",
     "LogHandler",
     "MemoryBroker",
     "Message",
+    "Method",
     "MissingCapabilityError",
+    "Principal",
+    "ProcessEndedError",
     "Prompt",
     "PromptError",
     "ProtocolError",
@@ -81,6 +105,7 @@ __all__ = [
     "ToolAnnotations",
     "ToolError",
     "ToolResult",
+    "Uri",
     "assistant",
     "current_context",
     "prompt",

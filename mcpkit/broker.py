@@ -29,6 +29,8 @@ class Broker(Protocol):
     at most, without meaning for the engine; whoever uses it begins its keys and topics with the
     server's name.
 
+    *Claims.* A claim is a key of its own, without fields: no key is both written and claimed.
+
     *Bus.* A message reaches every listener that is subscribed to its topic, in all processes,
     the publisher's own included, at most once, and for one publisher in the order in which it
     published. Delivery is best effort: what is published while a listener's connection is down, or
@@ -76,6 +78,21 @@ class Broker(Protocol):
         """Remove `key` and all its fields; nothing happens when it is absent."""
         ...
 
+    async def claim(self, key: str, ttl: float) -> bool:
+        """Take `key` for the next `ttl` seconds, unless it is taken.
+
+        Of all who claim a key, in all processes, one alone is told that it has it, until the claim
+        expires: to look and to take is one step. Nobody gives a claim back.
+
+        Args:
+            key: The key.
+            ttl: Seconds from now, above 0. A claim that has been made is not prolonged by others.
+
+        Returns:
+            Whether this call has taken it.
+        """
+        ...
+
     async def publish(self, topic: str, message: str) -> None:
         """Send `message` to the listeners of `topic`. It does not wait until they have heard."""
         ...
@@ -107,8 +124,8 @@ class _Entry(NamedTuple):
 class MemoryBroker:
     """The broker within one process: nothing outlives it, and its coroutines never suspend.
 
-    Expired keys are gone for `read` at once. Their memory is given back by each `write`, in time
-    proportional to how many have expired, and by `sweep` where nothing more is written.
+    Expired keys are gone for `read` at once. Their memory is given back by each `write` and `claim`, in
+    time proportional to how many have expired, and by `sweep` where nothing more is written.
 
     Args:
         clock: The time, in seconds from any start.
@@ -151,14 +168,22 @@ class MemoryBroker:
             if entry is not None and entry.due <= expires:
                 self._entries[key] = _Entry(fields, expires, entry.due)
             else:
-                self._entries[key] = _Entry(fields, expires, expires)
-                heappush(self._calendar, (expires, key))
-                self._tidy()
+                self._add(key, fields, expires)
 
     async def delete(self, key: str) -> None:
         """Remove `key`; nothing happens when it is absent."""
         with self._lock:
             self._remove(key)
+
+    async def claim(self, key: str, ttl: float) -> bool:
+        """Take `key` for `ttl` seconds, and say whether it was free."""
+        with self._lock:
+            now = self._clock()
+            self._sweep(now)
+            if key in self._entries:
+                return False
+            self._add(key, _NOTHING, now + ttl)
+            return True
 
     async def publish(self, topic: str, message: str) -> None:
         """Call the listeners of `topic`, here and now."""
@@ -208,6 +233,11 @@ class MemoryBroker:
                 heappush(self._calendar, (entry.expires, key))
         if removed > len(self._entries):
             self._entries = dict(self._entries)  # a dict that only loses keys keeps its size
+
+    def _add(self, key: str, fields: Mapping[str, str], expires: float) -> None:
+        self._entries[key] = _Entry(fields, expires, expires)
+        heappush(self._calendar, (expires, key))
+        self._tidy()
 
     def _remove(self, key: str) -> None:
         self._entries.pop(key, None)

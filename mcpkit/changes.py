@@ -17,10 +17,13 @@ from .protocol import jsonrpc
 from .protocol.eras import SUBSCRIPTION_ID
 from .protocol.jsonrpc import is_array
 from .uri_template import is_template
+from .visibility import Conditional, may_hear
 from .watching import Watches
 
 if TYPE_CHECKING:
+    from .component import Component
     from .context import Context
+    from .principal import Principal
     from .server import Server
 
 logger = logging.getLogger("mcpkit")
@@ -56,6 +59,11 @@ _RESOURCES: Final[Change] = ("resources", None)
 class ChangeListener(Protocol):
     """Whoever hears of changes."""
 
+    @property
+    def principal(self) -> Principal:
+        """Who listens."""
+        ...
+
     def changed(self, change: Change) -> None:
         """Take a change; in the event loop's thread, without blocking."""
         ...
@@ -86,6 +94,7 @@ class Changes:
         self._wants: dict[ChangeListener, dict[Change, None]] = {}
         self._templates: dict[str, None] = {}
         self._watches = Watches(self._server, self.tell)
+        self._conditional = Conditional(self._server)
         self._sources: list[Callable[[], None]] = []
 
     @classmethod
@@ -115,8 +124,9 @@ class Changes:
             listeners = self._listeners[change] = {}
             if change[1] is not None and is_template(change[1]):
                 self._templates[change[1]] = None
-            self._watches.want(change)
         listeners[listener] = None
+        if change not in self._watches and may_hear(listener.principal, self._guards(change)):
+            self._watches.want(change)
 
     def unwant(self, listener: ChangeListener, change: Change) -> None:
         """Let a listener hear no more of a change; nothing happens where it did not want to."""
@@ -132,7 +142,8 @@ class Changes:
             del self._listeners[change]
             if change[1] is not None:
                 self._templates.pop(change[1], None)
-            self._watches.unwant(change)
+            if change in self._watches:
+                self._watches.unwant(change)
         if not self._wants:
             self._stop()
 
@@ -199,9 +210,14 @@ class Changes:
     def _tell(self, change: Change) -> None:
         if change == _RESOURCES:
             self._watches.refresh()
+        guards = self._guards(change)
         for listener in self._interested(change):
-            if listener in self._wants:  # what another one did about this change may have ended it
+            # What another one did about this change may have ended it.
+            if listener in self._wants and may_hear(listener.principal, guards):
                 listener.changed(change)
+
+    def _guards(self, change: Change) -> tuple[Component, ...]:
+        return () if change[1] is None else self._conditional.guards(change[1])
 
     def _interested(self, change: Change) -> tuple[ChangeListener, ...]:
         found = self._listeners.get(change, {})

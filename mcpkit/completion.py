@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from typing_extensions import Unpack
 
-from .component import Component, ComponentOptions
+from .component import Component, ComponentOptions, Listed
 from .errors import RegistrationError
 from .injection.hidden import is_hidden
 from .injection.plan import Hint, Injection
@@ -91,7 +91,7 @@ class Completion(NamedTuple):
         return cls(completer, tuple(names), Injection(what, injected) if injected else None)
 
 
-class Completable(Component):
+class Completable(Listed):
     """A component whose arguments are texts that may be completed: a prompt or a resource template."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What tools, resources, templates and prompts have in common: an author's function under a name."""
+"""What tools, resources, templates, prompts and methods have in common: an author's function under a name."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ from typing_extensions import Self, TypedDict, Unpack
 from .context import Context
 from .declarations import capabilities, check_icons, check_meta, check_text
 from .errors import RegistrationError
+from .failures import spoken
 from .injection.hidden import hidden, is_hidden
 from .injection.plan import Injection
+from .principal import Principal
 from .protocol.revisions import narrow
 from .protocol.types import Icon
 from .running.execution import finish_awaitable
 from .running.limits import Limits, run_limited
 from .running.places import Place, check_pickles, place_of, run_in
 from .schema import Signature
+from .visibility import check_visible, is_visible
 
 if TYPE_CHECKING:
     from .registry import Registry
@@ -47,6 +50,11 @@ class ComponentOptions(TypedDict, total=False):
     """How many of its calls run at a time; others wait in order of arrival."""
     thread: bool
     """For a function that is not `async`: False calls it in the event loop, so it must be quick."""
+    visible: Callable[[Principal], bool] | None
+    """Says who may see and use it, from the request's principal and scopes; everybody when None."""
+    single_use: bool
+    """True takes each `requestState` that stateless clients carry to the next round once. It needs a broker where
+    several processes serve: a state that comes from another one is refused otherwise."""
     process: bool
     """True calls it in a worker process, which is killed when the call is cancelled or out of time."""
 
@@ -65,6 +73,8 @@ class Component(ABC):
         title: A name for people, or None.
         tags: Free words of the author's, for selecting components; never sent.
         requires: Capabilities that a client must have declared to use it.
+        visible: Says who may see and use it; None for everybody.
+        is_single_use: Whether each `requestState` is taken once.
         is_enabled: Whether clients see it.
         is_resolved: Whether its type hints have been read.
         position: Its place in the order of registration.
@@ -72,9 +82,7 @@ class Component(ABC):
     """
 
     kind: ClassVar[str]
-    """What an error message calls it: `tool`, `resource`, `resource template` or `prompt`."""
-    wire: ClassVar[str]
-    """The specification's name of its listed form."""
+    """What an error message calls it: `tool`, `resource`, `resource template`, `prompt` or `method`."""
 
     def __init__(self, function: Callable[..., Any], key: str, **options: Unpack[ComponentOptions]) -> None:
         if options:
@@ -88,6 +96,8 @@ class Component(ABC):
         self.meta = dict(meta) if meta else None
         self.tags = frozenset(options.get("tags", ()))
         self.requires = capabilities(f"{self.kind} {key!r}", options.get("requires", ()))
+        self.visible = options.get("visible")
+        self.is_single_use = options.get("single_use", False)
         self.is_enabled = True
         self.is_resolved = False
         self.position = 0
@@ -112,6 +122,9 @@ class Component(ABC):
         check_text(f"{what}: description", options.get("description"))
         check_icons(what, options.get("icons"))
         check_meta(what, options.get("meta"))
+        check_visible(what, options.get("visible"))
+        if type(single_use := options.get("single_use", False)) is not bool:
+            raise RegistrationError(f"{what}: single_use is True or False, got {single_use!r}")
         if isinstance(tags := options.get("tags"), str):
             raise RegistrationError(
                 f"{what}: tags is a set of words, not one string; write tags={{{tags!r}}}"
@@ -121,6 +134,10 @@ class Component(ABC):
     def description(self) -> str | None:
         """What it is for: `description=`, else the docstring's summary and body."""
         return self._description if self._description is not None else self.signature.description
+
+    def is_visible(self, principal: Principal) -> bool:
+        """Say whether a principal may see and use it."""
+        return is_visible(self, principal)
 
     @property
     def takes_context(self) -> bool:
@@ -185,29 +202,25 @@ class Component(ABC):
 
         Raises:
             CallTimeoutError: Its time is over.
-            BaseException: Whatever the function raises.
+            BaseException: Whatever the function raises; of a group of errors for the client, the first.
         """
-        if (self._limits is not None or ctx.server.timeout is not None) and ctx._turn is None:
-            return await run_limited(self.run(kwargs, ctx), ctx, self._limits)
-        if self._injection is not None:
-            is_in_loop = self._is_async or self._place is not None
-            return await self._injection.call(self.function, kwargs, ctx, is_in_loop=is_in_loop)
-        for name in self._injected:
-            kwargs[name] = ctx
-        if self._is_async:
-            return await self.function(**kwargs)
-        if self._place is not None:
-            return await run_in(self._place, self.function, kwargs, ctx)
-        return await finish_awaitable(await ctx.server.threads.run(self.function, kwargs, ctx))
-
-    def listed(self, revision: str) -> dict[str, Any]:
-        """Return the component as a list of `revision` shows it."""
-        self.resolve()
-        return narrow(self.wire, self.describe(revision), revision)
-
-    @abstractmethod
-    def describe(self, revision: str) -> dict[str, Any]:
-        """Return the listed form; fields that `revision` does not know may be left in."""
+        try:
+            if (self._limits is not None or ctx.server.timeout is not None) and ctx._turn is None:
+                return await run_limited(self.run(kwargs, ctx), ctx, self._limits)
+            if self._injection is not None:
+                is_in_loop = self._is_async or self._place is not None
+                return await self._injection.call(self.function, kwargs, ctx, is_in_loop=is_in_loop)
+            for name in self._injected:
+                kwargs[name] = ctx
+            if self._is_async:
+                return await self.function(**kwargs)
+            if self._place is not None:
+                return await run_in(self._place, self.function, kwargs, ctx)
+            return await finish_awaitable(await ctx.server.threads.run(self.function, kwargs, ctx))
+        except BaseException as error:
+            if (told := spoken(error)) is not error:
+                raise told from None
+            raise
 
     def renamed(self, key: str) -> Self:
         """Return a copy that goes by another name or URI."""
@@ -228,6 +241,22 @@ class Component(ABC):
     def __repr__(self) -> str:
         """Show kind and key."""
         return f"<{self.kind} {self.key!r}>"
+
+
+class Listed(Component):
+    """A component that clients find in a list."""
+
+    wire: ClassVar[str]
+    """The specification's name of its listed form."""
+
+    def listed(self, revision: str) -> dict[str, Any]:
+        """Return the component as a list of `revision` shows it."""
+        self.resolve()
+        return narrow(self.wire, self.describe(revision), revision)
+
+    @abstractmethod
+    def describe(self, revision: str) -> dict[str, Any]:
+        """Return the listed form; fields that `revision` does not know may be left in."""
 
 
 def function_name(function: Callable[..., Any]) -> str:

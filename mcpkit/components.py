@@ -26,14 +26,14 @@ class Components(Generic[C]):
     """The components of one kind, in order of registration. All of it may be used from any thread.
 
     Attributes:
-        list_name: The list of the protocol that they are announced under.
+        list_name: The list of the protocol that they are announced under; None where none holds them.
     """
 
-    def __init__(self, registry: Registry, list_name: ListName) -> None:
+    def __init__(self, registry: Registry, list_name: ListName | None) -> None:
         self._registry = registry
         self._lock = registry._lock
         self._by_key: dict[str, C] = {}
-        self.list_name: ListName = list_name
+        self.list_name = list_name
 
     def add(self, component: C, *, replace: bool = False) -> None:
         """Add a component.

@@ -13,6 +13,7 @@ from .asking.open_questions import OpenQuestions
 from .context import NO_HEADERS, Context
 from .errors import ProtocolError
 from .peer import Peer, invalid
+from .principal import ANYONE, Principal
 from .protocol import jsonrpc
 from .protocol.eras import (
     CLIENT_CAPABILITIES,
@@ -25,7 +26,7 @@ from .protocol.eras import (
 )
 from .protocol.jsonrpc import RequestId, is_array
 from .protocol.revisions import LATEST_HANDSHAKE
-from .running.calls import Calls
+from .running.calls import Calls, server_ended
 from .subscriptions import Subscriptions
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class Connection(Peer):
         send: Takes one JSON message without a newline; must not block.
         ready: Returns once the other side keeps up with what is sent; None when it always does.
         request_headers: The headers of the HTTP request that opened the pipe, by name in lower case.
+        principal: Who is at the other end.
     """
 
     def __init__(
@@ -51,9 +53,10 @@ class Connection(Peer):
         *,
         ready: Callable[[], Awaitable[None]] | None = None,
         request_headers: Mapping[bytes, bytes] = NO_HEADERS,
+        principal: Principal = ANYONE,
     ) -> None:
         super().__init__(server, Calls(server), OpenQuestions())
-        self._channel = _PipeChannel(send, ready, request_headers, self.questions)
+        self._channel = _PipeChannel(send, ready, request_headers, principal, self.questions)
         self._subscriptions = Subscriptions(server, self._channel)
 
     def receive(self, line: bytes | ProtocolError) -> None:
@@ -80,11 +83,11 @@ class Connection(Peer):
         """Cancel what runs and end the subscriptions.
 
         Args:
-            graceful: Whether subscribers are told that their stream ends
-                (basic/patterns/subscriptions, "Graceful Closure").
+            graceful: Whether the client is told: whoever waits for a call that the server has ended, and
+                subscribers that their stream ends (basic/patterns/subscriptions, "Graceful Closure").
         """
         self._subscriptions.close(graceful=graceful)
-        await self._calls.aclose()
+        await self._calls.aclose(server_ended() if graceful else None)
 
     def _envelope(self, method: str, params: dict[str, Any], meta: dict[str, Any]) -> Envelope:
         """Route by the envelope, never by the method: with a protocolVersion in `_meta`, stateless."""
@@ -125,19 +128,21 @@ class Connection(Peer):
 class _PipeChannel:
     """The channel of a pipe: all messages leave the same way."""
 
-    __slots__ = ("_ready", "_send", "questions", "request_headers")
+    __slots__ = ("_ready", "_send", "principal", "questions", "request_headers")
 
     def __init__(
         self,
         send: Callable[[bytes], None],
         ready: Callable[[], Awaitable[None]] | None,
         request_headers: Mapping[bytes, bytes],
+        principal: Principal,
         questions: OpenQuestions,
     ) -> None:
         self._send = send
         self._ready = ready
         self.questions: OpenQuestions | None = questions
         self.request_headers = request_headers
+        self.principal = principal
 
     def send(self, message: bytes) -> None:
         """Send one message."""

@@ -16,12 +16,13 @@ from typing_extensions import TypeVar
 from .asking.asking import Asking
 from .protocol import jsonrpc
 from .protocol.eras import Client, Envelope
-from .protocol.revisions import SEVERITY
+from .protocol.revisions import NOTIFICATIONS, SEVERITY
 from .reporting import Reports, Track, reports_of
 
 if TYPE_CHECKING:
     from .asking.open_questions import OpenQuestions
     from .asking.rounds import Rounds
+    from .principal import Principal
     from .running.limits import Turn
     from .server import Server
     from .sync_context import SyncContext
@@ -46,6 +47,11 @@ class Channel(Protocol):
     @property
     def request_headers(self) -> Mapping[bytes, bytes]:
         """The headers of the HTTP request by name in lower case; empty where there is none."""
+        ...
+
+    @property
+    def principal(self) -> Principal:
+        """Who has sent the request."""
         ...
 
     def send(self, message: bytes) -> None:
@@ -124,6 +130,14 @@ class Context(Asking, Generic[State]):
     def client(self) -> Client:
         """Who asks: `name`, `version`, `info` and `capabilities`, all as the client says."""
         return self._envelope.client
+
+    @property
+    def principal(self) -> Principal:
+        """Who asks, as far as that has been verified: `id` and `scopes`; see `Principal`.
+
+        Over HTTP+SSE it is who opened the stream.
+        """
+        return self._channel.principal
 
     @property
     def revision(self) -> str:
@@ -275,6 +289,29 @@ class Context(Asking, Generic[State]):
     async def emergency(self, data: Any, *, logger: str | None = None) -> None:
         """Log at level `emergency`; see `log`."""
         await self.log("emergency", data, logger=logger)
+
+    async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
+        """Send a notification of an extension's, which belongs to this request.
+
+        Ask first whether the client knows the extension: `extension.is_supported(ctx)`.
+
+        Args:
+            method: Its method, such as `notifications/thing/changed`; none of the core protocol's.
+            params: Its params, a JSON object.
+
+        Raises:
+            RuntimeError: The call has ended.
+            ValueError: The method is no notification or one of the core protocol, or the params have no
+                form in JSON.
+        """
+        self._check_open()
+        if not method.startswith("notifications/") or method in NOTIFICATIONS:
+            raise ValueError(
+                f"{method!r} is no notification of an extension: take a name such as 'notifications/thing/changed', "
+                "which the core protocol does not have"
+            )
+        self._channel.send(jsonrpc.notification(method, None if params is None else dict(params)))
+        await self._channel.ready()
 
     async def close_stream(self) -> None:
         """End the connection that this call is answered on; the client comes back for the rest.

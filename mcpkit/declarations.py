@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, TypeGuard
 
-from pydantic_core import PydanticSerializationError, SchemaValidator, ValidationError, to_json
+from pydantic_core import PydanticSerializationError, SchemaValidator, ValidationError, from_json, to_json
 
 from .errors import RegistrationError
 from .protocol.capabilities import capability_path
@@ -93,6 +93,23 @@ def check_meta(what: str, meta: Any) -> None:
         to_json(dict(meta), inf_nan_mode="null")
     except (PydanticSerializationError, ValueError) as error:
         raise RegistrationError(f"{what}: meta has no form in JSON: {error}") from None
+
+
+def json_object(what: str, value: Any) -> dict[str, Any]:
+    """Return a JSON object, separate from what the author wrote; None is an empty one.
+
+    Raises:
+        RegistrationError: It is no dict with strings as keys, or a value in it has no form in JSON.
+    """
+    if value is None:
+        return {}
+    if not _is_mapping(value) or not all(isinstance(key, str) for key in value):
+        raise RegistrationError(f"{what} must be a dict whose keys are strings, got {value!r}")
+    try:
+        copy: dict[str, Any] = from_json(to_json(dict(value), inf_nan_mode="constants"), allow_inf_nan=False)
+    except ValueError as error:
+        raise RegistrationError(f"{what} has no form in JSON: {error}") from None
+    return copy
 
 
 def capabilities(what: str, requires: Any) -> tuple[str, ...]:

@@ -180,6 +180,13 @@ class InvalidAnswerError(AnswerError):
 class InputRequired(BaseException):
     """Ends a round of a stateless request: the client has to answer first. Questions raise it; let it pass."""
 
+    def __str__(self) -> str:
+        """Tell whoever has caught it by mistake what it is."""
+        return (
+            "the client has to answer first, then the handler runs again: let this pass, "
+            "and await what asks within the handler"
+        )
+
 
 class Problem(NamedTuple):
     """One thing that is wrong with one argument.

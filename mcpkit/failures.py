@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from .errors import (
@@ -40,6 +41,30 @@ def is_input_required(error: BaseException) -> bool:
         return True
     inner: tuple[BaseException, ...] = getattr(error, "exceptions", ())
     return bool(inner) and all(map(is_input_required, inner))
+
+
+def spoken(error: BaseException) -> BaseException:
+    """Return what a group of exceptions, as task groups raise them, has to say to the client.
+
+    Returns:
+        The first of its exceptions that is for the client, where nothing but such, and questions, are in it;
+        else the error itself.
+    """
+    if getattr(error, "exceptions", None) is None:
+        return error
+    leaves = list(_leaves(error))
+    told = [leaf for leaf in leaves if isinstance(leaf, (HandlerError, ProtocolError))]
+    asking = [leaf for leaf in leaves if isinstance(leaf, InputRequired)]
+    return told[0] if told and len(told) + len(asking) == len(leaves) else error
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    inner: tuple[BaseException, ...] | None = getattr(error, "exceptions", None)
+    if inner is None:
+        yield error
+    else:
+        for each in inner:
+            yield from _leaves(each)
 
 
 def tool_error(ctx: Context[Any], error: BaseException) -> dict[str, Any]:

@@ -1,26 +1,31 @@
-"""Keys: what this server has signed, known again by any process that has the same secret."""
+"""Keys: what this server has signed or encrypted, known again by any process that has the same secret."""
 
 from __future__ import annotations
 
 import hmac
 import os
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 _VARIABLE: Final = "MCPKIT_SECRET"
 _LEAST: Final = 16  # bytes: a key of 128 bits cannot be guessed
+_NONCE: Final = 12  # bytes; random ones are good for 2**32 texts under one secret (NIST SP 800-38D, 8.3)
 _HOW: Final = 'make one with: python -c "import secrets; print(secrets.token_urlsafe(32))"'
 
 
 class Keys:
-    """HMAC-SHA256 under keys derived from one secret (RFC 2104; NIST SP 800-108 for the derivation).
+    """HMAC-SHA256 and AES-256-GCM under keys derived from one secret (RFC 2104; NIST SP 800-108 for the derivation).
 
     There is a key for each purpose and server name, so that what is signed for one use is worth
-    nothing in another, nor on another server that has the same secret. Safe in any thread.
+    nothing in another, nor on another server that has the same secret. What encrypts has keys of its
+    own. Safe in any thread.
 
     Args:
-        secret: At least 16 bytes, or a sequence of such secrets: the first one signs, each one
-            verifies, so that a secret can be replaced with no signature lost. None takes the
+        secret: At least 16 bytes, or a sequence of such secrets: the first one signs and encrypts, each
+            one verifies and decrypts, so that a secret can be replaced with nothing lost. None takes the
             environment variable `MCPKIT_SECRET`, and where that is not set, what the workers of
             one parent process share (`multiprocessing.current_process().authkey`): enough for
             `uvicorn --workers`, gone with the parent.
@@ -31,12 +36,13 @@ class Keys:
         ValueError: There is no secret in the sequence, or a secret is shorter than 16 bytes.
     """
 
-    __slots__ = ("_keyed", "_name", "_secrets")
+    __slots__ = ("_ciphers", "_keyed", "_name", "_secrets")
 
     def __init__(self, secret: str | bytes | Sequence[str | bytes] | None, name: str) -> None:
         self._name = name
         self._secrets = _found() if secret is None else _given(secret)
         self._keyed: dict[str, tuple[hmac.HMAC, ...]] = {}
+        self._ciphers: dict[str, tuple[AESGCM, ...]] = {}
 
     def sign(self, purpose: str, data: bytes) -> bytes:
         """Return the 32 bytes that prove that `data` was signed here for `purpose`.
@@ -54,19 +60,74 @@ class Keys:
         """
         return any(hmac.compare_digest(_digest(keyed, data), mac) for keyed in self._keyed_for(purpose))
 
+    def encrypt(self, purpose: str, data: bytes) -> bytes:
+        """Return `data` in a form that none but these keys can read, or change unnoticed; 28 bytes longer.
+
+        Args:
+            purpose: What it is for, as `sign` has it.
+            data: What is encrypted.
+
+        Raises:
+            ImportError: The package cryptography is not installed.
+        """
+        nonce = os.urandom(_NONCE)
+        return nonce + self._ciphers_for(purpose)[0].encrypt(nonce, data, None)
+
+    def decrypt(self, purpose: str, data: bytes) -> bytes | None:
+        """Return what was encrypted here for `purpose`, under any of the secrets; None for anything else.
+
+        Raises:
+            ImportError: The package cryptography is not installed.
+        """
+        from cryptography.exceptions import InvalidTag
+
+        nonce, encrypted = data[:_NONCE], data[_NONCE:]
+        if len(nonce) < _NONCE:
+            return None
+        for cipher in self._ciphers_for(purpose):
+            try:
+                return cipher.decrypt(nonce, encrypted, None)
+            except InvalidTag:
+                continue
+        return None
+
     def _keyed_for(self, purpose: str) -> tuple[hmac.HMAC, ...]:
         keyed = self._keyed.get(purpose)
         if keyed is None:
-            label = f"mcpkit\0{purpose}\0{self._name}".encode("utf-8", "surrogatepass")
-            keyed = tuple(
-                hmac.new(hmac.digest(secret, label, "sha256"), digestmod="sha256") for secret in self._secrets
-            )
-            self._keyed[purpose] = keyed
+            derived = self._derived("mcpkit", purpose)
+            keyed = self._keyed[purpose] = tuple(hmac.new(key, digestmod="sha256") for key in derived)
         return keyed
+
+    def _ciphers_for(self, purpose: str) -> tuple[AESGCM, ...]:
+        ciphers = self._ciphers.get(purpose)
+        if ciphers is None:
+            cipher = aes_gcm()
+            derived = self._derived("mcpkit AES-256-GCM", purpose)
+            ciphers = self._ciphers[purpose] = tuple(cipher(key) for key in derived)
+        return ciphers
+
+    def _derived(self, use: str, purpose: str) -> list[bytes]:
+        label = f"{use}\0{purpose}\0{self._name}".encode("utf-8", "surrogatepass")
+        return [hmac.digest(secret, label, "sha256") for secret in self._secrets]
 
     def __repr__(self) -> str:
         """Show whose keys these are, never the secret."""
         return f"Keys({self._name!r})"
+
+
+def aes_gcm() -> type[AESGCM]:
+    """Return the cipher, imported on use.
+
+    Raises:
+        ImportError: The package cryptography is not installed; the message says how to install it.
+    """
+    try:
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+    except ImportError as error:
+        raise ImportError(
+            'encryption needs cryptography: pip install "mcpkit[crypto]"', name=error.name
+        ) from error
+    return AESGCM
 
 
 def _digest(keyed: hmac.HMAC, data: bytes) -> bytes:

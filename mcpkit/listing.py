@@ -1,4 +1,4 @@
-"""The four lists, rendered to bytes once for each state of the registry, revision and page."""
+"""The four lists, rendered to bytes once for each state of the registry, revision, page and set of what is hidden."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 from .errors import INVALID_PARAMS, ProtocolError
 from .protocol import jsonrpc
 from .protocol.revisions import narrow
+from .visibility import Conditional
 
 if TYPE_CHECKING:
-    from .component import Component
+    from .component import Component, Listed
     from .context import Context
+    from .protocol.eras import Cache
     from .registry import Registry
     from .server import Server
 
@@ -28,11 +30,19 @@ MEMBER: Final = {
 
 _PART: Final = {**MEMBER, "resources/templates/list": "resource_templates"}
 
+_PARTS: Final = {method: (part,) for method, part in _PART.items()} | {
+    "resources/list": ("resources", "resource_templates")
+}
+"""What a list holds entries of."""
+
 _MOST_KEPT: Final = 256
 """Rendered pages; a client may ask for any position, so their number must have an end."""
 
 Position = tuple[int, str]
 """Where an entry stands: its component's place, and its URI among the entries of a template."""
+
+Hidden = frozenset["Component"]
+"""Components that who asks may not see."""
 
 _position = attrgetter("position")
 
@@ -42,7 +52,8 @@ class Listing:
 
     def __init__(self, server: Server) -> None:
         self._server = server
-        self._pages: dict[tuple[str, str, Position | None], tuple[int, bytes]] = {}
+        self._pages: dict[tuple[str, str, Position | None, Hidden], tuple[int, bytes]] = {}
+        self._conditional = Conditional(server)
 
     def answer(self, ctx: Context[Any]) -> bytes | Coroutine[Any, Any, bytes]:
         """Return the result of a list method, rendered, or an awaitable of it when entries must be collected.
@@ -54,29 +65,38 @@ class Listing:
         if cursor is not None and not isinstance(cursor, str):
             raise _bad_cursor()
         after = decode_cursor(cursor) if cursor is not None else None
+        conditional = self._conditional.among(*_PARTS[ctx.method])
+        hidden = frozenset(each for each in conditional if not each.is_visible(ctx.principal))
+        cache = self._server._cache[ctx.method].private if conditional else None
         if ctx.method == "resources/list" and _with_entries(self._server):
-            return self._collect(ctx, after)
+            return self._collect(ctx, after, hidden, cache)
         if after is not None:
             after = (after[0], "")  # components have no entries, and a client's text must not be kept
-        key = (ctx.method, ctx.revision, after)
+        key = (ctx.method, ctx.revision, after, hidden)
         changes = self._server.changes
         kept = self._pages.get(key)
         if kept is not None and kept[0] == changes:
             return kept[1]
-        page = self._render(ctx, after, _components(self._server, ctx.method, ctx.revision))
+        page = self._render(ctx, after, _components(self._server, ctx.method, ctx.revision, hidden), cache)
         if len(self._pages) >= _MOST_KEPT:
             self._pages.clear()
         self._pages[key] = (changes, page)
         return page
 
-    async def _collect(self, ctx: Context[Any], after: Position | None) -> bytes:
+    async def _collect(
+        self, ctx: Context[Any], after: Position | None, hidden: Hidden, cache: Cache | None
+    ) -> bytes:
         entries = await self._server.threads.run(
-            _all_resources, {"registry": self._server, "revision": ctx.revision}
+            _all_resources, {"registry": self._server, "revision": ctx.revision, "hidden": hidden}
         )
-        return self._render(ctx, after, entries)
+        return self._render(ctx, after, entries, cache)
 
     def _render(
-        self, ctx: Context[Any], after: Position | None, entries: Iterable[tuple[Position, dict[str, Any]]]
+        self,
+        ctx: Context[Any],
+        after: Position | None,
+        entries: Iterable[tuple[Position, dict[str, Any]]],
+        cache: Cache | None,
     ) -> bytes:
         if after is not None:
             entries = (entry for entry in entries if entry[0] > after)
@@ -87,13 +107,15 @@ class Listing:
             del page[size:]
             result["nextCursor"] = encode_cursor(page[-1][0])
         result = {MEMBER[ctx.method]: [entry for _, entry in page], **result}
-        return jsonrpc.encode(self._server._finish(ctx, result))
+        return jsonrpc.encode(self._server._finish(ctx, result, cache))
 
 
-def _components(registry: Registry, method: str, revision: str) -> Iterator[tuple[Position, dict[str, Any]]]:
-    components: list[Component] = sorted(getattr(registry, _PART[method]), key=_position)
+def _components(
+    registry: Registry, method: str, revision: str, hidden: Hidden
+) -> Iterator[tuple[Position, dict[str, Any]]]:
+    components: list[Listed] = sorted(getattr(registry, _PART[method]), key=_position)
     for component in components:
-        if component.is_enabled:
+        if component.is_enabled and component not in hidden:
             yield (component.position, ""), component.listed(revision)
 
 
@@ -103,10 +125,12 @@ def _with_entries(registry: Registry) -> bool:
     )
 
 
-def _all_resources(registry: Registry, revision: str) -> list[tuple[Position, dict[str, Any]]]:
-    found = list(_components(registry, "resources/list", revision))
+def _all_resources(
+    registry: Registry, revision: str, hidden: Hidden
+) -> list[tuple[Position, dict[str, Any]]]:
+    found = list(_components(registry, "resources/list", revision, hidden))
     for template in registry.resource_templates:
-        if template.entries is None or not template.is_enabled:
+        if template.entries is None or not template.is_enabled or template in hidden:
             continue
         entries: list[Mapping[str, Any]] = sorted(template.entries(), key=lambda entry: str(entry["uri"]))
         found += [

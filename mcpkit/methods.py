@@ -9,6 +9,7 @@ from .asking.asking import check_rounds
 from .changes import check_room, check_uri
 from .completion import complete
 from .component import optional
+from .content.values import ExtensionResult
 from .errors import INVALID_PARAMS, METHOD_NOT_FOUND, MalformedError, ProtocolError
 from .failures import is_protocol_error, not_found, tool_error
 from .protocol import content, jsonrpc
@@ -20,6 +21,7 @@ from .running.steps import is_cancelled_from_outside
 
 if TYPE_CHECKING:
     from .context import Context
+    from .own_methods import Method
     from .prompts import Prompt
     from .tools import Tool
 
@@ -101,15 +103,15 @@ async def call_tool(ctx: Context[Any]) -> Outcome:
     name = _text(ctx.params, "name")
     arguments = _object(ctx.params, "arguments")
     tool = ctx.server.tools.get(name)
-    if tool is None:
+    if tool is None or (tool.visible is not None and not tool.is_visible(ctx.principal)):
         raise ProtocolError(INVALID_PARAMS, f"Unknown tool: {name[:200]}")
-    if "inputResponses" in ctx.params or "requestState" in ctx.params:
-        check_rounds(ctx)
     if ctx.server._has_lifespans:
         await ctx.server._enter(ctx, tool)
     try:
         if tool.requires:
             ctx.client.require(*tool.requires)
+        if "inputResponses" in ctx.params or "requestState" in ctx.params:
+            await check_rounds(ctx, tool)
         return _tool_result(ctx, tool, await tool.call(arguments, ctx))
     except ProtocolError:
         raise
@@ -127,7 +129,7 @@ def becomes_result(ctx: Context[Any], error: BaseException) -> bool:
 
 
 def _tool_result(ctx: Context[Any], tool: Tool, result: dict[str, Any]) -> bytes:
-    if ctx.revision != LATEST:
+    if ctx.revision != LATEST and not isinstance(result, ExtensionResult):
         result = content.tool_result(result, ctx.revision, wrapped=tool.is_wrapped)
     return jsonrpc.encode(ctx.server._finish(ctx, result))
 
@@ -137,28 +139,39 @@ async def read_resource(ctx: Context[Any]) -> Outcome:
     uri = _text(ctx.params, "uri")
     if len(uri) > _MAX_URI_LENGTH:
         raise ProtocolError(INVALID_PARAMS, f"uri: expected at most {_MAX_URI_LENGTH:,} characters")
-    if "inputResponses" in ctx.params or "requestState" in ctx.params:
-        check_rounds(ctx)
-    resource: Resource | ResourceTemplate | None = ctx.server.resources.get(uri)
-    values: dict[str, str | list[str]] = {}
-    if resource is None:
-        resource, values = _match(ctx, uri)
+    resource, values, is_for_all = _serving(ctx, uri)
     if resource.requires:
         ctx.client.require(*resource.requires)
     if ctx.server._has_lifespans:
         await ctx.server._enter(ctx, resource)
+    if "inputResponses" in ctx.params or "requestState" in ctx.params:
+        await check_rounds(ctx, resource)
     if isinstance(resource, Resource):
         result = await resource.read(uri, ctx)
     else:
         result = await resource.read(uri, values, ctx)
     contents = [narrow("ResourceContents", item, ctx.revision) for item in result["contents"]]
-    return ctx.server._finish(ctx, {**result, "contents": contents}, resource.cache)
+    cache = resource.cache
+    if not is_for_all:
+        cache = (cache or ctx.server._cache[ctx.method]).private
+    return ctx.server._finish(ctx, {**result, "contents": contents}, cache)
 
 
-def _match(ctx: Context[Any], uri: str) -> tuple[ResourceTemplate, dict[str, str | list[str]]]:
+def _serving(
+    ctx: Context[Any], uri: str
+) -> tuple[Resource | ResourceTemplate, dict[str, str | list[str]], bool]:
+    """Return what serves a URI to who asks, the values of its variables, and whether it serves everybody so."""
+    is_for_all = True
+    resource = ctx.server.resources.get(uri)
+    if resource is not None:
+        is_for_all = resource.visible is None
+        if resource.is_visible(ctx.principal):
+            return resource, {}, is_for_all
     for template in ctx.server.resource_templates:
         if template.is_enabled and (values := template.template.match(uri)) is not None:
-            return template, values
+            is_for_all = is_for_all and template.visible is None
+            if template.is_visible(ctx.principal):
+                return template, values, is_for_all
     raise not_found(ctx, uri)
 
 
@@ -166,15 +179,15 @@ async def get_prompt(ctx: Context[Any]) -> Outcome:
     """Serve `prompts/get` (server/prompts, "Getting a Prompt")."""
     name = _text(ctx.params, "name")
     arguments = _texts(ctx.params, "arguments")
-    if "inputResponses" in ctx.params or "requestState" in ctx.params:
-        check_rounds(ctx)
     prompt = ctx.server.prompts.get(name)
-    if prompt is None:
+    if prompt is None or not prompt.is_visible(ctx.principal):
         raise ProtocolError(INVALID_PARAMS, f"Unknown prompt: {name[:200]}")
     if prompt.requires:
         ctx.client.require(*prompt.requires)
     if ctx.server._has_lifespans:
         await ctx.server._enter(ctx, prompt)
+    if "inputResponses" in ctx.params or "requestState" in ctx.params:
+        await check_rounds(ctx, prompt)
     result = await prompt.get(arguments, ctx)
     for message in result["messages"]:
         message["content"] = content.block(message["content"], ctx.revision)
@@ -210,10 +223,19 @@ def _referred(ctx: Context[Any], reference: dict[str, Any]) -> Prompt | Resource
         found = ctx.server.resource_templates.get(key)
     else:
         raise ProtocolError(INVALID_PARAMS, "ref.type: expected ref/prompt or ref/resource")
-    if found is None:
+    if found is None or not found.is_visible(ctx.principal):
         what = "prompt" if kind == "ref/prompt" else "resource template"
         raise ProtocolError(INVALID_PARAMS, f"Unknown {what}: {key[:200]}")
     return found
+
+
+async def serve_own(ctx: Context[Any], method: Method) -> Outcome:
+    """Serve a method outside the core protocol."""
+    if method.requires:
+        ctx.client.require(*method.requires)
+    if ctx.server._has_lifespans:
+        await ctx.server._enter(ctx, method)
+    return ctx.server._finish(ctx, await method.serve(ctx), method.cache)
 
 
 def _session(ctx: Context[Any]) -> Handshake:
@@ -280,6 +302,9 @@ def dispatch(ctx: Context[Any]) -> Outcome | Coroutine[Any, Any, Outcome]:
     """
     revisions, capability = METHODS.get(ctx.method, ((), None))
     if ctx.revision not in revisions:
+        own = ctx.server.methods.get(ctx.method)
+        if own is not None and ctx.revision in own.revisions and own.is_visible(ctx.principal):
+            return serve_own(ctx, own)
         raise ProtocolError(METHOD_NOT_FOUND, f"Method not found: {ctx.method[:100]}")
     if capability is not None and not ctx.server._declares(capability):
         raise ProtocolError(

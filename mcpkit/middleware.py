@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, MutableMapping
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast, overload
 
 from pydantic_core import from_json
 
+from .content.values import ExtensionResult
 from .context import Context
 from .errors import ProtocolError, RegistrationError
 from .failures import tool_error
@@ -16,6 +18,7 @@ from .protocol import content, jsonrpc
 from .protocol.revisions import LATEST, METHODS
 
 if TYPE_CHECKING:
+    from .registry import Registry
     from .server import Server
 
 _UNWRAPPED: Final = frozenset({"ping", "subscriptions/listen"})
@@ -109,6 +112,11 @@ class Result(MutableMapping[str, Any]):
         """What is sent: as it was where nobody has looked at it."""
         return self._outcome if self._data is None else self._data
 
+    @property
+    def type(self) -> str:
+        """Its `resultType`: `complete`, or what an extension has brought."""
+        return cast("str", self.data.get("resultType", "complete"))
+
     def rendered(self) -> bytes:
         """Return its JSON, on one line."""
         outcome = self.outcome
@@ -154,8 +162,8 @@ class ToolCallResult(Result):
 
     @property
     def content(self) -> list[dict[str, Any]]:
-        """The content blocks."""
-        return cast("list[dict[str, Any]]", self.data["content"])
+        """The content blocks; none where the result is of another type."""
+        return cast("list[dict[str, Any]]", self.data.get("content", []))
 
     @property
     def structured(self) -> Any:
@@ -184,23 +192,32 @@ H = TypeVar("H", bound=Hook)
 T = TypeVar("T", bound=ToolHook)
 
 
+_Hooks = list[tuple[str | None, Any]]
+
+
 class Middlewares:
     """The middleware of one server, in the order of registration: the first is outermost.
 
     It wraps every request of both eras that this server answers, also those that it refuses; of an included
-    server only the components count, not its middleware. Two are not wrapped: `ping`, which must be answered
+    server only the components and extensions count, not its own middleware. That of extensions comes after the
+    server's, nearer to the handlers. Two are not wrapped: `ping`, which must be answered
     promptly (basic/utilities/ping), and `subscriptions/listen`, which is a stream. What is no request that
     can be served at all (not JSON, no session, a revision that there is not) is refused before.
 
     Args:
-        server: Whose requests they wrap.
+        registry: What they are registered with: a server, or an extension.
+        server: Whose requests they wrap; None for an extension, whose servers follow it.
 
     Attributes:
         hooks: What is registered, each with the method that it is for, or None for all.
     """
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, registry: Registry, server: Server | None = None) -> None:
+        self._registry = registry
         self._server = server
+        self._followed: list[Middlewares] = []
+        self._followers: list[Middlewares] = []
+        self._chain: _Hooks = []
         self.hooks: tuple[tuple[str | None, Any], ...] = ()
 
     @overload
@@ -229,9 +246,10 @@ class Middlewares:
         if not isinstance(hook, str):
             self._add(None, hook)
             return hook
-        if hook not in METHODS or hook in _UNWRAPPED:
+        wrapped = [*METHODS.keys() - _UNWRAPPED, *(method.key for method in self._registry.methods)]
+        if hook not in wrapped:
             raise RegistrationError(
-                f"no middleware can wrap {hook!r}; there are {', '.join(m for m in METHODS if m not in _UNWRAPPED)}"
+                f"no middleware can wrap {hook!r}; there are {', '.join(sorted(wrapped))}"
             )
 
         def register(function: T) -> T:
@@ -241,25 +259,44 @@ class Middlewares:
         return register
 
     def _add(self, method: str | None, hook: Any) -> None:
-        call = hook if inspect.isroutine(hook) else getattr(hook, "__call__", hook)  # noqa: B004 - an object's own
-        if isinstance(hook, type) or not (
-            inspect.iscoroutinefunction(hook) or inspect.iscoroutinefunction(call)
-        ):
+        if not _is_hook(hook):
+            instead = f"; write {hook.__name__}(...)" if isinstance(hook, type) else ""
             raise RegistrationError(
-                f"a middleware is an async function of a request and call_next, got {hook!r}"
+                f"a middleware is an async function of a request and call_next, got {hook!r}{instead}"
             )
         self.hooks = (*self.hooks, (method, hook))
-        self._server._dispatch = self._dispatch
+        for each in (self, *self._followers):
+            each._refresh()
+
+    def follow(self, others: Middlewares) -> None:
+        """Take over what is registered elsewhere, now and later: after, and so inside, all that is there."""
+        if others not in self._followed:
+            self._followed.append(others)
+            others._followers.append(self)
+            self._refresh()
+
+    def _refresh(self) -> None:
+        self._chain = [*self.hooks, *chain.from_iterable(each.hooks for each in self._followed)]
+        if self._chain and self._server is not None:
+            self._server._dispatch = self._dispatch
 
     def _dispatch(self, ctx: Context[Any]) -> Outcome | Coroutine[Any, Any, Outcome]:
         method = ctx.method
         if method in _UNWRAPPED:
             return dispatch(ctx)
-        hooks = [(only, hook) for only, hook in self.hooks if only is None or only == method]
+        hooks = [(only, hook) for only, hook in self._chain if only is None or only == method]
         return _answer(ctx, hooks) if hooks else dispatch(ctx)
 
 
-_Hooks = list[tuple[str | None, Any]]
+def _is_hook(hook: Any) -> bool:
+    call = hook if inspect.isroutine(hook) else getattr(hook, "__call__", hook)  # noqa: B004 - an object's own
+    if isinstance(hook, type) or not (inspect.iscoroutinefunction(hook) or inspect.iscoroutinefunction(call)):
+        return False
+    try:
+        inspect.signature(hook).bind(None, None)
+    except TypeError:
+        return False
+    return True
 
 
 async def _answer(ctx: Context[Any], hooks: _Hooks) -> Outcome:
@@ -302,6 +339,8 @@ async def _pass(request: Request, hooks: _Hooks, index: int) -> Result:
             f"the middleware {hook!r} returned {type(result).__name__}: "
             "return what call_next has returned, or a result object"
         )
+    if isinstance(result, ExtensionResult):
+        return make(ctx.server._finish(ctx, result))
     return make(_completed(ctx, dict(cast("Mapping[str, Any]", result))))
 
 

@@ -65,7 +65,7 @@ class Prompt(Completable):
         name: Its name; the function's when None.
         complete: Completions by argument name: a list of strings, or `fn(value, arguments)`.
         options: `title`, `description`, `icons`, `meta`, `tags`, `requires`, `timeout`, `concurrency`,
-            `thread` and `process`: see `ComponentOptions`.
+            `thread`, `process`, `visible` and `single_use`: see `ComponentOptions`.
 
     Raises:
         RegistrationError: The definition cannot be served; the message says what to change.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, ClassVar, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, overload
 
 from typing_extensions import Unpack
 
@@ -13,9 +13,13 @@ from .component import Component
 from .components import Components
 from .errors import RegistrationError
 from .marking import Build, check_is_function, check_is_uri, make_resource, marked
+from .own_methods import Method, MethodOptions, check_method_name
 from .prompts import Prompt, PromptOptions
 from .resources import Resource, ResourceOptions, ResourceTemplate
 from .tools import Tool, ToolOptions
+
+if TYPE_CHECKING:
+    from .extension import Extension
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -37,6 +41,8 @@ class Registry:
         resources: The resources by URI.
         resource_templates: The resource templates by template.
         prompts: The prompts by name.
+        methods: The methods outside the core protocol by name.
+        extensions: The extensions by identifier, those of what is included, too.
         included: The registries whose components are followed.
         changes: How many changes there have been.
     """
@@ -55,11 +61,14 @@ class Registry:
         self.resources: Components[Resource] = Components(self, "resources")
         self.resource_templates: Components[ResourceTemplate] = Components(self, "resources")
         self.prompts: Components[Prompt] = Components(self, "prompts")
+        self.methods: Components[Method] = Components(self, None)
+        self.extensions: dict[str, Extension] = {}
+        self._extension_listeners: list[Callable[[Extension], None]] = []
 
     @property
     def parts(self) -> tuple[Components[Any], ...]:
-        """All four kinds."""
-        return (self.tools, self.resources, self.resource_templates, self.prompts)
+        """All kinds."""
+        return (self.tools, self.resources, self.resource_templates, self.prompts, self.methods)
 
     @overload
     def tool(self, function: F, /) -> F: ...
@@ -140,6 +149,56 @@ class Registry:
             function, lambda target: make_resource(target, uri, options), replace=replace
         )
 
+    def method(
+        self, name: str, /, *, replace: bool = False, **options: Unpack[MethodOptions]
+    ) -> Callable[[F], F]:
+        """Serve a method that the core protocol does not have: `@server.method("thing/do")`.
+
+        What belongs to an extension is registered with it: `@extension.method("thing/do")`.
+
+        Args:
+            name: The method.
+            replace: Whether it may take the place of a method of the same name.
+            options: See `Method`.
+
+        Returns:
+            A decorator that returns the function unchanged.
+
+        Raises:
+            RegistrationError: The definition cannot be served; the message says what to change.
+        """
+        check_method_name(name)
+        return lambda function: self._register(
+            function, lambda target: Method(target, name, **options), replace=replace
+        )
+
+    def extension(self, identifier: str, settings: Mapping[str, Any] | None = None) -> Extension:
+        """Declare an extension of the protocol (basic/versioning, "Extension Negotiation").
+
+        One that is there already is attached by `include(extension)`.
+
+        Args:
+            identifier: A name under a domain of one's own, the other way round: `com.example/receipts`.
+            settings: What clients are told about it: a JSON object, whose form is the extension's business.
+
+        Returns:
+            The extension, where its methods, tools, resources and middleware are registered.
+
+        Raises:
+            RegistrationError: The identifier breaks the rule or is taken, or JSON cannot carry the settings.
+        """
+        from .extension import Extension
+
+        if isinstance(identifier, Extension):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped authors
+            raise RegistrationError(f"{identifier!r} is there already: attach it with include(...)")
+        extension = Extension(identifier, settings)
+        if identifier in self.extensions:
+            raise RegistrationError(
+                f"there is an extension {identifier!r} already: extensions[{identifier!r}]"
+            )
+        self.include(extension)
+        return extension
+
     def _register(self, function: Any, build: Build, *, replace: bool) -> Any:
         if function is None:
             return partial(self._register, build=build, replace=replace)
@@ -150,7 +209,7 @@ class Registry:
         return function
 
     def add(self, component: Component, *, replace: bool = False) -> None:
-        """Add a ready-made `Tool`, `Resource`, `ResourceTemplate` or `Prompt`.
+        """Add a ready-made `Tool`, `Resource`, `ResourceTemplate`, `Prompt` or `Method`.
 
         Args:
             component: What to add.
@@ -166,13 +225,15 @@ class Registry:
 
         Args:
             source: A module, an object or a function with marks (`@tool`, `@resource`, `@prompt`);
-                a `Registry` or `Server`, whose later changes are followed; or what
+                a `Registry`, `Extension` or `Server`, whose later changes are followed; or what
                 `resource_dir(...)` returned.
             prefix: Put before names with an underscore (`weather` makes `weather_get_forecast`),
-                and into URIs as the first part after the scheme (`data://weather/stations`).
+                and into URIs as the first part after the scheme (`data://weather/stations`). Methods
+                keep their names.
 
         Raises:
-            RegistrationError: Nothing is marked there, or a name is taken.
+            RegistrationError: Nothing is marked there, a name is taken, or an extension is there with
+                other settings.
         """
         if isinstance(source, Registry):
             self._follow(source, prefix)
@@ -234,13 +295,13 @@ class Registry:
         return partial(self._update_listeners.remove, listener)
 
     def _part_of(self, component: Any) -> Components[Any]:
-        kinds: tuple[type[Component], ...] = (Tool, Resource, ResourceTemplate, Prompt)
+        kinds: tuple[type[Component], ...] = (Tool, Resource, ResourceTemplate, Prompt, Method)
         for part, kind in zip(self.parts, kinds, strict=True):
             if isinstance(component, kind):
                 return part
         raise RegistrationError(
-            f"{component!r} is no Tool, Resource, ResourceTemplate or Prompt; "
-            "functions are registered by tool(...), resource(...) and prompt(...)"
+            f"{component!r} is no Tool, Resource, ResourceTemplate, Prompt or Method; "
+            "functions are registered by tool(...), resource(...), prompt(...) and method(...)"
         )
 
     def _publish(self, part: Components[Any], action: str, component: Component) -> None:
@@ -273,12 +334,27 @@ class Registry:
                     (mine.enable if component.is_enabled else mine.disable)(key)
 
         with source._lock:  # so that no change falls between the copy and the listening
+            for extension in source.extensions.values():
+                self._attach(extension)
+            source._extension_listeners.append(self._attach)
             for part in source.parts:
                 for component in part:
                     follow(part, "added", component)
             source.listen(follow)
             source.listen_updates(lambda uri: self.resource_updated(_prefixed_uri(uri, prefix)))
             self.included.append(source)
+
+    def _attach(self, extension: Extension) -> None:
+        """Take over an extension of what is included, whose components are followed besides."""
+        with self._lock:
+            present = self.extensions.setdefault(extension.identifier, extension)
+            if present.settings != extension.settings:
+                raise RegistrationError(
+                    f"there are two extensions {extension.identifier!r}, with the settings {present.settings!r} "
+                    f"and {extension.settings!r}: make one of them, and include it where it is needed"
+                )
+            for listener in tuple(self._extension_listeners):
+                listener(extension)
 
     def _includes(self, other: Registry) -> bool:
         return any(part is other or part._includes(other) for part in self.included)
@@ -287,6 +363,8 @@ class Registry:
 def _prefixed(component: Component, prefix: str) -> str:
     if isinstance(component, Resource | ResourceTemplate):
         return _prefixed_uri(component.key, prefix)
+    if isinstance(component, Method):
+        return component.key
     return f"{prefix}_{component.key}" if prefix else component.key
 
 

@@ -22,6 +22,7 @@ from .errors import RegistrationError, ResourceNotFoundError
 from .resources import ResourceTemplate
 from .uri_expansion import quote
 from .uri_template import UriTemplate
+from .visibility import Visible
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -59,6 +60,7 @@ def resource_dir(
     hidden: bool = False,
     most_entries: int = MOST_ENTRIES,
     watch: bool = False,
+    visible: Visible | None = None,
 ) -> ResourceTemplate:
     """Serve the files of a folder, now and later ones: `server.include(resource_dir("docs", "docs://guide"))`.
 
@@ -76,6 +78,7 @@ def resource_dir(
         watch: Whether clients are told of files that are written, added and removed, while anyone
             listens; needs `pip install "mcpkit[watch]"`. What is written through a link is told
             under the file's own path.
+        visible: Says who may see the files, from the request's principal; everybody when None.
 
     Returns:
         What `include` takes.
@@ -89,7 +92,9 @@ def resource_dir(
     folder = ResourceDir(path, uri_prefix, hidden=hidden, most_entries=most_entries)
     if description is None:
         description = f"The files of the folder {folder.name}."
-    return FolderTemplate(folder, name=name or folder.name, title=title, description=description, watch=watch)
+    return FolderTemplate(
+        folder, name=name or folder.name, title=title, description=description, watch=watch, visible=visible
+    )
 
 
 def _has_watchfiles() -> bool:
@@ -107,10 +112,18 @@ class FolderTemplate(ResourceTemplate):
         title: A name for people.
         description: What the files are.
         watch: Whether clients are told of changes.
+        visible: Says who may see the files.
     """
 
     def __init__(
-        self, folder: ResourceDir, *, name: str, title: str | None, description: str, watch: bool
+        self,
+        folder: ResourceDir,
+        *,
+        name: str,
+        title: str | None,
+        description: str,
+        watch: bool,
+        visible: Visible | None,
     ) -> None:
         super().__init__(
             folder.open,
@@ -120,6 +133,7 @@ class FolderTemplate(ResourceTemplate):
             description=description,
             entries=folder.listed,
             watch=folder.watch if watch else None,
+            visible=visible,
         )
         self.folder = folder
 

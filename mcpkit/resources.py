@@ -9,7 +9,7 @@ from typing import Any
 from typing_extensions import Self, Unpack
 
 from .completion import Completable, Completers
-from .component import Component, ComponentOptions, function_name, optional
+from .component import ComponentOptions, Listed, function_name, optional
 from .content.values import to_contents
 from .context import Context
 from .declarations import check_media_type, check_members, check_size
@@ -37,7 +37,7 @@ class ResourceOptions(ComponentOptions, total=False):
     watch: WatchFunction | None
 
 
-class Resource(Component):
+class Resource(Listed):
     """A resource at a fixed URI.
 
     Args:
@@ -50,7 +50,7 @@ class Resource(Component):
         annotations: Hints on its use.
         cache: How long and by whom what is read may be kept; the server's default when None.
         options: `title`, `description`, `icons`, `meta`, `tags`, `requires`, `timeout`, `concurrency`,
-            `thread` and `process`: see `ComponentOptions`.
+            `thread`, `process`, `visible` and `single_use`: see `ComponentOptions`.
 
     Raises:
         RegistrationError: The definition cannot be served; the message says what to change.
@@ -148,7 +148,7 @@ class ResourceTemplate(Completable):
             subscribed to below; and None stands for a change of `entries`, for whose sake it also
             runs while somebody listens for changes of the list of resources.
         options: `title`, `description`, `icons`, `meta`, `tags`, `requires`, `timeout`, `concurrency`,
-            `thread` and `process`: see `ComponentOptions`.
+            `thread`, `process`, `visible` and `single_use`: see `ComponentOptions`.
 
     Raises:
         RegistrationError: The definition cannot be served; the message says what to change.

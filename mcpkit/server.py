@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
 from typing_extensions import Unpack
 
-from .broker import Broker
+from .broker import Broker, MemoryBroker
 from .component import Component, optional
 from .components import Components
 from .context import Context
@@ -21,6 +21,7 @@ from .lifespan import LifespanFunction, Lifespans
 from .listing import Listing
 from .methods import Dispatch, dispatch
 from .middleware import Middlewares
+from .principal import ANYONE, checked_principal
 from .protocol.eras import Cache
 from .protocol.revisions import CACHEABLE, narrow
 from .protocol.types import Icon
@@ -30,6 +31,7 @@ from .running.limits import check_timeout
 from .running.processes import Processes
 
 if TYPE_CHECKING:
+    from .extension import Extension
     from .keys import Keys
     from .transports.http.app import HttpApp
     from .transports.http.options import HttpOptions
@@ -91,6 +93,8 @@ class Server(Registry):
         secret: What signs session ids: at least 16 characters or bytes; of several, the first signs and
             all are accepted. None takes the environment variable `MCPKIT_SECRET`, or else a
             secret that lasts as long as the process and the workers that it starts.
+        encrypt_state: Whether the `requestState` that stateless clients carry is encrypted, rather than
+            signed only; takes the extra `crypto`.
         broker: What several processes that serve the same share; None keeps everything in this one.
         mask_errors: Whether clients read no more of an unexpected exception than a reference to the log;
             False sends its type and text too, never a traceback: for development.
@@ -102,6 +106,7 @@ class Server(Registry):
     Raises:
         ValueError: One of the arguments is out of range; the message names it.
         RegistrationError: An icon has not the specification's form.
+        ImportError: `encrypt_state` needs a package that is not installed.
     """
 
     _has_state = True
@@ -128,6 +133,7 @@ class Server(Registry):
         max_running: int = 1024,
         question_timeout: float = 600.0,
         secret: str | bytes | Sequence[str | bytes] | None = None,
+        encrypt_state: bool = False,
         broker: Broker | None = None,
         mask_errors: bool = True,
     ) -> None:
@@ -161,8 +167,14 @@ class Server(Registry):
         self.max_running = max_running
         self.question_timeout = question_timeout
         self.broker = broker
+        self._claims = MemoryBroker() if broker is None else broker  # alike for all of its apps and pipes
         self.mask_errors = mask_errors
         self.routes: list[OwnRoute] = []
+        self.encrypt_state = encrypt_state
+        if encrypt_state:
+            from .keys import aes_gcm
+
+            aes_gcm()
         self._secret = secret
         if secret is not None:
             _ = self.keys  # which complains where it is given
@@ -182,7 +194,7 @@ class Server(Registry):
         self._lifespans = Lifespans(self, lifespan)
         self._watchers: list[Watcher] = []
         self._listing = Listing(self)
-        self.middleware = Middlewares(self)
+        self.middleware = Middlewares(self, self)
         self.listen(self._announce)
         self.listen_updates(self._announce_update)
 
@@ -211,7 +223,9 @@ class Server(Registry):
 
     def _capabilities(self, revision: str) -> dict[str, Any]:
         """Return its `ServerCapabilities` with the members that `revision` knows."""
-        declared = {name: how for name, how in _CAPABILITIES.items() if self._declares(name)}
+        declared: dict[str, Any] = {name: how for name, how in _CAPABILITIES.items() if self._declares(name)}
+        if self.extensions:
+            declared["extensions"] = {name: each.settings for name, each in self.extensions.items()}
         return narrow("ServerCapabilities", declared, revision)
 
     def _finish(
@@ -220,6 +234,10 @@ class Server(Registry):
         """Give a result what the era wants of every result; `cache` goes before what the method has."""
         envelope = ctx._envelope
         return envelope.finish(result, self._info(envelope.revision), cache or self._cache.get(ctx.method))
+
+    def _attach(self, extension: Extension) -> None:
+        super()._attach(extension)
+        self.middleware.follow(extension.middleware)
 
     # Tests
 
@@ -255,6 +273,8 @@ class Server(Registry):
         return partial(self._watchers.remove, watcher)
 
     def _announce(self, part: Components[Any], action: str, component: Component) -> None:
+        if part.list_name is None:
+            return
         self._declared.add(part.list_name)
         for watcher in tuple(self._watchers):
             watcher(part.list_name, None)
@@ -281,18 +301,19 @@ class Server(Registry):
             transport: `stdio` for a host that has started this process (`python -m server`,
                 basic/transports/stdio); `http` or `sse` for clients that connect to a port, with
                 uvicorn. Both serve the same app; `sse` does not do without the transport of 2024-11-05.
-            max_line: With stdio, the longest message that is taken, in bytes; a longer one is
-                answered with an error.
+            max_line: With stdio, the longest message in bytes; a longer one is answered with an error.
             host: With http and sse, the address to listen on.
             port: With http and sse, the port; 0 takes a free one.
             uvicorn: With http and sse, more options for `uvicorn.Config`.
-            options: With stdio, `grace` alone: the seconds that running calls get to finish when
-                the input ends or a signal comes, 5 by default. With http and sse, what `asgi` takes.
+            options: With stdio, `grace`, the seconds that running calls get to finish when the input
+                ends or a signal comes, 5 by default, and `principal`, the Principal that the host is.
+                With http and sse, what `asgi` takes.
 
         Raises:
-            ValueError: The transport is not known, or has no such option.
-            RuntimeError: With stdio, an event loop is running in this thread already; the message
-                says what to do.
+            TypeError: With http and sse, there is no such option, or it is of another type.
+            ValueError: The transport is not known, or an option has not the form that it must have.
+            RegistrationError: With stdio, type hints of a component cannot be resolved.
+            RuntimeError: With stdio, an event loop is running in this thread already.
             SystemExit: With stdio, a signal ended it; the code is 128 plus the signal's number.
             BaseException: Whatever entering or leaving the lifespan raised.
         """
@@ -300,12 +321,13 @@ class Server(Registry):
             from .transports.stdio import GRACE, run_stdio
 
             grace = options.pop("grace", GRACE)
+            principal = checked_principal(options.pop("principal", None) or ANYONE)
             if options or uvicorn is not None or grace is None:
                 wrong = next(iter(options), "uvicorn" if uvicorn is not None else "grace=None")
                 raise ValueError(
-                    f'run("stdio") has no {wrong}; it takes grace (seconds) and max_line (bytes)'
+                    f'run("stdio") has no {wrong}; it takes grace (seconds), max_line (bytes) and principal'
                 )
-            run_stdio(self, grace=grace, max_line=max_line)
+            run_stdio(self, grace=grace, max_line=max_line, principal=principal)
             return
         if transport not in {"http", "sse"}:
             raise ValueError(f"transport must be 'stdio', 'http' or 'sse', got {transport!r}")
@@ -327,6 +349,7 @@ class Server(Registry):
             options: See `HttpOptions`.
 
         Raises:
+            TypeError: There is no such option, or it is of another type; the message says which.
             ValueError: An option has not the form that it must have; the message says what to write.
         """
         from .transports.http.app import HttpApp

@@ -13,6 +13,7 @@ from .protocol.jsonrpc import RequestId
 
 if TYPE_CHECKING:
     from .context import Channel, Context
+    from .principal import Principal
     from .server import Server
 
 logger = logging.getLogger("mcpkit")
@@ -25,10 +26,12 @@ class Subscriptions:
     listener: a stream that falls behind ends, the session loses its oldest update.
 
     Attributes:
+        principal: Who is at the other end.
         streams: The open `subscriptions/listen` streams by request id.
     """
 
     def __init__(self, server: Server, channel: Channel) -> None:
+        self.principal = channel.principal
         self._server = server
         self._channel = channel
         self._loop = asyncio.get_running_loop()
@@ -136,6 +139,10 @@ class _Session:
     def is_ready(self) -> bool:
         return self._session.is_initialized
 
+    @property
+    def principal(self) -> Principal:
+        return self._subscriptions.principal
+
     def changed(self, change: Change) -> None:
         if not self.pending:
             self._is_behind = False
@@ -159,6 +166,10 @@ class _Stream:
         self._subscriptions = subscriptions
         self.listen = listen
         self.pending = Pending()
+
+    @property
+    def principal(self) -> Principal:
+        return self._subscriptions.principal
 
     def changed(self, change: Change) -> None:
         if self.pending.add(change):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence, Sized
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from .context import ended
@@ -87,6 +87,10 @@ class SyncContext:
     def emergency(self, data: Any, *, logger: str | None = None) -> None:
         """Log at level `emergency`."""
         self.log("emergency", data, logger=logger)
+
+    def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
+        """Send a notification of an extension's; see `Context.notify`."""
+        self._run(self._ctx.notify(method, params))
 
     def close_stream(self) -> None:
         """End the connection that this call is answered on; see `Context.close_stream`."""

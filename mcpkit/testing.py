@@ -8,6 +8,7 @@ async with connect(server) as client:
 from __future__ import annotations
 
 import asyncio
+import inspect
 import itertools
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -15,6 +16,7 @@ from typing import Any, Final
 
 from .connection import Connection
 from .errors import INTERNAL_ERROR, METHOD_NOT_FOUND, ProtocolError
+from .principal import ANYONE, Principal
 from .protocol import jsonrpc
 from .protocol.eras import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION, SERVER_INFO
 from .protocol.revisions import ALL, LATEST, STATELESS
@@ -37,16 +39,20 @@ class CallResult:
     """What a tool answered.
 
     Attributes:
+        type: The result's `resultType`: `complete`, also where the revision has no types, or another.
+        data: All members of the result; of a type of an extension's, the others are empty.
         content: The content blocks.
         structured: The structured content, or None.
         is_error: Whether the tool could not do what it was asked.
         meta: The result's `_meta`.
     """
 
-    __slots__ = ("content", "is_error", "meta", "structured")
+    __slots__ = ("content", "data", "is_error", "meta", "structured", "type")
 
-    def __init__(self, result: Mapping[str, Any]) -> None:
-        self.content: list[dict[str, Any]] = result["content"]
+    def __init__(self, result: dict[str, Any]) -> None:
+        self.data = result
+        self.type: str = result.get("resultType", "complete")
+        self.content: list[dict[str, Any]] = result["content"] if self.type == "complete" else []
         self.structured: Any = result.get("structuredContent")
         self.is_error: bool = result.get("isError", False)
         self.meta: dict[str, Any] = result.get("_meta", {})
@@ -80,6 +86,7 @@ class Client:
         info: dict[str, Any],
         capabilities: dict[str, Any],
         answers: Answers | None = None,
+        principal: Principal = ANYONE,
     ) -> None:
         self.revision = revision
         self.notifications: list[dict[str, Any]] = []
@@ -95,7 +102,7 @@ class Client:
         self._progress: dict[jsonrpc.RequestId, ProgressCallback] = {}
         self._arrival = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        self._connection = Connection(server, self._receive)
+        self._connection = Connection(server, self._receive, principal=principal)
         self._meta: dict[str, Any] = {}
         if revision in STATELESS:
             self._meta = {PROTOCOL_VERSION: revision, CLIENT_INFO: info, CLIENT_CAPABILITIES: capabilities}
@@ -301,8 +308,12 @@ class Client:
 
     async def _answer(self, asked: dict[str, Any]) -> dict[str, Any]:
         assert self._answers is not None
-        answer = self._answers(asked["method"], asked.get("params", {}))
-        return answer if isinstance(answer, dict) else await answer
+        answer: object = self._answers(asked["method"], asked.get("params", {}))
+        if inspect.isawaitable(answer):
+            answer = await answer
+        if not jsonrpc.is_object(answer):
+            raise TypeError(f"answers= returns the result of {asked['method']}, a dict, not {answer!r}")
+        return answer
 
     async def _reply(self, message: dict[str, Any]) -> None:
         reply: dict[str, Any] = {"jsonrpc": "2.0", "id": message["id"]}
@@ -316,6 +327,13 @@ class Client:
                 reply["result"] = await self._answer(message)
             except ProtocolError as error:
                 reply["error"] = {"code": error.code, "message": error.message}
+            except asyncio.CancelledError:
+                raise
+            except BaseException as error:  # noqa: BLE001 - an assertion of the test's, say: its calls raise it
+                reply["error"] = {"code": INTERNAL_ERROR, "message": "answers= has failed"}
+                for waiting in self._waiting.values():
+                    if not waiting.done():
+                        waiting.set_exception(error)
         self._connection.receive(jsonrpc.encode(reply))
 
     def _receive_notification(self, message: dict[str, Any]) -> None:
@@ -361,6 +379,7 @@ async def connect(
     info: dict[str, Any] | None = None,
     capabilities: dict[str, Any] | None = None,
     answers: Answers | None = None,
+    principal: Principal = ANYONE,
 ) -> AsyncGenerator[Client]:
     """Connect a client to a server in the same process and event loop.
 
@@ -372,7 +391,9 @@ async def connect(
         revision: The revision that the client speaks, of either era.
         info: The client's `Implementation`.
         capabilities: The capabilities that the client declares; with `answers`, by default all.
-        answers: What it answers when the server asks; a ProtocolError that it raises is the answer, too.
+        answers: What it answers when the server asks; a ProtocolError that it raises is the answer, too, and
+            any other exception ends the calls that wait.
+        principal: Who the client is, for what not everybody may see; nobody in particular by default.
 
     Raises:
         ValueError: There is no such revision.
@@ -388,6 +409,7 @@ async def connect(
             info=info or {"name": "mcpkit-testing", "version": "1"},
             capabilities=capabilities if capabilities is not None else dict(_ALL if answers else {}),
             answers=answers,
+            principal=principal,
         )
         try:
             await client._open()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from pydantic_core import to_jsonable_python
 from typing_extensions import Self, Unpack
 
-from .component import Component, ComponentOptions, function_name, optional
-from .content.values import ToolResult, is_data, to_content
+from .component import ComponentOptions, Listed, function_name, optional
+from .content.values import ExtensionResult, ToolResult, WholeResult, is_data, to_content
 from .context import Context
 from .declarations import check_members
 from .errors import OutputError, RegistrationError
@@ -35,7 +35,7 @@ class ToolOptions(ComponentOptions, total=False):
     content: TextOf
 
 
-class Tool(Component):
+class Tool(Listed):
     """A tool: its schemas, and how its function is called.
 
     Args:
@@ -50,7 +50,7 @@ class Tool(Component):
         content: The text beside structured content: `json` (the same data), `none`, or a function
             that makes it from the returned value.
         options: `title`, `description`, `icons`, `meta`, `tags`, `requires`, `timeout`, `concurrency`,
-            `thread` and `process`: see `ComponentOptions`.
+            `thread`, `process`, `visible` and `single_use`: see `ComponentOptions`.
 
     Raises:
         RegistrationError: The definition cannot be served; the message says what to change.
@@ -188,13 +188,17 @@ class Tool(Component):
         return self.render(await self.run(kwargs, ctx))
 
     def render(self, value: Any) -> dict[str, Any]:
-        """Make a `CallToolResult` of the newest revision from what the function returned.
+        """Make a `CallToolResult` of the newest revision from what the function returned; an `ExtensionResult` is none.
 
         Raises:
             OutputError: The value does not fit the output schema.
         """
-        if isinstance(value, ToolResult):
-            return self._render_result(value)
+        if isinstance(value, WholeResult):
+            return (
+                self._render_result(value)
+                if isinstance(value, ToolResult)
+                else cast("ExtensionResult", value)
+            )
         output = self._output
         if output is not None:
             data = output.dump(value)

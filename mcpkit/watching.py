@@ -86,6 +86,10 @@ class Watches:
         self._put(change, ())
         del self._wanted[change]
 
+    def __contains__(self, change: object) -> bool:
+        """Say whether somebody wants to hear of a change."""
+        return change in self._wanted
+
     def refresh(self) -> None:
         """Watch what is registered now."""
         if self._running or self._is_any_watched():

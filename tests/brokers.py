@@ -37,3 +37,7 @@ def read(broker: Broker, key: str) -> dict[str, str]:
 
 def write(broker: Broker, key: str, changes: Mapping[str, str | None], ttl: float = 60) -> None:
     finished(broker.write(key, changes, ttl))
+
+
+def claim(broker: Broker, key: str, ttl: float = 60) -> bool:
+    return finished(broker.claim(key, ttl))

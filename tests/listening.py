@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mcpkit.changes import Change
+from mcpkit.principal import ANYONE
 
 
 class Ear:
@@ -13,6 +14,8 @@ class Ear:
     Args:
         then: Called one for each change, the last of them first.
     """
+
+    principal = ANYONE
 
     def __init__(self, *then: Callable[[], None]) -> None:
         self.heard: list[Change] = []

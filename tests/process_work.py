@@ -92,6 +92,8 @@ def fail(how: str) -> Any:
         "arguments": ArgumentsError([Problem("field", "is wrong")]),
         "value": ValueError("internal"),
         "exit": SystemExit(3),
+        "interrupt": KeyboardInterrupt(),
+        "stop": StopIteration(),
     }
     if how == "end":
         os._exit(3)

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Context, ProtocolError, ResourceNotFoundError, Server, ToolError
+from mcpkit import Context, Principal, ProtocolError, ResourceNotFoundError, Server, ToolError
 from mcpkit.middlewares import AccessLog
 from mcpkit.testing import connect
+from waiting import over
+from work import Work
 
 pytestmark = pytest.mark.anyio
 
@@ -69,6 +71,7 @@ async def test_one_record_a_request_says_what_it_was(
         "client": "mcpkit-testing",
         "outcome": "ok",
         "error_code": None,
+        "principal": None,
     }
     assert log.records[1].getMessage() == f"tools/call 'greet' ok {milliseconds:.1f} ms"
     assert "Ada" not in log.text
@@ -93,19 +96,12 @@ async def test_a_round_that_asks_is_no_error(server: Server, log: pytest.LogCapt
 
 
 async def test_a_cancelled_call_is_logged_as_such(server: Server, log: pytest.LogCaptureFixture) -> None:
-    begun = asyncio.Event()
-
-    @server.tool
-    async def wait() -> None:
-        begun.set()
-        await asyncio.Event().wait()
-
+    work = Work()
+    server.tool(work.wait)
     async with connect(server) as client:
         call = asyncio.ensure_future(client.call("wait"))
-        await begun.wait()
-        call.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await call
+        await work.started.wait()
+        await over(call)
         await client.list_tools()
     assert [fields(record)["outcome"] for record in log.records[1:]] == ["cancelled", "ok"]
 
@@ -135,3 +131,11 @@ async def test_the_logger_and_its_level_can_be_chosen(log: pytest.LogCaptureFixt
     async with connect(server):
         (record,) = log.records
     assert (record.name, record.levelname) == ("mine", "DEBUG")
+
+
+async def test_it_names_who_has_been_verified(server: Server, log: pytest.LogCaptureFixture) -> None:
+    for principal in (Principal("ada"), Principal()):
+        async with connect(server, principal=principal) as client:
+            await client.call("greet", {"name": "x"})
+        assert {fields(record)["principal"] for record in log.records} == {principal.id}
+        log.clear()

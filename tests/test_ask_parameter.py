@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import pytest
 
-from mcpkit import Answer, Ask, RegistrationError, Server
+from mcpkit import Answer, Ask, Depends, RegistrationError, Server
 from mcpkit.testing import connect
 
 pytestmark = pytest.mark.anyio
@@ -104,3 +104,28 @@ async def test_it_has_no_default() -> None:
 
     with pytest.raises(RegistrationError, match="no default"):
         server.tool(plan)
+
+
+@pytest.mark.parametrize(
+    ("mark", "problem"),
+    [
+        (Ask(3), "'plan': days: message must be a string, got 3"),  # type: ignore[arg-type]  # a mistake of authors'
+        (Ask("How long?", key=""), "'plan': days: key must be a string of 1 to 100 characters, got ''"),
+        (Ask, "plan: days: write Ask\\(...\\) in Annotated, not Ask"),
+    ],
+)
+async def test_what_is_wrong_with_it_is_said_when_the_tool_is_registered(mark: Any, problem: str) -> None:
+    async def plan(days: Any) -> str:
+        return str(days)
+
+    plan.__annotations__["days"] = Annotated[int, mark]
+    with pytest.raises(RegistrationError, match=problem):
+        Server("asking").tool(plan)
+
+
+async def test_a_parameter_has_one_mark() -> None:
+    async def plan(days: Annotated[int, Ask("How long?"), Depends(int)]) -> str:
+        return str(days)
+
+    with pytest.raises(RegistrationError, match="plan: days: one parameter is filled by one of Depends, Ask"):
+        Server("asking").tool(plan)

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import pytest
 
+from asked import ELICITING, EVERY, City, Person, outcome, said, tool
 from mcpkit import (
     AnswerError,
     Complete,
     Context,
     Elicit,
-    ElicitationError,
     ListRoots,
     ProtocolError,
     Sample,
@@ -26,58 +23,6 @@ from mcpkit import (
 from mcpkit.testing import connect
 
 pytestmark = pytest.mark.anyio
-
-ELICITING = ["2025-06-18", "2025-11-25", "2026-07-28"]
-EVERY = ["2024-11-05", "2025-03-26", *ELICITING]
-
-
-@dataclass
-class City:
-    name: str
-    days: int
-
-
-class Person:
-    """Whoever answers, and remembers what was asked."""
-
-    def __init__(self, *answers: Any) -> None:
-        self.asked: list[tuple[str, dict[str, Any]]] = []
-        self._answers = list(answers)
-
-    def __call__(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        self.asked.append((method, params))
-        answer = self._answers.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        if method == "elicitation/create" and "action" not in answer:
-            return {"action": "accept", "content": answer}
-        return answer
-
-
-def said(text: str) -> dict[str, Any]:
-    return {
-        "role": "assistant",
-        "content": {"type": "text", "text": text},
-        "model": "m",
-        "stopReason": "endTurn",
-    }
-
-
-def tool(function: Callable[..., Any]) -> Server:
-    server = Server("asking", secret="a secret of the tests")
-    server.tool(function)
-    return server
-
-
-async def outcome(server: Server, person: Person | None, revision: str, **options: Any) -> str:
-    """Call the server's one tool, and return what it says, with what it failed with in front."""
-    async with connect(server, revision=revision, answers=person, **options) as client:
-        (name,) = [each["name"] for each in await client.list_tools()]
-        try:
-            result = await client.call(name)
-        except ProtocolError as error:
-            return f"{error.code}: {error.message}"
-        return f"error: {result.text}" if result.is_error else result.text
 
 
 @pytest.mark.parametrize("revision", ELICITING)
@@ -295,116 +240,20 @@ async def test_completion_has_no_place_for_questions() -> None:
     assert "completion/complete has no place for questions" in failures[0]
 
 
-# The rounds of the stateless era
-
-
-async def rounds(server: Server, name: str, **params: Any) -> dict[str, Any]:
-    """Make one round of a call."""
-    async with connect(server, capabilities={"elicitation": {}}) as client:
-        return await client.request("tools/call", {"name": name, "arguments": {}, **params})
-
-
-async def ask_name(ctx: Context) -> str:
-    return (await ctx.elicit("Who?", str, key="who")).value
-
-
-WHO = {"who": {"action": "accept", "content": {"value": "Ada"}}}
-
-
-async def test_an_answer_may_come_with_the_first_call_and_what_is_unknown_is_ignored() -> None:
-    result = await rounds(tool(ask_name), "ask_name", inputResponses={**WHO, "other": {"x": 1}})
-    assert result["content"][0]["text"] == "Ada"
-    result = await rounds(tool(ask_name), "ask_name", inputResponses={"other": {}})
-    assert result["resultType"] == "input_required"
-    assert list(result["inputRequests"]) == ["who"]
-
-
-@pytest.mark.parametrize("responses", [5, [], "x", {"who": 5}, {"who": None}])
-async def test_answers_of_another_form_are_refused(responses: Any) -> None:
-    with pytest.raises(ProtocolError) as error:
-        await rounds(tool(ask_name), "ask_name", inputResponses=responses)
-    assert error.value.code == -32602
-
-
-async def test_a_state_is_good_for_its_request_and_its_time_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    server = tool(ask_name)
-
-    @server.tool
-    async def other(x: int = 0) -> str:
-        return "other"
-
-    state = (await rounds(server, "ask_name"))["requestState"]
-    assert (await rounds(server, "ask_name", inputResponses=WHO, requestState=state))[
-        "resultType"
-    ] == "complete"
-    for name, given, why in (
-        ("ask_name", state + "x", "none that this server has given"),
-        ("ask_name", "A" + state[1:], "none that this server has given"),
-        ("ask_name", "", "none that this server has given"),
-        ("ask_name", "ä", "none that this server has given"),
-        ("ask_name", 5, "expected the string"),
-        ("other", state, "another request"),
-    ):
-        with pytest.raises(ProtocolError, match=why) as error:
-            await rounds(server, name, inputResponses=WHO, requestState=given)
-        assert error.value.code == -32602
-    with pytest.raises(ProtocolError, match="another request"):
-        await rounds(server, "ask_name", arguments={"x": 1}, requestState=state)
-    with pytest.raises(ProtocolError, match="none that this server"):
-        await rounds(tool_with_secret("another secret of the tests"), "ask_name", requestState=state)
-    monkeypatch.setattr("mcpkit.asking.rounds.time.time", lambda: 4e9)
-    with pytest.raises(ProtocolError, match="expired"):
-        await rounds(server, "ask_name", inputResponses=WHO, requestState=state)
-
-
-def tool_with_secret(secret: str) -> Server:
-    server = Server("asking", secret=secret)
-    server.tool(ask_name)
-    return server
-
-
-async def test_another_process_with_the_same_secret_goes_on() -> None:
-    state = (await rounds(tool(ask_name), "ask_name"))["requestState"]
-    result = await rounds(tool(ask_name), "ask_name", inputResponses=WHO, requestState=state)
-    assert result["content"][0]["text"] == "Ada"
-
-
-async def test_a_handler_that_asks_something_else_in_the_next_round_is_told_so() -> None:
-    order = ["a", "b"]
-
-    async def fickle(ctx: Context) -> str:
-        order.reverse()
-        return " ".join([(await ctx.elicit(each, str)).value for each in order])
-
-    told = await outcome(tool(fickle), Person({"value": "1"}, {"value": "2"}), "2026-07-28")
-    assert told.startswith("-32602: The handler is not deterministic: under 'q1' it asked something else")
-
-
-async def test_keys_let_the_order_differ() -> None:
-    order = ["a", "b"]
-
-    async def fickle(ctx: Context) -> str:
-        order.reverse()
-        return " ".join(sorted([(await ctx.elicit(each, str, key=each)).value for each in order]))
-
-    told = await outcome(tool(fickle), Person({"value": "1"}, {"value": "2"}), "2026-07-28")
-    assert told == "1 2"
-
-
 @pytest.mark.parametrize("revision", ELICITING)
 async def test_questions_in_tasks_of_their_own_are_asked(revision: str) -> None:
     async def both(ctx: Context) -> str:
         async def one(name: str) -> str:
             return (await ctx.elicit(name, str, key=name)).value
 
-        async with asyncio_group() as group:
+        async with Group() as group:
             tasks = [group.start(one(name)) for name in ("a", "b")]
         return " ".join([task.result() for task in tasks])
 
     assert await outcome(tool(both), Person({"value": "1"}, {"value": "2"}), revision) == "1 2"
 
 
-class asyncio_group:
+class Group:
     """What `asyncio.TaskGroup` does, as far as it matters here: its failures come as one group."""
 
     def __init__(self) -> None:
@@ -414,7 +263,7 @@ class asyncio_group:
         self._tasks.append(asyncio.ensure_future(coroutine))
         return self._tasks[-1]
 
-    async def __aenter__(self) -> asyncio_group:
+    async def __aenter__(self) -> Group:
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -428,61 +277,15 @@ class Failures(BaseException):
         self.exceptions = tuple(failures)
 
 
-async def test_what_happens_once_happens_once_and_what_does_not_in_each_round() -> None:
-    counts = {"once": 0, "each": 0}
-    ids: list[str] = []
-
-    async def order(ctx: Context) -> str:
-        counts["each"] += 1
-        ids.append(ctx.call_id)
-
-        async def place() -> dict[str, int]:
-            counts["once"] += 1
-            return {"number": 7}
-
-        placed = await ctx.once("order", place)
-        size = (await ctx.elicit("Size?", int)).value
-        colour = (await ctx.elicit("Colour?", str)).value
-        return f"{placed['number']} {size} {colour}"
-
-    assert await outcome(tool(order), Person({"value": 1}, {"value": "red"}), "2026-07-28") == "7 1 red"
-    assert counts == {"once": 1, "each": 3}
-    assert len(set(ids)) == 1
-
-
-async def test_what_the_client_would_have_to_carry_is_bounded() -> None:
-    async def much(ctx: Context) -> str:
-        await ctx.once("much", lambda: "x" * 20_000)
-        return (await ctx.elicit("Size?", str)).value
-
-    assert (await outcome(tool(much), Person(), "2026-07-28")).startswith("-32603: Internal error (ref ")
-
-
-async def test_lists_never_ask() -> None:
-    async with connect(tool(ask_name), capabilities={"elicitation": {}}) as client:
-        for method in ("tools/list", "server/discover"):
-            result = await client.request(method, {"inputResponses": {}, "requestState": "x"})
-            assert result["resultType"] == "complete"
-
-
-async def test_the_state_is_readable_and_says_nothing_of_the_server() -> None:
-    import base64
-
-    state = (await rounds(tool(ask_name), "ask_name"))["requestState"]
-    told = json.loads(base64.urlsafe_b64decode(state)[32:])
-    assert sorted(told) == ["answered", "asked", "exp", "id", "of", "once"]
-
-
 async def test_errors_that_are_the_handler_s_own_stay_what_they_are() -> None:
     async def fail(ctx: Context) -> str:
         answer = await ctx.elicit("Size?", int)
         raise ToolError(f"no size {answer.value}")
 
     assert await outcome(tool(fail), Person({"value": 1}), "2026-07-28") == "error: no size 1"
-    assert issubclass(ElicitationError, Exception)
 
 
-@pytest.mark.parametrize("revision", ELICITING)
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 async def test_functions_in_threads_ask_too(revision: str) -> None:
     orders: list[str] = []
 
@@ -503,9 +306,13 @@ async def test_functions_in_threads_ask_too(revision: str) -> None:
         said("more"),
         {"action": "decline"},
     )
-    if revision == "2025-06-18":
-        told = await outcome(tool(plan), person, revision)
-        assert "elicitation.url" in told or "The client cannot be asked this" in told
-        return
     assert await outcome(tool(plan), person, revision) == "3 1 fine 0"
     assert orders == ["Paris"]
+
+
+async def test_a_revision_without_pages_is_not_asked_to_show_one() -> None:
+    async def pay(ctx: Context) -> str:
+        return (await ctx.elicit_url("Pay", "https://example.com/pay")).action
+
+    told = await outcome(tool(pay), Person(), "2025-06-18")
+    assert told == "error: The client cannot be asked this: revision 2025-06-18 has no elicitation by URL"

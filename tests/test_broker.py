@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from brokers import Clock, finished, read, write
+from brokers import Clock, claim, finished, read, write
 from mcpkit.broker import MemoryBroker
 
 
@@ -64,6 +64,23 @@ def test_what_was_written_may_be_changed_by_who_wrote_it(broker):
     write(broker, "a", fields)
     fields["level"] = "debug"
     assert read(broker, "a") == {"level": "info"}
+
+
+# Claims
+
+
+def test_a_claim_is_made_once(broker):
+    assert claim(broker, "a") is True
+    assert claim(broker, "a") is False
+    assert claim(broker, "a", 3600) is False
+
+
+def test_each_key_is_claimed_apart_and_is_none_that_is_written(broker):
+    write(broker, "record", {"level": "info"})
+    assert claim(broker, "a")
+    assert claim(broker, "b")
+    assert read(broker, "a") == {}
+    assert read(broker, "record") == {"level": "info"}
 
 
 # Topics

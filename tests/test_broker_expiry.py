@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from brokers import Clock, finished, read, write
+from brokers import Clock, claim, finished, read, write
 from mcpkit.broker import MemoryBroker
 
 
@@ -64,6 +64,24 @@ def test_with_no_time_left_the_key_is_gone_at_once(broker, ttl):
     write(broker, "a", {"level": "info"})
     write(broker, "a", {"level": "debug"}, ttl)
     assert read(broker, "a") == {}
+
+
+def test_a_claim_is_free_again_exactly_when_its_time_is_over(broker, clock):
+    assert claim(broker, "a", 10)
+    clock.now += 9.999
+    assert not claim(broker, "a", 10), "which does not prolong it"
+    clock.now = 1010.0
+    assert claim(broker, "a", 10)
+    assert not claim(broker, "a", 10)
+
+
+def test_each_claim_gives_back_what_has_expired(broker, clock):
+    for number in range(100):
+        claim(broker, str(number), 10 + number % 2)
+    write(broker, "written", {"level": "info"}, 10)
+    clock.now += 10
+    assert claim(broker, "new")
+    assert len(broker) == 51
 
 
 def test_each_write_gives_back_what_has_expired(broker, clock):
@@ -142,6 +160,7 @@ STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("write"), KEYS, CHANGES, st.integers(-1, 20)),
         st.tuples(st.just("delete"), KEYS),
+        st.tuples(st.just("claim"), st.sampled_from("de"), st.integers(1, 20)),
         st.tuples(st.just("wait"), st.integers(1, 10)),
         st.tuples(st.just("sweep")),
     ),
@@ -155,6 +174,7 @@ class Model:
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self.kept: dict[str, tuple[dict[str, str], float]] = {}
+        self.claimed: dict[str, float] = {}
 
     def read(self, key: str) -> dict[str, str]:
         fields, expires = self.kept.get(key, ({}, 0.0))
@@ -167,6 +187,17 @@ class Model:
     def delete(self, key: str) -> None:
         self.kept.pop(key, None)
 
+    def claim(self, key: str, ttl: float) -> bool:
+        if self.claimed.get(key, 0.0) > self.clock.now:
+            return False
+        self.claimed[key] = self.clock.now + ttl
+        return True
+
+    def __len__(self) -> int:
+        return sum(bool(self.read(key)) for key in "abc") + sum(
+            expires > self.clock.now for expires in self.claimed.values()
+        )
+
 
 @settings(max_examples=200, deadline=None)
 @given(STEPS)
@@ -178,10 +209,9 @@ def test_it_agrees_with_a_store_that_looks_at_everything(steps):
             clock.now += arguments[0]
         elif name == "sweep":
             broker.sweep()
-            assert len(broker) == sum(bool(model.read(key)) for key in "abc")
+            assert len(broker) == len(model)
         else:
-            finished(getattr(broker, name)(*arguments))
-            getattr(model, name)(*arguments)
+            assert finished(getattr(broker, name)(*arguments)) == getattr(model, name)(*arguments)
         assert {key: read(broker, key) for key in "abc"} == {key: model.read(key) for key in "abc"}
     clock.now += 20
     broker.sweep()

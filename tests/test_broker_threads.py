@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from brokers import Clock, finished, read, write
+from brokers import Clock, claim, finished, read, write
 from mcpkit.broker import MemoryBroker
 
 THREADS = 8
@@ -84,6 +84,20 @@ def test_keys_come_and_expire_under_threads():
     clock.now += 10
     broker.sweep()
     assert len(broker) == 0
+
+
+@pytest.mark.usefixtures("frequent_switches")
+def test_of_all_threads_that_claim_a_key_one_has_it():
+    broker = MemoryBroker()
+    won: list[int] = []
+
+    def work(number: int) -> None:
+        for turn in range(TURNS):
+            if claim(broker, str(turn)):
+                won.append(turn)
+
+    in_threads(work)
+    assert sorted(won) == list(range(TURNS))
 
 
 @pytest.mark.usefixtures("frequent_switches")

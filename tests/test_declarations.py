@@ -115,7 +115,7 @@ class Counter:
 def test_a_prefix_cannot_make_a_name_that_breaks_the_rule(server: Server, prefix: str) -> None:
     with pytest.raises(RegistrationError, match="1 to 128"):
         server.include(Counter(), prefix=prefix)
-    assert [len(part) for part in server.parts] == [0, 0, 0, 0]
+    assert [len(part) for part in server.parts] == [0, 0, 0, 0, 0]
     followed = Registry()
     followed.tool(sell)
     with pytest.raises(RegistrationError, match="1 to 128"):

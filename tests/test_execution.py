@@ -17,6 +17,7 @@ from mcpkit import Context, ProtocolError, RegistrationError, Server
 from mcpkit.errors import BusyError
 from mcpkit.running.execution import Threads
 from mcpkit.testing import connect
+from waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -107,8 +108,7 @@ class Blocked:
     async def let_go(self, threads: Threads) -> None:
         """Let all that are blocked return, and wait until they have."""
         self._gate.set()
-        while threads.given_up:
-            await asyncio.sleep(0.001)
+        await until(lambda: not threads.given_up)
 
 
 async def test_a_cancelled_caller_is_free_and_its_thread_has_no_place_any_more() -> None:
@@ -122,8 +122,7 @@ async def test_a_cancelled_caller_is_free_and_its_thread_has_no_place_any_more()
 async def test_a_call_that_waited_for_a_place_has_that_of_a_thread_that_is_given_up() -> None:
     threads, blocked = Threads(1), Blocked()
     giving_up = asyncio.create_task(blocked.give_up_in(threads))
-    while not blocked.threads:
-        await asyncio.sleep(0.001)
+    await until(lambda: blocked.threads)
     assert await asyncio.wait_for(threads.run(lambda: "served", {}), 10) == "served"
     await giving_up
     await blocked.let_go(threads)
@@ -186,8 +185,7 @@ async def test_what_a_thread_raises_after_its_call_is_logged(caplog: pytest.LogC
     blocked.error = KeyError("late")
     await blocked.give_up_in(threads)
     await blocked.let_go(threads)
-    while not caplog.records:
-        await asyncio.sleep(0.001)
+    await until(lambda: caplog.records)
     [record] = caplog.records
     assert record.levelno == logging.WARNING
     assert record.exc_info is not None
@@ -214,8 +212,7 @@ async def test_a_thread_that_was_given_up_can_say_nothing_more() -> None:
         call.cancel()
         await asyncio.wait([call])
         gate.set()
-        while len(seen) < 2:
-            await asyncio.sleep(0.001)
+        await until(lambda: len(seen) == 2)
     assert seen == [True, True]
 
 
@@ -239,8 +236,7 @@ async def test_a_thread_that_waits_for_the_event_loop_is_let_go_when_it_is_given
         await asked.wait()
         call.cancel()
         await asyncio.wait([call])
-        while not seen:
-            await asyncio.sleep(0.001)
+        await until(lambda: seen)
     assert seen == [True]
 
 

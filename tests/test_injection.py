@@ -1,107 +1,20 @@
-"""Hidden parameters: what marks them, what fills them, what is refused, and how tests put others in their place."""
+"""Hidden parameters: what marks them, and what fills them."""
 
 # Without `from __future__ import annotations`: the annotations name what is local to a test, which strings cannot.
 import asyncio
 import functools
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator, Iterator
-from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import asynccontextmanager
 from typing import Annotated, Any, Optional, Union
 
 import pytest
 
-from mcpkit import (
-    Complete,
-    Context,
-    Depends,
-    FromHeader,
-    FromState,
-    RegistrationError,
-    Server,
-    prompt,
-    resource,
-    tool,
-)
+from dependencies import KINDS, Database, async_generator, coroutine, generator, plain, takes_an_argument
+from mcpkit import Complete, Context, Depends, FromHeader, FromState, Server, prompt, resource, tool
 from mcpkit.injection.hidden import FromRequest
 from mcpkit.testing import connect
 
 pytestmark = pytest.mark.anyio
-
-
-@dataclass
-class Database:
-    name: str
-
-
-def plain() -> Database:
-    return Database("plain")
-
-
-async def coroutine() -> Database:
-    return Database("coroutine")
-
-
-def generator() -> Iterator[Database]:
-    yield Database("generator")
-
-
-async def async_generator() -> AsyncIterator[Database]:
-    yield Database("async_generator")
-
-
-class Factory:
-    def method(self) -> Database:
-        return Database("method")
-
-    async def __call__(self) -> Database:
-        return Database("callable")
-
-    @classmethod
-    def of_class(cls) -> Database:
-        return Database(cls.__name__)
-
-
-class Settings(Database):
-    def __init__(self, based_on: Annotated[Database, Depends(plain)]) -> None:
-        super().__init__(f"on {based_on.name}")
-
-
-class ManyTimes:
-    """A generator where a callable object is wanted."""
-
-    def __call__(self) -> Generator[Database, None, None]:
-        yield Database("yielded by an object")
-
-
-def awaitable() -> Coroutine[Any, Any, Database]:
-    return coroutine()
-
-
-@functools.wraps(coroutine)
-def wrapper() -> Coroutine[Any, Any, Database]:
-    return coroutine()
-
-
-def with_a_name(name: str) -> Database:
-    return Database(name)
-
-
-KINDS: list[tuple[Callable[[], Any], str]] = [
-    (plain, "plain"),
-    (coroutine, "coroutine"),
-    (generator, "generator"),
-    (async_generator, "async_generator"),
-    (Factory().method, "method"),
-    (Factory(), "callable"),
-    (Factory.of_class, "Factory"),
-    (Settings, "on plain"),
-    (ManyTimes(), "yielded by an object"),
-    (awaitable, "coroutine"),
-    (wrapper, "coroutine"),
-    (functools.partial(with_a_name, name="partial"), "partial"),
-    (functools.partial(with_a_name, "by position"), "by position"),
-    (lambda: Database("lambda"), "lambda"),
-]
 
 
 @pytest.mark.parametrize(("function", "name"), KINDS, ids=[name for _, name in KINDS])
@@ -271,6 +184,25 @@ async def test_context_and_state_reach_what_is_depended_on() -> None:
         ]
 
 
+async def test_state_that_there_is_not_is_an_error_unless_it_may_be_none(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    server = Server("without a lifespan")
+
+    @server.tool
+    async def look(db: Annotated[Database | None, FromState()]) -> str:
+        return repr(db)
+
+    @server.tool
+    async def need(db: Annotated[Database, FromState()]) -> str:
+        return db.name
+
+    async with connect(server) as client:
+        assert (await client.call("look")).text == "None"
+        assert (await client.call("need")).text.startswith("Internal error")
+    assert "there is no state to pass: write Server(lifespan=...)" in caplog.text
+
+
 async def test_a_header_is_the_default_where_there_is_no_http() -> None:
     server = Server("s")
 
@@ -371,87 +303,6 @@ async def test_what_reads_the_request_may_have_to_wait(is_async: bool) -> None:
     assert result.structured == ["tools/call", "tools/calltools/call"]
 
 
-# What is refused
-
-
-def takes_an_argument(url: str) -> str:
-    return url
-
-
-def takes_by_position(ctx: Context, /) -> str:
-    return ctx.method
-
-
-def takes_what_takes(value: Annotated[str, Depends(takes_an_argument)]) -> str:
-    return value
-
-
-def egg(hen: "Annotated[Any, Depends(hen)]") -> Any: ...
-
-
-def hen(egg: "Annotated[Any, Depends(egg)]") -> Any: ...
-
-
-@contextmanager
-def managed() -> Generator[int, None, None]:
-    yield 1
-
-
-def test_what_cannot_be_filled_is_refused_when_it_is_registered() -> None:
-    wrong: list[tuple[Any, str]] = [
-        (
-            Depends(takes_an_argument),
-            "tool 'look': value: takes_an_argument takes 'url', which nothing fills",
-        ),
-        (Depends(takes_by_position), "takes_by_position takes 'ctx', which nothing fills"),
-        (Depends(takes_what_takes), "value: takes_what_takes: value: takes_an_argument takes 'url'"),
-        (Depends(hen), "dependencies go round in a circle: hen -> egg -> hen"),
-        (Depends(managed), r"managed is a generator function under a decorator; .*@contextmanager"),
-        (Depends, r"write Depends\(...\)"),
-        (FromState, r"write FromState\(...\)"),
-        (FromHeader("X-Tenant"), "value: a header is a text"),
-    ]
-    for mark, message in wrong:
-        with pytest.raises(RegistrationError, match=message):
-
-            @Server("s").tool
-            async def look(value: Annotated[int, mark]) -> None: ...
-
-
-def test_a_header_that_may_be_missing_must_have_something_in_its_place() -> None:
-    with pytest.raises(RegistrationError, match="the header X-Tenant may be missing"):
-
-        @Server("s").tool
-        async def look(tenant: Annotated[str, FromHeader("X-Tenant")]) -> None: ...
-
-
-@pytest.mark.parametrize("name", ["", "X Tenant", "X-Tenant:", "Ü"])
-def test_a_header_has_a_name(name: str) -> None:
-    with pytest.raises(RegistrationError, match="the name of a header"):
-        FromHeader(name)
-
-
-def test_what_a_function_has_returned_is_no_function() -> None:
-    with pytest.raises(RegistrationError, match=r"Depends\(connect\), not Depends\(connect\(\)\)"):
-        Depends(plain())  # type: ignore[call-overload]  # the mistake
-
-
-def test_a_completer_is_refused_for_the_same_reasons() -> None:
-    def cities(value: str, url: Annotated[str, Depends(takes_an_argument)]) -> list[str]: ...
-
-    with pytest.raises(RegistrationError, match="argument 'city': url: takes_an_argument takes 'url'"):
-
-        @Server("s").prompt
-        def plan(city: Annotated[str, Complete(cities)]) -> str: ...
-
-
-def test_a_positional_only_parameter_cannot_be_filled() -> None:
-    with pytest.raises(RegistrationError, match="positional-only 'db'"):
-
-        @Server("s").tool
-        async def look(db: Annotated[Database, Depends(plain)], /) -> None: ...
-
-
 def test_a_component_without_them_has_nothing_of_it() -> None:
     server = Server("s")
 
@@ -467,81 +318,3 @@ def test_what_a_partial_binds_is_not_filled() -> None:
     server = Server("s")
     server.tool(functools.partial(look, db=Database("bound")), name="look")
     assert server.tools["look"].injections == ()
-
-
-# Others in their place
-
-
-def uses(db: Annotated[Database, Depends(plain)]) -> str:
-    return db.name
-
-
-@pytest.fixture
-def server() -> Server:
-    server = Server("s")
-
-    @server.tool
-    async def look(name: Annotated[str, Depends(uses)]) -> str:
-        return name
-
-    @server.prompt
-    def ask(day: Annotated[str, Complete(lambda value, db=Depends(coroutine): [db.name])]) -> str:
-        return day
-
-    return server
-
-
-async def look_at(server: Server) -> str:
-    async with connect(server) as client:
-        return (await client.call("look")).text
-
-
-@pytest.mark.parametrize(
-    ("function", "name"), [each for each in KINDS if each[1] != "on plain"], ids=lambda value: str(value)[:20]
-)
-async def test_any_kind_of_function_takes_the_place_of_another(
-    function: Callable[[], Any], name: str, server: Server
-) -> None:
-    with server.override(plain, function):
-        assert await look_at(server) == name
-    assert await look_at(server) == "plain"
-
-
-async def test_the_place_is_taken_in_completion_too(server: Server) -> None:
-    with server.override(coroutine, lambda: Database("fake")):
-        async with connect(server) as client:
-            answer = await client.complete("ask", "day", "")
-    assert answer == ["fake"]
-
-
-async def test_overrides_nest_and_are_taken_back_whatever_happens(server: Server) -> None:
-    def fails(body: Callable[[], object]) -> None:
-        with server.override(plain, lambda: Database("first")), server.override(uses, lambda: "second"):
-            body()
-
-    with server.override(plain, lambda: Database("outer")):
-        with pytest.raises(ZeroDivisionError):
-            fails(lambda: 1 // 0)
-        assert await look_at(server) == "outer"
-        with server.override(plain, lambda: Database("inner")):
-            assert await look_at(server) == "inner"
-        assert await look_at(server) == "outer"
-    assert await look_at(server) == "plain"
-
-
-async def test_what_takes_a_place_may_depend_on_what_was_there(server: Server) -> None:
-    def fake(db: Annotated[Database, Depends(plain)]) -> Database:
-        return Database(f"fake {db.name}")
-
-    with server.override(plain, fake):
-        assert await look_at(server) == "fake plain"
-
-
-def test_a_place_that_is_nobodys_or_cannot_be_taken_is_refused(server: Server) -> None:
-    with pytest.raises(RegistrationError, match="nothing here depends on"), server.override(generator, plain):
-        pass
-    with (
-        pytest.raises(RegistrationError, match="takes 'url', which nothing fills"),
-        server.override(plain, takes_an_argument),
-    ):
-        pass

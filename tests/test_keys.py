@@ -8,6 +8,7 @@ import traceback
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -84,6 +85,79 @@ def test_threads_may_use_one_set_of_keys():
         purpose = f"purpose {number % 10}"
         mac = keys.sign(purpose, b"data")
         return keys.verify(purpose, b"data", mac) and keys.sign("session", b"data") == expected
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(work, range(400)))
+
+
+# Encryption
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.binary(max_size=200))
+def test_what_was_encrypted_is_read_again_and_looks_different_each_time(data):
+    keys = Keys(NEW, "weather")
+    packed = keys.encrypt("state", data)
+    assert keys.decrypt("state", packed) == data
+    assert len(packed) == len(data) + 28
+    assert packed != keys.encrypt("state", data)
+
+
+def test_the_encryption_stays_the_same_from_release_to_release():
+    derived = hmac.digest(NEW.encode(), b"mcpkit AES-256-GCM\0state\0weather", "sha256")
+    packed = bytes(12) + AESGCM(derived).encrypt(bytes(12), b"data", None)
+    assert Keys(NEW, "weather").decrypt("state", packed) == b"data"
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.binary(max_size=40), st.data())
+def test_one_bit_of_what_was_encrypted_makes_it_worthless(data, draw):
+    keys = Keys(NEW, "weather")
+    packed = bytearray(keys.encrypt("state", data))
+    bit = draw.draw(st.integers(0, len(packed) * 8 - 1))
+    packed[bit // 8] ^= 1 << bit % 8
+    assert keys.decrypt("state", bytes(packed)) is None
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.binary(max_size=60))
+def test_what_was_not_encrypted_here_is_not_read(data):
+    assert Keys(NEW, "weather").decrypt("state", data) is None
+
+
+@pytest.mark.parametrize(
+    ("purpose", "secret", "name"),
+    [
+        ("session", NEW, "weather"),
+        ("state", OLD, "weather"),
+        ("state", NEW, "climate"),
+        ("state", [OLD, OLD + "!"], "weather"),
+    ],
+)
+def test_another_purpose_secret_or_server_reads_nothing(purpose, secret, name):
+    packed = Keys(NEW, "weather").encrypt("state", b"data")
+    assert Keys(secret, name).decrypt(purpose, packed) is None
+
+
+def test_what_signs_does_not_encrypt():
+    signing = hmac.digest(NEW.encode(), b"mcpkit\0state\0weather", "sha256")
+    packed = bytes(12) + AESGCM(signing).encrypt(bytes(12), b"data", None)
+    assert Keys(NEW, "weather").decrypt("state", packed) is None
+
+
+def test_a_list_of_secrets_rotates_what_encrypts():
+    old, both, new = Keys(OLD, "weather"), Keys([NEW, OLD], "weather"), Keys(NEW, "weather")
+    assert both.decrypt("state", old.encrypt("state", b"data")) == b"data"
+    assert new.decrypt("state", both.encrypt("state", b"data")) == b"data"
+    assert new.decrypt("state", old.encrypt("state", b"data")) is None
+
+
+def test_threads_may_encrypt_with_one_set_of_keys():
+    keys = Keys([NEW, OLD], "weather")
+
+    def work(number: int) -> bool:
+        purpose, data = f"purpose {number % 10}", b"%d" % number
+        return keys.decrypt(purpose, keys.encrypt(purpose, data)) == data
 
     with ThreadPoolExecutor(8) as pool:
         assert all(pool.map(work, range(400)))

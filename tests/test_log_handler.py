@@ -8,13 +8,12 @@ import threading
 from collections.abc import Iterator
 from contextvars import Context as ContextVars
 from contextvars import copy_context
-from typing import Any
 
 import pytest
 
-from mcpkit import Context, LogHandler, Server, reporting
-from mcpkit.connection import Connection
-from mcpkit.testing import Client, connect
+from log_records import author_log, heard, texts
+from mcpkit import Context, LogHandler, Server
+from mcpkit.testing import connect
 from wire.pipe import settle
 
 pytestmark = pytest.mark.anyio
@@ -29,36 +28,13 @@ def handler() -> LogHandler:
 
 @pytest.fixture
 def log(handler: LogHandler) -> Iterator[logging.Logger]:
-    """The author's logger, with a handler that sends everything."""
-    log = logging.getLogger("archive.pages")
-    log.setLevel(1)
-    log.addHandler(handler)
-    yield log
-    log.removeHandler(handler)
-    log.setLevel(logging.NOTSET)
+    with author_log(handler) as log:
+        yield log
 
 
 @pytest.fixture
 def server() -> Server:
     return Server("s", offers={"logging"})
-
-
-async def heard(client: Client, name: str, level: str = "debug", **arguments: Any) -> list[dict[str, Any]]:
-    """Call a tool, and return the params of the log messages that came before its result."""
-    client.notifications.clear()
-    if client.revision == "2026-07-28":
-        await client.call(name, arguments, log_level=level)
-    else:
-        await client.request("logging/setLevel", {"level": level})
-        await client.call(name, arguments)
-    return [each["params"] for each in client.notifications if each["method"] == "notifications/message"]
-
-
-def texts(messages: list[dict[str, Any]]) -> list[str]:
-    return [message["data"] for message in messages]
-
-
-# What is sent, and to whom
 
 
 @pytest.mark.parametrize("revision", ERAS)
@@ -213,9 +189,6 @@ async def test_records_of_a_thread_come_in_their_order(server: Server, log: logg
         assert texts(await heard(client, "speak")) == [str(number) for number in range(52)]
 
 
-# What is not sent
-
-
 async def test_what_belongs_to_no_request_is_dropped(server: Server, log: logging.Logger) -> None:
     gate = asyncio.Event()
     late: list[asyncio.Task[None]] = []
@@ -304,9 +277,6 @@ class _Kept(logging.Handler):
         self.texts.append(self.format(record))
 
 
-# What must not go wrong
-
-
 async def test_a_record_that_cannot_be_written_raises_nothing(
     server: Server,
     log: logging.Logger,
@@ -363,180 +333,3 @@ async def test_a_server_that_does_not_declare_logging_says_so_once(
     (warning,) = [record.getMessage() for record in caplog.records if record.name == "mcpkit"]
     assert "'archive.pages'" in warning
     assert 'offers={"logging"}' in warning
-
-
-async def test_a_client_that_does_not_read_costs_a_bounded_amount_and_no_time(
-    server: Server, log: logging.Logger, caplog: pytest.LogCaptureFixture
-) -> None:
-    sent: list[bytes] = []
-    room, gate = asyncio.Event(), asyncio.Event()
-    line = "x" * 1000
-    count = 2 * reporting.MOST_WAITING // len(line)
-
-    @server.tool
-    async def speak() -> str:
-        for _ in range(count):
-            log.info(line)
-        await gate.wait()
-        return ""
-
-    connection = Connection(server, sent.append, ready=room.wait)
-    async with server.running():
-        connection.receive(_call("speak"))
-        await settle()
-        assert sum(map(len, sent)) < reporting.MOST_UNREAD + 2 * len(line)
-        room.set()
-        for _ in range(20):
-            await settle()
-        assert reporting.MOST_WAITING < sum(map(len, sent)) < reporting.MOST_WAITING * 1.2
-        gate.set()
-        await connection.drain()
-        await connection.aclose()
-    (warning,) = [record.getMessage() for record in caplog.records if "dropped" in record.getMessage()]
-    assert int(warning.split()[0]) == count - (len(sent) - 1)
-
-
-async def test_a_client_that_never_reads_gets_what_waits_before_the_response(
-    server: Server, log: logging.Logger
-) -> None:
-    sent: list[bytes] = []
-
-    @server.tool
-    async def speak() -> str:
-        for _ in range(50):
-            log.info("x" * 1000)
-        return ""
-
-    connection = Connection(server, sent.append, ready=asyncio.Event().wait)
-    async with server.running():
-        connection.receive(_call("speak"))
-        await connection.drain()
-        await connection.aclose()
-    assert len(sent) == 51
-    assert b'"result"' in sent[-1]
-
-
-async def test_a_thread_that_logs_while_the_event_loop_is_busy_costs_a_bounded_amount(
-    server: Server, log: logging.Logger
-) -> None:
-    sent: list[bytes] = []
-    loop = asyncio.get_running_loop()
-    is_blocked, is_done = threading.Event(), threading.Event()
-    line = "x" * 1000
-    count = 2 * reporting.MOST_WAITING // len(line)
-
-    def block() -> None:
-        is_blocked.set()
-        assert is_done.wait(10)
-
-    @server.tool
-    def speak() -> str:
-        loop.call_soon_threadsafe(block)
-        assert is_blocked.wait(10)
-        for _ in range(count):
-            log.info(line)
-        is_done.set()
-        return ""
-
-    connection = Connection(server, sent.append)
-    async with server.running():
-        connection.receive(_call("speak"))
-        await connection.drain()
-        await connection.aclose()
-    assert reporting.MOST_WAITING < sum(map(len, sent)) < reporting.MOST_WAITING * 1.2
-    assert b'"result"' in sent[-1]
-
-
-@pytest.mark.parametrize("is_async", [True, False])
-async def test_a_call_that_was_cancelled_says_nothing_more(
-    server: Server, log: logging.Logger, is_async: bool
-) -> None:
-    sent: list[bytes] = []
-    started, gate, over = asyncio.Event(), threading.Event(), asyncio.Event()
-    loop = asyncio.get_running_loop()
-
-    @server.tool
-    async def in_loop() -> str:
-        started.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            log.error("after the end")
-            over.set()
-        return ""
-
-    @server.tool
-    def in_thread() -> str:
-        loop.call_soon_threadsafe(started.set)
-        gate.wait(10)
-        log.error("after the end")
-        loop.call_soon_threadsafe(over.set)
-        return ""
-
-    connection = Connection(server, sent.append)
-    async with server.running():
-        connection.receive(_call("in_loop" if is_async else "in_thread"))
-        await asyncio.wait_for(started.wait(), 10)
-        connection.receive(b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}')
-        gate.set()
-        await asyncio.wait_for(over.wait(), 10)
-        await settle()
-        await connection.aclose()
-    assert sent == []
-
-
-async def test_what_a_thread_logs_at_the_moment_of_the_cancellation_is_dropped(
-    server: Server, log: logging.Logger
-) -> None:
-    sent: list[bytes] = []
-    loop = asyncio.get_running_loop()
-    is_blocked, has_logged, over = threading.Event(), threading.Event(), asyncio.Event()
-
-    @server.tool
-    def work() -> str:
-        loop.call_soon_threadsafe(cancel)
-        assert is_blocked.wait(10)
-        log.error("too late")
-        has_logged.set()
-        loop.call_soon_threadsafe(over.set)
-        return ""
-
-    connection = Connection(server, sent.append)
-
-    def cancel() -> None:
-        is_blocked.set()
-        assert has_logged.wait(10)
-        connection.receive(b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}')
-
-    async with server.running():
-        connection.receive(_call("work"))
-        await asyncio.wait_for(over.wait(), 10)
-        await settle()
-        await connection.aclose()
-    assert sent == []
-
-
-async def test_a_function_that_goes_on_after_its_time_says_nothing_more(
-    server: Server, log: logging.Logger
-) -> None:
-    @server.tool(timeout=0.01)
-    async def work() -> str:
-        try:
-            await asyncio.Event().wait()
-        finally:
-            log.error("out of time")
-        return ""
-
-    async with connect(server) as client:
-        assert await heard(client, "work") == []
-        await settle()
-        assert client.notifications == []
-
-
-def _call(name: str) -> bytes:
-    return (
-        b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"%s","_meta":{'
-        b'"io.modelcontextprotocol/logLevel":"debug",'
-        b'"io.modelcontextprotocol/protocolVersion":"2026-07-28",'
-        b'"io.modelcontextprotocol/clientCapabilities":{}}}}' % name.encode()
-    )

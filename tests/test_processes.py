@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,7 @@ from mcpkit import ProtocolError, RegistrationError, ResourceNotFoundError, Serv
 from mcpkit.errors import ArgumentsError, ProcessEndedError
 from mcpkit.running.processes import Processes, kill_workers
 from mcpkit.testing import connect
+from waiting import over, until
 
 pytestmark = pytest.mark.anyio
 
@@ -36,24 +35,10 @@ def is_alive(process: int) -> bool:
     return state != "Z"
 
 
-async def until(condition: Callable[[], object]) -> None:
-    """Wait until something is so."""
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.002)
-
-
 async def told(folder: Path, name: str = "process") -> int:
     """Return the process that a function has told of."""
     await until((folder / name).exists)
     return int((folder / name).read_text())
-
-
-async def over(task: asyncio.Task[Any]) -> None:
-    """Cancel a task and wait until it has ended."""
-    task.cancel()
-    await asyncio.wait([task])
 
 
 # What it returns
@@ -142,6 +127,15 @@ async def test_an_exception_comes_back_as_it_is(
     assert type(caught.value) is kind
     assert str(caught.value) == text
     assert "process_work.py" in str(caught.value.__cause__)  # for the log
+
+
+@pytest.mark.parametrize(("how", "name"), [("interrupt", "KeyboardInterrupt"), ("stop", "StopIteration")])
+async def test_what_would_end_the_event_loop_ends_the_call_alone(
+    how: str, name: str, processes: Processes
+) -> None:
+    with pytest.raises(RuntimeError, match=f"the function raised {name}") as caught:
+        await processes.run(work.fail, {"how": how})
+    assert "process_work.py" in str(getattr(caught.value.__cause__, "__cause__", None))  # for the log
 
 
 async def test_an_exception_keeps_what_it_holds(processes: Processes) -> None:

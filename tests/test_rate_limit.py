@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from asgi_client import serving
-from mcpkit import ProtocolError, Server
+from mcpkit import Principal, ProtocolError, Server
 from mcpkit.middlewares import RateLimit
 from mcpkit.testing import Client, connect
 
@@ -163,3 +164,29 @@ async def test_over_http_the_refusal_has_the_status_and_the_header_for_it(
 def test_what_makes_no_sense_is_refused(arguments: Any, options: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         RateLimit(*arguments, **options)
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+async def test_each_principal_has_a_bucket(revision: str, clock: Clock) -> None:
+    server = make(1, burst=2)
+    for name in ("ada", "bob"):
+        for count in (2, 0):  # a second connection of the same principal finds the bucket empty
+            async with connect(server, revision=revision, principal=Principal(name)) as client:
+                assert await allowed(client, 3) == count
+
+
+async def test_methods_outside_the_core_protocol_count_unless_others_are_named(clock: Clock) -> None:
+    for named, taken in ((None, 2), (["tools/call"], 5)):
+        server = make(1, burst=2, methods=named)
+
+        @server.method("thing/do")
+        async def do() -> dict[str, int]:
+            return {}
+
+        done = 0
+        async with connect(server) as client:
+            for _ in range(5):
+                with suppress(ProtocolError):
+                    await client.request("thing/do")
+                    done += 1
+        assert done == taken

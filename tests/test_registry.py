@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Prompt, RegistrationError, Registry, Resource, ResourceTemplate, Server, Tool
+from mcpkit import Method, Prompt, RegistrationError, Registry, Resource, ResourceTemplate, Server, Tool
 
 
 def greet(name: str) -> str:
@@ -21,6 +21,10 @@ def another(name: str) -> str:
 
 def constant() -> str:
     return ""
+
+
+def data_of(name: str) -> dict[str, str]:
+    return {"name": name}
 
 
 @pytest.fixture
@@ -125,9 +129,10 @@ def test_ready_made_components_are_added_by_their_kind(server: Server) -> None:
         Prompt(greet),
         Resource(constant, "data://x"),
         ResourceTemplate(greet, "data://{name}"),
+        Method(data_of, "data/get"),
     ):
         server.add(component)
-    assert [len(part) for part in server.parts] == [1, 1, 1, 1]
+    assert [len(part) for part in server.parts] == [1, 1, 1, 1, 1]
 
 
 def test_a_component_added_to_two_servers_is_switched_in_one_of_them_alone() -> None:

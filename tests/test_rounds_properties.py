@@ -1,4 +1,7 @@
-"""What holds for every `requestState` and all `inputResponses`: what we did not sign is none, and nothing breaks."""
+"""What holds for every `requestState` and all `inputResponses`: what we did not make is none, and nothing breaks.
+
+States are signed, or with `encrypt_state=True` encrypted.
+"""
 
 from __future__ import annotations
 
@@ -46,6 +49,12 @@ class Issued(NamedTuple):
 
     request: Request
     state: str
+    is_secret: bool = False
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options of the server that has given it."""
+        return {"encrypt_state": self.is_secret}
 
 
 PLAN = Request("tools/call", {"name": "plan", "arguments": {}})
@@ -69,9 +78,11 @@ REQUESTS = [
 ]
 
 
-def make_server(runs: list[str], *, name: str = "rounds", secret: str = SECRET) -> Server:
+def make_server(
+    runs: list[str], *, name: str = "rounds", secret: str = SECRET, encrypt_state: bool = False
+) -> Server:
     """Make a server all of whose handlers ask the same first question, and note that they run."""
-    server = Server(name, secret=secret, question_timeout=86_400)
+    server = Server(name, secret=secret, question_timeout=86_400, encrypt_state=encrypt_state)
 
     async def begin(ctx: Context) -> City:
         runs.append(ctx.method)
@@ -166,16 +177,19 @@ def state_of(outcome: Outcome) -> str:
 
 
 @functools.cache
-def issued() -> tuple[Issued, ...]:
+def issued(*, is_secret: bool = False) -> tuple[Issued, ...]:
     """The states that were given: one for each request, and one of a second round."""
-    states = [Issued(request, state_of(round_of(request, {}))) for request in REQUESTS]
+    options = {"encrypt_state": is_secret}
+    states = [Issued(request, state_of(round_of(request, {}, **options)), is_secret) for request in REQUESTS]
     second = {"inputResponses": FIRST, "requestState": states[0].state}
-    return (*states, Issued(PLAN, state_of(round_of(PLAN, second))))
+    return (*states, Issued(PLAN, state_of(round_of(PLAN, second, **options)), is_secret))
 
 
 @st.composite
-def any_issued(draw: st.DrawFn) -> Issued:
-    return draw(st.sampled_from(issued()))
+def any_issued(draw: st.DrawFn, *, is_secret: bool | None = None) -> Issued:
+    if is_secret is None:
+        is_secret = draw(st.booleans())
+    return draw(st.sampled_from(issued(is_secret=is_secret)))
 
 
 json_values = st.recursive(
@@ -197,7 +211,9 @@ def test_a_state_is_taken_with_its_own_request_whatever_the_order_and_the_meta(
     params = {name: given_.request.params[name] for name in names}
     meta = data.draw(st.dictionaries(st.text("abc", min_size=1, max_size=5), json_values, max_size=2))
     outcome = round_of(
-        Request(given_.request.method, params), {"requestState": given_.state, "_meta": {"x/y": meta}}
+        Request(given_.request.method, params),
+        {"requestState": given_.state, "_meta": {"x/y": meta}},
+        **given_.options,
     )
     assert state_of(outcome)
     assert outcome.runs == [given_.request.method]
@@ -207,7 +223,8 @@ def test_a_state_is_taken_with_its_own_request_whatever_the_order_and_the_meta(
 @given(any_issued(), st.sampled_from(REQUESTS))
 def test_a_state_is_refused_with_any_other_request(given_: Issued, request: Request) -> None:
     assume(request != given_.request)
-    assert_refused(round_of(request, {"inputResponses": FIRST, "requestState": given_.state}))
+    more = {"inputResponses": FIRST, "requestState": given_.state}
+    assert_refused(round_of(request, more, **given_.options))
 
 
 @bounded
@@ -215,7 +232,14 @@ def test_a_state_is_refused_with_any_other_request(given_: Issued, request: Requ
 def test_a_state_is_refused_by_servers_with_another_secret_or_name(
     given_: Issued, options: dict[str, Any]
 ) -> None:
-    assert_refused(round_of(given_.request, {"requestState": given_.state}, **options))
+    assert_refused(round_of(given_.request, {"requestState": given_.state}, **given_.options, **options))
+
+
+@bounded
+@given(any_issued())
+def test_a_state_is_refused_where_the_other_kind_is_given(given_: Issued) -> None:
+    more = {"inputResponses": FIRST, "requestState": given_.state}
+    assert_refused(round_of(given_.request, more, encrypt_state=not given_.is_secret))
 
 
 # States that were not
@@ -224,12 +248,12 @@ def test_a_state_is_refused_by_servers_with_another_secret_or_name(
 @st.composite
 def damaged(draw: st.DrawFn) -> Issued:
     """A state that was given, with something done to its text."""
-    request, state = draw(any_issued())
+    request, state, is_secret = draw(any_issued())
     at = draw(st.integers(0, len(state) - 1))
     end = draw(st.integers(at, min(at + 8, len(state))))
     packed = bytearray(urlsafe_b64decode(state))
     packed[draw(st.integers(0, len(packed) - 1))] ^= 1 << draw(st.integers(0, 7))
-    other = draw(any_issued()).state
+    other = draw(any_issued(is_secret=is_secret)).state
     character = draw(st.sampled_from("Aa0_-=+/ \n.\0é"))
     text = draw(
         st.sampled_from(
@@ -252,20 +276,21 @@ def damaged(draw: st.DrawFn) -> Issued:
             ]
         )
     )
-    assume(text not in {each.state for each in issued()})
-    return Issued(request, text)
+    assume(text not in {each.state for each in issued(is_secret=is_secret)})
+    return Issued(request, text, is_secret)
 
 
 @settings(bounded, max_examples=400)
 @given(damaged())
 def test_a_state_that_was_changed_is_refused(given_: Issued) -> None:
-    assert_refused(round_of(given_.request, {"inputResponses": FIRST, "requestState": given_.state}))
+    more = {"inputResponses": FIRST, "requestState": given_.state}
+    assert_refused(round_of(given_.request, more, **given_.options))
 
 
 @st.composite
 def forged(draw: st.DrawFn) -> Issued:
     """A state that says something else, with each signature that others can make."""
-    request, state = draw(any_issued())
+    request, state, _ = draw(any_issued(is_secret=False))
     packed = urlsafe_b64decode(state)
     mac, content = packed[:MAC], json.loads(packed[MAC:])
     content |= draw(
@@ -313,15 +338,17 @@ def test_a_state_that_somebody_else_has_signed_is_refused(given_: Issued) -> Non
     | st.text("ABCabc019-_=")
     | st.binary(max_size=300).map(lambda data: urlsafe_b64encode(data).decode())
     | st.integers(10_000, 3_000_000).map(lambda size: "A" * (size // 4 * 4))
-    | json_values.filter(lambda value: value is not None)
+    | json_values.filter(lambda value: value is not None),
+    st.booleans(),
 )
-@example("")
-@example("=")
-@example("A" * 43 + "=")
-@example(urlsafe_b64encode(bytes(MAC)).decode())
-@example(urlsafe_b64encode(bytes(MAC) + b"{}").decode())
-def test_any_other_value_is_refused(state: Any) -> None:
-    assert_refused(round_of(PLAN, {"inputResponses": FIRST, "requestState": state}))
+@example("", False)
+@example("=", True)
+@example("A" * 43 + "=", True)
+@example(urlsafe_b64encode(bytes(MAC)).decode(), False)
+@example(urlsafe_b64encode(bytes(MAC) + b"{}").decode(), True)
+def test_any_other_value_is_refused(state: Any, is_secret: bool) -> None:
+    more = {"inputResponses": FIRST, "requestState": state}
+    assert_refused(round_of(PLAN, more, encrypt_state=is_secret))
 
 
 # Answers

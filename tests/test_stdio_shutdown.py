@@ -46,6 +46,13 @@ def interrupt(host: Host, tool: str, arguments: dict[str, Any], number: signal.S
     assert host.wait() == 128 + number
 
 
+def assert_told_of_the_end(host: Host) -> None:
+    """Whoever has called with id 1 hears that the server has ended."""
+    answer = host.receive()
+    assert answer["id"] == 1
+    assert answer["error"]["message"] == "The server has ended before the call was finished"
+
+
 def test_the_end_of_input_ends_an_idle_server_in_order() -> None:
     with Host(GRACE=3600) as host:
         host.ask(call(1, "add", a=1, b=2))
@@ -101,6 +108,7 @@ def test_after_the_end_of_input_the_lifespan_is_left_although_a_tool_runs_on() -
         host.wait_for_note("sleeping")
         host.close_input()
         host.wait_for_note("lifespan left")
+        assert_told_of_the_end(host)
 
 
 @pytest.mark.parametrize("number", SIGNALS)
@@ -111,7 +119,17 @@ def test_a_signal_cancels_what_runs_and_leaves_the_lifespan(
     with Host(GRACE=3600) as host:
         interrupt(host, tool, arguments, number)
         assert "lifespan left" in host.read_notes()
+        assert_told_of_the_end(host)
         assert host.read_output() == b""
+
+
+def test_who_waits_for_a_call_is_told_of_the_end_before_the_work_stops() -> None:
+    with Host(GRACE=3600) as host:
+        host.send(call(1, "swallow_cancellation"))
+        host.wait_for_note("blocking")
+        host.signal(signal.SIGTERM)
+        assert_told_of_the_end(host)
+        assert host.process.poll() is None
 
 
 @pytest.mark.parametrize("number", SIGNALS)

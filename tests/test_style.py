@@ -59,9 +59,12 @@ def test_the_rule_for_ignored_type_errors(comment, fits):
     assert bool(WITH_CODE_AND_REASON.search(comment)) is fits
 
 
-def test_no_file_of_the_package_is_long():
+@pytest.mark.parametrize("folder", ["mcpkit", "tests"])
+def test_no_file_of_the_package_and_of_its_tests_is_long(folder):
     lengths = {
-        str(path.relative_to(ROOT)): len(path.read_text("utf-8").splitlines()) for path in files("mcpkit")
+        str(path.relative_to(ROOT)): len(path.read_text("utf-8").splitlines())
+        for path in files(folder)
+        if path.suffix == ".py"
     }
     assert {path: length for path, length in lengths.items() if length > LONGEST_FILE} == {}
 

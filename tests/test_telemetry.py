@@ -21,6 +21,8 @@ from asgi_client import serving
 from mcpkit import Context, ProtocolError, Server, ToolError
 from mcpkit.middlewares import Telemetry
 from mcpkit.testing import connect
+from waiting import over
+from work import Work
 
 pytestmark = pytest.mark.anyio
 
@@ -205,19 +207,12 @@ async def test_failures_are_told_apart(
 
 
 async def test_a_cancelled_call_ends_its_span(server: Server, collected: Collected) -> None:
-    begun = asyncio.Event()
-
-    @server.tool
-    async def wait() -> None:
-        begun.set()
-        await asyncio.Event().wait()
-
+    work = Work()
+    server.tool(work.wait)
     async with connect(server) as client:
         call = asyncio.ensure_future(client.call("wait"))
-        await begun.wait()
-        call.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await call
+        await work.started.wait()
+        await over(call)
         await client.get_prompt("greet")
     assert collected.spans[0].attributes["error.type"] == "cancelled"  # type: ignore[index]
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
 from mcpkit import Context, ProtocolError, Server, ToolError
 from mcpkit.protocol.revisions import ALL
 from mcpkit.testing import Client, connect
+from work import Work
 
 pytestmark = pytest.mark.anyio
 
@@ -103,22 +105,13 @@ async def test_reading_and_prompting(client: Client) -> None:
 
 async def test_cancelling_the_caller_cancels_the_call() -> None:
     server = Server("s")
-    started, cancelled = asyncio.Event(), asyncio.Event()
-
-    @server.tool
-    async def wait() -> str:
-        started.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            cancelled.set()
-        return ""
-
+    work = Work()
+    server.tool(work.wait)
     async with connect(server) as client:
         task = asyncio.ensure_future(client.call("wait"))
-        await started.wait()
+        await work.started.wait()
         task.cancel()
-        await asyncio.wait_for(cancelled.wait(), 10)
+        await asyncio.wait_for(work.cancelled.wait(), 10)
 
 
 async def test_a_call_that_is_pending_when_it_closes_fails() -> None:
@@ -204,3 +197,41 @@ async def test_a_call_may_be_cancelled_from_its_own_progress_callback() -> None:
         assert told == ["cancelled"]
         call.cancel()
         await asyncio.wait([call])
+
+
+def asking_server() -> Server:
+    server = Server("asking")
+
+    @server.tool
+    async def ask(ctx: Context) -> str:
+        return (await ctx.elicit("Whom?", str)).value
+
+    return server
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+async def test_what_answers_raises_comes_out_of_the_call(revision: str) -> None:
+    def answers(method: str, params: dict[str, Any]) -> dict[str, Any]:
+        raise AssertionError(f"{method} was not expected")
+
+    async with connect(asking_server(), revision=revision, answers=answers) as client:
+        with pytest.raises(AssertionError, match="elicitation/create was not expected"):
+            await client.call("ask")
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+async def test_answers_must_return_a_result(revision: str) -> None:
+    answers: Any = lambda *_: "Ada"  # noqa: E731 - a mistake that authors make
+
+    async with connect(asking_server(), revision=revision, answers=answers) as client:
+        with pytest.raises(TypeError, match="returns the result of elicitation/create, a dict, not 'Ada'"):
+            await client.call("ask")
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+async def test_answers_may_be_a_coroutine_function(revision: str) -> None:
+    async def answers(method: str, params: dict[str, Any]) -> dict[str, Any]:
+        return {"action": "accept", "content": {"value": "Ada"}}
+
+    async with connect(asking_server(), revision=revision, answers=answers) as client:
+        assert (await client.call("ask")).text == "Ada"

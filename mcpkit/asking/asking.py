@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, overload
 
 from pydantic_core import from_json, to_json
 
-from ..errors import MissingCapabilityError
+from ..errors import AnswerError, MissingCapabilityError
 from ..protocol import jsonrpc
 from ..protocol.capabilities import tree
 from ..protocol.revisions import ASKING, CLIENT_METHODS
@@ -18,6 +19,7 @@ from ..running.execution import finish_awaitable
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from ..component import Component
     from ..context import Context
     from .questions import Answer, Question, Root, Sampled, SampleOptions
     from .rounds import Rounds
@@ -27,8 +29,11 @@ A = TypeVar("A")
 B = TypeVar("B")
 C = TypeVar("C")
 
-_POLLS: Final = (0.1, 0.4, 1.0, 2.0)
-"""Seconds between looks at whether a page has been dealt with, before the user is asked again."""
+_POLLS: Final = (0.1, 0.4, 1.0, *[2.0] * 9)
+"""Seconds between looks at whether a page has been dealt with, before the user is asked again.
+
+Together less than what clients wait for an answer, and not much less, as they give up after 10 rounds or so.
+"""
 
 
 class Asking:
@@ -119,7 +124,8 @@ class Asking:
             message: Why, for the user.
             url: Where; http or https.
             done: Says whether the user has done there what is needed: an accept is consent, not completion.
-                While it says no, the user is asked again. None asks once.
+                While it says no, the user is asked again, for `question_timeout` seconds from the first accept
+                on. None asks once.
             key: See `Question`.
 
         Returns:
@@ -127,29 +133,34 @@ class Asking:
 
         Raises:
             ValueError: The URL is none.
+            AnswerError: `done` still says no when the time is over.
             Exception: As `ask`.
         """
         from .questions import ElicitUrl
 
         ctx = cast("Context[Any]", self)
-        rounds: Rounds | None = None
-        if ctx.era == "stateless":
-            rounds = _rounds(ctx)
-            key = key or rounds.next_key()
-        id_ = os.urandom(8).hex() if rounds is None else None
+        rounds = _rounds(ctx)
+        key = key or rounds.next_key()
+        id_ = os.urandom(8).hex() if ctx.era == "handshake" else None
         while True:
             (answer,) = await self.ask(ElicitUrl(message, url, key=key, elicitation_id=id_))
             if done is None or not answer:
                 return answer
+            until = rounds.until(key)
             for seconds in (0.0, *_POLLS):
                 async with ctx._paused():
                     await asyncio.sleep(seconds)
                 if await finish_awaitable(done()):
+                    rounds.settle(key)
                     if id_ is not None:
                         self._tell_completed(id_)
                     return answer
-            if rounds is not None:
-                rounds.forget(cast("str", key))
+                if time.time() >= until:
+                    raise AnswerError(
+                        "The user agreed to visit the page, but what is needed was not done there within "
+                        f"{ctx.server.question_timeout:g} s"
+                    )
+            rounds.forget(key)
 
     def _tell_completed(self, elicitation_id: str) -> None:
         from .questions import ELICITATION_IDS
@@ -231,14 +242,21 @@ class Asking:
         return _rounds(cast("Context[Any]", self)).call_id
 
 
-def check_rounds(ctx: Context[Any]) -> None:
-    """Take over what a client brings from an earlier round, or refuse it before any handler runs.
+async def check_rounds(ctx: Context[Any], component: Component) -> None:
+    """Take over what a client brings from an earlier round, or refuse it before the handler runs.
+
+    Args:
+        ctx: The request.
+        component: Whose handler is about to run.
 
     Raises:
-        ProtocolError: It is malformed, forged, expired, or of another request.
+        MalformedError: It is malformed, forged, expired, of another request, or used up.
+        BusyError: Whether it has been used up cannot be known now.
     """
     if ctx.era == "stateless":
-        _rounds(ctx)
+        rounds = _rounds(ctx)
+        if component.is_single_use:
+            await rounds.redeem()
 
 
 def _rounds(ctx: Context[Any]) -> Rounds:

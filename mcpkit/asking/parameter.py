@@ -37,7 +37,10 @@ class Ask(FromRequest):
         if default is not inspect.Parameter.empty and not isinstance(default, Ask):
             raise RegistrationError("what Ask fills has no default; `| None` is for users who do not accept")
         message, key = self.message, self.key
-        Elicit(message, type_)  # which complains of what cannot be asked for
+        try:
+            Elicit(message, type_, key=key)  # which complains of what cannot be asked for
+        except (TypeError, ValueError) as error:
+            raise RegistrationError(str(error)) from None
 
         async def ask(ctx: Context[Any]) -> Any:
             answer: Answer[Any] = await ctx.elicit(message, type_, key=key)

@@ -37,7 +37,7 @@ class Question(ABC, Generic[A]):
     method: ClassVar[str]
 
     def __init__(self, key: str | None, *capabilities: str) -> None:
-        if key is not None and not 0 < len(key) <= 100:
+        if key is not None and not _is_key(key):
             raise ValueError(f"key must be a string of 1 to 100 characters, got {key!r}")
         self.key = key
         self.capabilities = capabilities
@@ -130,7 +130,8 @@ class Elicit(Question[Answer[T]]):
         key: See `Question`.
 
     Raises:
-        TypeError: The type cannot be asked for; the message says what can.
+        TypeError: The message is no string.
+        RegistrationError: The type cannot be asked for; the message says what can.
     """
 
     method = "elicitation/create"
@@ -143,7 +144,7 @@ class Elicit(Question[Answer[T]]):
         from ..schema.form import Form
 
         super().__init__(key, "elicitation.form")
-        self.message = message
+        self.message = _text("message", message)
         self._form = Form.of(type_)
 
     def params(self, revision: str) -> dict[str, Any]:
@@ -179,6 +180,7 @@ class ElicitUrl(Question[Answer[None]]):
         elicitation_id: What tells its completion from others (2025-11-25 only).
 
     Raises:
+        TypeError: Message or URL is no string.
         ValueError: The URL is none.
     """
 
@@ -188,9 +190,9 @@ class ElicitUrl(Question[Answer[None]]):
         self, message: str, url: str, *, key: str | None = None, elicitation_id: str | None = None
     ) -> None:
         super().__init__(key, "elicitation.url")
-        if not url.lower().startswith(("https://", "http://")):
+        if not _text("url", url).lower().startswith(("https://", "http://")):
             raise ValueError(f"url must be an http or https URL, got {url!r}")
-        self.message = message
+        self.message = _text("message", message)
         self.url = url
         self.elicitation_id = elicitation_id
 
@@ -277,6 +279,10 @@ class Sample(Question[Sampled]):
         messages: A text, or messages as `user(...)` and `assistant(...)` make them.
         max_tokens: The most tokens that it may say.
         options: See `SampleOptions`.
+
+    Raises:
+        TypeError: Messages or tools are not written as they should be, or there is no such option.
+        ValueError: There are no messages, or max_tokens is below 1.
     """
 
     method = "sampling/createMessage"
@@ -296,6 +302,9 @@ class Sample(Question[Sampled]):
                 self._params[wire] = value
         if (choice := options.get("tool_choice")) is not None:
             self._params["toolChoice"] = {"mode": choice}
+        for tool in self._params.get("tools", ()):
+            if not is_object(tool):
+                raise TypeError(f"tools are written as tools/list shows them, each a dict, got {tool!r}")
         needed = ["sampling"]
         if not self._params.keys().isdisjoint({"tools", "toolChoice"}):
             needed.append("sampling.tools")
@@ -384,11 +393,25 @@ def _action(result: Mapping[str, Any]) -> Literal["accept", "decline", "cancel"]
     raise InvalidAnswerError("action: expected accept, decline or cancel")
 
 
-def _messages(messages: str | Sequence[Any]) -> list[dict[str, Any]]:
+def _is_key(key: object) -> bool:
+    return isinstance(key, str) and 0 < len(key) <= 100
+
+
+def _text(name: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be a string, got {value!r}")
+    return value
+
+
+def _messages(messages: object) -> list[dict[str, Any]]:
     if isinstance(messages, str):
         return [{"role": "user", "content": {"type": "text", "text": messages}}]
+    if not isinstance(messages, Sequence):
+        raise TypeError(
+            f'messages are a string, or a list of user("...") and assistant("..."), got {messages!r}'
+        )
     found: list[dict[str, Any]] = []
-    for message in messages:
+    for message in cast("Sequence[object]", messages):
         if isinstance(message, Message):
             blocks = to_content(message.content)
             found.append({"role": message.role, "content": blocks[0] if len(blocks) == 1 else blocks})

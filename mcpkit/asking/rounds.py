@@ -2,13 +2,14 @@
 
 The handler runs from the top in each round, and what has been answered is returned at once
 (basic/patterns/mrtr, 2026-07-28). All that a round needs is in the `requestState`, which the client carries:
-signed, but not secret.
+signed, and secret where the server says so.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -17,15 +18,25 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pydantic_core import from_json, to_json
 
-from ..errors import INVALID_PARAMS, InputRequired, InvalidAnswerError, MalformedError, ProtocolError
+from ..errors import (
+    INVALID_PARAMS,
+    BusyError,
+    InputRequired,
+    InvalidAnswerError,
+    MalformedError,
+    ProtocolError,
+)
 from ..protocol.jsonrpc import is_object
 from .questions import Question, digest
 
 if TYPE_CHECKING:
     from ..context import Context
     from ..keys import Keys
+    from ..server import Server
 
 T = TypeVar("T")
+
+logger = logging.getLogger("mcpkit")
 
 MAX_STATE: Final = 16 * 1024
 """Bytes of a `requestState`."""
@@ -36,20 +47,23 @@ _MAX_ANSWERS: Final = MAX_STATE // 2
 _PURPOSE: Final = "requestState"
 _MAC: Final = 32
 
+_SKEW: Final = 60
+"""Seconds by which the clocks of two processes may differ: so much longer than its state a claim lives."""
+
 
 class Rounds:
     """What is known of the rounds of one request.
 
     Args:
         ctx: The request, in its present round.
-        keys: What signs the state.
+        keys: What signs or encrypts the state.
 
     Attributes:
         call_id: The same in all rounds of a request.
 
     Raises:
-        MalformedError: `inputResponses` or `requestState` is no such thing.
-        ProtocolError: The state was not signed here, has expired, or belongs to another request.
+        MalformedError: `inputResponses` is no such thing; or the state is none that was given here, has
+            expired, or belongs to another request.
     """
 
     def __init__(self, ctx: Context[Any], keys: Keys) -> None:
@@ -61,14 +75,44 @@ class Rounds:
         self._answered: dict[str, list[Any]] = {}  # key: digest of the question, result
         self._asked: dict[str, str] = {}  # key: digest of the question, which the last round ended with
         self._once: dict[str, Any] = {}
+        self._until: dict[str, float] = {}  # key: when the time for what a page is for is over
         self._pending: dict[str, dict[str, Any]] = {}
         self._count = 0
+        self._round = 0
+        self._unclaimed: tuple[str, str, float] | None = None  # the state's digest, home and expiry
         self.call_id = ""
         state = ctx.params.get("requestState") if is_replayed else None
         if state is not None:
             self._load(state)
         if not self.call_id:
             self.call_id = os.urandom(12).hex()
+
+    async def redeem(self) -> None:
+        """Use up the state that has come, if one has: nobody else may go on from it.
+
+        Raises:
+            MalformedError: It has been used, or that cannot be known here.
+            BusyError: The broker does not answer.
+        """
+        if self._unclaimed is None:
+            return
+        state, home, expires = self._unclaimed
+        server = self._ctx.server
+        if home != _home(server):
+            logger.warning(
+                "a requestState for single use is refused, as another process has given it (or this one, before it "
+                "was restarted): Server(broker=...) is what processes share"
+            )
+            raise _refused("this process cannot tell whether it has been used")
+        ttl = max(0.0, expires - time.time()) + _SKEW
+        try:
+            is_first = await server._claims.claim(f"{server.name}/requestState/{state}", ttl)
+        except OSError:
+            logger.exception("the broker does not answer")
+            raise BusyError("It cannot be told whether requestState has been used; try again later") from None
+        if not is_first:
+            raise _refused("it has been used already")
+        self._unclaimed = None
 
     # Asking
 
@@ -143,6 +187,14 @@ class Rounds:
         """Keep what a side effect has returned, a JSON value, for the rounds to come."""
         self._once[key] = value
 
+    def until(self, key: str) -> float:
+        """Return when the time for what a page is for is over, which begins with the first call of this."""
+        return self._until.setdefault(key, time.time() + self._ctx.server.question_timeout)
+
+    def settle(self, key: str) -> None:
+        """Take note that what a page is for has been done."""
+        self._until.pop(key, None)
+
     # The end of a round
 
     def result(self) -> dict[str, Any]:
@@ -158,16 +210,19 @@ class Rounds:
         }
 
     def _dump(self) -> str:
+        server = self._ctx.server
         state = {
-            "exp": int(time.time() + self._ctx.server.question_timeout),
+            "exp": int(time.time() + server.question_timeout),
             "of": self._subject,
             "id": self.call_id,
+            "round": self._round + 1,  # no two states are alike
+            "home": _home(server),
             "asked": {key: digest(request) for key, request in self._pending.items()},
             "answered": self._answered,
             "once": self._once,
+            "until": self._until,
         }
-        data = to_json(state)
-        text = urlsafe_b64encode(self._keys.sign(_PURPOSE, data) + data)
+        text = urlsafe_b64encode(_sealed(self._keys, to_json(state), is_secret=server.encrypt_state))
         if len(text) > MAX_STATE:
             raise ValueError(
                 f"the answers and the values of ctx.once have {len(text):,} bytes, which the client would have to "
@@ -178,24 +233,31 @@ class Rounds:
     def _load(self, text: Any) -> None:
         if not isinstance(text, str):
             raise MalformedError("requestState: expected the string that came with input_required")
-        state = _verified(self._keys, text)
+        state = _opened(self._keys, text, is_secret=self._ctx.server.encrypt_state)
         if state is None:
             raise _refused("it is none that this server has given")
         if state["exp"] < time.time():
             raise _refused("it has expired")
         if state["of"] != self._subject:
             raise _refused("it belongs to another request")
+        self._unclaimed = (hashlib.sha256(text.encode()).hexdigest(), state["home"], state["exp"])
         self.call_id = state["id"]
+        self._round = state["round"]
         self._asked = state["asked"]
         self._answered = state["answered"]
         self._once = state["once"]
+        self._until = state["until"]
         # Kept though this round may end before it comes to them.
         for key in self._asked.keys() & self._fresh.keys():
             self._answered[key] = [self._asked[key], self._fresh[key]]
 
 
-def _verified(keys: Keys, text: str) -> dict[str, Any] | None:
-    """Return a state that was signed here; None for any other text."""
+def _sealed(keys: Keys, data: bytes, *, is_secret: bool) -> bytes:
+    return keys.encrypt(_PURPOSE, data) if is_secret else keys.sign(_PURPOSE, data) + data
+
+
+def _opened(keys: Keys, text: str, *, is_secret: bool) -> dict[str, Any] | None:
+    """Return a state that was sealed here; None for any other text."""
     if len(text) > MAX_STATE or not text.isascii():
         return None
     try:
@@ -205,22 +267,31 @@ def _verified(keys: Keys, text: str) -> dict[str, Any] | None:
     # Decoding skips what is not of the alphabet and forgives padding; encoding shows it.
     if urlsafe_b64encode(packed) != text.encode():
         return None
-    mac, data = packed[:_MAC], packed[_MAC:]
-    if not keys.verify(_PURPOSE, data, mac):
-        return None
-    state: dict[str, Any] = from_json(data)
+    data: bytes | None
+    if is_secret:
+        data = keys.decrypt(_PURPOSE, packed)
+    else:
+        mac, data = packed[:_MAC], packed[_MAC:]
+        if not keys.verify(_PURPOSE, data, mac):
+            return None
+    state: dict[str, Any] | None = None if data is None else from_json(data)
     return state
 
 
 def _subject(ctx: Context[Any]) -> str:
-    """Return what tells a request from others: its method and params, without what differs between its rounds."""
+    """Return what tells a request from others: who asks, its method and params without what differs between rounds."""
     params = {
         name: value
         for name, value in ctx.params.items()
         if name not in {"_meta", "inputResponses", "requestState"}
     }
-    text = json.dumps([ctx.method, params], sort_keys=True, separators=(",", ":"))
+    text = json.dumps([ctx.method, params, ctx.principal.id], sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _home(server: Server) -> str:
+    """Return what tells the store of claims from others, and names none to who reads the state."""
+    return hashlib.sha256(server._claims.home.encode()).hexdigest()[:16]
 
 
 def _responses(value: Any) -> dict[str, Mapping[str, Any]]:
@@ -234,7 +305,5 @@ def _responses(value: Any) -> dict[str, Mapping[str, Any]]:
     return dict(value)
 
 
-def _refused(why: str) -> ProtocolError:
-    return ProtocolError(
-        INVALID_PARAMS, f"requestState cannot be taken: {why}. Make the request again without it"
-    )
+def _refused(why: str) -> MalformedError:
+    return MalformedError(f"requestState cannot be taken: {why}. Make the request again without it")

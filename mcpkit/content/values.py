@@ -17,11 +17,13 @@ from .media import Audio, File, Image
 __all__ = [
     "Audio",
     "EmbeddedResource",
+    "ExtensionResult",
     "File",
     "Image",
     "ResourceLink",
     "Text",
     "ToolResult",
+    "WholeResult",
     "is_data",
     "to_content",
     "to_contents",
@@ -30,7 +32,23 @@ __all__ = [
 _BYTES = (bytes, bytearray, memoryview)
 
 
-class ToolResult:
+class WholeResult:
+    """What is a result already, not something to make one from."""
+
+    __slots__ = ()
+
+
+class ExtensionResult(dict[str, Any], WholeResult):
+    """A result of a type that an extension has brought; `extension.result(...)` makes it.
+
+    In a tool's return annotation, beside other types, it stays out of the output schema.
+    """
+
+    __slots__ = ()
+    __mcp_extension_result__: ClassVar = True
+
+
+class ToolResult(WholeResult):
     """All that a tool can say in its result (server/tools, "Tool Result").
 
     Args:

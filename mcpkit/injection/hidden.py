@@ -76,7 +76,8 @@ class FromHeader(FromRequest):
         """Return what reads the header."""
         kinds = set(_leaves(annotation))
         if kinds - {str, types.NoneType, Any, empty}:
-            raise RegistrationError(f"a header is a text: annotate it as `str | None`, not {annotation!r}")
+            names = " | ".join(_name(kind) for kind in _leaves(annotation))
+            raise RegistrationError(f"a header is a text: annotate it as `str | None`, not `{names}`")
         if default is empty:
             if kinds == {str}:
                 raise RegistrationError(
@@ -88,13 +89,17 @@ class FromHeader(FromRequest):
 
 
 class FromState(FromRequest):
-    """Fills a parameter with what the server's lifespan yielded: `db: Annotated[Database, FromState()]`."""
+    """Fills a parameter with what the server's lifespan yielded: `db: Annotated[Database, FromState()]`.
+
+    Without a lifespan that yields something there is none: an error, unless the parameter may be None.
+    """
 
     __slots__ = ()
 
     def reader(self, annotation: Any, default: Any) -> Callable[[Context[Any]], Any]:
-        """Return what reads the state."""
-        return lambda ctx: ctx.state
+        """Return what reads the state, and complains when there is none to pass."""
+        may_be_none = not {types.NoneType, Any, empty}.isdisjoint(_leaves(annotation))
+        return lambda ctx: ctx.state if may_be_none else _known(ctx.state)
 
 
 class Dependency(Hidden):
@@ -155,18 +160,22 @@ def hidden(annotation: Any, default: Any) -> Hidden | None:
     """Return the mark of a parameter, None when it has none.
 
     Raises:
-        RegistrationError: The mark lacks its parentheses, so that clients would see the parameter.
+        RegistrationError: There are several, or the mark lacks its parentheses, so that clients would see
+            the parameter.
     """
     if isinstance(default, Hidden):
         return default
     origin = typing.get_origin(annotation)
     if origin is Annotated:
         for item in annotation.__metadata__:
-            if isinstance(item, Hidden):
-                return item
             if item is Depends or (isinstance(item, type) and issubclass(item, Hidden)):
                 raise RegistrationError(f"write {item.__name__}(...) in Annotated, not {item.__name__}")
-        return hidden(annotation.__origin__, empty)
+        marks = [item for item in annotation.__metadata__ if isinstance(item, Hidden)]
+        if len(marks) > 1:
+            raise RegistrationError(
+                "one parameter is filled by one of Depends, Ask, FromHeader and FromState"
+            )
+        return marks[0] if marks else hidden(annotation.__origin__, empty)
     if origin is Union or origin is types.UnionType:
         return next(filter(None, (hidden(part, empty) for part in typing.get_args(annotation))), None)
     return None
@@ -175,6 +184,18 @@ def hidden(annotation: Any, default: Any) -> Hidden | None:
 def is_hidden(annotation: Any, default: Any) -> bool:
     """Say whether clients do not see a parameter: because it is the Context, or has a mark."""
     return is_context(annotation, default) or hidden(annotation, default) is not None
+
+
+def _known(state: Any) -> Any:
+    if state is None:
+        raise RuntimeError("there is no state to pass: write Server(lifespan=...) with one that yields it")
+    return state
+
+
+def _name(kind: Any) -> str:
+    if kind is types.NoneType:
+        return "None"
+    return kind.__name__ if isinstance(kind, type) else str(kind)
 
 
 def _leaves(annotation: Any) -> Iterator[Any]:

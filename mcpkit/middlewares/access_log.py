@@ -15,8 +15,9 @@ class AccessLog:
     """Logs each request when it is over, for people in a line and for machines in the record's attributes.
 
     The attributes are `mcp_method`, `mcp_target` (the name or the URI that it is about), `mcp_request_id`,
-    `mcp_revision`, `mcp_client` (the name that it goes by), `mcp_duration_ms`, `mcp_outcome` (see `Timed`)
-    and `mcp_error_code`; what there is not is None. No arguments and no results are logged.
+    `mcp_revision`, `mcp_client` (the name that it goes by), `mcp_principal` (who it is, where that has been
+    verified), `mcp_duration_ms`, `mcp_outcome` (see `Timed`) and `mcp_error_code`; what there is not is None.
+    No arguments and no results are logged.
 
     Args:
         logger: Where to; the logger `mcpkit.access` when None.
@@ -50,6 +51,7 @@ class AccessLog:
             "mcp_request_id": ctx.request_id,
             "mcp_revision": ctx.revision,
             "mcp_client": client,
+            "mcp_principal": ctx.principal.id,
             "mcp_duration_ms": milliseconds,
             "mcp_outcome": timed.outcome,
             "mcp_error_code": timed.code,

@@ -16,7 +16,7 @@ from ..protocol.eras import Handshake
 from ..protocol.revisions import METHODS
 
 RUNNING_CODE: Final = frozenset({"tools/call", "resources/read", "prompts/get", "completion/complete"})
-"""The requests that run code of the author's."""
+"""The requests of the core protocol that run code of the author's."""
 
 
 class RateLimitError(BusyError):
@@ -46,10 +46,11 @@ class RateLimit:
     Args:
         rate: Requests a second in the long run; 0.1 is one every ten seconds.
         burst: Requests that may come at once.
-        key: Says who asks: of the same key, all have one bucket. By default that is the session; clients
-            that have none share one, as nothing that they say of themselves can be trusted. Where something
-            before the server vouches for who asks, return that: the user, or an address that a proxy sets.
-        methods: Which requests count; by default those that run the author's code.
+        key: Says who asks: of the same key, all have one bucket. By default that is the principal, and where
+            nobody has been authenticated the session; clients that have none share one, as nothing that they
+            say of themselves can be trusted. It may return an address that a proxy sets, for example.
+        methods: Which requests of the core protocol count; when None those that run the author's code, and
+            those of methods outside it.
         most_clients: Buckets that are kept. Beyond that, the one that was not used for the longest time is
             forgotten, and its client begins with a full one.
 
@@ -63,7 +64,7 @@ class RateLimit:
         *,
         burst: int = 10,
         key: Callable[[Context[Any]], Hashable] | None = None,
-        methods: Collection[str] = RUNNING_CODE,
+        methods: Collection[str] | None = None,
         most_clients: int = 10_000,
     ) -> None:
         if not 0 < rate < float("inf"):
@@ -72,12 +73,13 @@ class RateLimit:
             raise ValueError(f"burst must be at least 1, got {burst!r}")
         if most_clients < 1:
             raise ValueError(f"most_clients must be at least 1, got {most_clients!r}")
-        if unknown := set(methods) - METHODS.keys():
+        if unknown := set(methods or ()) - METHODS.keys():
             raise ValueError(f"methods: unknown {min(unknown)!r}; write a list of {', '.join(METHODS)}")
         self.rate = rate
         self.burst = burst
-        self._key = key if key is not None else _session
-        self._methods = frozenset(methods)
+        self._key = key if key is not None else _client
+        self._methods = RUNNING_CODE if methods is None else frozenset(methods)
+        self._counts_own = methods is None
         self._most = most_clients
         self._full_at: OrderedDict[Hashable, float] = OrderedDict()
 
@@ -87,7 +89,9 @@ class RateLimit:
         Raises:
             RateLimitError: There are.
         """
-        if request.method in self._methods:
+        if request.method in self._methods or (
+            self._counts_own and request.method in request.ctx.server.methods
+        ):
             self._take(self._key(request.ctx))
         return await call_next(request)
 
@@ -104,7 +108,9 @@ class RateLimit:
             raise RateLimitError(self.rate, wait)
 
 
-def _session(ctx: Context[Any]) -> Hashable:
-    """Return what stands for the session, without keeping it."""
+def _client(ctx: Context[Any]) -> Hashable:
+    """Return the principal, or what stands for the session without keeping it."""
+    if ctx.principal.id is not None:
+        return ctx.principal.id
     session = ctx._envelope
     return weakref.ref(session) if isinstance(session, Handshake) else None

@@ -117,7 +117,7 @@ class Telemetry:
 def _describe(request: Request) -> tuple[str, dict[str, AttributeValue]]:
     """Return the name of the span, and the attributes that measurements have as well."""
     ctx = request.ctx
-    method = ctx.method if ctx.method in METHODS else _OTHER
+    method = ctx.method if ctx.method in METHODS or ctx.method in ctx.server.methods else _OTHER
     attributes: dict[str, AttributeValue] = {
         "mcp.method.name": method,
         "mcp.protocol.version": ctx.revision,

@@ -55,7 +55,7 @@ class Timing:
             seconds = time.perf_counter() - started
             if is_input_required(error):
                 self._report(Timed(request, seconds, "input_required"))
-            elif is_cancelled_from_outside(error):
+            elif request.ctx.is_ended or is_cancelled_from_outside(error):  # nobody hears of what was raised
                 self._report(Timed(request, seconds, "cancelled"))
             else:
                 self._report(Timed(request, seconds, "error", error, code_of(request.ctx, error)))

@@ -142,6 +142,11 @@ class Cache:
         self.ttl = ttl
         self.scope = scope
 
+    @property
+    def private(self) -> Cache:
+        """The same time, for nobody but who asks."""
+        return self if self.scope == "private" else Cache(self.ttl, "private")
+
     def __repr__(self) -> str:
         """Show both hints."""
         return f"Cache(ttl={self.ttl!r}, scope={self.scope!r})"

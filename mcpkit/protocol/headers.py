@@ -34,7 +34,9 @@ _LARGEST: Final = 2**53 - 1
 """Integers beyond it are not exact in JavaScript, so the specification leaves them out of headers."""
 
 
-def check_standard(headers: Headers, method: str, params: dict[str, Any], revision: str) -> None:
+def check_standard(
+    headers: Headers, method: str, params: dict[str, Any], revision: str, named_by: str | None = None
+) -> None:
     """Compare the standard headers with a request.
 
     Args:
@@ -42,6 +44,7 @@ def check_standard(headers: Headers, method: str, params: dict[str, Any], revisi
         method: The request's method.
         params: Its params.
         revision: The `protocolVersion` of its `_meta`.
+        named_by: The member that `Mcp-Name` repeats, for a method outside the core protocol.
 
     Raises:
         ProtocolError: -32020, when `MCP-Protocol-Version`, `Mcp-Method` or, where the request has a
@@ -53,7 +56,7 @@ def check_standard(headers: Headers, method: str, params: dict[str, Any], revisi
     told = headers.get(b"mcp-method")
     if told != method.encode() and (told is None or told.strip(_BLANKS) != method.encode()):
         raise _mismatch("Mcp-Method", told, method)
-    if (member := _NAMED_BY.get(method)) is not None:
+    if (member := _NAMED_BY.get(method, named_by)) is not None:
         value = params.get(member)
         # Params without a name, or with something else in its place, are malformed whatever the header says.
         if type(value) is str:

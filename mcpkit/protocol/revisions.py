@@ -64,6 +64,27 @@ CLIENT_METHODS: Final = {
     "roots/list": _EVERY,
 }
 
+NOTIFICATIONS: Final = frozenset(
+    f"notifications/{name}"
+    for name in (
+        "cancelled",
+        "elicitation/complete",
+        "initialized",
+        "message",
+        "progress",
+        "prompts/list_changed",
+        "resources/list_changed",
+        "resources/updated",
+        "roots/list_changed",
+        "subscriptions/acknowledged",
+        "tools/list_changed",
+    )
+)
+"""The notifications of the core protocol, in either direction."""
+
+RESULT_TYPES: Final = frozenset({"complete", "input_required"})
+"""The values of `resultType` that belong to the core protocol (basic/index, "ResultType")."""
+
 ASKING: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
 """Requests that may be answered with `input_required` in the stateless era (basic/patterns/mrtr)."""
 

@@ -207,14 +207,18 @@ def _set_result(future: asyncio.Future[Any], value: Any) -> None:
 
 
 def _set_exception(future: asyncio.Future[Any], error: BaseException) -> None:
-    if future.done():
-        return
-    # A future refuses the one; no signal can have brought the others.
+    if not future.done():
+        future.set_exception(of_a_function(error))
+
+
+def of_a_function(error: BaseException) -> BaseException:
+    """Return an exception from outside the event loop in a form that ends its call, and not the event loop."""
+    # No coroutine may raise the one, and no signal can have brought the others.
     if isinstance(error, (StopIteration, *FATAL)):
         wrapped = RuntimeError(f"the function raised {type(error).__name__}")
         wrapped.__cause__ = error
-        error = wrapped
-    future.set_exception(error)
+        return wrapped
+    return error
 
 
 def log_late(what: str, error: BaseException) -> None:

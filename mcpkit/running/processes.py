@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import ProcessEndedError
-from .execution import Threads
+from .execution import Threads, of_a_function
 
 if TYPE_CHECKING:
     from multiprocessing.context import SpawnContext
@@ -138,7 +138,7 @@ class _Call:
                 self._worker = None
         self._value, raised = pickle.loads(answer)
         if raised is not None:
-            self.error = raised.error()
+            self.error = of_a_function(raised.error())
 
     def result(self) -> Any:
         """Return what the function returned, or raise what it raised."""

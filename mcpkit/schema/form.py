@@ -9,7 +9,7 @@ import functools
 import inspect
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, NamedTuple, get_origin
+from typing import Annotated, Any, NamedTuple, get_args, get_origin
 
 from pydantic_core import SchemaValidator, ValidationError
 from typing_extensions import is_typeddict
@@ -23,6 +23,9 @@ from .problems import problems
 from .references import target
 from .signature import Parameter, UnresolvedHint, empty, parameter
 from .values import Json
+
+_HINTS = {"types", "typing", "typing_extensions"}
+"""Where the classes of type hints come from."""
 
 _VALUE = "value"
 """The one field of a form for a scalar."""
@@ -92,6 +95,7 @@ class Form:
             RegistrationError: No form can ask for it; the message names the field and what to change.
             UnresolvedHint: A type hint needs a name that is not defined yet.
         """
+        _refuse_values(annotation)
         if get_origin(annotation) is Annotated and _is_structure(annotation.__origin__):
             annotation = annotation.__origin__
         if isinstance(annotation, type) and get_origin(annotation) is None:
@@ -153,6 +157,20 @@ def _form(annotation: Any) -> Form:
     if not _is_structure(annotation):
         return Form(lambda _: name, _parameters(name, [parameter(_VALUE, annotation)], _value))
     return Form(lambda field: f"{name}: the field {field!r}", _structure(annotation, name))
+
+
+def _refuse_values(annotation: Any) -> None:
+    """Refuse what is no type hint, such as an instance, and a class that may be None."""
+    is_hint = isinstance(annotation, (type, str)) or type(annotation).__module__ in _HINTS
+    if annotation is not None and not is_hint:
+        raise RegistrationError(
+            f"a form asks for a type, such as a dataclass or a pydantic model, not for {annotation!r}"
+        )
+    if type(None) in get_args(annotation) and any(_is_structure(part) for part in get_args(annotation)):
+        name = str(annotation).replace("typing.", "")
+        raise RegistrationError(
+            f"{name} is an object, and a form is flat; leave `None` out: an `Answer` that is not accepted has no value"
+        )
 
 
 def _is_structure(annotation: Any) -> bool:

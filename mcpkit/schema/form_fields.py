@@ -69,23 +69,6 @@ _INSTEAD: Final = {
 }
 
 
-class Format(NamedTuple):
-    """A format of texts as `Annotated` metadata.
-
-    Args:
-        name: One of `FORMATS`.
-    """
-
-    name: str
-
-
-Email = Annotated[str, Format("email")]
-"""An email address."""
-
-Uri = Annotated[str, Format("uri")]
-"""A URI."""
-
-
 class CannotSayError(Exception):
     """A revision has no words for a field.
 
@@ -143,9 +126,6 @@ class Field(NamedTuple):
         """
         parts = [part for annotation in annotations for part in _parts(annotation)]
         schema, may_be_null = _without_null(schema)
-        for part in parts:
-            if isinstance(part, Format):
-                schema = {**schema, "format": part.name}
         if is_secret(schema):
             raise RegistrationError(
                 f"{where} is a secret, which must not pass through a form; ask for it by a URL"

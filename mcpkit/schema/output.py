@@ -6,7 +6,8 @@ import collections.abc
 import enum
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Annotated, Any, Literal, cast, get_args, get_origin
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
 
 from pydantic_core import (
     PydanticSerializationError,
@@ -63,6 +64,7 @@ class Output:
         # A function that is not `async` may return what one returned.
         if get_origin(annotation) in _AWAITED:
             annotation = get_args(annotation)[-1]
+        annotation = _without_extension_results(annotation)
         if _is_nothing(annotation) or any(_is_content(part) for part in _parts(annotation)):
             return None
         try:
@@ -152,6 +154,16 @@ def _parts(annotation: Any) -> Iterator[Any]:
     elif origin is not Literal:
         for argument in get_args(annotation):
             yield from _parts(argument)
+
+
+def _without_extension_results(annotation: Any) -> Any:
+    """Leave out what is never held against the schema: results of types that extensions have brought."""
+    if getattr(annotation, "__mcp_extension_result__", False):
+        return None
+    if get_origin(annotation) not in (Union, UnionType):
+        return annotation
+    kept = [part for part in get_args(annotation) if not getattr(part, "__mcp_extension_result__", False)]
+    return Union[tuple(kept)] if kept else None  # noqa: UP007 - their number is not known here
 
 
 def _is_content(part: Any) -> bool:

@@ -218,7 +218,11 @@ class Signature(NamedTuple):
                 extra = Any if annotation is empty else annotation
             elif written.name not in bound:
                 _refuse_unnamed(name, function, written)
-                if is_injected(annotation, written.default):
+                try:
+                    is_own = is_injected(annotation, written.default)
+                except RegistrationError as error:
+                    raise RegistrationError(f"{name}: {written.name}: {error}") from None
+                if is_own:
                     injected.append(Parameter(written.name, annotation, written.default))
                 else:
                     parameters.append(parameter(written.name, annotation, written.default, documentation))

@@ -22,6 +22,7 @@ from pydantic_core import CoreSchema, core_schema, to_jsonable_python
 from typing_extensions import NoExtraItems, is_typeddict
 
 from ..headers import KEYWORD, Header
+from ..texts import Format
 from . import typed_dict, values
 from .signature import empty
 from .values import Json
@@ -299,11 +300,14 @@ _CORE_TYPES = {"integer": "int", "number": "float", "string": "str", "array": "l
 def _annotated(annotation: Any) -> Described:
     constraints: Json = {}
     notes: Json = {}
+    format_: str | None = None
     for item in annotation.__metadata__:
         if isinstance(item, str):
             notes["description"] = item
         elif isinstance(item, Header):
             notes[KEYWORD] = item.name
+        elif isinstance(item, Format):
+            format_ = item.name
         elif type(item).__module__ == "annotated_types":
             constraints |= _constraints(item)
         elif type(item).__module__ == "pydantic.fields" and hasattr(item, "_attributes_set"):
@@ -313,12 +317,16 @@ def _annotated(annotation: Any) -> Described:
     described = _describe(annotation.__origin__)
     if constraints:
         described = _constrain(described, constraints)
-    return Described({**described.schema, **notes}, described.core, is_plain=described.is_plain)
+    core = described.core
+    if format_ is not None:
+        notes["format"] = format_
+        core = core_schema.chain_schema([core, values.formatted(format_)])
+    return Described({**described.schema, **notes}, core, is_plain=described.is_plain)
 
 
 def _belongs_to_pydantic(item: Any) -> bool:
-    return type(item).__module__.partition(".")[0] in {"pydantic", "pydantic_core"} or hasattr(
-        item, "__get_pydantic_core_schema__"
+    return type(item).__module__.partition(".")[0] in {"pydantic", "pydantic_core"} or any(
+        hasattr(item, hook) for hook in ("__get_pydantic_core_schema__", "__get_pydantic_json_schema__")
     )
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..connection import Connection
 from ..errors import ProtocolError
+from ..principal import ANYONE, Principal
 from .framing import MAX_LINE, Framing
 from .pipe_input import read_pipe
 from .pipe_output import PipeOutput
@@ -28,7 +29,9 @@ _CLEANUP_SHARE = 0.2
 """The part of the grace period that is kept for cancelling what still runs and leaving the lifespan."""
 
 
-def run_stdio(server: Server, *, grace: float = GRACE, max_line: int = MAX_LINE) -> None:
+def run_stdio(
+    server: Server, *, grace: float = GRACE, max_line: int = MAX_LINE, principal: Principal = ANYONE
+) -> None:
     """Serve the host that started this process, until it closes standard input or stops reading.
 
     Meanwhile, what is printed to standard output comes out of standard error, and standard input is empty;
@@ -37,9 +40,11 @@ def run_stdio(server: Server, *, grace: float = GRACE, max_line: int = MAX_LINE)
     Args:
         server: The server.
         grace: How long the process may go on after the end of input or a signal, in seconds. At the end of
-            input, requests that were read are answered meanwhile. What still runs then is ended with the
-            process, whose status is 0, or 128 + the signal's number.
+            input, requests that were read are answered meanwhile. What still runs then, or when a signal
+            comes, is answered with an error and ended with the process, whose status is 0, or 128 + the
+            signal's number.
         max_line: The longest message that is taken, in bytes. A longer one is answered with an error.
+        principal: Who the host is.
 
     Raises:
         SystemExit: A signal came; the status is 128 + its number.
@@ -52,12 +57,14 @@ def run_stdio(server: Server, *, grace: float = GRACE, max_line: int = MAX_LINE)
             " is not async, or write `await serve_stdio(server)` (from mcpkit.transports.stdio) in its place"
         )
     with hold_standard_descriptors(), Watchdog(grace) as watchdog, take_over_standard_streams() as streams:
-        asyncio.run(_serve(server, streams, grace, max_line, watchdog))
+        asyncio.run(_serve(server, streams, grace, max_line, principal, watchdog))
     if watchdog.signal is not None:
         raise SystemExit(128 + watchdog.signal)
 
 
-async def serve_stdio(server: Server, *, grace: float = GRACE, max_line: int = MAX_LINE) -> None:
+async def serve_stdio(
+    server: Server, *, grace: float = GRACE, max_line: int = MAX_LINE, principal: Principal = ANYONE
+) -> None:
     """Do what `run_stdio` does in a loop that is already running.
 
     Signals are left to the caller, who may cancel this; and so is a function that blocks the loop.
@@ -66,12 +73,13 @@ async def serve_stdio(server: Server, *, grace: float = GRACE, max_line: int = M
         server: The server.
         grace: How long requests that were read may take after the end of input, in seconds.
         max_line: The longest message that is taken, in bytes. A longer one is answered with an error.
+        principal: Who the host is.
 
     Raises:
         RuntimeError: Standard input or output is closed.
     """
     with hold_standard_descriptors(), take_over_standard_streams() as streams:
-        await _serve(server, streams, grace, max_line, None)
+        await _serve(server, streams, grace, max_line, principal, None)
 
 
 def _is_loop_running() -> bool:
@@ -83,10 +91,15 @@ def _is_loop_running() -> bool:
 
 
 async def _serve(
-    server: Server, streams: StandardStreams, grace: float, max_line: int, watchdog: Watchdog | None
+    server: Server,
+    streams: StandardStreams,
+    grace: float,
+    max_line: int,
+    principal: Principal,
+    watchdog: Watchdog | None,
 ) -> None:
     async with server.running():
-        host = _Host(server, streams, max_line)
+        host = _Host(server, streams, max_line, principal)
         if watchdog is not None:
             host.guard_with(watchdog)
         entered = asyncio.create_task(host.enter())
@@ -107,7 +120,7 @@ async def _serve(
 class _Host:
     """The one host of this process: its connection, between two descriptors."""
 
-    def __init__(self, server: Server, streams: StandardStreams, max_line: int) -> None:
+    def __init__(self, server: Server, streams: StandardStreams, max_line: int, principal: Principal) -> None:
         self.stop = asyncio.Event()
         """Set when nothing more is to be done for the host: it is gone, or time is."""
         self._has_ended = asyncio.Event()
@@ -117,7 +130,9 @@ class _Host:
         self._framing = Framing(max_line)
         self._lines: deque[bytes | ProtocolError] = deque()
         self._output = PipeOutput(streams.output, on_room=self._go_on, on_broken=self.stop.set)
-        self._connection = Connection(server, self._output.send, ready=self._output.ready)
+        self._connection = Connection(
+            server, self._output.send, ready=self._output.ready, principal=principal
+        )
         self._input = read_pipe(streams.input, self._take)
 
     def guard_with(self, watchdog: Watchdog) -> None:

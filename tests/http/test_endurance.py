@@ -8,13 +8,13 @@ import json
 import os
 import socket
 import threading
-from collections.abc import Callable
 from contextlib import asynccontextmanager, suppress
 
 import uvicorn
 
 from mcpkit import MemoryBroker, Server
 from mcpkit.transports.http.session import Session
+from waiting import until
 
 CLIENTS = 200
 THREADS = 20
@@ -40,16 +40,6 @@ async def served(server: Server, **options):
         running.should_exit = True
         await task
         listening.close()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for what has no event to wait for."""
-
-    async def poll() -> None:
-        while not condition():
-            await asyncio.sleep(0.01)
-
-    await asyncio.wait_for(poll(), PATIENCE)
 
 
 def post(body: dict[str, object], headers: dict[str, str]) -> bytes:

@@ -9,6 +9,7 @@ import pytest
 from asgi_client import Serve
 from mcpkit import Server
 from stateless_server import LATER
+from waiting import until
 from work import Work
 
 pytestmark = pytest.mark.anyio
@@ -76,5 +77,4 @@ async def test_threads_that_are_stuck_are_a_reason_to_come_back_later(
         assert refused.status == 503
         assert "Too many worker threads are stuck" in refused.error()["message"]
         work.released.set()
-        while limited.threads.given_up:
-            await asyncio.sleep(0.001)
+        await until(lambda: not limited.threads.given_up)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 
 from mcpkit import Server
+from mcpkit.transports.http.options import HttpOptions, Settings
 
 
 @pytest.mark.parametrize(
@@ -61,6 +62,14 @@ def test_a_wrong_option_is_told_what_to_write(
 ) -> None:
     with pytest.raises(error, match=text):
         Server("s").asgi(**options)
+
+
+def test_each_option_has_a_check_and_a_default() -> None:
+    assert HttpOptions.__annotations__.keys() == get_type_hints(Settings).keys()
+    assert all(hasattr(Settings(), name) for name in HttpOptions.__annotations__)
+    for name in HttpOptions.__annotations__:
+        with pytest.raises(TypeError, match=f"^{name} must be "):
+            Settings(**{name: object()})  # type: ignore[misc]  # each by its name
 
 
 def test_none_and_zero_are_right_where_they_mean_something() -> None:

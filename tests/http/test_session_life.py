@@ -11,6 +11,7 @@ import pytest
 
 from asgi_client import Client, Serve, Session, lifespan
 from mcpkit import Context, MemoryBroker, Server
+from waiting import LoopClock
 from wire.pipe import HANDSHAKE
 from work import Work
 
@@ -21,21 +22,10 @@ TTL = 1000.0
 SPACING = 10.0
 
 
-class Clock:
-    """The loop's time, which can be moved forward."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.ahead = 0.0
-        self._time = loop.time
-
-    def __call__(self) -> float:
-        return self._time() + self.ahead
-
-
 class Store(MemoryBroker):
     """A store that counts how often it is written."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: LoopClock) -> None:
         super().__init__(clock)
         self.written = 0
 
@@ -45,15 +35,12 @@ class Store(MemoryBroker):
 
 
 @pytest.fixture
-async def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    loop = asyncio.get_running_loop()
-    clock = Clock(loop)
-    monkeypatch.setattr(loop, "time", clock)
-    return clock
+async def clock() -> LoopClock:
+    return LoopClock()
 
 
 @pytest.fixture
-async def store(clock: Clock) -> Store:
+async def store(clock: LoopClock) -> Store:
     return Store(clock)
 
 
@@ -84,7 +71,7 @@ async def is_there(session: Session) -> bool:
 
 
 async def test_a_session_lives_on_for_its_whole_time_from_any_request_on(
-    server: Server, serve: Serve, clock: Clock
+    server: Server, serve: Serve, clock: LoopClock
 ) -> None:
     async with serve(server, session_ttl=TTL) as client:
         session = await client.initialize()
@@ -96,7 +83,7 @@ async def test_a_session_lives_on_for_its_whole_time_from_any_request_on(
 
 
 async def test_a_session_that_is_not_used_ends_soon_after_its_time(
-    server: Server, serve: Serve, clock: Clock
+    server: Server, serve: Serve, clock: LoopClock
 ) -> None:
     async with serve(server, session_ttl=TTL) as client:
         session = await client.initialize()
@@ -106,7 +93,7 @@ async def test_a_session_that_is_not_used_ends_soon_after_its_time(
 
 
 async def test_the_store_is_told_now_and_then_that_a_session_is_in_use(
-    server: Server, serve: Serve, clock: Clock, store: Store
+    server: Server, serve: Serve, clock: LoopClock, store: Store
 ) -> None:
     async with serve(server, session_ttl=TTL) as client:
         session = await client.initialize()
@@ -121,7 +108,9 @@ async def test_the_store_is_told_now_and_then_that_a_session_is_in_use(
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-async def test_any_request_prolongs_the_life(method: str, server: Server, serve: Serve, clock: Clock) -> None:
+async def test_any_request_prolongs_the_life(
+    method: str, server: Server, serve: Serve, clock: LoopClock
+) -> None:
     async with serve(server, session_ttl=TTL) as client:
         session = await client.initialize()
         clock.ahead += TTL - 1
@@ -136,7 +125,7 @@ async def test_any_request_prolongs_the_life(method: str, server: Server, serve:
 
 
 async def test_a_session_that_listens_lives_on(
-    server: Server, serve: Serve, clock: Clock, store: Store
+    server: Server, serve: Serve, clock: LoopClock, store: Store
 ) -> None:
     async with serve(server, session_ttl=TTL, keep_alive=10 * TTL) as client:
         session = await client.initialize()
@@ -152,7 +141,7 @@ async def test_a_session_that_listens_lives_on(
 
 @pytest.mark.parametrize("is_used", [False, True])
 async def test_streams_and_calls_end_at_the_greatest_age_of_their_session(
-    is_used: bool, server: Server, serve: Serve, clock: Clock, work: Work, monkeypatch: pytest.MonkeyPatch
+    is_used: bool, server: Server, serve: Serve, clock: LoopClock, work: Work, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with serve(server, session_max_age=60, keep_alive=10 * TTL) as client:
         session = await client.initialize()

@@ -10,24 +10,13 @@ import pytest
 
 from asgi_client import Client, Serve, initialize
 from mcpkit import MemoryBroker, Server
-from mcpkit.transports.http.token import issue, read
 from session_server import PING, make_server
+from waiting import LoopClock
 from work import Work
 
 pytestmark = pytest.mark.anyio
 
 BRIEF = 60.0
-
-
-class Clock:
-    """The loop's time, which can be moved forward."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.ahead = 0.0
-        self._time = loop.time
-
-    def __call__(self) -> float:
-        return self._time() + self.ahead
 
 
 class SlowStore(MemoryBroker):
@@ -44,15 +33,12 @@ class SlowStore(MemoryBroker):
 
 
 @pytest.fixture
-async def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    loop = asyncio.get_running_loop()
-    clock = Clock(loop)
-    monkeypatch.setattr(loop, "time", clock)
-    return clock
+async def clock() -> LoopClock:
+    return LoopClock()
 
 
 @pytest.fixture
-async def server(work: Work, clock: Clock) -> Server:
+async def server(work: Work, clock: LoopClock) -> Server:
     return make_server(work, broker=MemoryBroker(clock))
 
 
@@ -90,7 +76,7 @@ async def test_sessions_that_nobody_uses_lock_nobody_out(server: Server, serve: 
 
 
 async def test_sessions_that_are_used_once_and_left_lock_nobody_out_for_long(
-    server: Server, serve: Serve, clock: Clock
+    server: Server, serve: Serve, clock: LoopClock
 ) -> None:
     async with serve(server, max_sessions=10) as client:
         honest = await client.initialize()
@@ -103,7 +89,7 @@ async def test_sessions_that_are_used_once_and_left_lock_nobody_out_for_long(
         assert await honest.text("envelope") == "handshake 2025-11-25 test"
 
 
-async def test_a_refusal_says_when_there_is_room(server: Server, serve: Serve, clock: Clock) -> None:
+async def test_a_refusal_says_when_there_is_room(server: Server, serve: Serve, clock: LoopClock) -> None:
     async with serve(server, max_sessions=2) as client:
         await client.initialize()
         clock.ahead += 45
@@ -113,7 +99,7 @@ async def test_a_refusal_says_when_there_is_room(server: Server, serve: Serve, c
 
 
 async def test_a_session_that_makes_room_is_taken_in_again(
-    server: Server, serve: Serve, clock: Clock
+    server: Server, serve: Serve, clock: LoopClock
 ) -> None:
     async with serve(server, max_sessions=1) as client:
         first = await client.initialize()
@@ -130,7 +116,7 @@ async def test_a_session_that_makes_room_is_taken_in_again(
 
 
 async def test_what_runs_or_listens_keeps_its_place(
-    server: Server, serve: Serve, clock: Clock, work: Work
+    server: Server, serve: Serve, clock: LoopClock, work: Work
 ) -> None:
     async with serve(server, max_sessions=3, keep_alive=10 * BRIEF) as client:
         listening, running, idle = [await client.initialize() for _ in range(3)]
@@ -147,7 +133,7 @@ async def test_what_runs_or_listens_keeps_its_place(
 
 
 async def test_a_session_that_makes_room_while_it_is_looked_for_is_found(
-    work: Work, serve: Serve, clock: Clock
+    work: Work, serve: Serve, clock: LoopClock
 ) -> None:
     store = SlowStore()
     async with serve(make_server(work, broker=store), max_sessions=2) as client:
@@ -184,7 +170,9 @@ async def test_sessions_that_are_opened_at_once_keep_to_the_limit(
 # Sessions that nobody uses
 
 
-async def test_a_session_that_nobody_uses_lives_briefly(server: Server, serve: Serve, clock: Clock) -> None:
+async def test_a_session_that_nobody_uses_lives_briefly(
+    server: Server, serve: Serve, clock: LoopClock
+) -> None:
     async with serve(server) as client:
         unused, used = await flood(client, 2)
         clock.ahead += BRIEF - 1
@@ -196,7 +184,7 @@ async def test_a_session_that_nobody_uses_lives_briefly(server: Server, serve: S
 
 
 async def test_the_memory_of_a_session_that_nobody_uses_is_given_back(
-    server: Server, serve: Serve, clock: Clock
+    server: Server, serve: Serve, clock: LoopClock
 ) -> None:
     async with serve(server) as client:
         await flood(client, 5)
@@ -225,22 +213,3 @@ async def test_each_process_knows_of_the_client_what_its_id_says(work: Work, ser
         assert clients[0].info == clients[1].info
         assert clients[0].capabilities == clients[1].capabilities == {}
         assert len(repr(clients[0].info)) < 1024
-
-
-# Whose it is
-
-
-async def test_a_session_of_somebody_else_is_not_found(server: Server, serve: Serve) -> None:
-    async with serve(server) as client:
-        session = await client.initialize()
-        token = read(server.keys, session.id or "", 0)
-        assert token is not None
-        session.id = issue(server.keys, token._replace(principal="alice"))
-        assert (await session.ask("ping").whole()).status == 404
-        sessions = client.app._begin().sessions
-        assert await sessions.find(session.id, "bob") is None
-        alice = await sessions.find(session.id, "alice")
-        assert alice is not None
-        assert await sessions.find(session.id, "alice") is alice
-        for other in ("bob", None):
-            assert await sessions.find(session.id, other) is None

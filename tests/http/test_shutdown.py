@@ -217,8 +217,9 @@ def test_a_worker_that_never_yields_does_not_keep_its_parent():
         assert server.wait() == 0
 
 
-def test_a_second_interrupt_leaves_the_lifespan_at_once():
-    with served("uvicorn", GRACE=3600) as server, Client("POST", f"{server.origin}/mcp", **call("block")):
+@pytest.mark.parametrize(("runner", "grace"), [("uvicorn", 3600), ("uvicorn", None), ("run", 3600)])
+def test_a_second_interrupt_leaves_the_lifespan_at_once(runner, grace):
+    with served(runner, GRACE=grace) as server, Client("POST", f"{server.origin}/mcp", **call("block")):
         server.wait_for("it blocks")
         server.signal(signal.SIGINT)
         server.wait_for("Waiting for connections to close")
@@ -252,12 +253,14 @@ def test_a_signal_ends_a_server_that_is_still_starting(number):
 
 @pytest.fixture
 def heard() -> Iterator[list[int]]:
-    """The SIGTERMs that have been handed on."""
+    """The signals that have been handed on."""
     numbers: list[int] = []
-    before = signal.getsignal(signal.SIGTERM)
-    signal.signal(signal.SIGTERM, lambda number, frame: numbers.append(number))
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    for number in before:
+        signal.signal(number, lambda number, frame: numbers.append(number))
     yield numbers
-    signal.signal(signal.SIGTERM, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def reach(server: Server) -> httpx2.AsyncClient:
@@ -308,6 +311,34 @@ async def test_new_work_is_refused_while_it_ends(heard):
         await asyncio.sleep(0.01)  # the turns of the loop in which the rest ends
         assert await ask() == [(503, "1")] * 4, "it began once more"
     assert heard == [signal.SIGTERM]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("first", [signal.SIGTERM, signal.SIGINT])
+async def test_a_second_interrupt_cuts_calls_off_and_leaves_the_lifespan(first, heard):
+    running, left = asyncio.Event(), asyncio.Event()
+
+    @asynccontextmanager
+    async def lifespan(server: Server) -> AsyncIterator[None]:
+        yield
+        left.set()
+
+    server = Server("hurrying", lifespan=lifespan)
+
+    @server.tool
+    async def hold() -> None:
+        running.set()
+        await asyncio.Event().wait()
+
+    async with reach(server) as http:
+        held = asyncio.create_task(http.post("/mcp", **call("hold")))
+        await running.wait()
+        signal.raise_signal(first)
+        signal.raise_signal(signal.SIGINT)
+        answer = (await held).json()
+        await left.wait()
+    assert answer["error"]["message"] == "The server has ended before the call was finished"
+    assert heard == [first, signal.SIGINT]
 
 
 @pytest.mark.anyio

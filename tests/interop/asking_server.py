@@ -7,9 +7,12 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
-from mcpkit import Context, Elicit, ListRoots, Sample, Server, user
+import anyio
+from pydantic import AfterValidator
+
+from mcpkit import Ask, Context, Elicit, ListRoots, Sample, Server, assistant, user
 
 
 @dataclass
@@ -54,7 +57,20 @@ async def lifespan(_server: Server) -> AsyncIterator[Till]:
 
 
 server = Server("asking", version="1", lifespan=lifespan)
+QUESTIONS = 11
 orders: list[str] = []
+started: set[str] = set()
+
+
+def placed(what: str, ctx: Context) -> int:
+    """Place an order, and return how many there are now."""
+    orders.append(f"{what} for {ctx.call_id}")
+    return len(orders)
+
+
+def times_placed(ctx: Context) -> int:
+    """Count the orders of one call."""
+    return sum(each.endswith(ctx.call_id) for each in orders)
 
 
 @server.tool
@@ -70,15 +86,20 @@ async def plan(ctx: Context) -> str:
 async def order(ctx: Context) -> str:
     """Order something between two questions."""
     what = (await ctx.elicit("What would you like?", Literal["tea", "coffee"])).value
-
-    def place() -> int:
-        orders.append(f"{what} for {ctx.call_id}")
-        return len(orders)
-
-    number = await ctx.once("order", place)
+    number = await ctx.once("order", lambda: placed(what, ctx))
     is_sweet = (await ctx.elicit("With sugar?", bool)).value
-    times = sum(each.endswith(ctx.call_id) for each in orders)
-    return f"{what} {'with' if is_sweet else 'without'} sugar, number {number}, ordered here {times} times"
+    sugar = "with" if is_sweet else "without"
+    return f"{what} {sugar} sugar, number {number}, ordered here {times_placed(ctx)} times"
+
+
+@server.tool
+def order_in_thread(ctx: Context) -> str:
+    """Do as `order` does, in a function that is not async."""
+    what = ctx.sync.elicit("What would you like?", Literal["tea", "coffee"]).value
+    number = ctx.sync.once("order", lambda: placed(what, ctx))
+    is_sweet = ctx.sync.elicit("With sugar?", bool).value
+    sugar = "with" if is_sweet else "without"
+    return f"{what} {sugar} sugar, number {number}, ordered here {times_placed(ctx)} times"
 
 
 @server.tool
@@ -94,24 +115,57 @@ async def survey(ctx: Context) -> str:
 
 
 @server.tool
-async def pay(ctx: Context[Till]) -> str:
-    """Have the user pay on a page of its own."""
-    payment = ctx.call_id
-    till = ctx.state
-    answer = await ctx.elicit_url("Please pay", f"{till.url}/{payment}", done=lambda: payment in till.paid)
-    return f"{answer.action}, {len(till.paid & {payment})} payment"
+async def gather(ctx: Context) -> str:
+    """Ask in tasks that asyncio gathers, and again once those are answered."""
+
+    async def guest(seat: str) -> str:
+        return (await ctx.elicit(f"Who sits on the {seat}?", str, key=seat)).value
+
+    left, right = await asyncio.gather(guest("left"), guest("right"))
+    return f"{left} and {right}, {(await ctx.elicit('Which table?', int)).value}"
 
 
-@server.prompt
-async def greet(ctx: Context) -> str:
-    """Ask whom to greet."""
-    return f"Greet {(await ctx.elicit('Whom?', str)).value} warmly."
+@server.tool
+async def group(ctx: Context) -> str:
+    """Ask in tasks of an anyio task group, whose failures come as an exception group."""
+    guests: dict[str, str] = {}
+
+    async def guest(seat: str) -> None:
+        guests[seat] = (await ctx.elicit(f"Who sits on the {seat}?", str, key=seat)).value
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(guest, "left")
+        tasks.start_soon(guest, "right")
+    return f"{guests['left']} and {guests['right']}"
 
 
-@server.resource("notes://{kind}")
-async def notes(kind: str, ctx: Context) -> str:
-    """Ask whose notes."""
-    return f"{kind} notes of {(await ctx.elicit('Whose?', str)).value}"
+@server.tool
+async def fickle(ctx: Context) -> str:
+    """Ask in another order once the first question has been answered, as no handler should."""
+    questions = ["First?", "Second?"]
+    if ctx.call_id in started:
+        questions.reverse()
+    started.add(ctx.call_id)
+    return " ".join([(await ctx.elicit(each, str)).value for each in questions])
+
+
+@server.tool
+async def attend(table: Annotated[int, Ask("Which table?")], ctx: Context) -> str:
+    """Have a parameter asked for before the function runs."""
+    return f"table {table}, {(await ctx.elicit('With sugar?', bool)).value}"
+
+
+def even(number: int) -> int:
+    """Refuse what no JSON Schema of a form can refuse."""
+    if number % 2:
+        raise ValueError("expected an even number")
+    return number
+
+
+@server.tool
+async def pair(ctx: Context) -> str:
+    """Ask for what is entered wrongly at first."""
+    return f"{(await ctx.elicit('How many, in pairs?', Annotated[int, AfterValidator(even)])).value} of them"
 
 
 @server.tool
@@ -120,8 +174,76 @@ async def refuse(ctx: Context) -> str:
     return (await ctx.elicit("Your salary?", int)).action
 
 
+@server.tool
+async def dismiss(ctx: Context) -> str:
+    """Ask what the user leaves open."""
+    return (await ctx.elicit("Your shoe size?", int)).action
+
+
+@server.tool
+async def insist(ctx: Context) -> str:
+    """Ask what the user declines, though there is no other way."""
+    return f"{(await ctx.elicit('Your salary?', int)).value} a year"
+
+
+@server.tool
+async def pay(ctx: Context[Till]) -> str:
+    """Have the user pay on a page of its own."""
+    payment = ctx.call_id
+    till = ctx.state
+    answer = await ctx.elicit_url("Please pay", f"{till.url}/{payment}", done=lambda: payment in till.paid)
+    return f"{answer.action}, {len(till.paid & {payment})} payment"
+
+
+@server.tool
+async def muse(ctx: Context) -> str:
+    """Have the model speak twice, of which the second time answers the first."""
+    first = await ctx.sample("Say hello", max_tokens=20)
+    second = await ctx.sample([user("Say hello"), assistant(first.text), user("And goodbye")], max_tokens=20)
+    return f"{first.text}, {second.text} ({second.model})"
+
+
+@server.tool
+async def consult(ctx: Context) -> str:
+    """Have the model use a tool of the server's."""
+    messages: list[object] = [user("What is the time?")]
+    clock = {"name": "clock", "inputSchema": {"type": "object"}}
+    wish = await ctx.sample(messages, max_tokens=20, tools=[clock], tool_choice="auto")
+    (use,) = wish.content
+    told = {"type": "tool_result", "toolUseId": use["id"], "content": [{"type": "text", "text": "noon"}]}
+    messages += [{"role": "assistant", "content": wish.content}, {"role": "user", "content": [told]}]
+    words = await ctx.sample(messages, max_tokens=20, tools=[clock], tool_choice="none")
+    return f"{wish.stop_reason} {use['name']}: {words.text}"
+
+
+@server.tool
+async def places(ctx: Context) -> str:
+    """List the client's roots."""
+    return ", ".join(f"{root.name or 'nameless'} {root.uri}" for root in await ctx.list_roots())
+
+
+@server.tool
+async def interview(ctx: Context) -> str:
+    """Ask more, one after the other, than a client may have the patience for."""
+    return " ".join([(await ctx.elicit(f"Question {number}?", str)).value for number in range(QUESTIONS)])
+
+
+@server.prompt
+async def greet(ctx: Context) -> str:
+    """Ask whom to greet, and how."""
+    whom = (await ctx.elicit("Whom?", str)).value
+    return f"Greet {whom} {(await ctx.elicit(f'How is {whom}?', str)).value}."
+
+
+@server.resource("notes://{kind}")
+async def notes(kind: str, ctx: Context) -> str:
+    """Ask whose notes, and of when."""
+    whose = (await ctx.elicit("Whose?", str)).value
+    return f"{kind} notes of {whose}, {(await ctx.elicit(f'When did {whose} write?', str)).value}"
+
+
 if __name__ == "__main__":
     if len(sys.argv) == 1:
         server.run()
     else:
-        server.run(sys.argv[1], port=0)
+        server.run(sys.argv[1], port=int(sys.argv[2]) if len(sys.argv) > 2 else 0)

@@ -12,6 +12,7 @@ from mcpkit import Context, Server, ToolError, reporting
 from mcpkit.connection import Connection
 from mcpkit.reporting import BURST, INTERVAL
 from mcpkit.testing import connect
+from waiting import kept_busy
 from wire.conftest import Wire
 from wire.pipe import Pipe, settle
 
@@ -233,26 +234,19 @@ async def test_what_a_thread_reports_at_the_moment_of_the_cancellation_is_not_to
     server: Server, wire: Wire, clock: Clock
 ) -> None:
     loop = asyncio.get_running_loop()
-    is_blocked, has_reported, over = threading.Event(), threading.Event(), asyncio.Event()
+    over = asyncio.Event()
 
     @server.tool
     def work(ctx: Context) -> str:
         for done in range(1, BURST + 1):
             ctx.sync.progress(done)
-        loop.call_soon_threadsafe(cancel)
-        assert is_blocked.wait(10)
-        ctx.sync.progress(BURST + 1)
-        has_reported.set()
+        with kept_busy(loop):
+            loop.call_soon_threadsafe(lambda: pipe.cancel(id_))
+            ctx.sync.progress(BURST + 1)
         loop.call_soon_threadsafe(over.set)
         return ""
 
     async with wire(server) as pipe:
-
-        def cancel() -> None:
-            is_blocked.set()
-            assert has_reported.wait(10)
-            pipe.cancel(id_)
-
         id_ = pipe.start("tools/call", {"name": "work"}, progressToken="p")
         await over.wait()
         await clock.advance(1)
@@ -304,19 +298,12 @@ async def test_without_a_token_there_is_neither_timer_nor_anything_kept(
 
 async def test_without_a_token_a_thread_does_not_wait_for_the_event_loop(server: Server) -> None:
     loop = asyncio.get_running_loop()
-    is_blocked, is_done = threading.Event(), threading.Event()
-
-    def block() -> None:
-        is_blocked.set()
-        assert is_done.wait(10)
 
     @server.tool
     def work(ctx: Context) -> int:
-        loop.call_soon_threadsafe(block)
-        assert is_blocked.wait(10)
-        seen = sum(ctx.sync.track([1, 2, 3], "Adding"))
-        ctx.sync.progress(4)
-        is_done.set()
+        with kept_busy(loop):
+            seen = sum(ctx.sync.track([1, 2, 3], "Adding"))
+            ctx.sync.progress(4)
         return seen
 
     async with connect(server) as client:

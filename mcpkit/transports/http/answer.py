@@ -12,6 +12,7 @@ from .stateless import headers_of
 
 if TYPE_CHECKING:
     from ...asking.open_questions import OpenQuestions
+    from ...principal import Principal
     from .events import Stream
     from .session import Session
 
@@ -40,6 +41,11 @@ class Answer:
     def request_headers(self) -> Mapping[bytes, bytes]:
         """The headers of the POST."""
         return self._exchange.request_headers
+
+    @property
+    def principal(self) -> Principal:
+        """Who has sent the POST."""
+        return self._exchange.principal
 
     @property
     def questions(self) -> OpenQuestions | None:

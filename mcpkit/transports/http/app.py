@@ -11,6 +11,7 @@ from urllib.parse import parse_qs
 from ...broker import MemoryBroker
 from ...errors import BusyError, ProtocolError
 from ...protocol import jsonrpc
+from .authenticated import principal_of
 from .body import read_body
 from .exchange import Exchange, Receive, RefusedError, Scope, Send, headers_by_name, refuse, respond
 from .guard import Guard
@@ -128,10 +129,11 @@ class HttpApp:
         self, service: Service, scope: Scope, headers: dict[bytes, bytes], receive: Receive, send: Send
     ) -> None:
         if scope["method"] != "POST":
-            await self._get_or_delete(service, scope["method"], headers, receive, send)
+            await self._get_or_delete(service, scope, headers, receive, send)
             return
         is_streamable = may_stream(headers)
         settings = self.settings
+        principal = principal_of(scope, settings.principal)
         body = await read_body(
             receive, headers.get(b"content-length"), settings.max_body, settings.body_timeout
         )
@@ -146,6 +148,7 @@ class HttpApp:
             keep_alive=settings.keep_alive,
             may_stream=is_streamable,
             request_headers=headers,
+            principal=principal,
         )
         if is_stateless(message, headers):
             await serve_stateless(service, message, headers, exchange)
@@ -153,8 +156,9 @@ class HttpApp:
             await serve_handshake(service, message, headers, exchange)
 
     async def _get_or_delete(
-        self, service: Service, method: str, headers: dict[bytes, bytes], receive: Receive, send: Send
+        self, service: Service, scope: Scope, headers: dict[bytes, bytes], receive: Receive, send: Send
     ) -> None:
+        method = scope["method"]
         has_sessions = not self.settings.stateless and not is_stateless(None, headers)
         if method not in {"GET", "DELETE"} or not has_sessions:
             if method in {"GET", "DELETE"} and (problem := unknown_revision(headers)) is not None:
@@ -162,7 +166,8 @@ class HttpApp:
                 return
             allowed = b"GET, POST, DELETE" if has_sessions else b"POST"
             raise RefusedError(405, f"{method} means nothing here", ((b"allow", allowed),))
-        exchange = Exchange(receive, send, keep_alive=self.settings.keep_alive)
+        principal = principal_of(scope, self.settings.principal)
+        exchange = Exchange(receive, send, keep_alive=self.settings.keep_alive, principal=principal)
         if method == "DELETE":
             await serve_delete(service, headers, exchange)
         elif accepts(headers.get(b"accept", b"*/*"), b"text/event-stream"):
@@ -175,7 +180,13 @@ class HttpApp:
     ) -> None:
         if scope["method"] != "GET":
             raise UnreadError(405, "the event stream is opened with a GET", ((b"allow", b"GET"),))
-        exchange = Exchange(receive, send, keep_alive=self.settings.keep_alive, request_headers=headers)
+        exchange = Exchange(
+            receive,
+            send,
+            keep_alive=self.settings.keep_alive,
+            request_headers=headers,
+            principal=principal_of(scope, self.settings.principal),
+        )
         pipe = Pipe(service, exchange, mount_point(scope) + MESSAGES_PATH)
         try:
             await service.serve(exchange)
@@ -190,7 +201,7 @@ class HttpApp:
         check_content(headers)
         query = parse_qs(scope.get("query_string", b"").decode("latin-1"))
         pipe = service.pipes.get(query.get("session_id", [""])[0])
-        if pipe is None:
+        if pipe is None or pipe.principal.id != principal_of(scope, self.settings.principal).id:
             raise UnreadError(404, "there is no such session: open /sse again")
         settings = self.settings
         body = await read_body(

@@ -11,6 +11,7 @@ from inspect import iscoroutine
 from typing import Any, Final
 
 from ...context import NO_HEADERS
+from ...principal import ANYONE, Principal
 from ...running.steps import first_step, go_on, within
 
 Scope = MutableMapping[str, Any]
@@ -110,6 +111,7 @@ class Exchange:
         may_stream: Whether the client takes an event stream.
         headers: What the response has beside its type.
         request_headers: The headers of the request by name in lower case.
+        principal: Who has sent it.
 
     Attributes:
         is_streaming: Whether it is an event stream now.
@@ -138,6 +140,7 @@ class Exchange:
         "may_stream",
         "on_gone",
         "on_open",
+        "principal",
         "refill",
         "request_headers",
     )
@@ -151,8 +154,10 @@ class Exchange:
         may_stream: bool = True,
         headers: Headers = (),
         request_headers: Mapping[bytes, bytes] = NO_HEADERS,
+        principal: Principal = ANYONE,
     ) -> None:
         self.request_headers = request_headers
+        self.principal = principal
         self.headers = headers
         self.may_stream = may_stream
         self.is_streaming = False

@@ -51,7 +51,7 @@ async def serve_handshake(service: Service, message: Any, headers: Headers, exch
     if service.settings.stateless:
         await _serve_guest(service, message, headers, exchange)
         return
-    session = await service.sessions.find(_session_id(headers))
+    session = await service.sessions.find(_session_id(headers), exchange.principal)
     if session is None:
         await _refuse_session(headers, exchange)
         return
@@ -78,7 +78,7 @@ async def serve_get(service: Service, headers: Headers, exchange: Exchange) -> N
     Raises:
         BusyError: Too many streams are open, or the broker does not answer.
     """
-    session = await service.sessions.find(_session_id(headers))
+    session = await service.sessions.find(_session_id(headers), exchange.principal)
     if session is None:
         await _refuse_session(headers, exchange)
         return
@@ -102,7 +102,7 @@ async def serve_delete(service: Service, headers: Headers, exchange: Exchange) -
     Raises:
         BusyError: The broker does not answer.
     """
-    session = await service.sessions.find(_session_id(headers))
+    session = await service.sessions.find(_session_id(headers), exchange.principal)
     if session is None:
         await _refuse_session(headers, exchange)
         return
@@ -140,7 +140,7 @@ async def _initialize(service: Service, message: dict[str, Any], exchange: Excha
         if service.settings.stateless:
             result = {**result, "capabilities": _without_session(result["capabilities"])}
         else:
-            headers = ((_SESSION, (await service.sessions.open(handshake)).encode()),)
+            headers = ((_SESSION, (await service.sessions.open(handshake, exchange.principal)).encode()),)
         exchange.answer(jsonrpc.result(id_, result), 200, headers)
     except BusyError as error:
         exchange.answer(jsonrpc.error(id_, error), 503, headers_of(error))

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from inspect import iscoroutinefunction
 from math import isfinite
-from typing import Any, Final
+from typing import Annotated, Any, Final, get_type_hints
 from urllib.parse import urlsplit
 
 from typing_extensions import TypedDict, Unpack
 
+from ...principal import Principal
 from ...schema.nearest import nearest
+from .authenticated import FindPrincipal
 
 SSE_PATH: Final = "/sse"
 MESSAGES_PATH: Final = "/messages"
@@ -25,6 +28,9 @@ class HttpOptions(TypedDict, total=False):
     """Whether the transport of 2024-11-05 is served too, at `/sse` and `/messages`; True by default."""
     stateless: bool
     """Whether clients of the handshake revisions are served without sessions; False by default."""
+    principal: Principal | FindPrincipal | None
+    """Says who has sent a request: a function of its ASGI scope, or one Principal for all. By default it is
+    what Starlette's AuthenticationMiddleware before the app has left in `scope["user"]` and `scope["auth"]`."""
     public_url: str | None
     """Where clients reach the endpoint, such as `https://example.com/mcp`: its host and origin are allowed."""
     allowed_hosts: Collection[str]
@@ -56,29 +62,8 @@ class HttpOptions(TypedDict, total=False):
     ended; None waits for as long as whoever runs the app."""
 
 
-_DEFAULTS: Final[HttpOptions] = {
-    "path": "/mcp",
-    "sse": True,
-    "stateless": False,
-    "public_url": None,
-    "allowed_hosts": (),
-    "allowed_origins": (),
-    "cors": True,
-    "health": None,
-    "max_body": 4 * 1024 * 1024,
-    "body_timeout": 10.0,
-    "max_sessions": 10_000,
-    "session_ttl": 3600.0,
-    "session_max_age": 86_400.0,
-    "max_streams": 10_000,
-    "stream_after": None,
-    "keep_alive": 15.0,
-    "grace": 10.0,
-}
-
-
 class Settings:
-    """The options of one app, checked.
+    """The options of one app, checked: of each its type, what checks it, and what it is by default.
 
     Args:
         options: See `HttpOptions`.
@@ -92,34 +77,36 @@ class Settings:
         ValueError: A value is out of range, or two paths are one; the message names them.
     """
 
-    path: str
-    sse: bool
-    stateless: bool
-    public_url: str | None
-    allowed_hosts: Collection[str]
-    allowed_origins: Collection[str]
-    cors: bool
-    health: str | None
-    max_body: int
-    body_timeout: float
-    max_sessions: int
-    session_ttl: float
-    session_max_age: float
-    max_streams: int
-    stream_after: float
-    keep_alive: float
-    grace: float | None
+    path: Annotated[str, _check_path] = "/mcp"
+    sse: Annotated[bool, _check_switch] = True
+    stateless: Annotated[bool, _check_switch] = False
+    principal: Annotated[FindPrincipal | None, _check_principal] = None
+    public_url: Annotated[str | None, _check_url] = None
+    allowed_hosts: Annotated[Collection[str], _check_list] = ()
+    allowed_origins: Annotated[Collection[str], _check_list] = ()
+    cors: Annotated[bool, _check_switch] = True
+    health: Annotated[str | None, _check_path] = None
+    max_body: Annotated[int, _check_count] = 4 * 1024 * 1024
+    body_timeout: Annotated[float, _check_seconds] = 10.0
+    max_sessions: Annotated[int, _check_count] = 10_000
+    session_ttl: Annotated[float, _check_seconds] = 3600.0
+    session_max_age: Annotated[float, _check_seconds] = 86_400.0
+    max_streams: Annotated[int, _check_count] = 10_000
+    stream_after: Annotated[float, _check_seconds]
+    keep_alive: Annotated[float, _check_seconds] = 15.0
+    grace: Annotated[float | None, _check_seconds] = 10.0
 
     def __init__(self, **options: Unpack[HttpOptions]) -> None:
-        given: HttpOptions = {**_DEFAULTS, **options}
-        for name, value in given.items():
+        for name, value in options.items():
             if name not in _CHECKS:
                 raise TypeError(_unknown(name))
             _CHECKS[name](name, value)
             setattr(self, name, value)
+        if isinstance(principal := options.get("principal"), Principal):
+            self.principal = lambda scope: principal
         stream_after = options.get("stream_after")
-        self.stream_after_in_session = 1.0 if stream_after is None else stream_after
         self.stream_after = 10.0 if stream_after is None else stream_after
+        self.stream_after_in_session = 1.0 if stream_after is None else stream_after
         self.endpoints = {self.path.rstrip("/"): f"path={self.path!r}"}
         for path in (SSE_PATH, MESSAGES_PATH) if self.sse else ():
             if path in self.endpoints:
@@ -135,8 +122,8 @@ class Settings:
 
 
 def _unknown(name: str) -> str:
-    guess = nearest(name, _DEFAULTS)
-    hint = f"; did you mean {guess!r}?" if guess is not None else f"; there are {', '.join(_DEFAULTS)}"
+    guess = nearest(name, _CHECKS)
+    hint = f"; did you mean {guess!r}?" if guess is not None else f"; there are {', '.join(_CHECKS)}"
     return f"the HTTP app has no option {name!r}{hint}"
 
 
@@ -197,22 +184,16 @@ def _check_url(name: str, url: Any) -> None:
         ) from None
 
 
+def _check_principal(name: str, value: Any) -> None:
+    if value is None or isinstance(value, Principal):
+        return
+    if not callable(value) or iscoroutinefunction(value):
+        raise TypeError(
+            f"{name} must be a function of the ASGI scope that returns a Principal or None, or a Principal; got "
+            f"{value!r}. What takes time, such as looking a token up, belongs in a middleware before the app"
+        )
+
+
 _CHECKS: Final[dict[str, Callable[[str, Any], None]]] = {
-    "path": _check_path,
-    "sse": _check_switch,
-    "stateless": _check_switch,
-    "public_url": _check_url,
-    "allowed_hosts": _check_list,
-    "allowed_origins": _check_list,
-    "cors": _check_switch,
-    "health": _check_path,
-    "max_body": _check_count,
-    "body_timeout": _check_seconds,
-    "max_sessions": _check_count,
-    "session_ttl": _check_seconds,
-    "session_max_age": _check_seconds,
-    "max_streams": _check_count,
-    "stream_after": _check_seconds,
-    "keep_alive": _check_seconds,
-    "grace": _check_seconds,
+    name: hint.__metadata__[0] for name, hint in get_type_hints(Settings, include_extras=True).items()
 }

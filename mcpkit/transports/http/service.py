@@ -30,6 +30,8 @@ logger = logging.getLogger("mcpkit")
 
 _SHARE_OF_CALLS = 0.8
 """The part of the grace period in which calls may finish; the rest is for leave-taking."""
+_LAST_WORDS = 0.05
+"""Seconds in which what has been said may still be sent when there is no time left."""
 
 
 class Service:
@@ -75,6 +77,7 @@ class Service:
         self._is_over = False
         self._started: asyncio.Future[None] = self.loop.create_future()
         self._closing = asyncio.Event()
+        self._haste: asyncio.Future[None] = self.loop.create_future()
         self._keeper = self.loop.create_task(self._keep(), name="mcpkit-http")
 
     async def start(self) -> None:
@@ -162,6 +165,12 @@ class Service:
         self.is_ready = self.is_open = False
         self._closing.set()
 
+    def hurry(self) -> None:
+        """End without waiting for what runs: it is cancelled now, and whoever asked is told."""
+        self.close()
+        if not self._haste.done():
+            self._haste.set_result(None)
+
     async def aclose(self) -> None:
         """End, and leave the author's lifespan.
 
@@ -208,7 +217,7 @@ class Service:
             listener.end()
         self.sessions.end_streams()
         time_for_calls = None if grace is None else grace * _SHARE_OF_CALLS
-        await _within(time_for_calls, self._drain())
+        await self._within(time_for_calls, self._drain())
         await self.calls.aclose(server_ended())
         await self.sessions.aclose()
         for guest in tuple(self.guests):
@@ -217,7 +226,17 @@ class Service:
             await pipe.aclose()
         time_for_rest = None if grace is None else grace * (1 - _SHARE_OF_CALLS) / 2
         if self._waiting:
-            await asyncio.wait(tuple(self._waiting), timeout=time_for_rest)
+            sent = asyncio.wait(tuple(self._waiting))
+            await self._within(time_for_rest, sent, in_haste=_LAST_WORDS)
+
+    async def _within(
+        self, seconds: float | None, work: Coroutine[Any, Any, object], *, in_haste: float = 0
+    ) -> None:
+        task: asyncio.Future[Any] = asyncio.ensure_future(work)
+        await asyncio.wait({task, self._haste}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if self._haste.done():
+            await asyncio.wait({task}, timeout=in_haste)
+        task.cancel()
 
     async def _drain(self) -> None:
         await self.calls.drain()
@@ -232,9 +251,3 @@ class Service:
         self.sessions.forget_all()
         for task in tuple(self._waiting):
             task.cancel()
-
-
-async def _within(seconds: float | None, work: Coroutine[Any, Any, None]) -> None:
-    task = asyncio.ensure_future(work)
-    await asyncio.wait({task}, timeout=seconds)
-    task.cancel()

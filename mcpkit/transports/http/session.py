@@ -12,6 +12,7 @@ from ...asking.open_questions import OpenQuestions
 from ...changes import Change, Pending, notification
 from ...errors import ProtocolError
 from ...peer import Peer, invalid
+from ...principal import Principal
 from ...protocol import jsonrpc
 from ...protocol.eras import Envelope, Handshake
 from ...protocol.jsonrpc import is_array
@@ -47,6 +48,7 @@ class Session(Peer):
         id: Its id.
         token: What its id says.
         key: Under which the broker has the rest.
+        principal: Who its client is, with the scopes that its latest request had.
         record: What the broker had there when it was last taken over; the very object.
         latest: What the broker had there when it was last looked at.
         answers: What the client has answered to other processes, and they have not been given yet.
@@ -57,7 +59,13 @@ class Session(Peer):
     """
 
     def __init__(
-        self, service: Service, id_: str, token: SessionToken, key: str, handshake: Handshake
+        self,
+        service: Service,
+        id_: str,
+        token: SessionToken,
+        key: str,
+        handshake: Handshake,
+        principal: Principal,
     ) -> None:
         self._process = service.sessions.process
         questions = OpenQuestions(f"{self._process}-", self._ask, self._ask_no_more)
@@ -66,6 +74,7 @@ class Session(Peer):
         self.id = id_
         self.token = token
         self.key = key
+        self.principal = principal
         self.record: Mapping[str, str] | None = None
         self.latest: Mapping[str, str] = {}
         self.answers: list[str] = []

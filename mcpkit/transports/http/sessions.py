@@ -9,6 +9,7 @@ made room for others here.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 import math
 import os
@@ -23,6 +24,7 @@ from ...broker import Broker, MemoryBroker
 from ...changes import LISTS
 from ...errors import BusyError
 from ...keys import Keys
+from ...principal import Principal
 from ...protocol.eras import Handshake
 from .following import CHANGED, Following
 from .session import Session
@@ -83,7 +85,7 @@ class Sessions:
         """Count the sessions that live in this process."""
         return len(self._by_id)
 
-    async def open(self, handshake: Handshake) -> str:
+    async def open(self, handshake: Handshake, principal: Principal) -> str:
         """Open a session and return its id.
 
         It lives briefly until the first request that names it. Of its client it knows what the id says, as
@@ -103,6 +105,7 @@ class Sessions:
                 client=handshake.client,
                 lists=frozenset(name for name in LISTS.values() if server._declares(name)),
                 expires=time.time() + self._settings.session_max_age,
+                principal=_owner(principal),
             )
             id_ = issue(self._keys, token)
             kept = read(self._keys, id_, -math.inf)
@@ -110,7 +113,7 @@ class Sessions:
             key = self._key(kept)
             await _reach(self._broker.write(key, {_OPEN: "1"}, self._brief))
             record = await _reach(self._broker.read(key))
-            session = Session(self._service, id_, kept, key, Handshake(kept.revision, kept.client))
+            session = Session(self._service, id_, kept, key, Handshake(kept.revision, kept.client), principal)
             session.prolonged = -math.inf
             self._unused[id_] = self._add(session)
             session.load(record)
@@ -118,14 +121,14 @@ class Sessions:
             self._opening -= 1
         return id_
 
-    async def find(self, id_: str, principal: str | None = None) -> Session | None:
+    async def find(self, id_: str, principal: Principal) -> Session | None:
         """Return the session of an id; None when it is none, has ended, or has not been used for too long.
 
         It is in use from now on: its life is prolonged, where that has not been done a moment ago.
 
         Args:
             id_: What a client has sent as the id.
-            principal: Who the client is, where requests are authenticated: sessions of others are none.
+            principal: Who the client is: the sessions of others are none.
 
         Raises:
             BusyError: It would be taken in, but there are too many; or the broker does not answer.
@@ -133,8 +136,9 @@ class Sessions:
         session = self._by_id.get(id_)
         if session is None:
             return await self._take_in(id_, principal)
-        if session.token.principal != principal:
+        if session.token.principal != _owner(principal):
             return None
+        session.principal = principal
         edition = session.edition
         try:  # as _reach does: each request comes by here
             record = await self._broker.read(session.key)
@@ -290,10 +294,10 @@ class Sessions:
         self._by_id[session.id] = self._by_id.pop(session.id)
         session.used = now
 
-    async def _take_in(self, id_: str, principal: str | None) -> Session | None:
+    async def _take_in(self, id_: str, principal: Principal) -> Session | None:
         """Return the session of an id that is not known here, if it is good: another process may have it."""
         token = read(self._keys, id_, time.time())
-        if token is None or token.principal != principal:
+        if token is None or token.principal != _owner(principal):
             return None
         key = self._key(token)
         record = await _reach(self._broker.read(key))
@@ -305,7 +309,7 @@ class Sessions:
             self._make_room()
             handshake = Handshake(token.revision, token.client)
             handshake.is_initialized = True
-            session = self._add(Session(self._service, id_, token, key, handshake))
+            session = self._add(Session(self._service, id_, token, key, handshake, principal))
             session.load(record)
         return session
 
@@ -373,7 +377,14 @@ class Sessions:
         with suppress(BusyError):  # it has been logged
             for session in sessions:
                 if session.is_busy:
-                    await self.find(session.id, session.token.principal)
+                    await self.find(session.id, session.principal)
+
+
+def _owner(principal: Principal) -> str | None:
+    """Return what an id says of whose session it is: short, and no name, as whoever has the id can read it."""
+    if principal.id is None:
+        return None
+    return hashlib.sha256(principal.id.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 async def _reach(asked: Awaitable[T]) -> T:

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _SLACK: Final = 0.3
-"""Seconds after the grace period, or after a second Ctrl+C, in which the process may still end by itself."""
+"""Seconds after the grace period in which the process may still end by itself."""
+_HASTE: Final = 1.0
+"""Seconds after a second Ctrl+C in which the lifespan may be left and the process end by itself."""
 
 _services: tuple[ref[Service], ...] = ()
 """Replaced rather than changed, since a signal may be heard while a thread adds to it."""
@@ -76,9 +78,11 @@ def _hear(number: int) -> None:
     global _watchdog  # noqa: PLW0603
     services = [service for known in _services if (service := known()) and not service.loop.is_closed()]
     for service in services:
+        # uvicorn forced to exit waits for every open connection from Python 3.12 on, and leaves no lifespan.
+        end = service.hurry if service.is_last and number == signal.SIGINT else service.close
         service.is_last = True
         with suppress(RuntimeError):  # its loop has been closed just now, so there is nothing to end
-            service.loop.call_soon_threadsafe(service.close)
+            service.loop.call_soon_threadsafe(end)
     if _watchdog is not None and _watchdog.is_alive():
         if number == signal.SIGINT:
             _watchdog.hurry()
@@ -101,7 +105,7 @@ class _Watchdog(threading.Thread):
 
     def hurry(self) -> None:
         """Wait no longer than it takes to end in order."""
-        self._deadline = min(self._deadline, time.monotonic() + _SLACK)
+        self._deadline = min(self._deadline, time.monotonic() + _HASTE)
 
     def run(self) -> None:
         """Wait for the end of the loops, or of the time that they have."""

@@ -28,6 +28,7 @@ class Pipe:
     Attributes:
         id: What its client adds to that path.
         connection: The session.
+        principal: Who has opened it; what others post is not taken.
 
     Raises:
         BusyError: Too many streams are open.
@@ -37,8 +38,13 @@ class Pipe:
         service.check_room()
         self.id = os.urandom(16).hex()
         self.connection = Connection(
-            service.server, self._send, ready=exchange.ready, request_headers=exchange.request_headers
+            service.server,
+            self._send,
+            ready=exchange.ready,
+            request_headers=exchange.request_headers,
+            principal=exchange.principal,
         )
+        self.principal = exchange.principal
         self._service = service
         self._exchange = exchange
         self._ending: asyncio.Task[None] | None = None

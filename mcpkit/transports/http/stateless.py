@@ -23,10 +23,11 @@ from ...protocol import jsonrpc
 from ...protocol.eras import PROTOCOL_VERSION, Stateless, unsupported_version
 from ...protocol.headers import Headers, check_mirrored, check_standard
 from ...protocol.jsonrpc import is_id, is_object
-from ...protocol.revisions import ALL, HANDSHAKE, STATELESS
+from ...protocol.revisions import ALL, HANDSHAKE, METHODS, STATELESS
 from .exchange import Exchange, event
 
 if TYPE_CHECKING:
+    from ...principal import Principal
     from .service import Service
 
 _STATUS: Final = {
@@ -96,10 +97,11 @@ def _read(service: Service, message: Any, headers: Headers, exchange: Exchange) 
         return None
     try:
         params, meta = read_params(message)
-        envelope = _envelope(headers, method, params, meta)
+        named_by = None if method in METHODS else _named_by(service, exchange.principal, method)
+        envelope = _envelope(headers, method, params, meta, named_by)
         ctx: Context[Any] = Context(service.server, envelope, exchange, id_, method, params, meta)
         if method == "tools/call":
-            _check_parameters(service, headers, params)
+            _check_parameters(service, exchange.principal, headers, params)
         elif method == "subscriptions/listen":
             Listener(service, Listen(ctx, service.server), exchange)
             return None
@@ -109,7 +111,9 @@ def _read(service: Service, message: Any, headers: Headers, exchange: Exchange) 
     return ctx
 
 
-def _envelope(headers: Headers, method: str, params: dict[str, Any], meta: dict[str, Any]) -> Stateless:
+def _envelope(
+    headers: Headers, method: str, params: dict[str, Any], meta: dict[str, Any], named_by: str | None
+) -> Stateless:
     version = meta.get(PROTOCOL_VERSION)
     if version is None and (problem := unknown_revision(headers)) is not None:
         raise problem
@@ -117,7 +121,7 @@ def _envelope(headers: Headers, method: str, params: dict[str, Any], meta: dict[
         told = headers.get(b"mcp-protocol-version")
         if version not in STATELESS and told is not None and told.strip() == version.encode():
             raise unsupported_version(version)  # the other headers are that revision's own
-        check_standard(headers, method, params, version)
+        check_standard(headers, method, params, version, named_by)
     return Stateless.receive(meta)
 
 
@@ -128,12 +132,19 @@ def unknown_revision(headers: Headers) -> ProtocolError | None:
     return None if named is None or named in ALL else unsupported_version(named)
 
 
-def _check_parameters(service: Service, headers: Headers, params: dict[str, Any]) -> None:
+def _check_parameters(
+    service: Service, principal: Principal, headers: Headers, params: dict[str, Any]
+) -> None:
     name = params.get("name")
     tool = service.server.tools.get(name) if type(name) is str else None
-    if tool is not None and tool.mirrored:
+    if tool is not None and tool.mirrored and tool.is_visible(principal):
         arguments = params.get("arguments")
         check_mirrored(headers, tool.mirrored, arguments if is_object(arguments) else {})
+
+
+def _named_by(service: Service, principal: Principal, method: str) -> str | None:
+    own = service.server.methods.get(method)
+    return own.named_by if own is not None and own.is_visible(principal) else None
 
 
 def status_of(problem: BaseException | None) -> int:
@@ -191,6 +202,11 @@ class Listener:
         service.listeners.add(self)
         for change in listen.wanted:
             service.changes.want(self, change)
+
+    @property
+    def principal(self) -> Principal:
+        """Who listens."""
+        return self._exchange.principal
 
     def changed(self, change: Change) -> None:
         """Take a change; a stream that falls too far behind is ended, so that nobody waits for it."""

@@ -50,8 +50,7 @@ class SessionToken(NamedTuple):
             capabilities as fits.
         lists: The lists that were declared: of `tools`, `prompts`, `resources`.
         expires: When the session ends, in Unix seconds.
-        principal: Whose session it is, where requests are authenticated. It is signed, not
-            encrypted: who has the id can read it.
+        principal: Whose session it is, where requests are authenticated: no name, as who has the id can read it.
     """
 
     id: str

@@ -1,0 +1,169 @@
+"""Methods that the core protocol does not have: an extension's, or a server's own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Final, TypeGuard
+
+from typing_extensions import Unpack
+
+from .component import Component, ComponentOptions
+from .content.values import ExtensionResult
+from .context import Context
+from .errors import ArgumentsError, MalformedError, RegistrationError
+from .protocol.eras import Cache
+from .protocol.jsonrpc import is_object
+from .protocol.revisions import ALL, CLIENT_METHODS, METHODS
+from .schema import Arguments, Output, UnresolvedHint
+from .schema.signature import empty
+from .tools import to_json_value
+
+_NAME: Final = re.compile(r"[!-~]{1,128}")
+"""What the header `Mcp-Method` can carry as it is."""
+
+
+class MethodOptions(ComponentOptions, total=False):
+    """The keyword arguments of `Method`, as `@server.method(name, ...)` takes them."""
+
+    revisions: Collection[str] | None
+    named_by: str | None
+    cache: Cache | None
+
+
+class Method(Component):
+    """A request method outside the core protocol.
+
+    The function's parameters are the members of the request's params; others are ignored, as is `_meta`. Params
+    that do not fit are refused (-32602, over HTTP 400 in the stateless era). It returns a JSON object: a
+    dict, model, dataclass or TypedDict; None is an empty one. What the era wants of every result is added.
+
+    Args:
+        function: The author's function.
+        name: The method, such as `thing/do`: 1 to 128 visible ASCII characters.
+        revisions: The revisions that have it; all when None.
+        named_by: The parameter that clients repeat in the header `Mcp-Name` over HTTP, as they repeat the
+            name of a tool, so that it can be routed by; one that differs is refused (-32020).
+        cache: How long and by whom the result may be kept (utilities/caching); not said when None.
+        options: `requires`, `visible`, `timeout`, `concurrency`, `thread` and `process`, above all: see
+            `ComponentOptions`.
+
+    Attributes:
+        revisions: The revisions that have it.
+
+    Raises:
+        RegistrationError: The definition cannot be served; the message says what to change.
+    """
+
+    kind = "method"
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        name: str,
+        *,
+        revisions: Collection[str] | None = None,
+        named_by: str | None = None,
+        cache: Cache | None = None,
+        **options: Unpack[ComponentOptions],
+    ) -> None:
+        check_method_name(name)
+        super().__init__(function, name, **options)
+        self.revisions = _revisions(name, revisions)
+        self.named_by = named_by
+        self.cache = cache if cache is None or self.visible is None else cache.private
+        self._arguments: Arguments | None = None
+        self._output: Output | None = None
+
+    def build(self) -> None:
+        """Build the schema of the params, and that of the result, which must be an object."""
+        signature = self.signature
+        takes_all = signature.extra is not empty
+        if self.named_by is not None and not takes_all:
+            names = [parameter.name for parameter in signature.parameters]
+            if self.named_by not in names:
+                raise RegistrationError(
+                    f"method {self.key!r}: named_by is one of its parameters ({', '.join(names) or 'it has none'}), "
+                    f"not {self.named_by!r}"
+                )
+        try:
+            output = Output.of(signature.returns)
+        except UnresolvedHint:
+            raise
+        except RegistrationError as error:
+            raise RegistrationError(f"{signature.name}: result: {error}") from error
+        if output is not None and output.schema.get("type", "object") != "object":
+            raise RegistrationError(
+                f"method {self.key!r}: its result is a JSON object, so return a dict, a model or a dataclass; "
+                f'for one value write {{"value": ...}}'
+            )
+        self._output = output
+        self._arguments = Arguments.of(signature, drops_unknown=not takes_all)
+
+    async def serve(self, ctx: Context[Any]) -> dict[str, Any]:
+        """Validate the params of a request, run the function and return the result object.
+
+        Raises:
+            MalformedError: The params do not fit.
+            OutputError: What the function returned does not fit its annotation.
+            TypeError: It returned no JSON object.
+            Exception: Whatever the function raises.
+        """
+        if self._arguments is None:
+            self.resolve()
+        assert self._arguments is not None
+        params = {name: value for name, value in ctx.params.items() if name != "_meta"}
+        try:
+            kwargs = self._arguments.validate(params)
+        except ArgumentsError as error:
+            raise MalformedError(str(error)) from None
+        return self._render(await self.run(kwargs, ctx))
+
+    def _render(self, value: Any) -> dict[str, Any]:
+        if value is None and self._output is None:
+            return {}
+        if self._output is None or isinstance(value, ExtensionResult):
+            data = to_json_value(value)
+        else:
+            data = self._output.dump(value)
+        if not is_object(data):
+            raise TypeError(f"the method {self.key!r} returned {type(value).__name__}: return a JSON object")
+        return data
+
+
+def check_method_name(name: Any) -> None:
+    """Refuse what cannot be a method of one's own, above all a method of the core protocol.
+
+    Raises:
+        RegistrationError: It cannot; the message says why.
+    """
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise RegistrationError(
+            f"a method needs its name, 1 to 128 visible ASCII characters: write @server.method('thing/do'), "
+            f"not {name!r}"
+        )
+    if name in METHODS or name in CLIENT_METHODS:
+        raise RegistrationError(
+            f"{name!r} belongs to the core protocol; wrap it with @server.middleware({name!r}), or take another name"
+        )
+    if name.startswith(("notifications/", "rpc.")):
+        what = "a notification, which has no answer" if name.startswith("n") else "reserved by JSON-RPC"
+        raise RegistrationError(f"{name!r} is {what}: take another name")
+
+
+def _revisions(name: str, revisions: Any) -> frozenset[str]:
+    if revisions is None:
+        return frozenset(ALL)
+    if not _is_collection(revisions):
+        raise RegistrationError(
+            f"method {name!r}: revisions is a list of {', '.join(ALL)}, not {revisions!r}"
+        )
+    unknown = [each for each in revisions if each not in ALL]
+    if unknown or not revisions:
+        wrong = f"unknown {unknown[0]!r}" if unknown else "there is none, so nobody could call it"
+        raise RegistrationError(f"method {name!r}: revisions: {wrong}; there are {', '.join(ALL)}")
+    return frozenset(revisions)
+
+
+def _is_collection(value: Any) -> TypeGuard[Collection[Any]]:
+    return isinstance(value, Collection) and not isinstance(value, str | Mapping)

@@ -1,0 +1,248 @@
+"""What a middleware makes of a request and its result: it may change both, answer itself, try again or refuse."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from mcpkit import Context, ProtocolError, Server, ToolError
+from mcpkit.middleware import CallNext, CallTool, Request, Result, ToolCall, ToolCallResult
+from mcpkit.testing import connect
+from wrapped import EVERY, Recorder, make_server
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def server() -> Server:
+    return make_server()
+
+
+@pytest.mark.parametrize("revision", EVERY)
+async def test_it_may_change_the_arguments_and_the_result(server: Server, revision: str) -> None:
+    @server.middleware("tools/call")
+    async def double(request: ToolCall, call_next: CallTool) -> ToolCallResult:
+        before = dict(request.arguments)
+        result = await call_next(request.with_arguments({**request.arguments, "a": 20}))
+        assert request.arguments == before == {"a": 1, "b": 2}
+        result["_meta"] = {**result.get("_meta", {}), "name": request.name}
+        return result
+
+    async with connect(server, revision=revision) as client:
+        result = await client.call("add", {"a": 1, "b": 2})
+    assert result.text == "22"
+    assert result.meta["name"] == "add"
+
+
+@pytest.mark.parametrize("revision", EVERY)
+async def test_it_may_answer_itself(server: Server, revision: str) -> None:
+    @server.middleware
+    async def answer(request: Request, call_next: CallNext) -> Any:
+        if request.target != "add":
+            return await call_next(request)
+        return {"content": [{"type": "text", "text": "kept"}], "structuredContent": {"kept": True}}
+
+    async with connect(server, revision=revision) as client:
+        result = await client.request("tools/call", {"name": "add"})
+        passed = await client.call("count")
+    knows = revision >= "2025-06-18"
+    assert result["content"] == [{"type": "text", "text": "kept"}]
+    assert result.get("structuredContent") == ({"kept": True} if knows else None)
+    assert result.get("resultType") == ("complete" if revision == EVERY[-1] else None)
+    assert ("_meta" in result) is (revision == EVERY[-1])
+    assert passed.text == "done"
+
+
+async def test_it_may_try_again(server: Server) -> None:
+    tries = 0
+
+    @server.tool
+    async def flaky() -> str:
+        nonlocal tries
+        tries += 1
+        if tries < 3:
+            raise ToolError("not yet")
+        return "now"
+
+    @server.middleware("tools/call")
+    async def again(request: ToolCall, call_next: CallTool) -> ToolCallResult:
+        while (result := await call_next(request)).is_error:
+            assert result.text == "not yet"
+        return result
+
+    async with connect(server) as client:
+        assert (await client.call("flaky")).text == "now"
+
+
+@pytest.mark.parametrize("revision", EVERY)
+async def test_what_it_raises_becomes_what_it_would_in_the_handler(
+    server: Server, revision: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    problem: list[Exception] = []
+
+    @server.middleware
+    async def refuse(request: Request, call_next: CallNext) -> Result:
+        if problem:
+            raise problem[0]
+        return await call_next(request)
+
+    async with connect(server, revision=revision) as client:
+        problem[:] = [ToolError("ask the boss")]
+        refused = await client.call("add", {"a": 1, "b": 2})
+        with pytest.raises(ProtocolError, match="ask the boss") as told:
+            await client.read("wrapped://known")
+        problem[:] = [ProtocolError(-1, "not today", {"tomorrow": True})]
+        with pytest.raises(ProtocolError) as sent:
+            await client.call("add", {"a": 1, "b": 2})
+        problem[:] = [KeyError("secret")]
+        with caplog.at_level(logging.CRITICAL, "mcpkit"):
+            masked = await client.call("add", {"a": 1, "b": 2})
+            with pytest.raises(ProtocolError, match=r"Internal error \(ref \w+\)$"):
+                await client.list_tools()
+    assert (refused.is_error, refused.text) == (True, "ask the boss")
+    assert told.value.code == -32603
+    assert (sent.value.code, sent.value.message, sent.value.data) == (-1, "not today", {"tomorrow": True})
+    assert masked.is_error
+    assert "secret" not in masked.text
+
+
+async def test_those_outside_see_the_result_that_an_exception_becomes(server: Server) -> None:
+    recorder = server.middleware(Recorder())
+
+    @server.middleware("tools/call")
+    async def refuse(request: ToolCall, call_next: CallTool) -> ToolCallResult:
+        raise ToolError("never")
+
+    async with connect(server) as client:
+        await client.call("add")
+    assert recorder.seen[-1][1]["isError"] is True
+    assert recorder.seen[-1][1]["content"] == [{"type": "text", "text": "never"}]
+
+
+async def test_one_that_returns_nothing_is_an_internal_error_that_says_so(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    @server.middleware("prompts/list")
+    async def forgetful(request: Request, call_next: CallNext) -> Any:
+        await call_next(request)
+
+    async with connect(server) as client:
+        with pytest.raises(ProtocolError, match="Internal error"):
+            await client.list_prompts()
+    assert "forgetful" in caplog.text
+    assert "returned NoneType: return what call_next has returned" in caplog.text
+
+
+async def test_what_it_changes_in_a_result_stays_in_that_result(server: Server) -> None:
+    @server.middleware
+    async def rename(request: Request, call_next: CallNext) -> Result:
+        result = await call_next(request)
+        if request.method == "initialize":
+            result["serverInfo"]["name"] += "!"
+        return result
+
+    for _ in range(2):
+        async with connect(server, revision="2025-11-25") as client:
+            assert client.server_info["name"] == "wrapped!"
+
+
+async def test_a_result_that_nobody_looks_at_is_not_read(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[bytes] = []
+    seen: list[Result] = []
+
+    @server.middleware("tools/call")
+    async def passing(request: ToolCall, call_next: CallTool) -> ToolCallResult:
+        result = await call_next(request)
+        assert not result.is_error
+        seen.append(result)
+        return result
+
+    monkeypatch.setattr("mcpkit.middleware.from_json", read.append)
+    async with connect(server) as client:
+        assert (await client.call("add", {"a": 1, "b": 2})).text == "3"
+    assert read == []
+    assert isinstance(seen[0].outcome, bytes)
+
+
+async def test_a_result_says_an_error_only_where_it_is_one(server: Server) -> None:
+    @server.tool
+    async def pretend() -> dict[str, Any]:
+        return {"isError": True, "text": '"isError":true'}
+
+    found: list[bool] = []
+
+    @server.middleware("tools/call")
+    async def look(request: ToolCall, call_next: CallTool) -> ToolCallResult:
+        result = await call_next(request)
+        found.append(result.is_error)
+        return result
+
+    async with connect(server) as client:
+        pretended = await client.call("pretend")
+        await client.call("fail")
+    assert not pretended.is_error
+    assert found == [False, True]
+
+
+async def test_a_typed_result_shows_what_the_tool_has_answered(server: Server) -> None:
+    @server.middleware("tools/call")
+    async def look(request: ToolCall, call_next: CallTool) -> ToolCallResult:
+        result = await call_next(request)
+        assert (result.text, result.structured, len(result.content)) == ("3", 3, 1)
+        assert request.arguments == {"a": 1, "b": 2}
+        return result
+
+    async with connect(server) as client:
+        assert (await client.call("add", {"a": 1, "b": 2})).structured == 3
+
+
+async def test_a_result_behaves_as_a_dict(server: Server) -> None:
+    @server.middleware("resources/read")
+    async def change(request: Request, call_next: CallNext) -> Result:
+        result = await call_next(request)
+        before = dict(result)
+        assert result == before
+        assert list(result) == list(before)
+        assert repr(result) == f"Result({before!r})"
+        result["added"] = 1
+        del result["ttlMs"]
+        assert len(result) == len(before)
+        return result
+
+    async with connect(server) as client:
+        result = await client.request("resources/read", {"uri": "wrapped://known"})
+    assert result["added"] == 1
+    assert "ttlMs" not in result
+
+
+async def test_the_context_is_that_of_the_handler(server: Server) -> None:
+    contexts: list[Context] = []
+
+    @server.tool
+    async def keep(ctx: Context) -> str:
+        contexts.append(ctx)
+        return str(ctx.meta.get("added"))
+
+    @server.middleware("tools/call")
+    async def add_meta(request: ToolCall, call_next: CallTool) -> ToolCallResult:
+        contexts.append(request.ctx)
+        meta = {**request.params.get("_meta", {}), "added": "by middleware"}
+        return await call_next(request.with_params({**request.params, "_meta": meta}))
+
+    async with connect(server) as client:
+        assert (await client.call("keep")).text == "by middleware"
+    assert contexts[0] is contexts[1]
+
+
+async def test_a_client_that_is_refused_at_initialize_is_told(server: Server) -> None:
+    @server.middleware("initialize")
+    async def refuse(request: Request, call_next: CallNext) -> Result:
+        raise ProtocolError(-1, f"not for {request.ctx.client.info['name']}")
+
+    with pytest.raises(ProtocolError, match="not for mcpkit-testing"):
+        async with connect(server, revision="2025-11-25"):
+            pytest.fail("it is refused")

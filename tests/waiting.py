@@ -1,0 +1,60 @@
+"""How tests wait for what has no event to wait for, let time pass without waiting, and keep an event loop busy."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+PATIENCE = 30.0
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Wait until something is so; half a minute without it is a failure."""
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, "it has not come true"
+        await asyncio.sleep(0.001)
+
+
+async def over(task: asyncio.Task[Any]) -> None:
+    """Cancel a task and wait until it has ended."""
+    task.cancel()
+    await asyncio.wait([task])
+
+
+class LoopClock:
+    """The time of the running event loop, which can be moved forward.
+
+    Attributes:
+        ahead: The seconds that it has been moved.
+    """
+
+    def __init__(self) -> None:
+        self.ahead = 0.0
+        loop = asyncio.get_running_loop()
+        self._time = loop.time
+        loop.time = self  # type: ignore[method-assign]  # of this loop alone, which ends with the test
+
+    def __call__(self) -> float:
+        return self._time() + self.ahead
+
+
+@contextmanager
+def kept_busy(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+    """Keep an event loop busy while another thread works: what it is told meanwhile waits for its next turn."""
+    is_busy, is_over = threading.Event(), threading.Event()
+
+    def block() -> None:
+        is_busy.set()
+        assert is_over.wait(10)
+
+    loop.call_soon_threadsafe(block)
+    assert is_busy.wait(10)
+    try:
+        yield
+    finally:
+        is_over.set()
