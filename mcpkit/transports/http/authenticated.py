@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from ...principal import ANYONE, Principal
@@ -45,10 +46,8 @@ def _from_starlette(scope: Scope) -> Principal:
     user: Any = scope.get("user")
     auth: Any = scope.get("auth")
     scopes: frozenset[str] = frozenset()
-    try:
+    with suppress(AttributeError, TypeError):
         scopes = Principal(None, auth.scopes).scopes
-    except (AttributeError, TypeError):
-        pass
     if getattr(user, "is_authenticated", False) is not True:
         return Principal(None, scopes)
     try:
