@@ -73,6 +73,8 @@ class Stopwatch:
         )
         self.life = os.pidfd_open(self.process.pid)
         self.worker = -1
+        self.worker_over: float | None = None
+        self.has_hung_up = False
 
     def arguments(self, seconds: float = SECONDS) -> dict[str, Any]:
         return {"name": self.tool, "arguments": {"folder": self.folder.name, "seconds": seconds}}
@@ -107,8 +109,10 @@ class Stopwatch:
         while True:
             if told := self.told("stopped", 0):
                 return told[0]
-            if self.worker >= 0 and self.is_over(self.worker):
-                return time.monotonic()
+            if self.worker >= 0 and self.worker_over is None and self.is_over(self.worker):
+                self.worker_over = time.monotonic()
+            if self.worker_over is not None:
+                return self.worker_over
             if self.worker < 0 and self.is_over(self.life):
                 return time.monotonic()
             if time.monotonic() > end:
@@ -146,7 +150,6 @@ class Stdio(Stopwatch):
     def __init__(self, python: Path, peer: str, tool: str, timeout: float = 0) -> None:
         super().__init__(python, peer, tool, timeout)
         self._received = b""
-        self.has_hung_up = False
         self.send(INITIALIZE)
         self.receive(1)
         self.send(INITIALIZED)
@@ -168,11 +171,20 @@ class Stdio(Stopwatch):
         """Read up to a response; say whether there was one."""
         assert self.process.stdout is not None
         end = time.monotonic() + PATIENCE
+        output = self.process.stdout.fileno()
         while True:
             while b"\n" not in self._received:
-                if not self.is_over(self.process.stdout.fileno(), max(0, end - time.monotonic())):
+                watched = (
+                    [output] if self.worker < 0 or self.worker_over is not None else [output, self.worker]
+                )
+                ready = select.select(watched, [], [], max(0, end - time.monotonic()))[0]
+                if self.worker in ready:
+                    self.worker_over = time.monotonic()
+                if not ready:
                     return False
-                chunk = os.read(self.process.stdout.fileno(), 65536)
+                if output not in ready:
+                    continue
+                chunk = os.read(output, 65536)
                 if not chunk:
                     self.has_hung_up = True
                     return False

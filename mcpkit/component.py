@@ -177,12 +177,12 @@ class Component(ABC):
             else:
                 self._injected = tuple(name for name, _, _ in hints)
             self._is_async = signature.is_async and self._place is None
-            self.is_resolved = True
             if self._place == "process" and signature.injected:
                 raise RegistrationError(
                     f"{self.kind} {self.key!r}: it runs in another process (process=True), where there is nothing "
                     f"to pass as {signature.injected[0].name!r}: remove this parameter, or process=True"
                 )
+            self.is_resolved = True
         elif self._place == "process":  # by now the module that it is in has been executed
             check_pickles(f"{self.kind} {self.key!r}", self.function)
 
@@ -204,23 +204,31 @@ class Component(ABC):
             CallTimeoutError: Its time is over.
             BaseException: Whatever the function raises; of a group of errors for the client, the first.
         """
+        if ctx._rounds is not None:
+            ctx._rounds.begin()
         try:
-            if (self._limits is not None or ctx.server.timeout is not None) and ctx._turn is None:
-                return await run_limited(self.run(kwargs, ctx), ctx, self._limits)
-            if self._injection is not None:
-                is_in_loop = self._is_async or self._place is not None
-                return await self._injection.call(self.function, kwargs, ctx, is_in_loop=is_in_loop)
+            if self._limits is not None or ctx.server.timeout is not None:
+                turn = ctx._turn
+                if turn is None or turn.is_over:  # of an earlier run: a middleware may try again
+                    return await run_limited(self.run(kwargs, ctx), ctx, self._limits)
             for name in self._injected:
                 kwargs[name] = ctx
-            if self._is_async:
-                return await self.function(**kwargs)
-            if self._place is not None:
-                return await run_in(self._place, self.function, kwargs, ctx)
-            return await finish_awaitable(await ctx.server.threads.run(self.function, kwargs, ctx))
+            if self._injection is not None:
+                is_in_loop = self._is_async or self._place is not None
+                value = await self._injection.call(self.function, kwargs, ctx, is_in_loop=is_in_loop)
+            elif self._is_async:
+                value = await self.function(**kwargs)
+            elif self._place is not None:
+                value = await run_in(self._place, self.function, kwargs, ctx)
+            else:
+                value = await finish_awaitable(await ctx.server.threads.run(self.function, kwargs, ctx))
         except BaseException as error:
             if (told := spoken(error)) is not error:
                 raise told from None
             raise
+        if ctx._rounds is not None:
+            ctx._rounds.check_settled()
+        return value
 
     def renamed(self, key: str) -> Self:
         """Return a copy that goes by another name or URI."""

@@ -59,13 +59,19 @@ class Connection(Peer):
         self._channel = _PipeChannel(send, ready, request_headers, principal, self.questions)
         self._subscriptions = Subscriptions(server, self._channel)
 
-    def receive(self, line: bytes | ProtocolError) -> None:
+    def receive(self, line: bytes | ProtocolError, principal: Principal | None = None) -> None:
         """Take one message and begin to serve it.
 
         Args:
             line: One JSON text without its newline, or the error to answer where the transport could
                 not even frame one. Whatever it holds, this returns at once and raises nothing.
+            principal: Who is at the other end now, where each message says it: the same with other scopes.
         """
+        channel = self._channel
+        if principal is not None:
+            self._subscriptions.principal = principal
+            if principal != channel.principal:
+                channel = channel.of(principal)
         if isinstance(line, ProtocolError):
             self._refuse(None, line, self._reply)
             return
@@ -75,9 +81,9 @@ class Connection(Peer):
             self._refuse(None, error, self._reply)
             return
         if is_array(message):
-            self._receive_batch(message, self._reply, self._channel, where="a line")
+            self._receive_batch(message, self._reply, channel, where="a line")
         else:
-            self._receive(message, self._reply, self._channel)
+            self._receive(message, self._reply, channel)
 
     async def aclose(self, *, graceful: bool = False) -> None:
         """Cancel what runs and end the subscriptions.
@@ -143,6 +149,11 @@ class _PipeChannel:
         self.questions: OpenQuestions | None = questions
         self.request_headers = request_headers
         self.principal = principal
+
+    def of(self, principal: Principal) -> _PipeChannel:
+        """Return the same channel for what somebody else asks."""
+        assert self.questions is not None
+        return _PipeChannel(self._send, self._ready, self.request_headers, principal, self.questions)
 
     def send(self, message: bytes) -> None:
         """Send one message."""

@@ -87,6 +87,7 @@ class Context(Asking, Generic[State]):
         "_envelope",
         "_left",
         "_loop",
+        "_ref",
         "_reports",
         "_rounds",
         "_state",
@@ -123,6 +124,7 @@ class Context(Asking, Generic[State]):
         self._rounds: Rounds | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._turn: Turn | None = None
+        self._ref: str | None = None
         self._left: asyncio.Future[None] | None = None
         self._sync_calls: set[asyncio.Task[Any]] | None = None
 
@@ -133,10 +135,7 @@ class Context(Asking, Generic[State]):
 
     @property
     def principal(self) -> Principal:
-        """Who asks, as far as that has been verified: `id` and `scopes`; see `Principal`.
-
-        Over HTTP+SSE it is who opened the stream.
-        """
+        """Who asks, as far as that has been verified: `id` and `scopes`; see `Principal`."""
         return self._channel.principal
 
     @property
@@ -202,6 +201,7 @@ class Context(Asking, Generic[State]):
 
         Raises:
             RuntimeError: The call has ended.
+            TypeError: One of them is of another type.
             ValueError: `done` or `total` is not finite.
         """
         reports = self._note_progress(done, total, message)
@@ -212,6 +212,8 @@ class Context(Asking, Generic[State]):
         self, items: Iterable[T] | AsyncIterable[T], message: str | None = None, *, total: float | None = None
     ) -> AsyncIterator[T]:
         """Go through items by `async for`, and report how many are done; see `progress`.
+
+        What was reported before counts: after 10 items of another loop, 5 more are 11 to 15 of 15.
 
         Args:
             items: Any items; those that come by `async for`, too.
@@ -335,6 +337,8 @@ class Context(Asking, Generic[State]):
         self._check_open()
         if not math.isfinite(done) or not math.isfinite(total or 0):
             raise ValueError(f"progress must be finite numbers, got {done!r} of {total!r}")
+        if message is not None and not isinstance(message, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped authors
+            raise TypeError(f"the message of progress is a sentence, got {message!r}")
         if "progressToken" not in self.meta:
             return None
         reports = reports_of(self)

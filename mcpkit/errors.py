@@ -168,12 +168,13 @@ class InvalidAnswerError(AnswerError):
     """An answer is not what was asked for.
 
     Args:
-        text: What was expected.
+        problem: What was expected.
         is_form: Whether it is the entries of a form, which the user can be asked for again.
     """
 
-    def __init__(self, text: str, *, is_form: bool = False) -> None:
-        super().__init__(f"The client's answer does not fit: {text}")
+    def __init__(self, problem: str, *, is_form: bool = False) -> None:
+        super().__init__(f"The client's answer does not fit: {problem}")
+        self.problem = problem
         self.is_form = is_form
 
 

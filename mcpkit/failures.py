@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -28,8 +29,9 @@ def error_response(ctx: Context[Any], error: BaseException) -> bytes:
     """Return the error response that an exception becomes; what is nobody's text is logged under a ref."""
     try:
         if ctx._rounds is not None and is_input_required(error):
-            result = ctx._envelope.finish(ctx._rounds.result(), ctx.server._info(ctx.revision), None)
-            return jsonrpc.result(ctx.request_id, result)
+            return _result(ctx, ctx._rounds.result())
+        if ctx.method == "tools/call" and isinstance(error, asyncio.CancelledError):
+            return _result(ctx, tool_error(ctx, error))  # its function has cancelled its own task
         return jsonrpc.error(ctx.request_id, _problem(ctx, error))
     except ValueError as unencodable:  # the author's `data` has no JSON form
         return jsonrpc.error(ctx.request_id, ProtocolError(INTERNAL_ERROR, internal(ctx, unencodable)))
@@ -39,8 +41,8 @@ def is_input_required(error: BaseException) -> bool:
     """Say whether a handler has only ended to ask: the signal itself, or a group of nothing else."""
     if isinstance(error, InputRequired):
         return True
-    inner: tuple[BaseException, ...] = getattr(error, "exceptions", ())
-    return bool(inner) and all(map(is_input_required, inner))
+    inner = _members(error)
+    return inner is not None and all(map(is_input_required, inner))
 
 
 def spoken(error: BaseException) -> BaseException:
@@ -50,7 +52,7 @@ def spoken(error: BaseException) -> BaseException:
         The first of its exceptions that is for the client, where nothing but such, and questions, are in it;
         else the error itself.
     """
-    if getattr(error, "exceptions", None) is None:
+    if _members(error) is None:
         return error
     leaves = list(_leaves(error))
     told = [leaf for leaf in leaves if isinstance(leaf, (HandlerError, ProtocolError))]
@@ -59,12 +61,22 @@ def spoken(error: BaseException) -> BaseException:
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:
-    inner: tuple[BaseException, ...] | None = getattr(error, "exceptions", None)
+    inner = _members(error)
     if inner is None:
         yield error
     else:
         for each in inner:
             yield from _leaves(each)
+
+
+def _members(error: BaseException) -> tuple[BaseException, ...] | None:
+    """Return what is in a group, which are never none; None where it is no group.
+
+    The class is not asked for: Python 3.10 has none, and others may have attributes of this name.
+    """
+    inner: Any = getattr(error, "exceptions", None)
+    is_group = isinstance(inner, tuple) and inner and all(isinstance(each, BaseException) for each in inner)
+    return inner if is_group else None
 
 
 def tool_error(ctx: Context[Any], error: BaseException) -> dict[str, Any]:
@@ -89,17 +101,25 @@ def internal(ctx: Context[Any], error: BaseException) -> str:
     It names the log entry and nothing else, unless the server shows errors, for development: then it has
     type and text of the exception. The traceback stays here: it tells about the server, not about the call.
     """
-    import secrets
-
-    ref = secrets.token_hex(4)
-    what = ctx.params.get("name") or ctx.params.get("uri") or ctx.params.get("ref") or ""
-    logger.error("%s %.200r failed (ref %s)", ctx.method, what, ref, exc_info=error)
+    ref = ref_of(ctx)
+    what = ctx.params.get("name") or ctx.params.get("uri") or ctx.params.get("ref")
+    about = f" {what!r}"[:200] if what else ""
+    logger.error("%s%s failed (ref %s)", ctx.method, about, ref, exc_info=error)
     if ctx.server.mask_errors:
         return f"Internal error (ref {ref})"
     import traceback
 
     shown = "".join(traceback.format_exception_only(error)).strip()
     return f"{readable(shown)} (ref {ref})"
+
+
+def ref_of(ctx: Context[Any]) -> str:
+    """Return what names the log entries of a request's failure, for clients and traces."""
+    if ctx._ref is None:
+        import secrets
+
+        ctx._ref = secrets.token_hex(4)
+    return ctx._ref
 
 
 def code_of(ctx: Context[Any], error: BaseException) -> int:
@@ -122,6 +142,11 @@ def not_found(ctx: Context[Any], uri: str) -> ProtocolError:
 def readable(text: str) -> str:
     """Return a text that UTF-8 can carry: half of a surrogate pair becomes `?`."""
     return text if text.isascii() else text.encode(errors="replace").decode()
+
+
+def _result(ctx: Context[Any], result: dict[str, Any]) -> bytes:
+    finished = ctx._envelope.finish(result, ctx.server._info(ctx.revision), None)
+    return jsonrpc.result(ctx.request_id, finished)
 
 
 def _problem(ctx: Context[Any], error: BaseException) -> ProtocolError:

@@ -1,4 +1,4 @@
-"""The four lists, rendered to bytes once for each state of the registry, revision, page and set of what is hidden."""
+"""The four lists, rendered to bytes once for each state of the registry, revision, page and audience."""
 
 from __future__ import annotations
 
@@ -41,19 +41,26 @@ _MOST_KEPT: Final = 256
 Position = tuple[int, str]
 """Where an entry stands: its component's place, and its URI among the entries of a template."""
 
-Hidden = frozenset["Component"]
-"""Components that who asks may not see."""
+Shown = frozenset["Component"]
+"""Of the components that not everybody may see those that who asks may; what is added meanwhile stays hidden."""
 
 _position = attrgetter("position")
 
 
 class Listing:
-    """Answers the list methods of one server."""
+    """Answers the list methods of one server.
+
+    Args:
+        server: Whose lists.
+
+    Attributes:
+        conditional: What not everybody sees.
+    """
 
     def __init__(self, server: Server) -> None:
         self._server = server
-        self._pages: dict[tuple[str, str, Position | None, Hidden], tuple[int, bytes]] = {}
-        self._conditional = Conditional(server)
+        self._pages: dict[tuple[str, str, Position | None, Shown], tuple[int, bytes]] = {}
+        self.conditional = Conditional(server)
 
     def answer(self, ctx: Context[Any]) -> bytes | Coroutine[Any, Any, bytes]:
         """Return the result of a list method, rendered, or an awaitable of it when entries must be collected.
@@ -65,29 +72,29 @@ class Listing:
         if cursor is not None and not isinstance(cursor, str):
             raise _bad_cursor()
         after = decode_cursor(cursor) if cursor is not None else None
-        conditional = self._conditional.among(*_PARTS[ctx.method])
-        hidden = frozenset(each for each in conditional if not each.is_visible(ctx.principal))
+        conditional = self.conditional.among(*_PARTS[ctx.method])
+        shown = frozenset(each for each in conditional if each.is_visible(ctx.principal))
         cache = self._server._cache[ctx.method].private if conditional else None
         if ctx.method == "resources/list" and _with_entries(self._server):
-            return self._collect(ctx, after, hidden, cache)
+            return self._collect(ctx, after, shown, cache)
         if after is not None:
             after = (after[0], "")  # components have no entries, and a client's text must not be kept
-        key = (ctx.method, ctx.revision, after, hidden)
+        key = (ctx.method, ctx.revision, after, shown)
         changes = self._server.changes
         kept = self._pages.get(key)
         if kept is not None and kept[0] == changes:
             return kept[1]
-        page = self._render(ctx, after, _components(self._server, ctx.method, ctx.revision, hidden), cache)
+        page = self._render(ctx, after, _components(self._server, ctx.method, ctx.revision, shown), cache)
         if len(self._pages) >= _MOST_KEPT:
             self._pages.clear()
         self._pages[key] = (changes, page)
         return page
 
     async def _collect(
-        self, ctx: Context[Any], after: Position | None, hidden: Hidden, cache: Cache | None
+        self, ctx: Context[Any], after: Position | None, shown: Shown, cache: Cache | None
     ) -> bytes:
         entries = await self._server.threads.run(
-            _all_resources, {"registry": self._server, "revision": ctx.revision, "hidden": hidden}
+            _all_resources, {"registry": self._server, "revision": ctx.revision, "shown": shown}
         )
         return self._render(ctx, after, entries, cache)
 
@@ -111,12 +118,16 @@ class Listing:
 
 
 def _components(
-    registry: Registry, method: str, revision: str, hidden: Hidden
+    registry: Registry, method: str, revision: str, shown: Shown
 ) -> Iterator[tuple[Position, dict[str, Any]]]:
     components: list[Listed] = sorted(getattr(registry, _PART[method]), key=_position)
     for component in components:
-        if component.is_enabled and component not in hidden:
+        if component.is_enabled and _is_shown(component, shown):
             yield (component.position, ""), component.listed(revision)
+
+
+def _is_shown(component: Component, shown: Shown) -> bool:
+    return component.visible is None or component in shown
 
 
 def _with_entries(registry: Registry) -> bool:
@@ -125,12 +136,10 @@ def _with_entries(registry: Registry) -> bool:
     )
 
 
-def _all_resources(
-    registry: Registry, revision: str, hidden: Hidden
-) -> list[tuple[Position, dict[str, Any]]]:
-    found = list(_components(registry, "resources/list", revision, hidden))
+def _all_resources(registry: Registry, revision: str, shown: Shown) -> list[tuple[Position, dict[str, Any]]]:
+    found = list(_components(registry, "resources/list", revision, shown))
     for template in registry.resource_templates:
-        if template.entries is None or not template.is_enabled or template in hidden:
+        if template.entries is None or not template.is_enabled or not _is_shown(template, shown):
             continue
         entries: list[Mapping[str, Any]] = sorted(template.entries(), key=lambda entry: str(entry["uri"]))
         found += [

@@ -14,7 +14,7 @@ from .errors import INVALID_PARAMS, METHOD_NOT_FOUND, MalformedError, ProtocolEr
 from .failures import is_protocol_error, not_found, tool_error
 from .protocol import content, jsonrpc
 from .protocol.eras import Handshake, check_log_level
-from .protocol.revisions import LATEST, METHODS, STATELESS, narrow
+from .protocol.revisions import LATEST, METHODS, ROUND_PARAMS, STATELESS, narrow
 from .resources import Resource, ResourceTemplate
 from .running.execution import FATAL
 from .running.steps import is_cancelled_from_outside
@@ -110,7 +110,7 @@ async def call_tool(ctx: Context[Any]) -> Outcome:
     try:
         if tool.requires:
             ctx.client.require(*tool.requires)
-        if "inputResponses" in ctx.params or "requestState" in ctx.params:
+        if not ROUND_PARAMS.isdisjoint(ctx.params):
             await check_rounds(ctx, tool)
         return _tool_result(ctx, tool, await tool.call(arguments, ctx))
     except ProtocolError:
@@ -140,12 +140,7 @@ async def read_resource(ctx: Context[Any]) -> Outcome:
     if len(uri) > _MAX_URI_LENGTH:
         raise ProtocolError(INVALID_PARAMS, f"uri: expected at most {_MAX_URI_LENGTH:,} characters")
     resource, values, is_for_all = _serving(ctx, uri)
-    if resource.requires:
-        ctx.client.require(*resource.requires)
-    if ctx.server._has_lifespans:
-        await ctx.server._enter(ctx, resource)
-    if "inputResponses" in ctx.params or "requestState" in ctx.params:
-        await check_rounds(ctx, resource)
+    await _prepare(ctx, resource)
     if isinstance(resource, Resource):
         result = await resource.read(uri, ctx)
     else:
@@ -157,21 +152,29 @@ async def read_resource(ctx: Context[Any]) -> Outcome:
     return ctx.server._finish(ctx, {**result, "contents": contents}, cache)
 
 
+async def _prepare(ctx: Context[Any], component: Resource | ResourceTemplate | Prompt) -> None:
+    """Refuse a client that cannot use a component, enter its lifespan, and take over what an earlier round has left."""
+    if component.requires:
+        ctx.client.require(*component.requires)
+    if ctx.server._has_lifespans:
+        await ctx.server._enter(ctx, component)
+    if not ROUND_PARAMS.isdisjoint(ctx.params):
+        await check_rounds(ctx, component)
+
+
 def _serving(
     ctx: Context[Any], uri: str
 ) -> tuple[Resource | ResourceTemplate, dict[str, str | list[str]], bool]:
     """Return what serves a URI to who asks, the values of its variables, and whether it serves everybody so."""
-    is_for_all = True
     resource = ctx.server.resources.get(uri)
-    if resource is not None:
-        is_for_all = resource.visible is None
-        if resource.is_visible(ctx.principal):
-            return resource, {}, is_for_all
+    if resource is not None and resource.is_visible(ctx.principal):
+        return resource, {}, resource.visible is None
+    # What is hidden may serve the URI for others. Were it said of this URI alone, it would be hidden no more.
+    is_for_all = not ctx.server._listing.conditional.among("resources", "resource_templates")
     for template in ctx.server.resource_templates:
-        if template.is_enabled and (values := template.template.match(uri)) is not None:
-            is_for_all = is_for_all and template.visible is None
-            if template.is_visible(ctx.principal):
-                return template, values, is_for_all
+        values = template.template.match(uri) if template.is_enabled else None
+        if values is not None and template.is_visible(ctx.principal):
+            return template, values, is_for_all
     raise not_found(ctx, uri)
 
 
@@ -182,12 +185,7 @@ async def get_prompt(ctx: Context[Any]) -> Outcome:
     prompt = ctx.server.prompts.get(name)
     if prompt is None or not prompt.is_visible(ctx.principal):
         raise ProtocolError(INVALID_PARAMS, f"Unknown prompt: {name[:200]}")
-    if prompt.requires:
-        ctx.client.require(*prompt.requires)
-    if ctx.server._has_lifespans:
-        await ctx.server._enter(ctx, prompt)
-    if "inputResponses" in ctx.params or "requestState" in ctx.params:
-        await check_rounds(ctx, prompt)
+    await _prepare(ctx, prompt)
     result = await prompt.get(arguments, ctx)
     for message in result["messages"]:
         message["content"] = content.block(message["content"], ctx.revision)

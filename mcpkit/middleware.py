@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .registry import Registry
     from .server import Server
 
-_UNWRAPPED: Final = frozenset({"ping", "subscriptions/listen"})
+UNWRAPPED: Final = frozenset({"ping", "subscriptions/listen"})
 """A ping must be answered promptly however busy the server is; a stream that listens has no result to wait for."""
 
 
@@ -58,7 +58,8 @@ class Request:
 
     def __repr__(self) -> str:
         """Show what is asked."""
-        return f"<{type(self).__name__} {self.method!r} {self.target or ''!r}>"
+        about = "" if self.target is None else f" {self.target!r}"
+        return f"<{type(self).__name__} {self.method!r}{about}>"
 
 
 class ToolCall(Request):
@@ -226,7 +227,7 @@ class Middlewares:
     def __call__(self, method: Literal["tools/call"], /) -> Callable[[T], T]: ...
     @overload
     def __call__(self, method: str, /) -> Callable[[H], H]: ...
-    def __call__(self, hook: Any, /) -> Any:
+    def __call__(self, hook: Any = None, /) -> Any:
         """Add a middleware: `@server.middleware`, or `@server.middleware("tools/call")` for one method.
 
         A middleware is `async def m(request, call_next)`. It returns what `await call_next(request)` has
@@ -243,10 +244,14 @@ class Middlewares:
         Raises:
             RegistrationError: It is no async function, or there is no such method.
         """
+        if hook is None:
+            raise RegistrationError(
+                'write @server.middleware without parentheses, or name a method in them, such as "tools/call"'
+            )
         if not isinstance(hook, str):
             self._add(None, hook)
             return hook
-        wrapped = [*METHODS.keys() - _UNWRAPPED, *(method.key for method in self._registry.methods)]
+        wrapped = [*METHODS.keys() - UNWRAPPED, *(method.key for method in self._registry.methods)]
         if hook not in wrapped:
             raise RegistrationError(
                 f"no middleware can wrap {hook!r}; there are {', '.join(sorted(wrapped))}"
@@ -282,7 +287,7 @@ class Middlewares:
 
     def _dispatch(self, ctx: Context[Any]) -> Outcome | Coroutine[Any, Any, Outcome]:
         method = ctx.method
-        if method in _UNWRAPPED:
+        if method in UNWRAPPED:
             return dispatch(ctx)
         hooks = [(only, hook) for only, hook in self._chain if only is None or only == method]
         return _answer(ctx, hooks) if hooks else dispatch(ctx)
@@ -341,17 +346,35 @@ async def _pass(request: Request, hooks: _Hooks, index: int) -> Result:
         )
     if isinstance(result, ExtensionResult):
         return make(ctx.server._finish(ctx, result))
-    return make(_completed(ctx, dict(cast("Mapping[str, Any]", result))))
+    return make(_completed(ctx, hook, dict(cast("Mapping[str, Any]", result))))
 
 
 def _is_tool_call(params: dict[str, Any]) -> bool:
     return isinstance(params.get("name"), str) and isinstance(params.get("arguments", {}), dict)
 
 
-def _completed(ctx: Context[Any], result: dict[str, Any]) -> dict[str, Any]:
-    """Give a result that a middleware has made what the revision and the era want of it."""
-    if ctx.method == "tools/call" and ctx.revision != LATEST:
-        result = content.tool_result(result, ctx.revision, wrapped=False)
+def _has_blocks(result: dict[str, Any]) -> bool:
+    blocks = result.get("content")
+    return isinstance(blocks, (list, tuple)) and all(
+        jsonrpc.is_object(block) and isinstance(block.get("type"), str) for block in blocks
+    )
+
+
+def _completed(ctx: Context[Any], hook: Any, result: dict[str, Any]) -> dict[str, Any]:
+    """Give a result that a middleware has made what the revision and the era want of it.
+
+    Raises:
+        TypeError: It is the result of a tool, and has no content blocks.
+    """
+    # Of another type, it is an extension's, which knows what is in it.
+    if ctx.method == "tools/call" and result.get("resultType", "complete") == "complete":
+        if not _has_blocks(result):
+            raise TypeError(
+                f"the middleware {hook!r} returned a result of {ctx.method} without content blocks, such as "
+                '{"content": [{"type": "text", "text": "..."}]}'
+            )
+        if ctx.revision != LATEST:
+            result = content.tool_result(result, ctx.revision, wrapped=False)
     if ctx.era == "stateless" and "resultType" not in result:
         result = ctx.server._finish(ctx, result)
     return result

@@ -69,6 +69,10 @@ class Method(Component):
     ) -> None:
         check_method_name(name)
         super().__init__(function, name, **options)
+        if self.is_single_use:
+            raise RegistrationError(
+                f"method {name!r}: single_use= is for tools, resources and prompts, which clients call in rounds"
+            )
         self.revisions = _revisions(name, revisions)
         self.named_by = named_by
         self.cache = cache if cache is None or self.visible is None else cache.private

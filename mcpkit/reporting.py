@@ -45,6 +45,11 @@ def reports_of(ctx: Context[Any]) -> Reports:
         return ctx._reports
 
 
+def counted(ctx: Context[Any]) -> float:
+    """Return how far a request has said that it is; 0 where it has said nothing yet."""
+    return 0 if ctx._reports is None else max(0, ctx._reports._reported)
+
+
 class Reports:
     """What one request says by the way; nobody has to wait for a client that does not keep up.
 
@@ -223,7 +228,7 @@ class Reports:
 
 
 class Track(Generic[T]):
-    """Goes through items, and reports how many are done.
+    """Goes through items, and reports how many are done, on top of what was done before: progress must increase.
 
     Args:
         ctx: The request.
@@ -247,7 +252,7 @@ class Track(Generic[T]):
         self._ctx = ctx
         self._message = message
         self._total = len(items) if total is None and isinstance(items, Sized) else total
-        self._done = 0
+        self._done: float | None = None
         self._async_items: AsyncIterator[T] | None = None
         self._items: Iterator[T] = iter(())
         if isinstance(items, AsyncIterable):
@@ -261,6 +266,10 @@ class Track(Generic[T]):
 
     async def __anext__(self) -> T:
         """Report that the item before is done, and return the next one."""
+        if self._done is None:
+            self._done = counted(self._ctx)
+            if self._total is not None:
+                self._total += self._done
         await self._ctx.progress(self._done, self._total, self._message)
         if self._async_items is not None:
             item = await anext(self._async_items)

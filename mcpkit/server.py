@@ -21,7 +21,7 @@ from .lifespan import LifespanFunction, Lifespans
 from .listing import Listing
 from .methods import Dispatch, dispatch
 from .middleware import Middlewares
-from .principal import ANYONE, checked_principal
+from .numbers import check_count, check_seconds
 from .protocol.eras import Cache
 from .protocol.revisions import CACHEABLE, narrow
 from .protocol.types import Icon
@@ -104,7 +104,8 @@ class Server(Registry):
         middleware: Wraps requests: `@server.middleware`.
 
     Raises:
-        ValueError: One of the arguments is out of range; the message names it.
+        TypeError: One of the arguments is of another type; the message names it.
+        ValueError: One of them is out of range.
         RegistrationError: An icon has not the specification's form.
         ImportError: `encrypt_state` needs a package that is not installed.
     """
@@ -138,6 +139,8 @@ class Server(Registry):
         mask_errors: bool = True,
     ) -> None:
         super().__init__()
+        if isinstance(offers, str):
+            raise TypeError(f"offers must be a set such as {{{offers!r}}}, got {offers!r}")
         _check("offers", set(offers) - _CAPABILITIES.keys(), _CAPABILITIES)
         _check("cache", set(cache or ()) - CACHEABLE, sorted(CACHEABLE))
         _check_text("name", name)
@@ -148,10 +151,9 @@ class Server(Registry):
                 "lifespan must be a function of the server that returns an async context manager, "
                 f"such as one under @asynccontextmanager; got {lifespan!r}"
             )
-        if page_size is not None and page_size < 1:
-            raise ValueError(f"page_size must be at least 1, or None for one page, got {page_size!r}")
-        if max_running < 1:
-            raise ValueError(f"max_running must be at least 1, got {max_running!r}")
+        check_count("page_size", page_size, none="one page")
+        check_count("max_running", max_running)
+        check_seconds("question_timeout", question_timeout)
         self.name = name
         self.version = version
         self.instructions = instructions
@@ -160,10 +162,6 @@ class Server(Registry):
         self.timeout = timeout
         self.threads = Threads(threads, stuck_threads)
         self.processes = Processes(processes)
-        if not 0 < question_timeout < float("inf"):
-            raise ValueError(
-                f"question_timeout must be a number of seconds above 0, got {question_timeout!r}"
-            )
         self.max_running = max_running
         self.question_timeout = question_timeout
         self.broker = broker
@@ -289,9 +287,9 @@ class Server(Registry):
         self,
         transport: Literal["stdio", "http", "sse"] = "stdio",
         *,
-        max_line: int = 64 * 1024 * 1024,
-        host: str = "127.0.0.1",
-        port: int = 8000,
+        max_line: int | None = None,
+        host: str | None = None,
+        port: int | None = None,
         uvicorn: Mapping[str, Any] | None = None,
         **options: Unpack[HttpOptions],
     ) -> None:
@@ -301,42 +299,42 @@ class Server(Registry):
             transport: `stdio` for a host that has started this process (`python -m server`,
                 basic/transports/stdio); `http` or `sse` for clients that connect to a port, with
                 uvicorn. Both serve the same app; `sse` does not do without the transport of 2024-11-05.
-            max_line: With stdio, the longest message in bytes; a longer one is answered with an error.
-            host: With http and sse, the address to listen on.
-            port: With http and sse, the port; 0 takes a free one.
+            max_line: With stdio, the longest message in bytes, 64 MiB by default; a longer one is answered
+                with an error.
+            host: With http and sse, the address to listen on, 127.0.0.1 by default.
+            port: With http and sse, the port, 8000 by default; 0 takes a free one.
             uvicorn: With http and sse, more options for `uvicorn.Config`.
             options: With stdio, `grace`, the seconds that running calls get to finish when the input
                 ends or a signal comes, 5 by default, and `principal`, the Principal that the host is.
                 With http and sse, what `asgi` takes.
 
         Raises:
-            TypeError: With http and sse, there is no such option, or it is of another type.
-            ValueError: The transport is not known, or an option has not the form that it must have.
+            TypeError: An option is of another type; or with http and sse, there is none of that name.
+            ValueError: The transport is not known or does without the option, or an option has not the form
+                that it must have.
             RegistrationError: With stdio, type hints of a component cannot be resolved.
             RuntimeError: With stdio, an event loop is running in this thread already.
             SystemExit: With stdio, a signal ended it; the code is 128 plus the signal's number.
             BaseException: Whatever entering or leaving the lifespan raised.
         """
         if transport == "stdio":
-            from .transports.stdio import GRACE, run_stdio
+            from .transports.stdio import check_taken, run_stdio
 
-            grace = options.pop("grace", GRACE)
-            principal = checked_principal(options.pop("principal", None) or ANYONE)
-            if options or uvicorn is not None or grace is None:
-                wrong = next(iter(options), "uvicorn" if uvicorn is not None else "grace=None")
-                raise ValueError(
-                    f'run("stdio") has no {wrong}; it takes grace (seconds), max_line (bytes) and principal'
-                )
-            run_stdio(self, grace=grace, max_line=max_line, principal=principal)
+            given: dict[str, Any] = dict(options, max_line=max_line, host=host, port=port, uvicorn=uvicorn)
+            given = {name: value for name, value in given.items() if value is not None or name == "grace"}
+            check_taken(given)
+            run_stdio(self, **given)
             return
         if transport not in {"http", "sse"}:
             raise ValueError(f"transport must be 'stdio', 'http' or 'sse', got {transport!r}")
+        if max_line is not None:
+            raise ValueError(f'run("{transport}") has no max_line; the longest message is max_body')
         if transport == "sse":
             options["sse"] = True
         app = self.asgi(**options)
         from .transports.http.run import run_app
 
-        run_app(app, host, port, uvicorn or {})
+        run_app(app, host or "127.0.0.1", 8000 if port is None else port, uvicorn or {})
 
     def asgi(self, **options: Unpack[HttpOptions]) -> HttpApp:
         """Return the server as an ASGI app: `app = server.asgi()`, then `uvicorn server:app`.

@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence, Sized
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from .context import ended
+from .reporting import counted
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from .asking.questions import Answer, Question, Root, Sampled, SampleOptions
+    from .asking.questions import Answer, Question, Root
+    from .asking.sampling import Sampled, SampleOptions
     from .context import Context
 
 T = TypeVar("T")
@@ -45,7 +47,9 @@ class SyncContext:
         """Go through items, and report how many are done; see `Context.track`."""
         if total is None and isinstance(items, Sized):
             total = len(items)
-        done = 0
+        done = counted(self._ctx)
+        if total is not None:
+            total += done
         self.progress(done, total, message)
         for item in items:
             yield item
@@ -136,15 +140,22 @@ class SyncContext:
         """Do something that must not be done again in each round; see `Context.once`. It is called in this thread."""
         ctx = self._ctx
 
-        async def known() -> tuple[Any] | None:
-            return ctx.remembered(key)
+        async def begin() -> tuple[Any] | None:
+            return ctx._begin_once(key)
 
-        async def remember(value: T) -> T:
-            return await ctx.once(key, lambda: value)
+        async def end(value: T) -> T:
+            ctx._check_open()
+            return cast("T", ctx._end_once(key, value))
 
-        found = self._run(known())
-        value: T = found[0] if found is not None else self._run(remember(function()))
-        return value
+        known = self._run(begin())
+        if known is not None:
+            return cast("T", known[0])
+        try:
+            value = function()
+        except BaseException:
+            ctx._forget_once(key)
+            raise
+        return self._run(end(value))
 
     def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         try:

@@ -87,6 +87,7 @@ class Client:
         capabilities: dict[str, Any],
         answers: Answers | None = None,
         principal: Principal = ANYONE,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         self.revision = revision
         self.notifications: list[dict[str, Any]] = []
@@ -102,7 +103,15 @@ class Client:
         self._progress: dict[jsonrpc.RequestId, ProgressCallback] = {}
         self._arrival = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        self._connection = Connection(server, self._receive, principal=principal)
+        self._connection = Connection(
+            server,
+            self._receive,
+            request_headers={
+                name.lower().encode("latin-1"): value.encode("latin-1")
+                for name, value in (headers or {}).items()
+            },
+            principal=principal,
+        )
         self._meta: dict[str, Any] = {}
         if revision in STATELESS:
             self._meta = {PROTOCOL_VERSION: revision, CLIENT_INFO: info, CLIENT_CAPABILITIES: capabilities}
@@ -380,6 +389,7 @@ async def connect(
     capabilities: dict[str, Any] | None = None,
     answers: Answers | None = None,
     principal: Principal = ANYONE,
+    headers: Mapping[str, str] | None = None,
 ) -> AsyncGenerator[Client]:
     """Connect a client to a server in the same process and event loop.
 
@@ -394,9 +404,10 @@ async def connect(
         answers: What it answers when the server asks; a ProtocolError that it raises is the answer, too, and
             any other exception ends the calls that wait.
         principal: Who the client is, for what not everybody may see; nobody in particular by default.
+        headers: What handlers find as the headers of the HTTP request, by name in any case.
 
     Raises:
-        ValueError: There is no such revision.
+        ValueError: There is no such revision, or a header has characters beyond Latin-1.
         RegistrationError: Type hints of a component cannot be resolved.
     """
     if revision not in ALL:
@@ -410,6 +421,7 @@ async def connect(
             capabilities=capabilities if capabilities is not None else dict(_ALL if answers else {}),
             answers=answers,
             principal=principal,
+            headers=headers,
         )
         try:
             await client._open()

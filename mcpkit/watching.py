@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import inspect
 import logging
 from collections.abc import AsyncGenerator, Callable, Collection
@@ -186,8 +187,11 @@ class _Watch:
         self._is_stopped = False
         self._previous = previous
         self.users: dict[Change, None] = {}
-        self._task = asyncio.get_running_loop().create_task(
-            self._run(), name=f"mcpkit-watch {self._uri or self._component.key}"
+        # It runs for all who listen: not as a part of the request that was the first, with its log and its headers.
+        self._task = contextvars.Context().run(
+            asyncio.get_running_loop().create_task,
+            self._run(),
+            name=f"mcpkit-watch {self._uri or self._component.key}",
         )
 
     def stop(self) -> asyncio.Task[None]:

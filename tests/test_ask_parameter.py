@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import pytest
+from pydantic import Field
 
-from mcpkit import Answer, Ask, Depends, RegistrationError, Server
+from mcpkit import Answer, Ask, Depends, ProtocolError, RegistrationError, Server
 from mcpkit.testing import connect
 
 pytestmark = pytest.mark.anyio
@@ -17,6 +18,11 @@ REVISIONS = ["2025-06-18", "2025-11-25", "2026-07-28"]
 @dataclass
 class City:
     name: str
+
+
+@dataclass
+class Trip:
+    place: Place  # type: ignore[name-defined]  # noqa: F821 - not defined when a tool asks for it
 
 
 def answering(*answers: dict[str, Any]) -> Any:
@@ -79,6 +85,41 @@ async def test_the_user_fills_it_in(
         assert (await client.call(tool, arguments)).text == text
 
 
+@pytest.mark.parametrize("revision", ["2024-11-05", *REVISIONS])
+async def test_a_client_that_cannot_ask_leaves_none_where_none_is_welcome(
+    revision: str, server: Server
+) -> None:
+    lacks = "The client lacks the capability that this needs: elicitation.form"
+    async with connect(server, revision=revision) as client:
+        assert (await client.call("perhaps")).text == "nowhere"
+        for tool in ("in_a_thread", "whole"):
+            if revision == REVISIONS[-1]:
+                with pytest.raises(ProtocolError, match=lacks):
+                    await client.call(tool)
+            else:
+                assert (await client.call(tool)).text == lacks
+
+
+@pytest.mark.parametrize("type_", [int, int | None, Answer[int]])
+async def test_what_else_its_type_says_is_asked_for_too(type_: Any) -> None:
+    server = Server("asking")
+    asked: list[Any] = []
+
+    async def plan(days: Any) -> str:
+        return f"{days}"
+
+    plan.__annotations__["days"] = Annotated[type_, Field(ge=1, title="Days"), Ask("How long?")]
+    server.tool(plan)
+
+    def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
+        asked.append(params["requestedSchema"]["properties"]["value"])
+        return THREE
+
+    async with connect(server, answers=answer) as client:
+        assert "3" in (await client.call("plan")).text
+    assert asked == [{"type": "integer", "minimum": 1, "title": "Days"}]
+
+
 async def test_it_stays_out_of_the_schema(server: Server) -> None:
     async with connect(server) as client:
         tools = {each["name"]: each["inputSchema"] for each in await client.list_tools()}
@@ -94,6 +135,22 @@ async def test_what_cannot_be_asked_for_is_refused_at_once() -> None:
 
     with pytest.raises(RegistrationError, match="plan"):
         server.tool(plan)
+
+
+async def test_a_type_that_names_what_is_defined_later_is_read_when_the_server_starts() -> None:
+    server = Server("asking")
+
+    @server.tool
+    async def plan(trip: Annotated[Trip, Ask("Where to?")]) -> str:
+        return str(trip.place)
+
+    globals()["Place"] = str
+    answer = {"action": "accept", "content": {"place": "Rome"}}
+    try:
+        async with connect(server, answers=answering(answer)) as client:
+            assert (await client.call("plan")).text == "Rome"
+    finally:
+        del globals()["Place"]
 
 
 async def test_it_has_no_default() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -20,6 +21,7 @@ from mcpkit import (
     ToolError,
     user,
 )
+from mcpkit.connection import Connection
 from mcpkit.testing import connect
 
 pytestmark = pytest.mark.anyio
@@ -105,7 +107,7 @@ async def test_an_answer_that_is_none_is_an_error(revision: str, answer: dict[st
         return str((await ctx.elicit("How long?", int)).value)
 
     told = await outcome(tool(days), Person(answer), revision)
-    assert told.startswith("-32602: inputResponses.q1: " if revision == "2026-07-28" else "error: ")
+    assert told.startswith("-32602: inputResponses.#1: " if revision == "2026-07-28" else "error: ")
     assert "The client's answer does not fit: " in told
 
 
@@ -154,6 +156,37 @@ async def test_a_client_that_never_answers_is_told_that_it_need_not() -> None:
         result = await client.call("say")
         assert result.text == "The client did not answer within 0.01 s"
         assert (await client.notification("notifications/cancelled"))["requestId"] == "1"
+
+
+async def test_a_client_that_does_not_read_has_no_more_time() -> None:
+    server = Server("slow", question_timeout=0.01)
+    answers: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+
+    @server.tool
+    async def say(ctx: Context) -> str:
+        return (await ctx.sample("Hello", max_tokens=5)).text
+
+    def take(line: bytes) -> None:
+        message = json.loads(line)
+        if "method" not in message:
+            answers.put_nowait(message["result"])
+
+    async def never() -> None:
+        await asyncio.Event().wait()
+
+    connection = Connection(server, take, ready=never)
+    opening = {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {"sampling": {}},
+        "clientInfo": {"name": "test", "version": "1"},
+    }
+    for id_, method, params in ((1, "initialize", opening), (2, "tools/call", {"name": "say"})):
+        message = {"jsonrpc": "2.0", "id": id_, "method": method, "params": params}
+        connection.receive(json.dumps(message).encode())
+    await answers.get()
+    result = await asyncio.wait_for(answers.get(), 10)
+    assert result["content"][0]["text"] == "The client did not answer within 0.01 s"
+    await connection.aclose()
 
 
 async def test_a_call_that_is_cancelled_takes_its_question_back() -> None:

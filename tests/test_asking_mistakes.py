@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Optional
+from typing import Annotated, Any, Literal, Optional
 
 import pytest
+from pydantic import Field
 
-from mcpkit import Context, Elicit, ElicitUrl, RegistrationError, Sample, Server, user
+from asked import Person, outcome, tool
+from mcpkit import (
+    Answer,
+    Audio,
+    Context,
+    Elicit,
+    ElicitUrl,
+    RegistrationError,
+    ResourceLink,
+    Sample,
+    Server,
+    user,
+)
 from mcpkit.errors import InputRequired
 from mcpkit.testing import connect
 
@@ -18,6 +32,11 @@ pytestmark = pytest.mark.anyio
 @dataclass
 class City:
     name: str
+
+
+@dataclass
+class Wishes:
+    meals: list[Literal["lunch", "dinner"]]
 
 
 @pytest.mark.parametrize(
@@ -62,6 +81,44 @@ async def test_messages_are_a_text_or_a_list(messages: Any) -> None:
         Sample(messages, max_tokens=5)
 
 
+@pytest.mark.parametrize(
+    ("message", "problem"),
+    [
+        (
+            user(ResourceLink("notes://day", "day")),
+            "a model is sent text, image, audio, .*, not resource_link",
+        ),
+        ({"role": "user", "content": {"type": "video"}}, "not video"),
+        ({"role": "user", "content": "Hello"}, "messages are written user"),
+        ({"role": "user"}, "messages are written user"),
+    ],
+)
+async def test_a_message_holds_what_a_model_is_sent(message: Any, problem: str) -> None:
+    with pytest.raises(TypeError, match=problem):
+        Sample([message], max_tokens=5)
+
+
+@pytest.mark.parametrize(
+    ("message", "revision", "kind"),
+    [
+        (user(Audio(data=b"la", mime_type="audio/wav")), "2024-11-05", "audio"),
+        (
+            {"role": "user", "content": [{"type": "tool_result", "toolUseId": "1", "content": []}]},
+            "2025-06-18",
+            "tool_result",
+        ),
+    ],
+)
+async def test_what_a_revision_does_not_send_to_models_is_named(
+    message: Any, revision: str, kind: str
+) -> None:
+    async def say(ctx: Context) -> str:
+        return (await ctx.sample([message], max_tokens=5)).text
+
+    told = await outcome(tool(say), Person(), revision)
+    assert told == f"error: The client cannot be asked this: revision {revision} has no {kind} in sampling"
+
+
 async def test_tools_of_a_model_are_dicts() -> None:
     def clock() -> str:
         return "noon"
@@ -69,6 +126,86 @@ async def test_tools_of_a_model_are_dicts() -> None:
     tools: Any = [clock]
     with pytest.raises(TypeError, match="tools are written as tools/list shows them, each a dict"):
         Sample("Hello", max_tokens=5, tools=tools)
+
+
+SEVERAL = [Elicit("A?", bool), Elicit("B?", bool)]
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+@pytest.mark.parametrize(
+    ("wrong", "problem"),
+    [
+        (
+            lambda ctx: "A?",
+            "a str: write ctx.ask(Elicit('A?', bool)), or another type that is to be entered",
+        ),
+        (
+            lambda ctx: ctx.elicit("A?", bool),
+            "a coroutine: write ctx.ask(Elicit(...), ...), as ctx.elicit(...) asks by itself",
+        ),
+        (
+            lambda ctx: ctx.list_roots(),
+            "a coroutine: write ctx.ask(ListRoots(...), ...), as ctx.list_roots(...) asks by itself",
+        ),
+        (lambda ctx: SEVERAL, "a list: write ctx.ask(*questions)"),
+        (
+            lambda ctx: Elicit,
+            "the class Elicit: write ctx.ask(Elicit(...), ElicitUrl(...), Sample(...), ListRoots())",
+        ),
+        (
+            lambda ctx: Answer("accept", "a password"),
+            "an Answer: write ctx.ask(Elicit(...), ElicitUrl(...), Sample(...), ListRoots())",
+        ),
+    ],
+)
+async def test_what_is_no_question_is_named_and_what_to_write_instead(
+    revision: str, wrong: Callable[[Context], Any], problem: str
+) -> None:
+    async def ask(ctx: Context) -> str:
+        try:
+            # A coroutine that stays open would be warned of, which fails the test.
+            await ctx.ask(Elicit("First?", bool), wrong(ctx), ctx.sample("Hello", max_tokens=5))  # type: ignore[arg-type]  # the mistake
+        except TypeError as error:
+            return str(error)
+        return ""
+
+    assert await outcome(tool(ask), Person(), revision) == f"ctx.ask takes questions, not {problem}"
+
+
+async def test_who_forgets_the_type_in_a_thread_is_told_too() -> None:
+    def ask(ctx: Context) -> str:
+        try:
+            ctx.sync.ask("A?")  # type: ignore[arg-type]  # the mistake
+        except TypeError as error:
+            return str(error)
+        return ""
+
+    told = await outcome(tool(ask), Person(), "2026-07-28")
+    assert told.startswith("ctx.ask takes questions, not a str: write ctx.ask(Elicit('A?', bool))")
+
+
+async def is_paid() -> bool:
+    return True
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+@pytest.mark.parametrize(("make", "kind"), [(lambda: True, "a bool"), (is_paid, "a coroutine")])
+async def test_what_says_whether_a_page_is_done_is_a_function(
+    revision: str, make: Callable[[], Any], kind: str
+) -> None:
+    async def pay(ctx: Context) -> str:
+        try:
+            await ctx.elicit_url("Pay", "https://example.com", done=make())
+        except TypeError as error:
+            return str(error)
+        return ""
+
+    person = Person()
+    told = await outcome(tool(pay), person, revision)
+    assert told == (
+        f"done= takes a function that says whether it is done, not {kind}: write done=is_paid, or done=lambda: ..."
+    )
+    assert person.asked == []
 
 
 async def test_a_round_that_is_caught_says_what_it_is() -> None:
@@ -89,3 +226,31 @@ async def test_a_round_that_is_caught_says_what_it_is() -> None:
     assert result["resultType"] == "input_required"
     assert isinstance(caught[0], InputRequired)
     assert "let this pass" in str(caught[0])
+
+
+@pytest.mark.parametrize(
+    ("type_", "revision", "lack", "advice"),
+    [
+        (
+            Wishes,
+            "2025-06-18",
+            "revision 2025-06-18 has no multiple choice",
+            "Wishes: the field 'meals' cannot be asked: revision 2025-06-18 has no multiple choice; ask for",
+        ),
+        (
+            Annotated[str, Field(pattern="^a")],
+            "2026-07-28",
+            "revision 2026-07-28 has no `pattern` for a text",
+            "has no `pattern` for a text; describe the pattern in words",
+        ),
+    ],
+)
+async def test_what_a_form_cannot_say_is_told_to_the_model_and_what_to_do_to_the_author(
+    type_: Any, revision: str, lack: str, advice: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def plan(ctx: Context) -> str:
+        return (await ctx.elicit("What do you want?", type_)).action
+
+    told = await outcome(tool(plan), Person(), revision)
+    assert told == f"error: The client cannot be asked this: {lack}"
+    assert advice in caplog.text

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from asked import Person, outcome, tool
-from mcpkit import Context, ProtocolError, Server
+from asked import City, Person, outcome, tool
+from brokers import Clock
+from mcpkit import Context, Elicit, ProtocolError, Server
 from mcpkit.testing import connect
 
 pytestmark = pytest.mark.anyio
@@ -98,6 +99,21 @@ async def test_a_state_is_good_for_its_time_alone(monkeypatch: pytest.MonkeyPatc
         await one_round(server, inputResponses=WHO, requestState=state)
 
 
+async def test_a_short_time_is_not_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    clock.now = 1000.9
+    monkeypatch.setattr("mcpkit.asking.rounds.time.time", clock)
+    server = Server("asking", question_timeout=0.5)
+    server.tool(ask_name)
+    state = (await one_round(server))["requestState"]
+    clock.now = 1001.3
+    result = await one_round(server, inputResponses=WHO, requestState=state)
+    assert result["content"][0]["text"] == "Ada"
+    clock.now = 1001.5
+    with pytest.raises(ProtocolError, match="expired"):
+        await one_round(server, inputResponses=WHO, requestState=state)
+
+
 async def test_a_handler_that_asks_something_else_in_the_next_round_is_told_so() -> None:
     order = ["a", "b"]
 
@@ -106,7 +122,38 @@ async def test_a_handler_that_asks_something_else_in_the_next_round_is_told_so()
         return " ".join([(await ctx.elicit(each, str)).value for each in order])
 
     told = await outcome(tool(fickle), Person({"value": "1"}, {"value": "2"}), "2026-07-28")
-    assert told.startswith("-32602: The handler is not deterministic: under 'q1' it asked something else")
+    assert told.startswith("-32602: The handler is not deterministic: under '#1' it asked something else")
+
+
+@pytest.mark.parametrize("is_swapped", [True, False])
+async def test_the_log_says_what_a_handler_asks_instead_and_no_answers(
+    is_swapped: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    rounds: list[int] = []
+
+    async def fickle(ctx: Context) -> str:
+        rounds.append(1)
+        name = (await ctx.elicit("Who?", str)).value
+        questions = [Elicit(f"Where does {name} live?", City), Elicit(f"How old is {name}?", int)]
+        if len(rounds) == 3:
+            questions = questions[::-1] if is_swapped else [Elicit("Where?", City), questions[1]]
+        await ctx.ask(*questions)
+        return ""
+
+    person = Person({"value": "Ada L."}, {"name": "London", "days": 1}, {"value": 36})
+    told = await outcome(tool(fickle), person, "2026-07-28")
+    assert told.startswith("-32602: The handler is not deterministic: under '#2' it asked something else")
+    (record,) = caplog.records
+    assert record.levelname == "ERROR"
+    now = (
+        "elicitation/create(value), was another one in an earlier round, in which '#3' was this one"
+        if is_swapped
+        else "elicitation/create(name, days), was another one in an earlier round, which did not have this one"
+    )
+    assert record.getMessage() == f"tools/call 'fickle' is not deterministic: the question '#2', now {now}"
+    assert "in fickle" in str(record.stack_info)
+    assert "Ada" not in caplog.text
+    assert "London" not in caplog.text
 
 
 async def test_keys_let_the_order_differ() -> None:

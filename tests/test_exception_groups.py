@@ -110,6 +110,21 @@ async def test_prompts_and_resources_say_it_too(revision: str) -> None:
             await client.read("notes://day")
 
 
+@pytest.mark.parametrize("members", [3, ["a text"], lambda: ()])
+async def test_an_error_with_an_attribute_of_that_name_is_no_group(members: object) -> None:
+    server = Server("s")
+
+    class OwnError(ToolError):
+        exceptions = members
+
+    @server.tool
+    async def work() -> None:
+        raise OwnError("no paper left")
+
+    async with connect(server) as client:
+        assert (await client.call("work")).text == "no paper left"
+
+
 async def test_among_others_nothing_is_told(caplog: pytest.LogCaptureFixture) -> None:
     server = Server("s")
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from mcpkit import ProtocolError, Server, ToolError
+from mcpkit.middleware import CallNext, Request, Result
 from mcpkit.testing import connect
 
 pytestmark = pytest.mark.anyio
@@ -76,6 +77,28 @@ async def test_type_and_text_are_shown_on_request(
         assert f"ref {found[2]}" in caplog.text
         assert "Traceback" not in answer
     assert "Traceback" in caplog.text
+
+
+async def test_the_log_names_what_the_request_is_about_where_it_says_so(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    server = serving(ValueError())
+
+    @server.middleware("tools/list")
+    async def fail(request: Request, call_next: CallNext) -> Result:
+        raise ValueError
+
+    await answers(server)
+    async with connect(server) as client:
+        with pytest.raises(ProtocolError):
+            await client.list_tools()
+    logged = [re.sub("ref .*", "ref", record.getMessage()) for record in caplog.records]
+    assert logged == [
+        "tools/call 'tool' failed (ref",
+        "resources/read 'a://b' failed (ref",
+        "prompts/get 'prompt' failed (ref",
+        "tools/list failed (ref",
+    ]
 
 
 async def test_an_exception_without_a_text_is_shown_too(caplog: pytest.LogCaptureFixture) -> None:

@@ -282,3 +282,82 @@ async def test_a_dependency_that_leaves_the_program_leaves_the_call_alone(
 
     async with connect(server) as client:
         assert (await client.call("look")).is_error
+
+
+def yields_never() -> Iterator[str]:
+    return
+    yield ""
+
+
+def yields_twice() -> Iterator[str]:
+    yield "a"
+    yield "b"
+
+
+async def yields_never_in_loop() -> AsyncIterator[str]:
+    return
+    yield ""
+
+
+async def yields_twice_in_loop() -> AsyncIterator[str]:
+    yield "a"
+    yield "b"
+
+
+async def yields_again_after_an_error() -> AsyncIterator[str]:
+    try:
+        yield "a"
+    except ToolError:
+        yield "b"
+
+
+ONCE = "what a function depends on yields its value, and that once"
+
+
+@pytest.mark.parametrize("is_handler_async", [True, False])
+@pytest.mark.parametrize(
+    ("function", "fault"),
+    [
+        (yields_never, "yields_never has not yielded"),
+        (yields_twice, "yields_twice has yielded more than once"),
+        (yields_never_in_loop, "yields_never_in_loop has not yielded"),
+        (yields_twice_in_loop, "yields_twice_in_loop has yielded more than once"),
+        (yields_again_after_an_error, "yields_again_after_an_error has yielded more than once"),
+    ],
+)
+async def test_a_generator_that_does_not_yield_once_is_named(
+    function: Any, fault: str, is_handler_async: bool, server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    if is_handler_async:
+
+        @server.tool
+        async def look(value: Annotated[str, Depends(function)]) -> None:
+            if "error" in function.__name__:
+                raise ToolError("no such thing")
+
+    else:
+
+        @server.tool(name="look")
+        def look_in_thread(value: Annotated[str, Depends(function)]) -> None:
+            if "error" in function.__name__:
+                raise ToolError("no such thing")
+
+    async with connect(server) as client:
+        result = await client.call("look")
+    assert result.text.startswith("Internal error (ref ")
+    assert f"RuntimeError: {fault}: {ONCE}" in caplog.text
+
+
+async def test_an_error_of_a_generator_that_sounds_alike_keeps_its_words(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    def nested() -> Iterator[str]:
+        raise RuntimeError("generator didn't care")
+        yield ""
+
+    @server.tool
+    async def look(value: Annotated[str, Depends(nested)]) -> None: ...
+
+    async with connect(server) as client:
+        await client.call("look")
+    assert "RuntimeError: generator didn't care" in caplog.text

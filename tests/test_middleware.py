@@ -215,6 +215,13 @@ def test_what_is_no_async_function_of_the_two_is_refused(server: Server, hook: A
         server.middleware(hook)
 
 
+def test_parentheses_with_nothing_in_them_are_refused(server: Server) -> None:
+    with pytest.raises(
+        RegistrationError, match=r"write @server\.middleware without parentheses, or name a method"
+    ):
+        server.middleware()  # type: ignore[call-overload]  # the mistake
+
+
 def test_a_class_in_place_of_its_instance_is_refused(server: Server) -> None:
     with pytest.raises(RegistrationError, match=r"got <class .*Recorder'>; write Recorder\(\.\.\.\)"):
         server.middleware(Recorder)  # type: ignore[type-var]  # the mistake

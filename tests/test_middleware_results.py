@@ -55,6 +55,35 @@ async def test_it_may_answer_itself(server: Server, revision: str) -> None:
     assert passed.text == "done"
 
 
+@pytest.mark.parametrize("revision", EVERY)
+@pytest.mark.parametrize("own", [{}, {"content": "kept"}, {"content": [{"text": "kept"}]}, {"content": None}])
+async def test_an_answer_of_its_own_without_content_blocks_is_an_error_that_names_it(
+    server: Server, revision: str, own: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    @server.middleware("tools/call")
+    async def forgetful(request: Request, call_next: CallNext) -> Any:
+        return own
+
+    async with connect(server, revision=revision) as client:
+        with pytest.raises(ProtocolError, match=r"^Internal error \(ref [0-9a-f]{8}\)$") as refused:
+            await client.call("add", {"a": 1, "b": 2})
+    assert refused.value.code == -32603
+    assert "the middleware <function" in caplog.text
+    assert "forgetful" in caplog.text
+    assert "without content blocks" in caplog.text
+
+
+@pytest.mark.parametrize("revision", EVERY)
+async def test_an_answer_of_its_own_type_is_sent_as_it_is(server: Server, revision: str) -> None:
+    @server.middleware("tools/call")
+    async def begin_task(request: Request, call_next: CallNext) -> Any:
+        return {"resultType": "task", "taskId": "7"}
+
+    async with connect(server, revision=revision) as client:
+        result = await client.call("add", {"a": 1, "b": 2})
+    assert (result.type, result.data["taskId"]) == ("task", "7")
+
+
 async def test_it_may_try_again(server: Server) -> None:
     tries = 0
 

@@ -112,6 +112,7 @@ def test_there_is_one_of_each_name() -> None:
         ({"requires": 7}, "requires is a list of strings"),
         ({"output": 7}, "there is no option output=.*revisions"),
         ({"timeout": -1}, "timeout"),
+        ({"single_use": True}, "single_use= is for tools, resources and prompts"),
     ],
 )
 def test_wrong_options_are_refused(options: dict[str, Any], message: str) -> None:

@@ -144,25 +144,6 @@ async def test_each_page_has_its_own_time(revision: str, clock: Clock) -> None:
     assert person.pages == 18
 
 
-async def test_in_the_handshake_era_one_key_may_stand_for_page_after_page(clock: Clock) -> None:
-    server = Server("till")
-
-    @server.tool
-    async def pay(ctx: Context) -> str:
-        for _ in range(3):
-            answers = [False, False, False, False, True]
-
-            def done(answers: list[bool] = answers) -> bool:
-                clock.now += 100
-                return answers.pop(0)
-
-            await ctx.elicit_url("Pay", PAGE, done=done, key="page")
-        return "paid"
-
-    async with connect(server, revision="2025-11-25", answers=Person()) as client:
-        assert (await client.call("pay")).text == "paid"
-
-
 async def test_what_is_undone_by_a_later_round_has_its_time_anew(clock: Clock) -> None:
     server = Server("till")
     looks: list[bool] = [False, True, False, False, False, False, False, False]

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 from types import SimpleNamespace
 
+import anyio
 import pytest
 
 from brokers import Clock
 from mcpkit import Context, Server
+from mcpkit.middleware import CallTool, ToolCall, ToolCallResult
+from mcpkit.running.limits import Slots
 from mcpkit.testing import connect
 from waiting import LoopClock, over, until
 from wire.pipe import settle
@@ -129,3 +132,88 @@ async def test_without_limits_a_question_stops_nothing() -> None:
 
     async with connect(server) as client:
         assert (await client.call("ask")).text == "asked"
+
+
+def slots_of(server: Server, name: str) -> Slots:
+    limits = server.tools[name]._limits
+    assert limits is not None
+    assert limits.slots is not None
+    return limits.slots
+
+
+async def test_parts_of_a_function_that_go_on_after_questions_share_one_place() -> None:
+    server = Server("s")
+    asked, first, again, second = (asyncio.Event() for _ in range(4))
+
+    @server.tool(concurrency=1)
+    async def ask(ctx: Context) -> str:
+        async def one() -> None:
+            async with ctx._paused():
+                asked.set()
+                await first.wait()
+
+        async def other() -> None:
+            await again.wait()
+            async with ctx._paused():
+                await second.wait()
+
+        await asyncio.gather(one(), other())
+        return "done"
+
+    slots = slots_of(server, "ask")
+    async with connect(server) as client:
+        call = asyncio.create_task(client.call("ask"))
+        await asked.wait()
+        await slots.take()  # as another call does
+        for event in (first, again, second):
+            event.set()
+            await settle()
+        assert not call.done()
+        slots.give_back()
+        assert (await asyncio.wait_for(call, 10)).text == "done"
+    await asyncio.wait_for(slots.take(), 10)
+
+
+async def test_questions_in_scopes_that_are_cancelled_get_their_places_back() -> None:
+    server = Server("s")
+    scopes: list[anyio.CancelScope] = []
+
+    @server.tool(concurrency=1)
+    async def ask(ctx: Context) -> str:
+        with anyio.CancelScope() as scope:  # which cancels what is in it again and again
+            scopes.append(scope)
+            async with ctx._paused():
+                await asyncio.Event().wait()
+        return "done"
+
+    slots = slots_of(server, "ask")
+    async with connect(server) as client:
+        calls = [asyncio.create_task(client.call("ask")) for _ in range(3)]
+        await until(lambda: len(scopes) == 3)
+        await slots.take()
+        for scope in scopes:
+            scope.cancel()
+        await settle()
+        slots.give_back()
+        results = await asyncio.wait_for(asyncio.gather(*calls), 10)
+        assert [result.text for result in results] == ["done", "done", "done"]
+    await asyncio.wait_for(slots.take(), 10)
+
+
+async def test_a_question_after_the_function_takes_no_place() -> None:
+    server = Server("s")
+
+    @server.tool(concurrency=1)
+    async def work() -> str:
+        return "done"
+
+    @server.middleware("tools/call")
+    async def ask_afterwards(request: ToolCall, call_next: CallTool) -> ToolCallResult:
+        result = await call_next(request)
+        async with request.ctx._paused():
+            pass
+        return result
+
+    async with connect(server) as client:
+        assert (await client.call("work")).text == "done"
+        assert (await asyncio.wait_for(client.call("work"), 10)).text == "done"

@@ -157,8 +157,14 @@ async def test_over_http_the_refusal_has_the_status_and_the_header_for_it(
         ((float("inf"),), {}, "rate must be"),
         ((1,), {"burst": 0}, "burst must be at least 1, got 0"),
         ((1,), {"most_clients": 0}, "most_clients must be at least 1, got 0"),
-        ((1,), {"methods": ["tools/cal"]}, "methods: unknown 'tools/cal'; write a list of initialize"),
-        ((1,), {"methods": "tools/call"}, "methods: unknown '/'; write a list of"),
+        (
+            (1,),
+            {"methods": ["tools/cal"]},
+            "methods: 'tools/cal' cannot be counted; write a list of initialize",
+        ),
+        ((1,), {"methods": "tools/call"}, "methods: '/' cannot be counted; write a list of"),
+        ((1,), {"methods": ["ping"]}, "methods: 'ping' cannot be counted"),
+        ((1,), {"methods": ["subscriptions/listen"]}, "methods: 'subscriptions/listen' cannot be counted"),
     ],
 )
 def test_what_makes_no_sense_is_refused(arguments: Any, options: Any, message: str) -> None:

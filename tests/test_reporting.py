@@ -59,6 +59,59 @@ async def test_tracking_tells_how_many_items_are_done(
             assert seen == told
 
 
+async def test_one_loop_after_another_goes_on_from_what_was_reported_before(server: Server) -> None:
+    @server.tool
+    async def in_loop(ctx: Context) -> None:
+        first, second = ctx.track("ab"), ctx.track("cde", "again")
+        async for _ in first:
+            pass
+        async for letter in second:
+            if letter == "d":
+                break
+        await ctx.progress(3.5)
+        async for _ in ctx.track(iter("f")):
+            pass
+
+    @server.tool
+    def in_thread(ctx: Context) -> None:
+        list(ctx.sync.track("ab"))
+        for letter in ctx.sync.track("cde", "again"):
+            if letter == "d":
+                break
+        ctx.sync.progress(3.5)
+        list(ctx.sync.track(iter("f")))
+
+    async with connect(server) as client:
+        for name in ("in_loop", "in_thread"):
+            seen: Reports = []
+            assert not (await client.call(name, progress=lambda *report: seen.append(report))).is_error
+            assert seen == [
+                (0, 2, None),
+                (1, 2, None),
+                (2, 2, None),
+                (3, 5, "again"),
+                (3.5, None, None),
+                (4.5, None, None),
+            ]
+            assert not (await client.call(name)).is_error  # for nobody who hears of it
+
+
+@pytest.mark.parametrize("asks", [False, True])
+async def test_a_message_that_is_no_text_is_refused_whoever_asks(server: Server, asks: bool) -> None:
+    @server.tool
+    async def work(ctx: Context) -> str:
+        message: Any = {"page": 1}
+        with pytest.raises(TypeError, match=r"the message of progress is a sentence, got {'page': 1}"):
+            await ctx.progress(1, 2, message)
+        return "refused"
+
+    async with connect(server) as client:
+        seen: Reports = []
+        report = (lambda *report: seen.append(report)) if asks else None
+        assert (await client.call("work", progress=report)).text == "refused"
+        assert seen == []
+
+
 async def test_tracking_takes_what_comes_by_and_by(server: Server) -> None:
     seen: Reports = []
 

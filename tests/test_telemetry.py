@@ -206,6 +206,29 @@ async def test_failures_are_told_apart(
     assert all(span.events == () for span in collected.spans)
 
 
+async def test_a_failure_that_clients_know_by_a_reference_has_it(
+    server: Server, collected: Collected, caplog: pytest.LogCaptureFixture
+) -> None:
+    @server.tool
+    async def broken() -> None:
+        raise LookupError
+
+    async with connect(server) as client:
+        told = [(await client.call("broken")).text]
+        for request in (client.read("traced://broken"), client.get_prompt("none")):
+            with pytest.raises(ProtocolError) as refused:
+                await request
+            told.append(str(refused.value))
+        await client.call("work")
+    refs = [
+        (span.attributes or {}).get("mcpkit.error.ref") for span in collected.spans if span.parent is None
+    ]
+    assert told[:2] == [f"Internal error (ref {ref})" for ref in refs[:2]]
+    assert refs[2:] == [None, None]
+    assert all(f"failed (ref {ref})" in caplog.text for ref in refs[:2])
+    assert not any("mcpkit.error.ref" in point.attributes for point in collected.points())
+
+
 async def test_a_cancelled_call_ends_its_span(server: Server, collected: Collected) -> None:
     work = Work()
     server.tool(work.wait)
@@ -222,6 +245,10 @@ async def test_a_round_that_asks_is_no_failure(server: Server, collected: Collec
     async with connect(server, answers=lambda *_: answers) as client:
         await client.call("ask")
     assert [span.status.status_code for span in collected.spans] == [StatusCode.UNSET] * 2
+    endings = [(span.attributes or {}).get("mcpkit.result_type") for span in collected.spans]
+    assert endings == ["input_required", None]
+    measured = [point.attributes.get("mcpkit.result_type") for point in collected.points()]
+    assert measured.count("input_required") == 1
 
 
 async def test_clients_cannot_make_up_names(server: Server, collected: Collected) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 
-from mcpkit import Context, ProtocolError, Server, ToolError
+from mcpkit import Context, FromHeader, ProtocolError, Server, ToolError
 from mcpkit.protocol.revisions import ALL
 from mcpkit.testing import Client, connect
 from work import Work
@@ -101,6 +101,20 @@ async def test_names_with_colons_complete(client: Client) -> None:
 async def test_reading_and_prompting(client: Client) -> None:
     assert (await client.read("data://x"))[0]["text"] == "x"
     assert (await client.get_prompt("plan:trip", {"city": "Rome"}))[0]["content"]["text"] == "Rome"
+
+
+@pytest.mark.parametrize("revision", ALL)
+async def test_its_headers_are_those_of_the_request(revision: str) -> None:
+    server = Server("s")
+
+    @server.tool
+    async def tenant(name: Annotated[str | None, FromHeader("X-Tenant")], ctx: Context) -> str:
+        return f"{name} of {dict(ctx.headers)}"
+
+    async with connect(server, revision=revision, headers={"x-TENANT": "acmé"}) as client:
+        assert (await client.call("tenant")).text == "acmé of {'x-tenant': 'acmé'}"
+    async with connect(server, revision=revision) as client:
+        assert (await client.call("tenant")).text == "None of {}"
 
 
 async def test_cancelling_the_caller_cancels_the_call() -> None:

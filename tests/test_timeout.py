@@ -13,6 +13,7 @@ import pytest
 
 from mcpkit import Context, ProtocolError, RegistrationError, Server
 from mcpkit.errors import INTERNAL_ERROR
+from mcpkit.middleware import CallTool, ToolCall, ToolCallResult
 from mcpkit.testing import connect
 from waiting import LoopClock, until
 
@@ -227,3 +228,22 @@ def test_a_timeout_is_a_positive_number_of_seconds(timeout: Any) -> None:
 
     with pytest.raises(ValueError, match="timeout is a positive number of seconds"):
         Server("s", timeout=timeout)
+
+
+async def test_what_a_middleware_tries_again_has_its_time_again() -> None:
+    server = Server("s")
+    told: list[bool] = []
+
+    @server.tool(timeout=SOON)
+    async def wait(ctx: Context) -> None:
+        told.append(ctx.cancelled)
+        await asyncio.Event().wait()
+
+    @server.middleware("tools/call")
+    async def twice(request: ToolCall, call_next: CallTool) -> ToolCallResult:
+        await call_next(request)
+        return await call_next(request)
+
+    async with connect(server) as client:
+        assert (await client.call("wait")).text == "timed out after 0.02 s"
+    assert told == [False, False]

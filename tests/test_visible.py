@@ -196,6 +196,10 @@ async def test_what_is_read_through_it_is_private():
     def any_(name: str) -> str:
         return f"for all: {name}"
 
+    @server.resource("open://a")
+    def open_() -> str:
+        return "open"
+
     async def scope(principal: Principal, uri: str) -> tuple[str, str]:
         async with connect(server, principal=principal) as client:
             result = await client.request("resources/read", {"uri": uri})
@@ -203,7 +207,11 @@ async def test_what_is_read_through_it_is_private():
 
     assert await scope(ADMIN, "data://a") == ("for admins", "private")
     assert await scope(USER, "data://a") == ("for all: a", "private")  # others read something else there
-    assert await scope(USER, "data://b") == ("for all: b", "public")
+    assert await scope(USER, "data://b") == (
+        "for all: b",
+        "private",
+    )  # or it would tell that there is data://a
+    assert await scope(USER, "open://a") == ("open", "public")
 
 
 async def test_the_entries_of_a_hidden_template_are_hidden(tmp_path: Any):
@@ -215,6 +223,24 @@ async def test_the_entries_of_a_hidden_template_are_hidden(tmp_path: Any):
         assert await user.list_resources() == []
         with pytest.raises(ProtocolError):
             await user.read("files://here/a.txt")
+
+
+async def test_what_is_added_while_a_list_is_made_is_not_seen():
+    server = Server("s")
+
+    def hidden() -> str:
+        return ""
+
+    def adding(who: Principal) -> bool:
+        server.tool(hidden, replace=True, visible=is_admin)
+        return True
+
+    @server.tool(visible=adding)
+    def look() -> str:
+        return ""
+
+    async with connect(server, principal=USER) as user:
+        assert [each["name"] for each in await user.list_tools()] == ["look"]
 
 
 async def test_it_comes_along_with_what_is_included(server: Server):

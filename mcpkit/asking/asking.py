@@ -6,6 +6,7 @@ import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, overload
 
 from pydantic_core import from_json, to_json
@@ -13,7 +14,7 @@ from pydantic_core import from_json, to_json
 from ..errors import AnswerError, MissingCapabilityError
 from ..protocol import jsonrpc
 from ..protocol.capabilities import tree
-from ..protocol.revisions import ASKING, CLIENT_METHODS
+from ..protocol.revisions import ASKING, CLIENT_METHODS, ELICITATION_IDS
 from ..running.execution import finish_awaitable
 
 if TYPE_CHECKING:
@@ -21,8 +22,9 @@ if TYPE_CHECKING:
 
     from ..component import Component
     from ..context import Context
-    from .questions import Answer, Question, Root, Sampled, SampleOptions
+    from .questions import Answer, Question, Root
     from .rounds import Rounds
+    from .sampling import Sampled, SampleOptions
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -34,6 +36,13 @@ _POLLS: Final = (0.1, 0.4, 1.0, *[2.0] * 9)
 
 Together less than what clients wait for an answer, and not much less, as they give up after 10 rounds or so.
 """
+
+_QUESTIONS: Final = {
+    "elicit": "Elicit",
+    "elicit_url": "ElicitUrl",
+    "sample": "Sample",
+    "list_roots": "ListRoots",
+}
 
 
 class Asking:
@@ -67,22 +76,16 @@ class Asking:
         Raises:
             MissingCapabilityError: The client cannot be asked this; let it pass, as the client is told.
             AnswerError: The client refuses, takes too long, or answers with something else.
+            TypeError: Something else than questions is given.
+            ValueError: A question of this call has had the key of one of them.
             RuntimeError: The call has ended, or its method has no place for questions.
         """
+        _check_questions(questions)
         ctx = cast("Context[Any]", self)
-        ctx._check_open()
-        is_askable = ctx.era == "stateless" or ctx._channel.questions is not None
-        for question in questions:
-            if not is_askable or ctx.revision not in CLIENT_METHODS[question.method]:
-                raise MissingCapabilityError(question.capabilities, tree(question.capabilities))
-            ctx.client.require(*question.capabilities)
-        if ctx.era == "stateless":
-            return tuple(_rounds(ctx).ask(questions))
-        open_questions = ctx._channel.questions
-        assert open_questions is not None
-        seconds = ctx.server.question_timeout
-        async with ctx._paused():
-            return tuple(await open_questions.ask(questions, ctx.revision, ctx._channel, seconds))
+        requests = _requests(ctx, questions)
+        rounds = _rounds(ctx)
+        names = [rounds.name(question.key) for question in questions]
+        return tuple(await _answers(ctx, questions, requests, names))
 
     @overload
     async def elicit(self, message: str, type_: type[T], *, key: str | None = None) -> Answer[T]: ...
@@ -133,25 +136,29 @@ class Asking:
 
         Raises:
             ValueError: The URL is none.
+            TypeError: `done` is no function.
             AnswerError: `done` still says no when the time is over.
             Exception: As `ask`.
         """
         from .questions import ElicitUrl
 
+        _check_done(done)
         ctx = cast("Context[Any]", self)
-        rounds = _rounds(ctx)
-        key = key or rounds.next_key()
         id_ = os.urandom(8).hex() if ctx.era == "handshake" else None
+        questions = (ElicitUrl(message, url, key=key, elicitation_id=id_),)
+        requests = _requests(ctx, questions)
+        rounds = _rounds(ctx)
+        name = rounds.name(key)
         while True:
-            (answer,) = await self.ask(ElicitUrl(message, url, key=key, elicitation_id=id_))
+            answer: Answer[None] = (await _answers(ctx, questions, requests, [name]))[0]
             if done is None or not answer:
                 return answer
-            until = rounds.until(key)
+            until = rounds.until(name)
             for seconds in (0.0, *_POLLS):
                 async with ctx._paused():
                     await asyncio.sleep(seconds)
                 if await finish_awaitable(done()):
-                    rounds.settle(key)
+                    rounds.settle(name)
                     if id_ is not None:
                         self._tell_completed(id_)
                     return answer
@@ -160,13 +167,11 @@ class Asking:
                         "The user agreed to visit the page, but what is needed was not done there within "
                         f"{ctx.server.question_timeout:g} s"
                     )
-            rounds.forget(key)
+            rounds.forget(name)
 
     def _tell_completed(self, elicitation_id: str) -> None:
-        from .questions import ELICITATION_IDS
-
         ctx = cast("Context[Any]", self)
-        if ctx.revision == ELICITATION_IDS:
+        if ctx.revision in ELICITATION_IDS:
             params = {"elicitationId": elicitation_id}
             ctx._channel.send(jsonrpc.notification("notifications/elicitation/complete", params))
 
@@ -186,7 +191,7 @@ class Asking:
         Raises:
             Exception: As `ask`.
         """
-        from .questions import Sample
+        from .sampling import Sample
 
         (answer,) = await self.ask(Sample(messages, max_tokens=max_tokens, **options))
         return answer
@@ -209,32 +214,48 @@ class Asking:
         """Do something that must not be done again in each round, such as an order: at least once.
 
         Args:
-            key: Its name in this request.
+            key: Its name in this request, of 1 to 100 characters.
             function: Does it, and returns a JSON value. The client carries that to the next round, and can
-                read it.
+                read it. Where it raises, nothing is kept, and the key may be used again.
 
         Returns:
             What the function has returned, in this round or an earlier one.
 
         Raises:
-            ValueError: The value has no JSON form.
+            TypeError: The value would come back as another one: it is a tuple or a date, for example.
+            ValueError: The key is none, or has been used in this call.
             Exception: Whatever the function raises.
         """
-        ctx = cast("Context[Any]", self)
-        ctx._check_open()
-        rounds = _rounds(ctx)
-        known = rounds.remembered(key)
-        if known is None:
+        known = self._begin_once(key)
+        if known is not None:
+            return cast("T", known[0])
+        try:
             value = await finish_awaitable(function())
-            known = (from_json(to_json(value)),)
-            rounds.remember(key, known[0])
-        return cast("T", known[0])
+        except BaseException:
+            self._forget_once(key)
+            raise
+        return cast("T", self._end_once(key, value))
 
-    def remembered(self, key: str) -> tuple[Any] | None:
-        """Return what `once` has returned under a key, alone in a tuple; None where it has not been called."""
+    def _begin_once(self, key: str) -> tuple[Any] | None:
+        """Return what `once` has returned in an earlier round, alone in a tuple; None where there was none."""
+        from .questions import check_key
+
         ctx = cast("Context[Any]", self)
         ctx._check_open()
-        return _rounds(ctx).remembered(key)
+        check_key(key)
+        rounds = _rounds(ctx)
+        rounds.use("ctx.once", key)
+        return rounds.remembered(key)
+
+    def _end_once(self, key: str, value: Any) -> Any:
+        """Keep what is returned under a key, and return it as every round gets it."""
+        kept = _from_json(key, value)
+        _rounds(cast("Context[Any]", self)).remember(key, kept)
+        return kept
+
+    def _forget_once(self, key: str) -> None:
+        """Take note that nothing has come of what was to be done once; from any thread."""
+        _rounds(cast("Context[Any]", self)).release("ctx.once", key)
 
     @property
     def call_id(self) -> str:
@@ -257,6 +278,89 @@ async def check_rounds(ctx: Context[Any], component: Component) -> None:
         rounds = _rounds(ctx)
         if component.is_single_use:
             await rounds.redeem()
+
+
+def _check_questions(questions: tuple[object, ...]) -> None:
+    from .questions import Question
+
+    wrong = [each for each in questions if not isinstance(each, Question)]
+    if wrong:
+        for each in wrong:
+            _close(each)
+        raise TypeError(f"ctx.ask takes questions, not {_kind(wrong[0])}: {_instead_of(wrong[0])}")
+
+
+def _instead_of(value: object) -> str:
+    """Say what to write where something stands for a question."""
+    if isinstance(value, str):
+        return f"write ctx.ask(Elicit({value[:50]!r}, bool)), or another type that is to be entered"
+    method = getattr(value, "__name__", "") if asyncio.iscoroutine(value) else ""
+    if method in _QUESTIONS:
+        return f"write ctx.ask({_QUESTIONS[method]}(...), ...), as ctx.{method}(...) asks by itself"
+    if isinstance(value, (list, tuple)):
+        return "write ctx.ask(*questions)"
+    return "write ctx.ask(Elicit(...), ElicitUrl(...), Sample(...), ListRoots())"
+
+
+def _check_done(done: object) -> None:
+    if done is not None and not callable(done):
+        _close(done)
+        raise TypeError(
+            f"done= takes a function that says whether it is done, not {_kind(done)}: write done=is_paid, or "
+            "done=lambda: ..."
+        )
+
+
+def _kind(value: object) -> str:
+    """Say what something is; not what is in it, which may be an answer."""
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    name = type(value).__name__
+    return f"{'an' if name[:1] in 'AEIOUaeiou' else 'a'} {name}"
+
+
+def _close(value: object) -> None:
+    """Close a coroutine that nobody will await."""
+    if asyncio.iscoroutine(value):
+        value.close()
+
+
+def _requests(ctx: Context[Any], questions: tuple[Question[Any], ...]) -> list[dict[str, Any]]:
+    """Return how the client is asked, which can be asked."""
+    is_askable = ctx.era == "stateless" or ctx._channel.questions is not None
+    for question in questions:
+        if not is_askable or ctx.revision not in CLIENT_METHODS[question.method]:
+            raise MissingCapabilityError(question.capabilities, tree(question.capabilities))
+        ctx.client.require(*question.capabilities)
+    return [question.request(ctx.revision) for question in questions]
+
+
+async def _answers(
+    ctx: Context[Any],
+    questions: tuple[Question[Any], ...],
+    requests: list[dict[str, Any]],
+    names: list[str],
+) -> list[Any]:
+    ctx._check_open()
+    if ctx.era == "stateless":
+        return _rounds(ctx).ask(questions, requests, names)
+    open_questions = ctx._channel.questions
+    assert open_questions is not None
+    async with ctx._paused():
+        return await open_questions.ask(questions, requests, ctx._channel, ctx.server.question_timeout)
+
+
+def _from_json(key: str, value: Any) -> Any:
+    """Return a value as later rounds get it, which is equal to it."""
+    with suppress(ValueError):
+        kept = from_json(to_json(value))
+        if kept == value:
+            return kept
+    what = _kind(value) + (" that holds something else" if type(value) in {list, dict} else "")
+    raise TypeError(
+        f"what ctx.once({key!r}, ...) calls has returned {what}, which later rounds would not get as it is: return "
+        "a string, number, boolean or None, or a list or dict with string keys of these"
+    )
 
 
 def _rounds(ctx: Context[Any]) -> Rounds:

@@ -7,10 +7,11 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from ..errors import AnswerError, InvalidAnswerError
+from ..errors import AnswerError, BusyError, InvalidAnswerError
 from ..protocol import jsonrpc
 from ..protocol.jsonrpc import is_object
 from ..running.steps import within
+from .questions import asked_again
 
 if TYPE_CHECKING:
     from ..context import Channel
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
 _TRIES: Final = 3
 """How often a form is sent whose entries do not fit."""
+
+MOST_OPEN: Final = 100
+"""Questions that a client may leave open: each holds a call, whose clock stands still meanwhile."""
 
 _KEPT: Final = 100
 """Questions that are over, and whose late answers are known to be late."""
@@ -51,21 +55,29 @@ class OpenQuestions:
         return len(self._open)
 
     async def ask(
-        self, questions: Sequence[Question[Any]], revision: str, channel: Channel, seconds: float
+        self,
+        questions: Sequence[Question[Any]],
+        requests: Sequence[dict[str, Any]],
+        channel: Channel,
+        seconds: float,
     ) -> list[Any]:
         """Ask all of them at once, and wait for the answers.
 
         Args:
             questions: What to ask.
-            revision: The revision of the session.
+            requests: How they are said.
             channel: Where the requests leave.
             seconds: How long the client may take for all of them.
 
         Raises:
             AnswerError: The client does not answer, refuses, or answers with something else.
-            ValueError: The revision cannot say it.
+            BusyError: It has not answered too many others.
         """
-        requests = [question.request(revision) for question in questions]
+        if len(self._open) + len(requests) > MOST_OPEN:
+            raise BusyError(
+                f"Too many questions to this client are open ({len(self._open)}); answer some first",
+                retry_after=10,
+            )
         opened: list[str] = []
         answers: list[Any] = []
         loop = asyncio.get_running_loop()
@@ -73,7 +85,7 @@ class OpenQuestions:
         try:
             for request in requests:
                 opened.append(await self._send(request, channel))
-            await channel.ready()
+            await within(end - loop.time(), channel.ready())
             for number, question in enumerate(questions):
                 tries = _TRIES
                 while True:
@@ -85,7 +97,8 @@ class OpenQuestions:
                     except InvalidAnswerError as error:
                         if not error.is_form or tries == 0:
                             raise
-                    again = await self._send(requests[number], channel)
+                        request = asked_again(requests[number], error.problem)
+                    again = await self._send(request, channel)
                     self._close(opened[number])
                     opened[number] = again
         except TimeoutError:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Annotated, Any, Union, cast, get_args, get_origin
 
 from ..context import Context
-from ..errors import RegistrationError
+from ..errors import MissingCapabilityError, RegistrationError
 from ..injection.hidden import FromRequest
 from .questions import Answer, Elicit
 
@@ -17,8 +17,8 @@ class Ask(FromRequest):
     """Fills a parameter with what the user enters, before the function runs (client/elicitation).
 
     The parameter stays out of the schema. Its type is what is asked for. `City | None` is None where the user
-    does not accept, `Answer[City]` tells how they decided; otherwise a user who does not accept ends the
-    call, and the client is told why.
+    does not accept, or the client cannot ask; `Answer[City]` tells how they decided; otherwise a user who does
+    not accept ends the call, and the client is told why.
 
     Args:
         message: Why it is asked, for the user.
@@ -43,7 +43,12 @@ class Ask(FromRequest):
             raise RegistrationError(str(error)) from None
 
         async def ask(ctx: Context[Any]) -> Any:
-            answer: Answer[Any] = await ctx.elicit(message, type_, key=key)
+            try:
+                answer: Answer[Any] = await ctx.elicit(message, type_, key=key)
+            except MissingCapabilityError:
+                if may_be_none:
+                    return None
+                raise
             if wants_answer:
                 return answer
             return None if may_be_none and not answer else answer.value
@@ -63,11 +68,10 @@ def _asked(annotation: Any) -> tuple[Any, bool, bool]:
         (asked,) = get_args(asked)
     may_be_none = False
     if get_origin(asked) in (Union, types.UnionType):
-        parts = [part for part in get_args(asked) if part is not types.NoneType]
-        may_be_none = len(parts) < len(get_args(asked))
-        asked = Union[tuple(parts)]  # noqa: UP007 - of as many as there are
+        branches = [branch for branch in get_args(asked) if branch is not types.NoneType]
+        may_be_none = len(branches) < len(get_args(asked))
+        asked = Union[tuple(branches)]  # noqa: UP007 - of as many as there are
     if metadata:
-        asked = cast("Any", Annotated).__class_getitem__(
-            (asked, *metadata)
-        )  # a star in an index is Python 3.11's
+        parts = (asked, *metadata)  # a star in an index is Python 3.11's
+        asked = cast("Any", Annotated)[parts]
     return asked, wants_answer, may_be_none

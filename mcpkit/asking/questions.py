@@ -1,21 +1,28 @@
-"""What a handler may ask the client: forms, pages to visit, a model's words, the roots (client/*)."""
+"""What a handler may ask the client: forms, pages to visit, the roots (client/elicitation, client/roots)."""
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar, Final, Generic, Literal, cast, overload
 
-from typing_extensions import TypedDict, TypeVar, Unpack
+from typing_extensions import TypeVar
 
-from ..content.values import to_content
 from ..errors import AnswerError, ArgumentsError, ElicitationError, InvalidAnswerError
-from ..prompts import Message
 from ..protocol.jsonrpc import is_array, is_object
-from ..protocol.revisions import knows
+from ..protocol.revisions import ELICITATION_IDS, knows
 
 T = TypeVar("T")
 A = TypeVar("A", default=Any)
+
+logger = logging.getLogger("mcpkit")
+
+DERIVED: Final = "#"
+"""What the names of questions without a key begin with; then comes their place in the order of asking."""
+
+_MOST_TOLD: Final = 500
+"""Characters that a user is told of what is wrong with the entries of a form."""
 
 _ACTIONS: Final[tuple[Literal["accept", "decline", "cancel"], ...]] = ("accept", "decline", "cancel")
 
@@ -24,8 +31,8 @@ class Question(ABC, Generic[A]):
     """One thing to ask the client; `ctx.ask` asks several at once.
 
     Args:
-        key: Its name among the questions of one request, where the same code may ask in another order; by
-            default, its place in the order of asking.
+        key: Its name among the questions of one request, where the same code may ask in another order: 1 to 100
+            characters that do not begin with `#`, used once. By default, its place in the order of asking.
         capabilities: What the client must have declared to be asked this.
 
     Attributes:
@@ -37,8 +44,8 @@ class Question(ABC, Generic[A]):
     method: ClassVar[str]
 
     def __init__(self, key: str | None, *capabilities: str) -> None:
-        if key is not None and not _is_key(key):
-            raise ValueError(f"key must be a string of 1 to 100 characters, got {key!r}")
+        if key is not None:
+            check_key(key)
         self.key = key
         self.capabilities = capabilities
 
@@ -77,13 +84,12 @@ class Question(ABC, Generic[A]):
         return {"method": self.method, "params": params} if params else {"method": self.method}
 
 
-def digest(request: Mapping[str, Any]) -> str:
-    """Return a short text that differs for different questions."""
-    import hashlib
-    import json
-
-    text = json.dumps(request, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
+def asked_again(request: dict[str, Any], problem: str) -> dict[str, Any]:
+    """Return the request of a form that says below its message what was wrong with the entries."""
+    params = request["params"]
+    if len(problem) > _MOST_TOLD:
+        problem = f"{problem[:_MOST_TOLD]}…"
+    return {**request, "params": {**params, "message": f"{params['message']}\n\n{problem}"}}
 
 
 class Answer(Generic[T]):
@@ -149,7 +155,14 @@ class Elicit(Question[Answer[T]]):
 
     def params(self, revision: str) -> dict[str, Any]:
         """Return message and schema."""
-        params: dict[str, Any] = {"message": self.message, "requestedSchema": self._form.schema(revision)}
+        from ..schema.form import CannotAskError
+
+        try:
+            schema = self._form.schema(revision)
+        except CannotAskError as error:
+            logger.warning("a client cannot be asked to fill in a form: %s", error)
+            raise ValueError(error.lack) from None
+        params: dict[str, Any] = {"message": self.message, "requestedSchema": schema}
         if knows(revision, "ElicitRequestParams", "mode"):
             params = {"mode": "form", **params}
         return params
@@ -201,142 +214,13 @@ class ElicitUrl(Question[Answer[None]]):
         if not knows(revision, "ElicitRequestParams", "mode"):
             raise ValueError(f"revision {revision} has no elicitation by URL")
         params = {"mode": "url", "message": self.message, "url": self.url}
-        if self.elicitation_id is not None and revision == ELICITATION_IDS:
+        if self.elicitation_id is not None and revision in ELICITATION_IDS:
             params["elicitationId"] = self.elicitation_id
         return params
 
     def read(self, result: Mapping[str, Any]) -> Answer[None]:
         """Return what the user decided."""
         return Answer(_action(result))
-
-
-class Sampled:
-    """What the client's model said.
-
-    Attributes:
-        content: Its content blocks, as the specification has them.
-        role: Usually `assistant`.
-        model: The model's name.
-        stop_reason: Why it stopped, such as `endTurn`, `maxTokens` or `toolUse`; None when not told.
-    """
-
-    __slots__ = ("content", "model", "role", "stop_reason")
-
-    def __init__(self, content: list[dict[str, Any]], role: str, model: str, stop_reason: str | None) -> None:
-        self.content = content
-        self.role = role
-        self.model = model
-        self.stop_reason = stop_reason
-
-    @property
-    def text(self) -> str:
-        """All that is text in it."""
-        return "".join(block["text"] for block in self.content if block.get("type") == "text")
-
-    def __repr__(self) -> str:
-        """Show the text."""
-        return f"Sampled({self.text!r}, model={self.model!r})"
-
-
-class SampleOptions(TypedDict, total=False):
-    """What a client's model may be told beside the messages (client/sampling, "Creating Messages")."""
-
-    system: str | None
-    """A system prompt; the client may change it."""
-    temperature: float | None
-    """How freely it speaks."""
-    stop_sequences: Sequence[str] | None
-    """Texts at which it stops."""
-    model_preferences: Mapping[str, Any] | None
-    """`hints` and priorities, as the specification has them."""
-    include_context: Literal["none", "thisServer", "allServers"] | None
-    """What the client adds of what it knows (deprecated)."""
-    tools: Sequence[Mapping[str, Any]] | None
-    """Tools that the model may use, as `tools/list` shows them (since 2025-11-25)."""
-    tool_choice: Literal["auto", "required", "none"] | None
-    """Whether it must use one."""
-    metadata: Mapping[str, Any] | None
-    """For the model's provider."""
-    key: str | None
-    """See `Question`."""
-
-
-_WIRE: Final = {
-    "system": "systemPrompt",
-    "temperature": "temperature",
-    "stop_sequences": "stopSequences",
-    "model_preferences": "modelPreferences",
-    "include_context": "includeContext",
-    "tools": "tools",
-    "metadata": "metadata",
-}
-
-
-class Sample(Question[Sampled]):
-    """Words of the client's model (client/sampling; deprecated since 2026-07-28).
-
-    Args:
-        messages: A text, or messages as `user(...)` and `assistant(...)` make them.
-        max_tokens: The most tokens that it may say.
-        options: See `SampleOptions`.
-
-    Raises:
-        TypeError: Messages or tools are not written as they should be, or there is no such option.
-        ValueError: There are no messages, or max_tokens is below 1.
-    """
-
-    method = "sampling/createMessage"
-
-    def __init__(
-        self, messages: str | Sequence[Any], *, max_tokens: int, **options: Unpack[SampleOptions]
-    ) -> None:
-        if unknown := options.keys() - SampleOptions.__annotations__.keys():
-            known = ", ".join(SampleOptions.__annotations__)
-            raise TypeError(f"there is no option {min(unknown)}=; there are {known}")
-        if max_tokens < 1:
-            raise ValueError(f"max_tokens must be at least 1, got {max_tokens!r}")
-        self._messages = _messages(messages)
-        self._params: dict[str, Any] = {"maxTokens": max_tokens}
-        for name, wire in _WIRE.items():
-            if (value := options.get(name)) is not None:
-                self._params[wire] = value
-        if (choice := options.get("tool_choice")) is not None:
-            self._params["toolChoice"] = {"mode": choice}
-        for tool in self._params.get("tools", ()):
-            if not is_object(tool):
-                raise TypeError(f"tools are written as tools/list shows them, each a dict, got {tool!r}")
-        needed = ["sampling"]
-        if not self._params.keys().isdisjoint({"tools", "toolChoice"}):
-            needed.append("sampling.tools")
-        super().__init__(options.get("key"), *needed)
-
-    def params(self, revision: str) -> dict[str, Any]:
-        """Return what the revision knows of the request."""
-        for name in ("tools", "toolChoice"):
-            if name in self._params and not knows(revision, "CreateMessageRequestParams", name):
-                raise ValueError(f"revision {revision} has no {name} in sampling")
-        if knows(revision, "CreateMessageRequestParams", "tools"):
-            return {"messages": self._messages, **self._params}
-        # Before there were tools, a message had one block of content.
-        messages = [
-            {**message, "content": block}
-            for message in self._messages
-            for block in (message["content"] if is_array(message["content"]) else [message["content"]])
-        ]
-        return {"messages": messages, **self._params}
-
-    def read(self, result: Mapping[str, Any]) -> Sampled:
-        """Return the model's message."""
-        content, role, model = result.get("content"), result.get("role"), result.get("model")
-        blocks: list[Any] = content if is_array(content) else [content]
-        if not all(is_object(block) and isinstance(block.get("type"), str) for block in blocks):
-            raise InvalidAnswerError("content: expected a content block, or an array of them")
-        if not all(isinstance(block.get("text"), str) for block in blocks if block["type"] == "text"):
-            raise InvalidAnswerError("content: expected a string as text")
-        if not isinstance(role, str) or not isinstance(model, str):
-            raise InvalidAnswerError("expected the strings role and model")
-        stop_reason = result.get("stopReason")
-        return Sampled(blocks, role, model, stop_reason if isinstance(stop_reason, str) else None)
 
 
 class Root:
@@ -382,10 +266,6 @@ class ListRoots(Question[list[Root]]):
         ]
 
 
-ELICITATION_IDS: Final = "2025-11-25"
-"""The one revision in which an elicitation by URL has an id, and its completion is told."""
-
-
 def _action(result: Mapping[str, Any]) -> Literal["accept", "decline", "cancel"]:
     for action in _ACTIONS:
         if result.get("action") == action:
@@ -393,32 +273,21 @@ def _action(result: Mapping[str, Any]) -> Literal["accept", "decline", "cancel"]
     raise InvalidAnswerError("action: expected accept, decline or cancel")
 
 
-def _is_key(key: object) -> bool:
-    return isinstance(key, str) and 0 < len(key) <= 100
+def check_key(key: object) -> None:
+    """Refuse what is no name of a question, or of what is done once.
+
+    Raises:
+        ValueError: It is none.
+    """
+    if not isinstance(key, str) or not 0 < len(key) <= 100:
+        raise ValueError(f"key must be a string of 1 to 100 characters, got {key!r}")
+    if key.startswith(DERIVED):
+        raise ValueError(
+            f"key must not begin with {DERIVED}, as those of questions without one do, got {key!r}"
+        )
 
 
 def _text(name: str, value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{name} must be a string, got {value!r}")
     return value
-
-
-def _messages(messages: object) -> list[dict[str, Any]]:
-    if isinstance(messages, str):
-        return [{"role": "user", "content": {"type": "text", "text": messages}}]
-    if not isinstance(messages, Sequence):
-        raise TypeError(
-            f'messages are a string, or a list of user("...") and assistant("..."), got {messages!r}'
-        )
-    found: list[dict[str, Any]] = []
-    for message in cast("Sequence[object]", messages):
-        if isinstance(message, Message):
-            blocks = to_content(message.content)
-            found.append({"role": message.role, "content": blocks[0] if len(blocks) == 1 else blocks})
-        elif is_object(message):
-            found.append(message)
-        else:
-            raise TypeError(f'messages are written user("...") and assistant("..."), got {message!r}')
-    if not found:
-        raise ValueError("messages must hold at least one message")
-    return found

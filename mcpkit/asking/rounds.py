@@ -13,7 +13,7 @@ import logging
 import os
 import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pydantic_core import from_json, to_json
@@ -27,7 +27,8 @@ from ..errors import (
     ProtocolError,
 )
 from ..protocol.jsonrpc import is_object
-from .questions import Question, digest
+from ..protocol.revisions import ROUND_PARAMS
+from .questions import DERIVED, Question, asked_again
 
 if TYPE_CHECKING:
     from ..context import Context
@@ -47,12 +48,15 @@ _MAX_ANSWERS: Final = MAX_STATE // 2
 _PURPOSE: Final = "requestState"
 _MAC: Final = 32
 
+_ASIDE: Final = ROUND_PARAMS | {"_meta"}
+"""Params that differ between the rounds of one request."""
+
 _SKEW: Final = 60
 """Seconds by which the clocks of two processes may differ: so much longer than its state a claim lives."""
 
 
 class Rounds:
-    """What is known of the rounds of one request.
+    """What is known of the rounds of one request; in the handshake era it has one.
 
     Args:
         ctx: The request, in its present round.
@@ -69,14 +73,15 @@ class Rounds:
     def __init__(self, ctx: Context[Any], keys: Keys) -> None:
         self._ctx = ctx
         self._keys = keys
-        self._subject = _subject(ctx)
         is_replayed = ctx.era == "stateless"
+        self._subject = _subject(ctx) if is_replayed else ""
         self._fresh = _responses(ctx.params.get("inputResponses")) if is_replayed else {}
         self._answered: dict[str, list[Any]] = {}  # key: digest of the question, result
         self._asked: dict[str, str] = {}  # key: digest of the question, which the last round ended with
         self._once: dict[str, Any] = {}
         self._until: dict[str, float] = {}  # key: when the time for what a page is for is over
-        self._pending: dict[str, dict[str, Any]] = {}
+        self._pending: dict[str, tuple[str, dict[str, Any]]] = {}  # key: digest of the question, request
+        self._used: set[tuple[str, str]] = set()
         self._count = 0
         self._round = 0
         self._unclaimed: tuple[str, str, float] | None = None  # the state's digest, home and expiry
@@ -114,29 +119,80 @@ class Rounds:
             raise _refused("it has been used already")
         self._unclaimed = None
 
+    # The run of the handler
+
+    def begin(self) -> None:
+        """Take note that the handler begins; it begins again where a middleware has it run twice."""
+        self._used.clear()
+
+    def use(self, what: str, key: str) -> None:
+        """Take note that a key is used.
+
+        Args:
+            what: What has it, `question` or `ctx.once`; a question may have the key of what is done once.
+            key: The key.
+
+        Raises:
+            ValueError: Another one of this run has it.
+        """
+        if (what, key) in self._used:
+            raise ValueError(
+                f"there is a {what} with the key {key!r} in this call already: each needs a key of its own, "
+                f'in a loop for example f"{key}-{{number}}"'
+            )
+        self._used.add((what, key))
+
+    def release(self, what: str, key: str) -> None:
+        """Take note that a key has not been used after all."""
+        self._used.discard((what, key))
+
+    def name(self, key: str | None) -> str:
+        """Return the name of a question: its key, or else its place in the order of asking.
+
+        Raises:
+            ValueError: Another one of this run has the key.
+        """
+        if key is None:
+            self._count += 1
+            return f"{DERIVED}{self._count}"
+        self.use("question", key)
+        return key
+
+    def check_settled(self) -> None:
+        """End the round all the same where the handler has returned in spite of a question of its own.
+
+        Raises:
+            InputRequired: The client has still to answer.
+        """
+        if self._pending:
+            logger.warning(
+                "%s has returned although the client has still to answer %s; it is asked all the same. Let "
+                "InputRequired pass, and await what asks: not in a task of its own, nor in "
+                "gather(..., return_exceptions=True)",
+                _handler(self._ctx),
+                ", ".join(map(repr, self._pending)),
+            )
+            raise InputRequired
+
     # Asking
 
-    def ask(self, questions: tuple[Question[Any], ...]) -> list[Any]:
+    def ask(
+        self, questions: Sequence[Question[Any]], requests: Sequence[dict[str, Any]], names: Sequence[str]
+    ) -> list[Any]:
         """Return the answers, if all are there.
+
+        Args:
+            questions: What to ask.
+            requests: How they are said.
+            names: What tells them apart.
 
         Raises:
             InputRequired: Some are not.
-            ProtocolError: An answer is malformed, or the handler asks something else under a key than before.
+            ProtocolError: An answer is malformed, or the handler asks something else under a name than before.
         """
-        answers: list[Any] = []
-        is_complete = True
-        for question in questions:
-            key = question.key
-            if key is None:
-                key = self.next_key()
-            request = question.request(self._ctx.revision)
-            found = self._find(key, request, question)
-            if found is None:
-                is_complete = False
-                self._pending[key] = request
-            else:
-                answers.append(found[0])
-        if not is_complete:
+        found = [self._find(*each) for each in zip(names, questions, requests, strict=True)]
+        answers = [each[0] for each in found if each is not None]
+        if len(answers) < len(found):
             if len(to_json(self._answered)) > _MAX_ANSWERS:
                 raise ProtocolError(
                     INVALID_PARAMS,
@@ -146,33 +202,47 @@ class Rounds:
             raise InputRequired
         return answers
 
-    def next_key(self) -> str:
-        """Return the name of a question that has none: its place in the order of asking."""
-        self._count += 1
-        return f"q{self._count}"
-
-    def _find(self, key: str, request: dict[str, Any], question: Question[Any]) -> tuple[Any] | None:
-        asked = digest(request)
+    def _find(self, key: str, question: Question[Any], request: dict[str, Any]) -> tuple[Any] | None:
+        asked = _digest(request)
         known = self._answered.get(key)
         before = known[0] if known is not None else self._asked.get(key)
         if before is not None and before != asked:
-            raise ProtocolError(
-                INVALID_PARAMS,
-                f"The handler is not deterministic: under {key!r} it asked something else before. It runs again "
-                "from the top in each round; give its questions a key= where their order may differ",
-            )
+            raise self._not_deterministic(key, asked, request)
         result = known[1] if known is not None else self._fresh.get(key)
         if result is None:
+            self._pending[key] = (asked, request)
             return None
         try:
             answer = question.read(result)
         except InvalidAnswerError as error:
-            if error.is_form:
-                self.forget(key)
-                return None  # the user is asked again
-            raise ProtocolError(INVALID_PARAMS, f"inputResponses.{key}: {error}") from None
+            if not error.is_form:
+                raise ProtocolError(INVALID_PARAMS, f"inputResponses.{key}: {error}") from None
+            self.forget(key)
+            # In the next round it is still the same question.
+            self._pending[key] = (asked, asked_again(request, error.problem))
+            return None
         self._answered[key] = [asked, result]
         return (answer,)
+
+    def _not_deterministic(self, key: str, asked: str, request: dict[str, Any]) -> ProtocolError:
+        digests = {**self._asked, **{name: digest for name, (digest, _) in self._answered.items()}}
+        other = next((name for name, digest in digests.items() if digest == asked), None)
+        # No texts: there may be answers in them.
+        fields = request.get("params", {}).get("requestedSchema", {}).get("properties", {})
+        logger.error(
+            "%s is not deterministic: the question %r, now %s(%s), was another one in an earlier round, %s",
+            _handler(self._ctx),
+            key,
+            request["method"],
+            ", ".join(fields),
+            f"in which {other!r} was this one" if other is not None else "which did not have this one",
+            stack_info=True,
+        )
+        return ProtocolError(
+            INVALID_PARAMS,
+            f"The handler is not deterministic: under {key!r} it asked something else before. It runs again "
+            "from the top in each round; give its questions a key= where their order may differ",
+        )
 
     def forget(self, key: str) -> None:
         """Have a question asked again that was answered."""
@@ -205,19 +275,19 @@ class Rounds:
         """
         return {
             "resultType": "input_required",
-            "inputRequests": dict(self._pending),
+            "inputRequests": {key: request for key, (_, request) in self._pending.items()},
             "requestState": self._dump(),
         }
 
     def _dump(self) -> str:
         server = self._ctx.server
         state = {
-            "exp": int(time.time() + server.question_timeout),
+            "exp": time.time() + server.question_timeout,
             "of": self._subject,
             "id": self.call_id,
             "round": self._round + 1,  # no two states are alike
             "home": _home(server),
-            "asked": {key: digest(request) for key, request in self._pending.items()},
+            "asked": {key: digest for key, (digest, _) in self._pending.items()},
             "answered": self._answered,
             "once": self._once,
             "until": self._until,
@@ -274,19 +344,27 @@ def _opened(keys: Keys, text: str, *, is_secret: bool) -> dict[str, Any] | None:
         mac, data = packed[:_MAC], packed[_MAC:]
         if not keys.verify(_PURPOSE, data, mac):
             return None
-    state: dict[str, Any] | None = None if data is None else from_json(data)
+    # As with ids of sessions, what clients have said is kept in no cache of the parser's.
+    state: dict[str, Any] | None = None if data is None else from_json(data, cache_strings="none")
     return state
 
 
 def _subject(ctx: Context[Any]) -> str:
     """Return what tells a request from others: who asks, its method and params without what differs between rounds."""
-    params = {
-        name: value
-        for name, value in ctx.params.items()
-        if name not in {"_meta", "inputResponses", "requestState"}
-    }
+    params = {name: value for name, value in ctx.params.items() if name not in _ASIDE}
     text = json.dumps([ctx.method, params, ctx.principal.id], sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _handler(ctx: Context[Any]) -> str:
+    """Name what asks, for the log."""
+    return f"{ctx.method} {ctx.params.get('name') or ctx.params.get('uri')!r:.200}"
+
+
+def _digest(request: Mapping[str, Any]) -> str:
+    """Return a short text that differs for different questions."""
+    text = json.dumps(request, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
 
 
 def _home(server: Server) -> str:

@@ -14,7 +14,7 @@ from ..running.execution import finish_awaitable, log_late
 
 if TYPE_CHECKING:
     from ..context import Context
-    from .plan import Fills, Part, Plan
+    from .plan import Fills, Part, Plan, Step
 
 _left_behind: set[asyncio.Task[None]] = set()
 """Calls whose thread goes on alone; the event loop itself would let go of them."""
@@ -219,7 +219,7 @@ class _Opened:
 
     def __init__(self, part: Part, ctx: Context[Any]) -> None:
         self.part = part
-        self.managers: list[Any] = []
+        self.managers: list[tuple[Any, Step]] = []
         self._ctx = ctx
         self._context = copy_context() if part.is_in_loop is False else None
 
@@ -228,17 +228,23 @@ class _Opened:
         for step in self.part.steps:
             made = step.function(values[0]) if step.is_reader else step.function(**_named(step.fills, values))
             if step.is_generator:
-                values[step.number] = await made.__aenter__()
-                self.managers.append(made)
+                try:
+                    values[step.number] = await made.__aenter__()
+                except RuntimeError as error:
+                    _name(error, step, "has not yielded")
+                    raise
+                self.managers.append((made, step))
             else:
                 values[step.number] = await finish_awaitable(made)
 
     async def close(self, error: BaseException | None) -> BaseException | None:
         """Close them, with the exception that there is, and return the one that there is then."""
         while self.managers:
+            manager, step = self.managers.pop()
             try:
-                await self.managers.pop().__aexit__(*_raised(error))
+                await manager.__aexit__(*_raised(error))
             except BaseException as problem:  # noqa: BLE001 - goes on
+                _name(problem, step, "has yielded more than once")
                 error = problem
         return error
 
@@ -247,17 +253,23 @@ class _Opened:
         for step in self.part.steps:
             made = step.function(values[0]) if step.is_reader else step.function(**_named(step.fills, values))
             if step.is_generator:
-                values[step.number] = made.__enter__()
-                self.managers.append(made)
+                try:
+                    values[step.number] = made.__enter__()
+                except RuntimeError as error:
+                    _name(error, step, "has not yielded")
+                    raise
+                self.managers.append((made, step))
             else:
                 values[step.number] = _settled(made, self._ctx)
 
     def close_here(self, error: BaseException | None) -> BaseException | None:
         """Do what `close` does, in this thread."""
         while self.managers:
+            manager, step = self.managers.pop()
             try:
-                self.managers.pop().__exit__(*_raised(error))
+                manager.__exit__(*_raised(error))
             except BaseException as problem:  # noqa: BLE001 - goes on
+                _name(problem, step, "has yielded more than once")
                 error = problem
         return error
 
@@ -278,6 +290,14 @@ def _named(fills: Fills, values: list[Any]) -> dict[str, Any]:
 
 def _raised(error: BaseException | None) -> tuple[Any, Any, Any]:
     return (None, None, None) if error is None else (type(error), error, error.__traceback__)
+
+
+def _name(error: BaseException, step: Step, fault: str) -> None:
+    """Say in the error that contextlib raises, and no generator of its, which one has not yielded once."""
+    raised_in = error.__traceback__.tb_next if error.__traceback__ is not None else None
+    is_inner = raised_in is None or raised_in.tb_next is not None
+    if isinstance(error, RuntimeError) and not is_inner and str(error).startswith("generator didn't"):
+        error.args = (f"{step.name} {fault}: what a function depends on yields its value, and that once",)
 
 
 def _settled(value: Any, ctx: Context[Any]) -> Any:

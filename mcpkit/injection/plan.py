@@ -39,6 +39,7 @@ class Step(NamedTuple):
         fills: The hidden parameters by name, and the numbers of their values.
         is_reader: Whether it reads the request.
         is_generator: Whether it yields.
+        name: What to call the function, where it yields.
     """
 
     number: int
@@ -46,6 +47,7 @@ class Step(NamedTuple):
     fills: Fills = ()
     is_reader: bool = False
     is_generator: bool = False
+    name: str = ""
 
 
 class Part(NamedTuple):
@@ -158,8 +160,8 @@ class _Planning:
         if isinstance(mark, FromRequest):
             try:
                 reader = mark.reader(annotation, empty if default is mark else default)
-            except RegistrationError as error:
-                raise RegistrationError(f"{where}: {error}") from None
+            except RegistrationError as error:  # or an UnresolvedHint, which may be gone later
+                raise type(error)(f"{where}: {error}") from None
             is_async = inspect.iscoroutinefunction(reader)
             return self._add(True if is_async else None, reader, is_reader=True)
         self.takes_context = True
@@ -196,7 +198,7 @@ class _Planning:
         is_in_loop, is_generator = _kind(where, name, function, inner)
         if is_generator:
             function = (asynccontextmanager if is_in_loop else contextmanager)(function)
-        number = self._add(is_in_loop, function, fills, is_generator=is_generator)
+        number = self._add(is_in_loop, function, fills, is_generator=is_generator, name=name)
         if mark.is_cached:
             self._numbers[key] = number
         return number
@@ -209,13 +211,14 @@ class _Planning:
         *,
         is_reader: bool = False,
         is_generator: bool = False,
+        name: str = "",
     ) -> int:
         part = self.parts[-1] if self.parts else None
         if part is None or (None not in {part.is_in_loop, is_in_loop} and part.is_in_loop is not is_in_loop):
             self.parts.append(part := Part([], is_in_loop))
         elif part.is_in_loop is None:
             self.parts[-1] = part = Part(part.steps, is_in_loop)
-        part.steps.append(Step(self.count, function, fills, is_reader, is_generator))
+        part.steps.append(Step(self.count, function, fills, is_reader, is_generator, name))
         self.count += 1
         return self.count - 1
 

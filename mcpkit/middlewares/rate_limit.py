@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from ..context import Context
 from ..errors import BusyError
-from ..middleware import CallNext, Request, Result
+from ..middleware import UNWRAPPED, CallNext, Request, Result
 from ..protocol.eras import Handshake
 from ..protocol.revisions import METHODS
 
@@ -73,8 +73,11 @@ class RateLimit:
             raise ValueError(f"burst must be at least 1, got {burst!r}")
         if most_clients < 1:
             raise ValueError(f"most_clients must be at least 1, got {most_clients!r}")
-        if unknown := set(methods or ()) - METHODS.keys():
-            raise ValueError(f"methods: unknown {min(unknown)!r}; write a list of {', '.join(METHODS)}")
+        counted = [method for method in METHODS if method not in UNWRAPPED]
+        if unknown := set(methods or ()).difference(counted):
+            raise ValueError(
+                f"methods: {min(unknown)!r} cannot be counted; write a list of {', '.join(counted)}"
+            )
         self.rate = rate
         self.burst = burst
         self._key = key if key is not None else _client
@@ -113,4 +116,7 @@ def _client(ctx: Context[Any]) -> Hashable:
     if ctx.principal.id is not None:
         return ctx.principal.id
     session = ctx._envelope
-    return weakref.ref(session) if isinstance(session, Handshake) else None
+    # Over HTTP there is none yet at `initialize`, and none at all with `stateless=True`: what stands for it is new, or
+    # shared. What has been opened can be subscribed in.
+    is_open = isinstance(session, Handshake) and session.on_subscription is not None
+    return weakref.ref(session) if is_open else None

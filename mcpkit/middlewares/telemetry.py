@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..context import Context
 from ..errors import HandlerError, ProtocolError
+from ..failures import ref_of
 from ..middleware import CallNext, Request, Result
 from ..protocol.revisions import METHODS
 from .timing import Timed, Timing
@@ -25,6 +26,9 @@ _CARRIED: Final = ("traceparent", "tracestate", "baggage")
 
 _BUCKETS: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)
 """Seconds, as the conventions advise."""
+
+_LONGEST: Final = 2048
+"""Characters of a URI, which is here before anybody has looked at it: spans wait in memory until they are exported."""
 
 _OTHER: Final = "_OTHER"
 
@@ -75,7 +79,7 @@ class Telemetry:
         token = self._context.attach(context)  # for its baggage, too
         own: dict[str, AttributeValue] = {"jsonrpc.request.id": str(ctx.request_id)}
         if request.method.startswith("resources/") and isinstance(uri := request.params.get("uri"), str):
-            own["mcp.resource.uri"] = uri
+            own["mcp.resource.uri"] = uri[:_LONGEST]
         try:
             with self._tracer.start_as_current_span(
                 name,
@@ -87,10 +91,11 @@ class Telemetry:
             ) as span:
 
                 def report(timed: Timed) -> None:
-                    failure = _failure(timed)
-                    if failure:
-                        self._fail(span, timed, failure)
-                    self._duration.record(timed.seconds, {**attributes, **failure})
+                    ending = _ending(timed)
+                    span.set_attributes(ending)
+                    if "error.type" in ending:
+                        self._fail(span, timed)
+                    self._duration.record(timed.seconds, {**attributes, **ending})
 
                 return await Timing(report)(request, call_next)
         finally:
@@ -107,11 +112,14 @@ class Telemetry:
         is_beside = current.is_valid and named != current
         return context, [self._trace.Link(current)] if is_beside else []
 
-    def _fail(self, span: Span, timed: Timed, failure: dict[str, str]) -> None:
-        span.set_attributes(failure)
+    def _fail(self, span: Span, timed: Timed) -> None:
+        ctx = timed.request.ctx
         # Any other exception's text is not for the client, and perhaps not for those who read traces.
         is_told = isinstance(timed.error, (ProtocolError, HandlerError))
         span.set_status(self._trace.StatusCode.ERROR, str(timed.error) if is_told else None)
+        ref = ref_of(ctx) if timed.outcome == "error" and not is_told else ctx._ref
+        if ref is not None:
+            span.set_attribute("mcpkit.error.ref", ref)
 
 
 def _describe(request: Request) -> tuple[str, dict[str, AttributeValue]]:
@@ -138,7 +146,9 @@ def _describe(request: Request) -> tuple[str, dict[str, AttributeValue]]:
     return f"{method} {target}", attributes
 
 
-def _failure(timed: Timed) -> dict[str, str]:
+def _ending(timed: Timed) -> dict[str, str]:
+    if timed.outcome == "input_required":
+        return {"mcpkit.result_type": timed.outcome}
     if timed.code is not None:
         return {"error.type": str(timed.code), "rpc.response.status_code": str(timed.code)}
     if timed.outcome in {"tool_error", "cancelled"}:

@@ -64,6 +64,9 @@ CLIENT_METHODS: Final = {
     "roots/list": _EVERY,
 }
 
+ELICITATION_IDS: Final = frozenset({"2025-11-25"})
+"""Revisions in which an elicitation by URL has an id, and its completion is told."""
+
 NOTIFICATIONS: Final = frozenset(
     f"notifications/{name}"
     for name in (
@@ -87,6 +90,9 @@ RESULT_TYPES: Final = frozenset({"complete", "input_required"})
 
 ASKING: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
 """Requests that may be answered with `input_required` in the stateless era (basic/patterns/mrtr)."""
+
+ROUND_PARAMS: Final = frozenset({"inputResponses", "requestState"})
+"""What such a request brings from the round before."""
 
 CACHEABLE: Final = frozenset(
     {
@@ -131,6 +137,15 @@ SINCE: Final[dict[str, dict[str, str]]] = {
 
 CONTENT_SINCE: Final = {"audio": "2025-03-26", "resource_link": "2025-06-18"}
 """Kinds of content that came later than 2024-11-05."""
+
+SAMPLING_CONTENT: Final = {
+    "text": "2024-11-05",
+    "image": "2024-11-05",
+    "audio": "2025-03-26",
+    "tool_use": "2025-11-25",
+    "tool_result": "2025-11-25",
+}
+"""Kinds of content that a message for a client's model may have, and the revision that brought each."""
 
 _UNKNOWN: Final[dict[tuple[str, str], frozenset[str]]] = {
     (kind, revision): frozenset(field for field, since in fields.items() if since > revision)

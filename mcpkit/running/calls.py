@@ -13,7 +13,7 @@ from ..errors import BusyError, ProtocolError
 from ..failures import error_response
 from ..protocol import jsonrpc
 from .execution import FATAL
-from .steps import first_step, go_on, is_cancelled_from_outside, uncancel
+from .steps import cancellations, first_step, go_on, is_cancelled_from_outside, uncancel
 
 if TYPE_CHECKING:
     from ..methods import Outcome
@@ -111,7 +111,7 @@ class Calls:
             self._running[key] = call
             self._server._running_count += 1
             wait()
-            await self._run(call, go_on(outcome, value))
+            await self._run(call, go_on(outcome, value, cancellations(task)), is_task_lent=True)
             if call.is_cancelled and task is not None and uncancel(task) > 0:
                 raise asyncio.CancelledError  # whoever owns the task has cancelled it, too
         finally:
@@ -167,7 +167,7 @@ class Calls:
             outcome.close()
             raise BusyError(f"Too many requests are running ({limit}); try again later")
 
-    async def _run(self, call: _Call, outcome: Awaitable[Outcome]) -> None:
+    async def _run(self, call: _Call, outcome: Awaitable[Outcome], *, is_task_lent: bool = False) -> None:
         ctx = call.ctx
         call.unstarted = None
         _current.set(ctx)
@@ -176,7 +176,8 @@ class Calls:
         try:
             message = jsonrpc.result(ctx.request_id, await outcome)
         except BaseException as error:
-            is_outside = not call.is_cancelled and is_cancelled_from_outside(error)
+            # Whoever lends the task may cancel it; a task of the call's own is cancelled here, or by its handler.
+            is_outside = is_task_lent and not call.is_cancelled and is_cancelled_from_outside(error)
             if not (call.is_cancelled or is_outside):
                 message, problem = error_response(ctx, error), error
             if is_outside or isinstance(error, FATAL):

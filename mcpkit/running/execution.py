@@ -8,11 +8,13 @@ import inspect
 import logging
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import BusyError
+from ..numbers import check_count
 
 if TYPE_CHECKING:
     from ..context import Context
@@ -41,14 +43,13 @@ class Threads:
         given_up: How many of those given up still run.
 
     Raises:
+        TypeError: One of them is no whole number.
         ValueError: There cannot be so few.
     """
 
     def __init__(self, limit: int, stuck: int = 40) -> None:
-        if limit < 1:
-            raise ValueError(f"threads must be at least 1, got {limit!r}")
-        if stuck < 0:
-            raise ValueError(f"stuck_threads must be at least 0, got {stuck!r}")
+        check_count("threads", limit)
+        check_count("stuck_threads", stuck, least=0)
         self.limit = limit
         self.stuck = stuck
         self.keep = 10.0
@@ -74,23 +75,21 @@ class Threads:
             alone, what it returns is dropped, and what it raises is logged.
 
         Raises:
-            BusyError: Too many of the threads that were given up still run.
+            BusyError: Too many of the threads that were given up still run, or the system has no more threads.
             BaseException: Whatever the function raises.
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
         with self._lock:
             if self.given_up > self.stuck:
-                raise BusyError(
-                    "Too many worker threads are stuck in functions whose calls are over "
-                    f"({self.given_up}; stuck_threads={self.stuck}); what needs a thread is refused until some return"
-                )
+                raise self._stuck()
             self._waiting += 1
             is_thread_wanted = self._take_place()
-        job = _Job(loop, future, partial(contextvars.copy_context().run, function, **kwargs))
-        self._jobs.put(job)
-        if is_thread_wanted:
-            self._begin()
+            job = _Job(loop, future, partial(contextvars.copy_context().run, function, **kwargs))
+            self._jobs.put(job)
+        if is_thread_wanted and not self._begin():
+            job.call = None
+            raise BusyError("The system has no thread for this call; try again later")
         try:
             return await future
         except asyncio.CancelledError:
@@ -105,8 +104,17 @@ class Threads:
         self._idle += 1
         return True
 
-    def _begin(self) -> None:
-        threading.Thread(target=self._serve, name=f"mcpkit-{self._started}", daemon=True).start()
+    def _begin(self) -> bool:
+        """Start a thread in the place that is reserved for it; say whether somebody works for those who wait."""
+        try:
+            threading.Thread(target=self._serve, name=f"mcpkit-{self._started}", daemon=True).start()
+        except RuntimeError as error:
+            logger.warning("no more worker threads can be started: %s", error)
+            with self._lock:
+                self._started -= 1
+                self._idle -= 1
+                return self._started > 0
+        return True
 
     def _give_up(self, job: _Job, ctx: Context[Any] | None) -> None:
         is_thread_wanted = False
@@ -116,11 +124,30 @@ class Threads:
                 job.left = job.loop.create_future()
                 self.given_up += 1
                 self._started -= 1
-                is_thread_wanted = self._take_place()
+                if self.given_up > self.stuck:
+                    self._refuse_waiting()
+                else:
+                    is_thread_wanted = self._take_place()
         if job.left is not None and ctx is not None:
             ctx._leave(job.left)
         if is_thread_wanted:
             self._begin()
+
+    def _stuck(self) -> BusyError:
+        return BusyError(
+            "Too many worker threads are stuck in functions whose calls are over "
+            f"({self.given_up}; stuck_threads={self.stuck}); what needs a thread is refused until some return"
+        )
+
+    def _refuse_waiting(self) -> None:
+        """Refuse what no thread has taken yet, with the lock held: the next ones could get stuck as well."""
+        with suppress(Empty):
+            while True:
+                job = self._jobs.get_nowait()
+                self._waiting -= 1
+                if job.call is not None:
+                    job.call = None
+                    _notify(job.loop, _set_exception, job.future, self._stuck())
 
     def _may_end(self) -> bool:
         with self._lock:

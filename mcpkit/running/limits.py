@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Coroutine, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ..errors import CallTimeoutError, RegistrationError
@@ -87,32 +89,46 @@ class Slots:
         self._lock = threading.Lock()
         self._waiting: deque[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = deque()
 
-    async def take(self, *, is_next: bool = False) -> None:
-        """Wait for a place.
+    async def take(self) -> None:
+        """Wait for a place."""
+        place = self.ask()
+        if not place.done():
+            try:
+                await place
+            except asyncio.CancelledError:
+                self.drop(place)
+                raise
+
+    def ask(self, *, is_next: bool = False) -> asyncio.Future[None]:
+        """Ask for a place.
 
         Args:
             is_next: Whether the caller goes before all others that wait: it had a place already.
+
+        Returns:
+            What is done as soon as there is one. Then it is to be given back; or before, dropped.
         """
         loop = asyncio.get_running_loop()
+        place: asyncio.Future[None] = loop.create_future()
         with self._lock:
             if self._free:
                 self._free -= 1
-                return
-            waiter = (loop, loop.create_future())
-            if is_next:
-                self._waiting.appendleft(waiter)
+                place.set_result(None)
+            elif is_next:
+                self._waiting.appendleft((loop, place))
             else:
-                self._waiting.append(waiter)
-        try:
-            await waiter[1]
-        except asyncio.CancelledError:
-            with self._lock:
-                is_waiting = waiter in self._waiting
-                if is_waiting:
-                    self._waiting.remove(waiter)
-            if not is_waiting:  # a place has been handed over at the same moment
-                self.give_back()
-            raise
+                self._waiting.append((loop, place))
+        return place
+
+    def drop(self, place: asyncio.Future[None]) -> None:
+        """Do without a place that was asked for, whether it is there or not."""
+        waiter = (place.get_loop(), place)
+        with self._lock:
+            is_waiting = waiter in self._waiting
+            if is_waiting:
+                self._waiting.remove(waiter)
+        if not is_waiting:  # it is there, or on its way
+            self.give_back()
 
     def give_back(self) -> None:
         """Give a place to whoever waits for one; from any thread."""
@@ -152,9 +168,11 @@ async def run_limited(run: Coroutine[Any, Any, Any], ctx: Context[Any], limits: 
     if timeout == _INHERITED:
         timeout = ctx.server.timeout
     turn = ctx._turn = Turn(ctx, timeout, slots)
-    if timeout is None:
-        return await turn.work(run)
-    return await turn.work_in_time(run)
+    try:
+        return await (turn.work(run) if timeout is None else turn.work_in_time(run))
+    finally:
+        if not turn.is_over:  # else what goes on alone has to learn of it
+            ctx._turn = None
 
 
 class Turn:
@@ -176,6 +194,7 @@ class Turn:
         "_has_slot",
         "_outcome",
         "_pauses",
+        "_place",
         "_remaining",
         "_slots",
         "_task",
@@ -193,6 +212,7 @@ class Turn:
         self._has_slot = False
         self._has_begun = False
         self._pauses = 0
+        self._place: asyncio.Future[None] | None = None  # the slot that is asked for after a question
         self._deadline: float | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._outcome: asyncio.Future[Any] | None = None
@@ -220,6 +240,10 @@ class Turn:
         try:
             return await run
         finally:
+            self._slots = None  # from now on nothing here needs one
+            if self._place is not None and slots is not None:
+                slots.drop(self._place)
+                self._place = None
             if self._has_slot and slots is not None:
                 self._has_slot = False
                 left = self._ctx._left
@@ -304,17 +328,46 @@ class Turn:
         if self._pauses or self._ctx.is_ended or error_type is GeneratorExit:
             return
         self._start_clock()
+        if self._slots is not None and not self._has_slot:
+            await self._take_again(self._slots)
+
+    async def _take_again(self, slots: Slots) -> None:
+        """Wait for a slot, of which there is one for all parts of the function that do.
+
+        What cancels such a part is put off: the rest of the function goes on, and must have its slot.
+        """
+        place = self._place
+        if place is None:
+            place = self._place = slots.ask(is_next=True)
+            if place.done():
+                self._receive(place)
+            else:
+                place.add_done_callback(self._receive)  # before the parts that wait hear of it
         interruption: asyncio.CancelledError | None = None
-        while self._slots is not None and not self._has_slot:
+        while not place.done():
             try:
-                await self._slots.take(is_next=True)
-                self._has_slot = True
+                with _kept_from_anyio():
+                    await asyncio.wait((place,))
             except asyncio.CancelledError as error:
                 if self.is_over or self._ctx.is_ended:
                     raise
-                interruption = error  # of a part of the function, which goes on and must have its slot
+                interruption = error
         if interruption is not None:
             raise interruption
+
+    def _receive(self, place: asyncio.Future[None]) -> None:
+        if self._place is place and self._slots is not None:
+            self._place = None
+            if self._pauses:  # another question has been opened meanwhile
+                self._slots.give_back()
+            else:
+                self._has_slot = True
+
+
+def _kept_from_anyio() -> AbstractContextManager[object]:
+    """Keep away what a cancelled scope of anyio does: it cancels whoever waits in it in each turn of the loop."""
+    anyio = sys.modules.get("anyio")  # who uses it has imported it
+    return nullcontext() if anyio is None else anyio.CancelScope(shield=True)
 
 
 async def _see_out(task: asyncio.Task[None]) -> None:

@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import ProcessEndedError
+from ..numbers import check_count
 from .execution import Threads, of_a_function
 
 if TYPE_CHECKING:
@@ -43,14 +44,13 @@ class Processes:
         limit: The greatest number; None for one for each processor.
 
     Raises:
+        TypeError: It is no whole number.
         ValueError: There cannot be so few.
     """
 
     def __init__(self, limit: int | None = None) -> None:
-        limit = (os.cpu_count() or 1) if limit is None else limit
-        if limit < 1:
-            raise ValueError(f"processes must be at least 1, or None for one a processor, got {limit!r}")
-        self._threads = Threads(limit)
+        check_count("processes", limit, none="one a processor")
+        self._threads = Threads((os.cpu_count() or 1) if limit is None else limit)
         self._idle: list[Worker] = []  # what one thread puts there another may take
 
     async def run(self, function: Callable[..., Any], kwargs: dict[str, Any]) -> Any:
@@ -223,9 +223,11 @@ class Worker:
             if self._is_killed or os.getpid() != self._parent:  # a fork of this process has no workers
                 return
             self._is_killed = True  # from now on its number may be another's
+            pid = self._process.pid
+            assert pid is not None, "it has been started"  # group 0 would be this process's own
             if sys.platform != "win32":
                 with suppress(ProcessLookupError, PermissionError):  # it has not got that far, or is dead
-                    os.killpg(self._process.pid or 0, signal.SIGKILL)
+                    os.killpg(pid, signal.SIGKILL)
             self._process.kill()
 
     def _reap(self) -> str:

@@ -29,12 +29,15 @@ def first_step(coroutine: Coroutine[Any, Any, Any]) -> tuple[bool, Any]:
 
 
 @types.coroutine
-def go_on(coroutine: Coroutine[Any, Any, T], awaited: Any) -> Generator[Any, Any, T]:
+def go_on(coroutine: Coroutine[Any, Any, T], awaited: Any, own: int = 0) -> Generator[Any, Any, T]:
     """Await the rest of a coroutine, in the task that made its first step.
+
+    The task is lent: where the coroutine cancels it, that ends the coroutine, and is taken back when it has ended.
 
     Args:
         coroutine: One that `first_step` has left waiting.
         awaited: What it waits for.
+        own: How many cancellations of the task its first step has asked for.
 
     Returns:
         Its result.
@@ -42,20 +45,29 @@ def go_on(coroutine: Coroutine[Any, Any, T], awaited: Any) -> Generator[Any, Any
     Raises:
         BaseException: Whatever it raises.
     """
-    while True:
-        problem: BaseException | None = None
-        sent: Any = None
-        try:
-            sent = yield awaited
-        except BaseException as error:  # noqa: BLE001 - the coroutine's to handle
-            problem = error
-        try:
-            awaited = coroutine.send(sent) if problem is None else coroutine.throw(problem)
-        except StopIteration as end:
-            result: T = end.value
-            return result
-        finally:
-            del problem  # its traceback has this frame
+    task = asyncio.current_task()
+    try:
+        while True:
+            problem: BaseException | None = None
+            sent: Any = None
+            try:
+                sent = yield awaited
+            except BaseException as error:  # noqa: BLE001 - the coroutine's to handle
+                problem = error
+            before = cancellations(task)
+            try:
+                awaited = coroutine.send(sent) if problem is None else coroutine.throw(problem)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            finally:
+                del problem  # its traceback has this frame
+                # While it makes a step, nobody else can cancel the task.
+                own += max(0, cancellations(task) - before)
+    finally:
+        for _ in range(min(own, cancellations(task))):
+            assert task is not None
+            uncancel(task)
 
 
 async def within(seconds: float, awaitable: Awaitable[T]) -> T:
@@ -95,12 +107,15 @@ def uncancel(task: asyncio.Task[Any]) -> int:
     return 0 if take_back is None else take_back()
 
 
+def cancellations(task: asyncio.Task[Any] | None) -> int:
+    """Return how many cancellations of a task are open; none before Python 3.11, which does not count them."""
+    count: Callable[[], int] | None = getattr(task, "cancelling", None)
+    return 0 if count is None else count()
+
+
 def is_cancelled_from_outside(error: BaseException) -> bool:
     """Say whether an exception is the cancellation of the current task, and none that its code has caused.
 
     Before Python 3.11 nothing tells them apart; then it is taken for the code's, so that whoever asked is answered.
     """
-    if not isinstance(error, asyncio.CancelledError):
-        return False
-    count: Callable[[], int] | None = getattr(asyncio.current_task(), "cancelling", None)
-    return count is not None and count() > 0
+    return isinstance(error, asyncio.CancelledError) and cancellations(asyncio.current_task()) > 0

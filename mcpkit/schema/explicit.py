@@ -21,7 +21,7 @@ from .mirrored import mirrored
 from .problems import Fault, Steps, mismatch, missing, unknown
 from .secrets import holds_secret
 from .signature import parameter
-from .values import Json
+from .values import Json, matches
 
 _MOST_ERRORS = 1000
 """How many errors are looked at; more are not told."""
@@ -96,6 +96,9 @@ class JSONSchemaArguments(Arguments):
                     "and write `#/$defs/<name>` (nothing is fetched)"
                 ) from error
         formats = _format_checker(jsonschema, validator)
+        validator = jsonschema.validators.extend(
+            validator, {"pattern": _patterns(jsonschema.ValidationError)}
+        )
         self._checker: Any = validator(schema, registry=known, format_checker=formats)
 
     def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -130,6 +133,16 @@ def _format_checker(jsonschema: Any, validator: Any) -> Any:
     checker.checkers = dict(validator.FORMAT_CHECKER.checkers)
     checker.checkers |= {name: (_about_text(is_valid), ()) for name, is_valid in FORMATS.items()}
     return checker
+
+
+def _patterns(error: type[Exception]) -> Callable[[Any, str, Any, Any], Iterator[Exception]]:
+    """Return what checks `pattern`, in linear time where that can be: what clients send may be made for the worst."""
+
+    def check(_: Any, pattern: str, value: Any, schema: Any) -> Iterator[Exception]:
+        if isinstance(value, str) and not matches(pattern)(value):
+            yield error(f"{value!r} does not match {pattern!r}")
+
+    return check
 
 
 def _about_text(is_valid: Callable[[str], bool]) -> Callable[[Any], bool]:

@@ -45,6 +45,24 @@ class _Source(NamedTuple):
     convert: Callable[[Json], Any]
 
 
+class CannotAskError(ValueError):
+    """A revision has no words for a form.
+
+    Args:
+        why: What it has no words for, and what to do about it, for the author.
+        lack: What it lacks, for whoever the author serves.
+    """
+
+    def __init__(self, why: str, lack: str) -> None:
+        super().__init__(why)
+        self.lack = lack
+
+
+class _Unsaid(NamedTuple):
+    why: str
+    lack: str
+
+
 class Form:
     """A form; `Form.of` makes one."""
 
@@ -60,24 +78,27 @@ class Form:
         # What Python must be given and a user may leave out.
         self._unanswered = {name: None for name in required if self._fields[name].may_be_null}
         self._expected = self._object({name: field.schema for name, field in self._fields.items()})
-        self._schemas: dict[str, Json | str] = {}
+        self._schemas: dict[str, Json | _Unsaid] = {}
         for revision in FORMS:
             self._schemas[revision] = self._say(where, revision, f"revision {revision}")
-        if all(isinstance(schema, str) for schema in self._schemas.values()):
-            raise RegistrationError(self._say(where, max(FORMS), "a form"))
+        if all(isinstance(schema, _Unsaid) for schema in self._schemas.values()):
+            newest = self._say(where, max(FORMS), "a form")
+            assert isinstance(newest, _Unsaid)
+            raise RegistrationError(newest.why)
 
     def _object(self, properties: Json) -> Json:
         required = {"required": self._required} if self._required else {}
         return {"type": "object", "properties": properties, **required}
 
-    def _say(self, where: Callable[[str], str], revision: str, speaker: str) -> Json | str:
+    def _say(self, where: Callable[[str], str], revision: str, speaker: str) -> Json | _Unsaid:
         """Return the schema of a revision, or why it has none."""
         properties: Json = {}
         for name, field in self._fields.items():
             try:
                 properties[name] = field.say(revision)
             except CannotSayError as error:
-                return f"{where(name)} cannot be asked: {speaker} has no {error}"
+                why = f"{where(name)} cannot be asked: {speaker} has no {error}"
+                return _Unsaid(why, f"{speaker} has no {error.what}")
         return self._object(properties)
 
     @classmethod
@@ -109,14 +130,15 @@ class Form:
             revision: The revision that the client speaks.
 
         Raises:
-            ValueError: The revision cannot say it; the message names the field and what to change.
+            CannotAskError: The revision cannot say it; the message names the field and what to change.
+            ValueError: The revision has no forms at all.
         """
         if revision not in self._schemas:
             raise ValueError(f"revision {revision} has no forms; {min(FORMS)} brought them")
         schema = self._schemas[revision]
-        if is_object(schema):
-            return schema
-        raise ValueError(schema)
+        if isinstance(schema, _Unsaid):
+            raise CannotAskError(*schema)
+        return schema
 
     def read(self, content: Any) -> Any:
         """Return the value that an accepted form holds.

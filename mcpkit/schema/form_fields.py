@@ -79,6 +79,7 @@ class CannotSayError(Exception):
 
     def __init__(self, what: str, instead: str) -> None:
         super().__init__(f"{what}; {instead}")
+        self.what = what
 
 
 class Choice(NamedTuple):

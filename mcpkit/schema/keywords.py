@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
 from ..protocol.jsonrpc import is_array, is_object
 from .formats import FORMATS
-from .values import Json, decode_base64, identity, is_unique
+from .values import Json, decode_base64, identity, is_unique, matches
 
 
 def _is_number(value: Any) -> bool:
@@ -43,7 +42,7 @@ KEYWORDS: dict[str, tuple[tuple[str, ...], Callable[[Any, Any], bool]]] = {
     "multipleOf": (("number",), lambda value, step: value % step == 0),
     "minLength": (("string",), lambda value, limit: len(value) >= limit),
     "maxLength": (("string",), lambda value, limit: len(value) <= limit),
-    "pattern": (("string",), lambda value, pattern: re.search(_closed(pattern), value) is not None),
+    "pattern": (("string",), lambda value, pattern: matches(pattern)(value)),
     "format": (("string",), lambda value, name: name not in FORMATS or FORMATS[name](value)),
     "contentEncoding": (("string",), lambda value, name: name != "base64" or _is_base64(value)),
     "minItems": (("array",), lambda value, limit: len(value) >= limit),
@@ -52,11 +51,6 @@ KEYWORDS: dict[str, tuple[tuple[str, ...], Callable[[Any, Any], bool]]] = {
     "minProperties": (("object",), lambda value, limit: len(value) >= limit),
     "maxProperties": (("object",), lambda value, limit: len(value) <= limit),
 }
-
-
-def _closed(pattern: str) -> str:
-    # Python's `$` also matches before a last newline; JSON Schema's does not.
-    return re.sub(r"(?<!\\)\$$", r"\\Z", pattern)
 
 
 def fits_alone(schema: Json, value: Any) -> bool:

@@ -112,6 +112,8 @@ class _Reader:
         elif is_array(value):
             prefix = schema.get("prefixItems", ())
             for index, item in enumerate(value):
+                if self._left <= 0:
+                    return
                 inner = prefix[index] if index < len(prefix) else schema.get("items", {})
                 if is_object(inner):
                     yield from self.read(inner, item, (*steps, index), is_hidden)

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ..connection import Connection
 from ..errors import ProtocolError
-from ..principal import ANYONE, Principal
+from ..numbers import check_count, check_seconds
+from ..principal import ANYONE, Principal, checked_principal
 from .framing import MAX_LINE, Framing
 from .pipe_input import read_pipe
 from .pipe_output import PipeOutput
@@ -25,8 +27,36 @@ if TYPE_CHECKING:
 GRACE = 5.0
 """Seconds from the end of input, or a signal, to the end of the process."""
 
+_TAKEN: Final = frozenset({"grace", "max_line", "principal"})
+"""The options of `run("stdio")`."""
+
 _CLEANUP_SHARE = 0.2
 """The part of the grace period that is kept for cancelling what still runs and leaving the lifespan."""
+
+
+def check_taken(names: Iterable[str]) -> None:
+    """Check that `run("stdio")` has the options of these names.
+
+    Raises:
+        ValueError: One of them is for another transport, or for none.
+    """
+    for name in names:
+        if name not in _TAKEN:
+            raise ValueError(f'run("stdio") has no {name}; {_instead(name)}')
+
+
+def _instead(name: str) -> str:
+    from .http.options import HttpOptions
+
+    if name in HttpOptions.__annotations__ or name in {"host", "port", "uvicorn"}:
+        return f'with clients that connect to a port, write run("http", {name}=...)'
+    return "it takes grace (seconds), max_line (bytes) and principal"
+
+
+def _check(grace: float, max_line: int, principal: Principal) -> None:
+    check_seconds("grace", grace, may_be_zero=True)
+    check_count("max_line", max_line, example=" of bytes, such as 64 * 1024 * 1024")
+    checked_principal(principal)
 
 
 def run_stdio(
@@ -47,10 +77,13 @@ def run_stdio(
         principal: Who the host is.
 
     Raises:
+        TypeError: An option is of another type.
+        ValueError: An option is out of range.
         SystemExit: A signal came; the status is 128 + its number.
         BaseException: Whatever entering or leaving the server's lifespan raised.
         RuntimeError: An event loop is running in this thread, or standard input or output is closed.
     """
+    _check(grace, max_line, principal)
     if _is_loop_running():
         raise RuntimeError(
             "run() starts an event loop, but one is already running in this thread: call run() from code that"
@@ -76,8 +109,11 @@ async def serve_stdio(
         principal: Who the host is.
 
     Raises:
+        TypeError: An option is of another type.
+        ValueError: An option is out of range.
         RuntimeError: Standard input or output is closed.
     """
+    _check(grace, max_line, principal)
     with hold_standard_descriptors(), take_over_standard_streams() as streams:
         await _serve(server, streams, grace, max_line, principal, None)
 

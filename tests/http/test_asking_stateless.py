@@ -64,10 +64,10 @@ async def test_a_round_that_has_said_something_ends_its_stream_with_the_question
 ) -> None:
     logging = {"io.modelcontextprotocol/logLevel": "info"}
     async with serve(server) as client:
-        params = {"name": "names", "arguments": {}, "inputResponses": {"q1": accept("Ada")}}
+        params = {"name": "names", "arguments": {}, "inputResponses": {"#1": accept("Ada")}}
         log, response = await ask(client, "tools/call", params, **logging).messages()
         assert log["params"]["data"] == "half of it is known"
-        assert list(response["result"]["inputRequests"]) == ["q2"]
+        assert list(response["result"]["inputRequests"]) == ["#2"]
 
 
 async def test_a_stateless_client_that_cannot_is_told_what_it_lacks(server: Server, serve: Serve) -> None:

@@ -105,7 +105,7 @@ MUST NOT send a response there, except resuming
 MUST send each message on one stream only
     http/test_session_streams.py::test_each_message_comes_on_one_stream_only
 also where the streams are in several processes
-    http/test_shared_sessions.py::test_the_newest_stream_is_told_and_no_other
+    http/test_shared_streams.py::test_the_newest_stream_is_told_and_no_other
 an event id MUST be unique in its session
     http/test_resumption.py::test_no_id_is_given_twice_in_a_session
 MUST NOT replay what is of another stream

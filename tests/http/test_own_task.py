@@ -55,6 +55,32 @@ async def test_a_cancellation_that_is_the_function_s_own_is_an_error_like_any_ot
             assert "Internal error (ref " in await told(client, name)
 
 
+@pytest.mark.parametrize("is_waiting", [False, True])
+async def test_a_function_that_cancels_its_own_task_ends_its_call_and_nothing_else(
+    serve: Serve, is_waiting: bool
+) -> None:
+    server = Server("s")
+
+    @server.tool
+    async def give_up() -> None:
+        if is_waiting:
+            await asyncio.sleep(0)
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.Event().wait()
+
+    async with serve(server) as client:
+        answer = client.call("give_up")
+        task = answer.task
+        assert "Internal error (ref " in (await answer.whole()).json()["result"]["content"][0]["text"]
+        assert not task.cancelled()
+        if sys.version_info >= (3, 11):
+            assert task.cancelling() == 0
+        session = await client.initialize()
+        assert "Internal error (ref " in await session.text("give_up")
+
+
 async def test_a_request_that_was_dropped_leaves_nothing_on_the_task(serve: Serve, work: Work) -> None:
     server = Server("s")
 

@@ -34,6 +34,11 @@ def test_it_says_how_several_processes_are_started(
     assert len(started) == 1
 
 
+def test_the_longest_line_is_for_stdio() -> None:
+    with pytest.raises(ValueError, match=r'run\("sse"\) has no max_line; the longest message is max_body'):
+        Server("s").run("sse", max_line=1024)
+
+
 def test_it_listens_where_it_is_told_to(started: list[uvicorn.Config]) -> None:
     Server("open").run("http", host="0.0.0.0", port=9000, uvicorn={"log_level": "warning"})
     assert [(config.host, config.port, config.log_level) for config in started] == [

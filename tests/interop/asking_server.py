@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -56,7 +57,9 @@ async def lifespan(_server: Server) -> AsyncIterator[Till]:
     page.close()
 
 
-server = Server("asking", version="1", lifespan=lifespan)
+server = Server(
+    "asking", version="1", lifespan=lifespan, encrypt_state=os.environ.get("ASKING_ENCRYPTS") == "1"
+)
 QUESTIONS = 11
 orders: list[str] = []
 started: set[str] = set()
@@ -90,6 +93,12 @@ async def order(ctx: Context) -> str:
     is_sweet = (await ctx.elicit("With sugar?", bool)).value
     sugar = "with" if is_sweet else "without"
     return f"{what} {sugar} sugar, number {number}, ordered here {times_placed(ctx)} times"
+
+
+@server.tool(single_use=True)
+async def order_once(ctx: Context) -> str:
+    """Do as `order` does, with a state that is taken once."""
+    return await order(ctx)
 
 
 @server.tool

@@ -133,7 +133,9 @@ def visit(url: str) -> None:
         page.read()
 
 
-async def by_python(way: Way, target: list[str], handlers: Handlers, person: Person | None) -> dict[str, Any]:
+async def by_python(
+    way: Way, target: Sequence[str], handlers: Handlers, person: Person | None
+) -> dict[str, Any]:
     address: Any = target[0]
     if way.transport == "stdio":
         address = StdioServerParameters(command=target[0], args=target[1:])
@@ -234,11 +236,13 @@ def reach() -> Iterator[Reach]:
         assert "Traceback" not in served.notes
 
 
-def travel(request: pytest.FixtureRequest, way: Way, handlers: Handlers, *, can: bool) -> dict[str, Any]:
+def travel(
+    request: pytest.FixtureRequest, way: Way, handlers: Handlers, *, can: bool, target: Sequence[str] = ()
+) -> dict[str, Any]:
     """Have a client use handlers, and return its account."""
     if way.client == "memory":
         return anyio.run(in_memory, way, handlers, Person() if can else None)
-    target = request.getfixturevalue("reach")(way.transport)
+    target = target or request.getfixturevalue("reach")(way.transport)
     if way.client == "python":
         return anyio.run(by_python, way, target, handlers, Person() if can else None)
     driver = ["asking.mjs", way.mode] if way.client == "typescript 2" else ["asking_1.mjs"]
@@ -284,6 +288,16 @@ def test_a_client_that_cannot_be_asked_is_told_what_it_lacks(
 ) -> None:
     way, seen = account_without
     check(seen["handlers"][case.name], case, way.revision, can=False)
+
+
+@pytest.mark.parametrize(
+    "way", [way for way in WAYS if way.mode == "auto" and way.transport == "http"], ids=str
+)
+def test_an_encrypted_state_is_carried_like_any_other(request: pytest.FixtureRequest, way: Way) -> None:
+    with serving([*COMMAND, "http"], ASKING_ENCRYPTS=1) as served:
+        seen = travel(request, way, HANDLERS, can=True, target=[f"{served.origin}/mcp"])
+    for case in CASES.values():
+        check(seen["handlers"][case.name], case, way.revision)
 
 
 INTERVIEW = ("tool", "interview")

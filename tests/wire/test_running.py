@@ -266,6 +266,26 @@ async def test_another_exception_after_the_cancellation_is_not_answered(wire: Wi
         assert server._running_count == 0
 
 
+async def test_a_handler_that_cancels_its_own_task_is_answered(wire: Wire, revision: str) -> None:
+    server = Server("s")
+
+    async def give_up() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.Event().wait()
+
+    server.tool(give_up)
+    server.resource("a://b")(give_up)
+    async with wire(server, revision) as pipe:
+        result = (await pipe.request("tools/call", {"name": "give_up"}))["result"]
+        assert result["isError"] is True
+        assert result["content"][0]["text"].startswith("Internal error (ref ")
+        error = (await pipe.request("resources/read", {"uri": "a://b"}))["error"]
+        assert (error["code"], error["message"][:20]) == (-32603, "Internal error (ref ")
+        assert server._running_count == 0
+
+
 async def test_a_stateless_duplicate_leaves_the_id_out_whatever_the_session_speaks(
     server: Server, stage: Stage, schema_dir: Path
 ) -> None:

@@ -201,13 +201,14 @@ class HttpApp:
         check_content(headers)
         query = parse_qs(scope.get("query_string", b"").decode("latin-1"))
         pipe = service.pipes.get(query.get("session_id", [""])[0])
-        if pipe is None or pipe.principal.id != principal_of(scope, self.settings.principal).id:
+        principal = principal_of(scope, self.settings.principal)
+        if pipe is None or pipe.principal.id != principal.id:
             raise UnreadError(404, "there is no such session: open /sse again")
         settings = self.settings
         body = await read_body(
             receive, headers.get(b"content-length"), settings.max_body, settings.body_timeout
         )
-        pipe.connection.receive(body)
+        pipe.connection.receive(body, principal)
         await refuse(send, 202, "Accepted")
 
     # Its life

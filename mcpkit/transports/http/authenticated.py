@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
+from uuid import UUID
 
 from ...principal import ANYONE, Principal
 from .exchange import Scope
@@ -54,4 +55,6 @@ def _from_starlette(scope: Scope) -> Principal:
         id_ = user.identity
     except (AttributeError, NotImplementedError):  # a SimpleUser has none
         id_ = getattr(user, "display_name", None)
+    if isinstance(id_, int | UUID):  # the key of a database, which not everybody makes a text of
+        id_ = str(id_)
     return Principal(id_ if isinstance(id_, str) and id_ else None, scopes)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from inspect import iscoroutinefunction
-from math import isfinite
 from typing import Annotated, Any, Final, get_type_hints
 from urllib.parse import urlsplit
 
 from typing_extensions import TypedDict, Unpack
 
+from ...numbers import check_count, check_seconds
 from ...principal import Principal
 from ...schema.nearest import nearest
 from .authenticated import FindPrincipal
@@ -142,23 +142,13 @@ def _check_switch(name: str, value: Any) -> None:
 
 
 def _check_count(name: str, count: Any) -> None:
-    if not isinstance(count, int) or isinstance(count, bool):
-        example = "of bytes, such as 4 * 1024 * 1024" if name == "max_body" else "such as 10_000"
-        raise TypeError(f"{name} must be a whole number {example}, got {count!r}")
-    if count < 1:
-        raise ValueError(f"{name} must be at least 1, got {count!r}")
+    is_size = name == "max_body"
+    check_count(name, count, example=" of bytes, such as 4 * 1024 * 1024" if is_size else " such as 10_000")
 
 
 def _check_seconds(name: str, seconds: Any) -> None:
-    or_none = ", or None" if name in {"stream_after", "grace"} else ""
-    if seconds is None and or_none:
-        return
-    least = "from 0" if or_none else "above 0"
-    expected = f"{name} must be a number of seconds {least}{or_none}, got {seconds!r}"
-    if not isinstance(seconds, int | float) or isinstance(seconds, bool):
-        raise TypeError(expected)
-    if not isfinite(seconds) or seconds < 0 or (seconds == 0 and not or_none):
-        raise ValueError(expected)
+    has_no_end = name in {"stream_after", "grace"}
+    check_seconds(name, seconds, may_be_zero=has_no_end, may_be_none=has_no_end)
 
 
 def _check_list(name: str, values: Collection[object] | None) -> None:

@@ -18,14 +18,15 @@ export class Person {
   }
 
   async elicit({ params }) {
-    this.asked.push(params.message);
+    const [message] = params.message.split("\n"); // below it stands what was wrong with the last entry
+    this.asked.push(message);
     if (params.mode === "url") {
       if (params.elicitationId !== undefined) this.#ids.push(params.elicitationId);
       await (await fetch(params.url)).text();
       return { action: "accept" };
     }
-    const entries = this.#answers.forms[params.message];
-    const count = (this.#counts[params.message] = (this.#counts[params.message] ?? -1) + 1);
+    const entries = this.#answers.forms[message];
+    const count = (this.#counts[message] = (this.#counts[message] ?? -1) + 1);
     const entry = entries[Math.min(count, entries.length - 1)];
     return typeof entry === "string" ? { action: entry } : { action: "accept", content: entry };
   }

@@ -1,0 +1,54 @@
+"""Numbers that an author sets: how many of something, and how many seconds."""
+
+from __future__ import annotations
+
+from math import isfinite
+
+
+def check_count(name: str, count: object, *, least: int = 1, none: str = "", example: str = "") -> None:
+    """Check how many of something there may be.
+
+    Args:
+        name: What it is called.
+        count: The number.
+        least: The least that it may be.
+        none: What None stands for, such as `one page`; empty where it is no number.
+        example: What it is a number of, for whoever has written something else.
+
+    Raises:
+        TypeError: It is no whole number.
+        ValueError: It is too small.
+    """
+    or_none = f", or None for {none}" if none else ""
+    if count is None and none:
+        return
+    if not isinstance(count, int) or isinstance(count, bool):
+        raise TypeError(f"{name} must be a whole number{example}{or_none}, got {count!r}")
+    if count < least:
+        raise ValueError(f"{name} must be at least {least}{or_none}, got {count!r}")
+
+
+def check_seconds(
+    name: str, seconds: object, *, may_be_zero: bool = False, may_be_none: bool = False
+) -> None:
+    """Check how long something may take.
+
+    Args:
+        name: What it is called.
+        seconds: The number of seconds.
+        may_be_zero: Whether there may be no time at all.
+        may_be_none: Whether None stands for any time, or for none.
+
+    Raises:
+        TypeError: It is no number.
+        ValueError: It is too small, or not finite.
+    """
+    if seconds is None and may_be_none:
+        return
+    least = "from 0" if may_be_zero else "above 0"
+    or_none = ", or None" if may_be_none else ""
+    expected = f"{name} must be a number of seconds {least}{or_none}, got {seconds!r}"
+    if not isinstance(seconds, (int, float)) or isinstance(seconds, bool):
+        raise TypeError(expected)
+    if not isfinite(seconds) or seconds < 0 or (seconds == 0 and not may_be_zero):
+        raise ValueError(expected)
