@@ -33,9 +33,17 @@ class ProtocolError(Exception):
             -32768 to -32000, which the protocol keeps for itself.
         message: One sentence that the client may show.
         data: Any JSON value with details, or None to leave it out.
+
+    Raises:
+        TypeError: The code is no whole number, or the message no string.
     """
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
+        given: tuple[Any, Any] = (code, message)
+        if not (isinstance(given[0], int) and isinstance(given[1], str)):
+            raise TypeError(
+                f"ProtocolError takes a code and a message, an int and a str, not {code!r} and {message!r}"
+            )
         super().__init__(message)
         self.code = code
         self.message = message

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 from .errors import (
     INTERNAL_ERROR,
@@ -33,8 +33,8 @@ def error_response(ctx: Context[Any], error: BaseException) -> bytes:
         if ctx.method == "tools/call" and isinstance(error, asyncio.CancelledError):
             return _result(ctx, tool_error(ctx, error))  # its function has cancelled its own task
         return jsonrpc.error(ctx.request_id, _problem(ctx, error))
-    except ValueError as unencodable:  # the author's `data` has no JSON form
-        return jsonrpc.error(ctx.request_id, ProtocolError(INTERNAL_ERROR, internal(ctx, unencodable)))
+    except Exception as unsayable:  # noqa: BLE001 - of the author's class or its `data`; every request is answered
+        return jsonrpc.error(ctx.request_id, ProtocolError(INTERNAL_ERROR, internal(ctx, unsayable)))
 
 
 def is_input_required(error: BaseException) -> bool:
@@ -75,8 +75,10 @@ def _members(error: BaseException) -> tuple[BaseException, ...] | None:
     The class is not asked for: Python 3.10 has none, and others may have attributes of this name.
     """
     inner: Any = getattr(error, "exceptions", None)
-    is_group = isinstance(inner, tuple) and inner and all(isinstance(each, BaseException) for each in inner)
-    return inner if is_group else None
+    if not isinstance(inner, tuple) or not inner:
+        return None
+    members = cast("Sequence[Any]", inner)
+    return tuple(members) if all(isinstance(each, BaseException) for each in members) else None
 
 
 def tool_error(ctx: Context[Any], error: BaseException) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, MutableMapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast, overload
 
@@ -355,8 +355,11 @@ def _is_tool_call(params: dict[str, Any]) -> bool:
 
 def _has_blocks(result: dict[str, Any]) -> bool:
     blocks = result.get("content")
-    return isinstance(blocks, (list, tuple)) and all(
-        jsonrpc.is_object(block) and isinstance(block.get("type"), str) for block in blocks
+    if not isinstance(blocks, (list, tuple)):
+        return False
+    return all(
+        jsonrpc.is_object(block) and isinstance(block.get("type"), str)
+        for block in cast("Sequence[Any]", blocks)
     )
 
 

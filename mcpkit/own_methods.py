@@ -42,7 +42,7 @@ class Method(Component):
         function: The author's function.
         name: The method, such as `thing/do`: 1 to 128 visible ASCII characters.
         revisions: The revisions that have it; all when None.
-        named_by: The parameter that clients repeat in the header `Mcp-Name` over HTTP, as they repeat the
+        named_by: The parameter, a text, that clients repeat in the header `Mcp-Name` over HTTP, as they repeat the
             name of a tool, so that it can be routed by; one that differs is refused (-32020).
         cache: How long and by whom the result may be kept (utilities/caching); not said when None.
         options: `requires`, `visible`, `timeout`, `concurrency`, `thread` and `process`, above all: see
@@ -103,6 +103,12 @@ class Method(Component):
             )
         self._output = output
         self._arguments = Arguments.of(signature, drops_unknown=not takes_all)
+        if self.named_by is not None and not takes_all:
+            schema: dict[str, Any] = self._arguments.schema["properties"][self.named_by]
+            if any(branch.get("type") not in {"string", "null"} for branch in schema.get("anyOf", [schema])):
+                raise RegistrationError(
+                    f"method {self.key!r}: the header Mcp-Name repeats a text, so annotate {self.named_by!r} as `str`"
+                )
 
     async def serve(self, ctx: Context[Any]) -> dict[str, Any]:
         """Validate the params of a request, run the function and return the result object.
@@ -117,6 +123,10 @@ class Method(Component):
             self.resolve()
         assert self._arguments is not None
         params = {name: value for name, value in ctx.params.items() if name != "_meta"}
+        if self.named_by is not None and not isinstance(params.get(self.named_by), str | None):
+            raise MalformedError(
+                f"{self.named_by}: expected a string"
+            )  # as the header could not be held against it
         try:
             kwargs = self._arguments.validate(params)
         except ArgumentsError as error:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 from typing import Any
 
 import pytest
 
-from mcpkit import ProtocolError, Server, ToolError
+from mcpkit import PromptError, ProtocolError, ResourceNotFoundError, Server, ToolError
 from mcpkit.middleware import CallNext, Request, Result
 from mcpkit.testing import connect
 
@@ -16,6 +17,11 @@ pytestmark = pytest.mark.anyio
 
 
 class UnreadableError(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+class UnreadableProblemError(PromptError):
     def __str__(self) -> str:
         raise RuntimeError("no text")
 
@@ -120,3 +126,23 @@ async def test_what_the_author_says_is_sent_as_it_is_either_way() -> None:
 
         async with connect(server) as client:
             assert (await client.call("tool")).text == "There is no such city."
+
+
+@pytest.mark.parametrize(
+    "error",
+    [UnreadableProblemError(), ResourceNotFoundError(3), ProtocolError(-1, "said", object())],  # type: ignore[arg-type]  # as authors without a type checker write it
+)
+async def test_an_error_that_cannot_be_said_is_answered_all_the_same(
+    error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with connect(serving(error)) as client:
+        with pytest.raises(ProtocolError, match=r"Internal error \(ref ") as raised:
+            await asyncio.wait_for(client.get_prompt("prompt"), 10)
+    assert raised.value.code == -32603
+    assert "failed (ref" in caplog.text
+
+
+@pytest.mark.parametrize("arguments", [("-1", "text"), (-1, ValueError("text")), (None, "text")])
+def test_an_error_of_the_protocol_has_a_number_and_a_text(arguments: Any) -> None:
+    with pytest.raises(TypeError, match="a code and a message, an int and a str, not "):
+        ProtocolError(*arguments)

@@ -108,6 +108,7 @@ def test_there_is_one_of_each_name() -> None:
         ({"revisions": "2026-07-28"}, "revisions is a list"),
         ({"revisions": 2026}, "revisions is a list"),
         ({"named_by": "other"}, "named_by is one of its parameters"),
+        ({"named_by": "number"}, "annotate 'number' as `str`"),
         ({"requires": "flying"}, "'flying' is no capability"),
         ({"requires": 7}, "requires is a list of strings"),
         ({"output": 7}, "there is no option output=.*revisions"),
@@ -116,7 +117,7 @@ def test_there_is_one_of_each_name() -> None:
     ],
 )
 def test_wrong_options_are_refused(options: dict[str, Any], message: str) -> None:
-    def do(id: str) -> dict[str, str]:
+    def do(id: str, number: int = 0) -> dict[str, str]:
         return {"id": id}
 
     for registry in (Server("s"), Extension(ID)):

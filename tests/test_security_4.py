@@ -10,8 +10,9 @@ import sys
 import threading
 from collections.abc import AsyncGenerator, Iterator, MutableMapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 from uuid import UUID
 
 import pytest
@@ -22,7 +23,7 @@ from starlette.authentication import AuthCredentials, SimpleUser
 
 from asgi_answer import Judge
 from asgi_client import initialize, serving
-from mcpkit import Context, LogHandler, Principal, ProtocolError, Server
+from mcpkit import Context, Header, LogHandler, Principal, ProtocolError, Server
 from mcpkit.asking.open_questions import MOST_OPEN
 from mcpkit.context import current_context
 from mcpkit.errors import BusyError
@@ -132,6 +133,58 @@ async def test_calls_that_wait_for_a_thread_cannot_get_stuck_beyond_the_limit() 
     assert await threads.run(lambda: "served", {}) == "served"
 
 
+# Headers that something before the server goes by
+
+
+@dataclass
+class Place:
+    region: Annotated[str, Header("Region")]
+
+
+@pytest.mark.parametrize("is_explicit", [False, True])
+async def test_an_argument_that_a_header_repeats_cannot_hide_in_a_text(
+    schema_dir: Path, is_explicit: bool
+) -> None:
+    server, looked = Server("s"), []
+
+    if is_explicit:
+        region = {"type": "string", "x-mcp-header": "Region"}
+        inner = {"type": "object", "properties": {"region": region}}
+
+        @server.tool(input_schema={"type": "object", "properties": {"place": inner}})
+        async def look(arguments: dict[str, Any]) -> None:
+            looked.append(arguments["place"]["region"])
+
+    else:
+
+        @server.tool(name="look")
+        async def look_at(place: Place) -> None:
+            looked.append(place.region)
+
+    async with serving(server, schema_dir) as client:
+        for headers in ({}, {"mcp-param-region": "us"}):
+            hidden = await client.call("look", {"place": '{"region": "eu"}'}, headers=headers).whole()
+            assert (hidden.status, looked) == (400 if headers else 200, [])
+        told = client.call("look", {"place": {"region": "eu"}}, headers={"mcp-param-region": "eu"})
+        assert ((await told.whole()).status, looked) == (200, ["eu"])
+
+
+async def test_what_names_a_request_is_a_text(schema_dir: Path) -> None:
+    server = Server("s")
+
+    @server.method("thing/do", named_by="id")
+    async def do(**params: Any) -> dict[str, Any]:
+        return params
+
+    async with serving(server, schema_dir) as client:
+        for value in (7, ["7"], {"7": 7}, True):
+            answer = await client.ask("thing/do", {"id": value}, headers={"mcp-name": "8"}).whole()
+            assert (answer.status, answer.json()["error"]["message"]) == (400, "id: expected a string")
+        answer = await client.ask("thing/do", {"id": "7"}, headers={"mcp-name": "8"}).whole()
+        assert (answer.status, answer.json()["error"]["code"]) == (400, -32020)
+        assert (await client.ask("thing/do", {"id": "7"}, headers={"mcp-name": "7"}).whole()).status == 200
+
+
 # Questions that nobody answers
 
 
@@ -170,6 +223,41 @@ async def test_a_client_that_answers_nothing_holds_only_so_many_calls() -> None:
     await until(lambda: len(connection.questions) == MOST_OPEN)
     assert 1000 not in answers()
     await connection.aclose()
+
+
+@pytest.mark.parametrize("answers", [{}, {"ok": {"action": "accept", "content": {"value": "perhaps"}}}])
+async def test_a_state_cannot_be_kept_alive_by_answering_nothing(
+    monkeypatch: pytest.MonkeyPatch, answers: dict[str, Any]
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr("mcpkit.asking.rounds.time.time", lambda: now)
+    server = Server("s", secret="a secret of some length", question_timeout=600)
+
+    @server.tool
+    async def buy(ctx: Context) -> str:
+        price = await ctx.once("price", lambda: now)
+        await ctx.elicit("Of which colour?", str, key="colour")
+        await ctx.elicit(f"Buy it for {price}?", bool, key="ok")
+        return f"bought for {price}"
+
+    async with connect(server, capabilities={"elicitation": {}}) as client:
+
+        async def go_on(result: dict[str, Any], answers: dict[str, Any]) -> dict[str, Any]:
+            state = {"requestState": result["requestState"], "inputResponses": answers}
+            return await client.request("tools/call", {"name": "buy", "arguments": {}, **state})
+
+        result = await client.request("tools/call", {"name": "buy", "arguments": {}})
+        now += 500
+        result = await go_on(result, {"colour": {"action": "accept", "content": {"value": "red"}}})
+        now += 500  # what was answered has begun another 600 seconds
+        result = await go_on(result, answers)
+        now += 99
+        result = await go_on(result, answers)
+        accepted = {"ok": {"action": "accept", "content": {"value": True}}}
+        assert (await go_on(result, accepted))["content"][0]["text"] == "bought for 1000.0"
+        now += 2
+        with pytest.raises(ProtocolError, match="it has expired"):
+            await go_on(result, accepted)
 
 
 # Who asks
@@ -240,6 +328,24 @@ async def test_sessions_are_opened_at_the_rate_that_they_may(schema_dir: Path) -
             judge = Judge(client.folder, "2025-11-25")
             statuses.append((await client.post(initialize(), judge=judge).whole()).status)
     assert statuses == [200, 200, 503, 503]
+
+
+async def test_hidden_methods_do_not_show_in_the_rate() -> None:
+    server = Server("s")
+    server.middleware(RateLimit(0.001, burst=1))
+
+    @server.method("thing/hidden", visible=lambda who: "admin" in who.scopes)
+    async def hidden() -> None: ...
+
+    async with connect(server, principal=Principal("bob")) as client:
+        for method in ("thing/hidden", "thing/absent"):
+            for _ in range(2):
+                with pytest.raises(ProtocolError, match=f"Method not found: {method}"):
+                    await client.request(method)
+    async with connect(server, principal=Principal("ada", {"admin"})) as client:
+        await client.request("thing/hidden")
+        with pytest.raises(ProtocolError, match="Rate limit exceeded"):
+            await client.request("thing/hidden")
 
 
 class User(SimpleUser):

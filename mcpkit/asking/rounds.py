@@ -78,12 +78,16 @@ class Rounds:
         self._fresh = _responses(ctx.params.get("inputResponses")) if is_replayed else {}
         self._answered: dict[str, list[Any]] = {}  # key: digest of the question, result
         self._asked: dict[str, str] = {}  # key: digest of the question, which the last round ended with
+        self._settled: frozenset[str] = frozenset()  # keys of what was answered in earlier rounds
         self._once: dict[str, Any] = {}
         self._until: dict[str, float] = {}  # key: when the time for what a page is for is over
         self._pending: dict[str, tuple[str, dict[str, Any]]] = {}  # key: digest of the question, request
         self._used: set[tuple[str, str]] = set()
         self._count = 0
         self._round = 0
+        self._expires: float | None = (
+            None  # when the state does that has come, as long as no further answer has
+        )
         self._unclaimed: tuple[str, str, float] | None = None  # the state's digest, home and expiry
         self.call_id = ""
         state = ctx.params.get("requestState") if is_replayed else None
@@ -222,6 +226,8 @@ class Rounds:
             self._pending[key] = (asked, asked_again(request, error.problem))
             return None
         self._answered[key] = [asked, result]
+        if key not in self._settled:
+            self._expires = None  # else what `once` has returned could be kept for ever, by answering nothing
         return (answer,)
 
     def _not_deterministic(self, key: str, asked: str, request: dict[str, Any]) -> ProtocolError:
@@ -282,7 +288,7 @@ class Rounds:
     def _dump(self) -> str:
         server = self._ctx.server
         state = {
-            "exp": time.time() + server.question_timeout,
+            "exp": self._expires or time.time() + server.question_timeout,
             "of": self._subject,
             "id": self.call_id,
             "round": self._round + 1,  # no two states are alike
@@ -314,7 +320,9 @@ class Rounds:
         self.call_id = state["id"]
         self._round = state["round"]
         self._asked = state["asked"]
+        self._expires = state["exp"]
         self._answered = state["answered"]
+        self._settled = frozenset(self._answered)
         self._once = state["once"]
         self._until = state["until"]
         # Kept though this round may end before it comes to them.

@@ -92,9 +92,7 @@ class RateLimit:
         Raises:
             RateLimitError: There are.
         """
-        if request.method in self._methods or (
-            self._counts_own and request.method in request.ctx.server.methods
-        ):
+        if request.method in self._methods or (self._counts_own and _is_own(request)):
             self._take(self._key(request.ctx))
         return await call_next(request)
 
@@ -109,6 +107,12 @@ class RateLimit:
             self._full_at.popitem(last=False)
         if is_refused:
             raise RateLimitError(self.rate, wait)
+
+
+def _is_own(request: Request) -> bool:
+    """Say whether there is a method of the author's, for who asks: one that is hidden must not count, as none would."""
+    own = request.ctx.server.methods.get(request.method)
+    return own is not None and own.is_visible(request.ctx.principal)
 
 
 def _client(ctx: Context[Any]) -> Hashable:

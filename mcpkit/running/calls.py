@@ -93,17 +93,13 @@ class Calls:
                 is_over, value = first_step(outcome)
                 message = jsonrpc.result(ctx.request_id, value) if is_over else b""
             except BaseException as error:
-                ctx.is_ended = True
-                if ctx._reports is not None:
-                    ctx._reports.end(is_answered=True)
+                _end(ctx, is_answered=True)
                 reply(error_response(ctx, error), error)
                 if isinstance(error, FATAL):
                     raise
                 return
             if is_over:
-                ctx.is_ended = True
-                if ctx._reports is not None:
-                    ctx._reports.end(is_answered=True)
+                _end(ctx, is_answered=True)
                 reply(message, None)
                 return
             call = _Call(key, ctx, reply)
@@ -200,15 +196,19 @@ class Calls:
         self._settle(call, None if problem is None else error_response(call.ctx, problem), problem)
 
     def _settle(self, call: _Call, message: bytes | None, problem: BaseException | None) -> None:
-        ctx = call.ctx
-        ctx.is_ended = True
         del self._running[call.key]
-        if ctx._reports is not None:
-            ctx._reports.end(is_answered=message is not None)
+        _end(call.ctx, is_answered=message is not None)
         call.reply(message, problem)
         if not self._running and self._idle is not None:
             self._idle.set_result(None)
             self._idle = None
+
+
+def _end(ctx: Context[Any], *, is_answered: bool) -> None:
+    """End a request: what its handler has said is sent, where a response comes next, and nothing after that."""
+    ctx.is_ended = True
+    if ctx._reports is not None:
+        ctx._reports.end(is_answered=is_answered)
 
 
 def server_ended() -> BusyError:

@@ -159,7 +159,7 @@ class Arguments:
         from .repair import repaired
 
         failed = _failed(error)
-        candidate = repaired(arguments, lambda changed: self._faults(changed, failed))
+        candidate = repaired(arguments, lambda changed: self._faults(changed, failed), self.mirrored)
         if candidate is not arguments:
             try:
                 validated = self._validator.validate_python(candidate, by_alias=True, by_name=False)

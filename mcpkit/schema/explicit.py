@@ -107,7 +107,7 @@ class JSONSchemaArguments(Arguments):
             return arguments
         from .repair import repaired
 
-        candidate = repaired(arguments, self._faults_of)
+        candidate = repaired(arguments, self._faults_of, self.mirrored)
         if candidate is not arguments and not (found := list(self._faults_of(candidate))):
             return candidate
         raise ArgumentsError(list(dict.fromkeys(fault.problem for fault in found)))

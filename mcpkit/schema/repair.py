@@ -11,6 +11,7 @@ from typing import Any
 
 from ..errors import ProtocolError
 from ..protocol.jsonrpc import decode
+from .mirrored import MirroredParameter
 from .problems import Fault, Steps
 from .values import Json
 
@@ -18,22 +19,28 @@ _ROUNDS = 3
 """How deep strings may lie in strings."""
 
 
-def repaired(arguments: Json, faults: Callable[[Json], Iterable[Fault]]) -> Json:
+def repaired(
+    arguments: Json, faults: Callable[[Json], Iterable[Fault]], mirrored: Iterable[MirroredParameter]
+) -> Json:
     """Return arguments with the strings decoded that fit only then.
 
     Args:
         arguments: Arguments that do not fit.
         faults: What is wrong with arguments.
+        mirrored: What clients repeat in headers. A string that holds such an argument stays one: nobody could
+            have held the header against what is in it.
 
     Returns:
         A copy in which something has changed, or the very same arguments. It may not fit either: then
             what is wrong with it lies deeper than what was wrong before.
     """
+    kept = {each.path[:length] for each in mirrored for length in range(1, len(each.path))}
     for _ in range(_ROUNDS):
         decoded = {
             steps: value
             for steps, text in _places(faults(arguments))
             if isinstance(text, str)
+            and steps not in kept
             # What is wrong with a key is told of the object that has it.
             and _at(arguments, steps) is text
             and not isinstance(value := _decoded(text), str)
