@@ -6,7 +6,7 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Hashable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ..context import Context, _current
 from ..errors import BusyError, ProtocolError
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 Reply = Callable[[bytes | None, BaseException | None], None]
 """Takes the response to one message, or None when there will be none; and what went wrong, if something did."""
+
+OVER: Final = object()
+"""In place of what a request waits for: it has been answered."""
 
 _start: Callable[..., asyncio.Task[None]] = asyncio.Task[None]
 if sys.version_info >= (3, 12):
@@ -65,22 +68,16 @@ class Calls:
         if call.is_cancelled:  # by what its first step led to: a client in the same process hears at once
             call.task.cancel()
 
-    async def run(
-        self,
-        key: Hashable,
-        ctx: Context[Any],
-        outcome: Coroutine[Any, Any, Outcome],
-        reply: Reply,
-        wait: Callable[[], None],
-    ) -> None:
-        """Run a request in the caller's own task, which is kept from other work until the handler has ended.
+    def begin(self, ctx: Context[Any], outcome: Coroutine[Any, Any, Outcome], reply: Reply) -> Any:
+        """Run a request in the current task until its handler waits for the first time; most never do.
 
         Args:
-            key: What it is cancelled by, once it waits.
             ctx: The request.
             outcome: Its result, to be awaited.
             reply: Takes the response, as soon as there is one.
-            wait: Called before the request waits for the first time; not where it never does.
+
+        Returns:
+            What it waits for, which `go_on` wants; `OVER` where it has been answered.
 
         Raises:
             BusyError: Too many requests are running.
@@ -89,29 +86,50 @@ class Calls:
         ctx._loop = self._loop
         token = _current.set(ctx)
         try:
-            try:
-                is_over, value = first_step(outcome)
-                message = jsonrpc.result(ctx.request_id, value) if is_over else b""
-            except BaseException as error:
-                _end(ctx, is_answered=True)
-                reply(error_response(ctx, error), error)
-                if isinstance(error, FATAL):
-                    raise
-                return
-            if is_over:
-                _end(ctx, is_answered=True)
-                reply(message, None)
-                return
-            call = _Call(key, ctx, reply)
-            call.task = task = asyncio.current_task()
-            self._running[key] = call
-            self._server._running_count += 1
-            wait()
-            await self._run(call, go_on(outcome, value, cancellations(task)), is_task_lent=True)
-            if call.is_cancelled and task is not None and uncancel(task) > 0:
-                raise asyncio.CancelledError  # whoever owns the task has cancelled it, too
+            is_over, value = first_step(outcome)
+            if not is_over:
+                return value
+            message = jsonrpc.result(ctx.request_id, value)
+        except BaseException as error:
+            _end(ctx, reply, error_response(ctx, error), error)
+            if isinstance(error, FATAL):
+                raise
+        else:
+            _end(ctx, reply, message, None)
         finally:
             _current.reset(token)
+        return OVER
+
+    async def go_on(
+        self,
+        key: Hashable,
+        ctx: Context[Any],
+        outcome: Coroutine[Any, Any, Outcome],
+        awaited: Any,
+        reply: Reply,
+    ) -> None:
+        """Run the rest of a request that `begin` has left waiting, in the same task.
+
+        The task is kept from other work until the handler has ended, however early it is cancelled.
+
+        Args:
+            key: What it is cancelled by.
+            ctx: The request.
+            outcome: Its result.
+            awaited: What it waits for.
+            reply: Takes the response, as soon as there is one.
+        """
+        call = _Call(key, ctx, reply)
+        call.task = task = asyncio.current_task()
+        self._running[key] = call
+        self._server._running_count += 1
+        token = _current.set(ctx)
+        try:
+            await self._run(call, go_on(outcome, awaited, cancellations(task)), is_task_lent=True)
+        finally:
+            _current.reset(token)
+        if call.is_cancelled and task is not None and uncancel(task) > 0:
+            raise asyncio.CancelledError  # whoever owns the task has cancelled it, too
 
     def cancel(self, key: Hashable) -> bool:
         """Stop a request; whoever asked is free at once and gets no answer, however long it takes to stop.
@@ -197,18 +215,17 @@ class Calls:
 
     def _settle(self, call: _Call, message: bytes | None, problem: BaseException | None) -> None:
         del self._running[call.key]
-        _end(call.ctx, is_answered=message is not None)
-        call.reply(message, problem)
+        _end(call.ctx, call.reply, message, problem)
         if not self._running and self._idle is not None:
             self._idle.set_result(None)
             self._idle = None
 
 
-def _end(ctx: Context[Any], *, is_answered: bool) -> None:
-    """End a request: what its handler has said is sent, where a response comes next, and nothing after that."""
+def _end(ctx: Context[Any], reply: Reply, message: bytes | None, problem: BaseException | None) -> None:
     ctx.is_ended = True
     if ctx._reports is not None:
-        ctx._reports.end(is_answered=is_answered)
+        ctx._reports.end(is_answered=message is not None)
+    reply(message, problem)
 
 
 def server_ended() -> BusyError:

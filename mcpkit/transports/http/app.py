@@ -142,14 +142,7 @@ class HttpApp:
         except ProtocolError as error:
             await respond(send, 400, jsonrpc.error(None, error))
             return
-        exchange = Exchange(
-            receive,
-            send,
-            keep_alive=settings.keep_alive,
-            may_stream=is_streamable,
-            request_headers=headers,
-            principal=principal,
-        )
+        exchange = Exchange(receive, send, settings.keep_alive, headers, principal, is_streamable)
         if is_stateless(message, headers):
             await serve_stateless(service, message, headers, exchange)
         else:
@@ -167,7 +160,7 @@ class HttpApp:
             allowed = b"GET, POST, DELETE" if has_sessions else b"POST"
             raise RefusedError(405, f"{method} means nothing here", ((b"allow", allowed),))
         principal = principal_of(scope, self.settings.principal)
-        exchange = Exchange(receive, send, keep_alive=self.settings.keep_alive, principal=principal)
+        exchange = Exchange(receive, send, self.settings.keep_alive, principal=principal)
         if method == "DELETE":
             await serve_delete(service, headers, exchange)
         elif accepts(headers.get(b"accept", b"*/*"), b"text/event-stream"):
@@ -180,13 +173,8 @@ class HttpApp:
     ) -> None:
         if scope["method"] != "GET":
             raise UnreadError(405, "the event stream is opened with a GET", ((b"allow", b"GET"),))
-        exchange = Exchange(
-            receive,
-            send,
-            keep_alive=self.settings.keep_alive,
-            request_headers=headers,
-            principal=principal_of(scope, self.settings.principal),
-        )
+        principal = principal_of(scope, self.settings.principal)
+        exchange = Exchange(receive, send, self.settings.keep_alive, headers, principal)
         pipe = Pipe(service, exchange, mount_point(scope) + MESSAGES_PATH)
         try:
             await service.serve(exchange)

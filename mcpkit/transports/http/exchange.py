@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sys
-from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from inspect import iscoroutine
 from typing import Any, Final
@@ -44,17 +42,19 @@ _GONE: Final = (OSError, RuntimeError)
 
 logger = logging.getLogger("mcpkit")
 
-_IS_EAGER: Final = sys.version_info >= (3, 12)
 _BEAT: Final = b":\n\n"
 
 
 async def respond(send: Send, status: int, body: bytes = b"", headers: Headers = ()) -> None:
     """Answer with one JSON text, or with nothing."""
-    start = [(b"content-length", b"%d" % len(body)), *headers]
-    if body:
-        start.insert(0, _JSON)
-    await send({"type": "http.response.start", "status": status, "headers": start})
+    await send(_start(status, body, headers))
     await send({"type": "http.response.body", "body": body})
+
+
+def _start(status: int, body: bytes, headers: Headers) -> dict[str, Any]:
+    length = (b"content-length", b"%d" % len(body))
+    names = [_JSON, length, *headers] if body else [length, *headers]
+    return {"type": "http.response.start", "status": status, "headers": names}
 
 
 async def refuse(send: Send, status: int, text: str, headers: Headers = ()) -> None:
@@ -108,10 +108,9 @@ class Exchange:
         receive: The request's ASGI channel; its body has been read.
         send: The response's ASGI channel.
         keep_alive: Seconds of silence after which a comment keeps a stream open.
-        may_stream: Whether the client takes an event stream.
-        headers: What the response has beside its type.
         request_headers: The headers of the request by name in lower case.
         principal: Who has sent it.
+        may_stream: Whether the client takes an event stream.
 
     Attributes:
         is_streaming: Whether it is an event stream now.
@@ -122,60 +121,36 @@ class Exchange:
         refill: Returns more events when all have been sent.
     """
 
-    __slots__ = (
-        "_answer",
-        "_answer_headers",
-        "_keep_alive",
-        "_queue",
-        "_queued",
-        "_receive",
-        "_room",
-        "_send",
-        "_status",
-        "_waiter",
-        "headers",
-        "is_ended",
-        "is_gone",
-        "is_streaming",
-        "may_stream",
-        "on_gone",
-        "on_open",
-        "principal",
-        "refill",
-        "request_headers",
-    )
+    # Most exchanges are one answer, and never change what only streams have.
+    is_streaming = False
+    is_ended = False
+    is_gone = False
+    on_gone: Callable[[], object] | None = None
+    on_open: Callable[[], None] | None = None
+    refill: Callable[[], Iterable[bytes]] | None = None
+    _answer: bytes | None = None
+    _answer_headers: Headers = ()
+    _status = 200
+    _queued = 0
+    _waiter: asyncio.Future[None] | None = None
+    _room: asyncio.Future[None] | None = None
 
     def __init__(
         self,
         receive: Receive,
         send: Send,
-        *,
         keep_alive: float,
-        may_stream: bool = True,
-        headers: Headers = (),
         request_headers: Mapping[bytes, bytes] = NO_HEADERS,
         principal: Principal = ANYONE,
+        may_stream: bool = True,
     ) -> None:
         self.request_headers = request_headers
         self.principal = principal
-        self.headers = headers
         self.may_stream = may_stream
-        self.is_streaming = False
-        self.is_ended = False
-        self.is_gone = False
-        self.on_gone: Callable[[], None] | None = None
-        self.on_open: Callable[[], None] | None = None
-        self.refill: Callable[[], Iterable[bytes]] | None = None
         self._receive = receive
         self._send = send
         self._keep_alive = keep_alive
-        self._answer: bytes | None = None
-        self._answer_headers: Headers = ()
-        self._status = 200
-        self._queue: deque[bytes] = deque()
-        self._queued = 0
-        self._waiter: asyncio.Future[None] | None = None
-        self._room: asyncio.Future[None] | None = None
+        self._queue: list[bytes] = []
 
     # What a call says
 
@@ -259,20 +234,12 @@ class Exchange:
 
     # Its sending
 
-    async def is_settled(self) -> bool:
-        """Say whether the answer is there already and is no stream, so that nobody has to wait for it.
-
-        Before Python 3.12 a call has its first step only in the next turn of the loop; most end with it.
-        """
-        if not self.is_ended and not _IS_EAGER:
-            await asyncio.sleep(0)
-        return self.is_ended and not self.is_streaming
-
     async def respond(self) -> None:
         """Send the answer that is there already."""
-        try:
-            headers = (*self.headers, *self._answer_headers)
-            await respond(self._send, self._status, self._answer or b"", headers)
+        body = self._answer or b""
+        try:  # as `respond` does, which would be one more coroutine for each call
+            await self._send(_start(self._status, body, self._answer_headers))
+            await self._send({"type": "http.response.body", "body": body})
         except _GONE:
             self.hang_up()
 
@@ -303,8 +270,7 @@ class Exchange:
                 self.hang_up()
 
     async def _stream(self) -> None:
-        start = [*_EVENT_STREAM, *self.headers]
-        await self._write({"type": "http.response.start", "status": 200, "headers": start})
+        await self._write({"type": "http.response.start", "status": 200, "headers": [*_EVENT_STREAM]})
         is_last = False
         while not is_last and not self.is_gone:
             if not self._queue and self.refill is not None:

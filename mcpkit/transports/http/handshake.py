@@ -5,6 +5,9 @@ Follows "Streamable HTTP" of basic/transports (2025-11-25) and of the two revisi
 
 from __future__ import annotations
 
+import sys
+import types
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, Final
 
 from ...asking.open_questions import OpenQuestions
@@ -23,6 +26,8 @@ from .stateless import headers_of, status_of
 
 if TYPE_CHECKING:
     from .service import Service
+
+_IS_EAGER: Final = sys.version_info >= (3, 12)
 
 _WITHOUT_HEADER = "2025-03-26"
 """The revision of a client that names none, as the specification has it ("Protocol Version Header")."""
@@ -57,12 +62,13 @@ async def serve_handshake(service: Service, message: Any, headers: Headers, exch
         return
     session.post(message, exchange)
     if service.server.middleware.hooks:
-        await exchange.is_settled()  # what middleware lets through at once is done then
+        await _first_steps(exchange)  # what middleware lets through at once is done then
     if changes := session.unsaved():
         await service.sessions.save(session, changes)
     if session.answers:
         await service.sessions.pass_on(session)
-    await _finish(service, exchange)
+    await _first_steps(exchange)
+    await service.send(exchange, service.settings.stream_after_in_session)
     if service.server.middleware.hooks:
         await service.sessions.save_rest(session)  # what it has let through later
 
@@ -174,11 +180,11 @@ async def _refuse_session(headers: Headers, exchange: Exchange) -> None:
     await exchange.respond()
 
 
-async def _finish(service: Service, exchange: Exchange) -> None:
-    if await exchange.is_settled():
-        await exchange.respond()
-    else:
-        await service.serve(exchange, service.settings.stream_after_in_session)
+@types.coroutine
+def _first_steps(exchange: Exchange) -> Generator[None, None, None]:
+    """Let calls have their first step, with which most end; before Python 3.12 that is in the next turn of the loop."""
+    if not exchange.is_ended and not _IS_EAGER:
+        yield
 
 
 def _refuse(exchange: Exchange, id_: jsonrpc.RequestId | None, problem: ProtocolError) -> None:
@@ -265,7 +271,8 @@ async def _serve_guest(service: Service, message: Any, headers: Headers, exchang
         return
     service.guests.add(guest)
     try:
-        await _finish(service, exchange)
+        await _first_steps(exchange)
+        await service.send(exchange, service.settings.stream_after_in_session)
     finally:
         service.guests.discard(guest)
         guest.cancel_all()

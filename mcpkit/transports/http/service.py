@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from ...errors import BusyError
 from ...failures import error_response
 from ...keys import Keys
 from ...protocol import jsonrpc
-from ...running.calls import Calls, Reply, server_ended
+from ...running.calls import OVER, Calls, Reply, server_ended
 from .exchange import Exchange
 from .options import Settings
 from .sessions import Sessions
@@ -120,19 +120,15 @@ class Service:
             stream_after: See `Exchange.run`.
         """
         sender: asyncio.Task[None] | None = None
-
-        def wait() -> None:
-            nonlocal sender
-            exchange.on_gone = partial(self._drop, exchange)
-            sender = self.loop.create_task(self.serve(exchange, stream_after))
-
         try:
             try:
                 outcome = self.server._dispatch(ctx)
                 if isinstance(outcome, (dict, bytes)):
                     reply(jsonrpc.result(ctx.request_id, outcome), None)
-                else:
-                    await self.calls.run(exchange, ctx, outcome, reply, wait)
+                elif (awaited := self.calls.begin(ctx, outcome, reply)) is not OVER:
+                    exchange.on_gone = partial(self.calls.cancel, exchange)
+                    sender = self.loop.create_task(self.serve(exchange, stream_after))
+                    await self.calls.go_on(exchange, ctx, outcome, awaited, reply)
             except Exception as error:  # noqa: BLE001 - every request is answered
                 reply(error_response(ctx, error), error)
             await (sender or self.send(exchange))
@@ -140,15 +136,11 @@ class Service:
             if sender is not None:
                 sender.cancel()
 
-    def _drop(self, exchange: Exchange) -> None:
-        self.calls.cancel(exchange)
-
-    async def send(self, exchange: Exchange) -> None:
-        """Send what an exchange has to send that has been answered already, or streams until it ends."""
+    def send(self, exchange: Exchange, stream_after: float | None = None) -> Awaitable[None]:
+        """Send what an exchange has to send: at once if that is one answer which is there, else as `serve` does."""
         if exchange.is_ended and not exchange.is_streaming:
-            await exchange.respond()
-        else:
-            await self.serve(exchange)
+            return exchange.respond()
+        return self.serve(exchange, stream_after)
 
     def check_room(self) -> None:
         """Refuse one more listening stream where there are too many.
