@@ -331,7 +331,7 @@ class Listen:
                 self._honoured[_URIS] = uris
         self.wanted = frozenset(wanted)
         # Made now, so that the stream keeps nothing else of its request.
-        self._result = jsonrpc.result(self.request_id, server._finish(ctx, {"_meta": self._meta}))
+        self._result = jsonrpc.result(self.request_id, server._render(ctx, {"_meta": self._meta}))
 
     def acknowledged(self) -> bytes:
         """Return the first message of the stream, which names the part of the filter that is honoured."""

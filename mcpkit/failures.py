@@ -147,8 +147,7 @@ def readable(text: str) -> str:
 
 
 def _result(ctx: Context[Any], result: dict[str, Any]) -> bytes:
-    finished = ctx._envelope.finish(result, ctx.server._info(ctx.revision), None)
-    return jsonrpc.result(ctx.request_id, finished)
+    return jsonrpc.result(ctx.request_id, ctx._envelope.render(result, ctx.server._identity, None))
 
 
 def _problem(ctx: Context[Any], error: BaseException) -> ProtocolError:

@@ -9,7 +9,6 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from .errors import INVALID_PARAMS, ProtocolError
-from .protocol import jsonrpc
 from .protocol.revisions import narrow
 from .visibility import Conditional
 
@@ -114,7 +113,7 @@ class Listing:
             del page[size:]
             result["nextCursor"] = encode_cursor(page[-1][0])
         result = {MEMBER[ctx.method]: [entry for _, entry in page], **result}
-        return jsonrpc.encode(self._server._finish(ctx, result, cache))
+        return self._server._render(ctx, result, cache)
 
 
 def _components(

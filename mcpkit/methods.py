@@ -12,7 +12,7 @@ from .component import optional
 from .content.values import ExtensionResult
 from .errors import INVALID_PARAMS, METHOD_NOT_FOUND, MalformedError, ProtocolError
 from .failures import is_protocol_error, not_found, tool_error
-from .protocol import content, jsonrpc
+from .protocol import content
 from .protocol.eras import Handshake, check_log_level
 from .protocol.revisions import LATEST, METHODS, ROUND_PARAMS, STATELESS, narrow
 from .resources import Resource, ResourceTemplate
@@ -44,7 +44,7 @@ def initialize(ctx: Context[Any]) -> Outcome:
     return optional(
         protocolVersion=ctx.revision,
         capabilities=server._capabilities(ctx.revision),
-        serverInfo=server._info(ctx.revision),
+        serverInfo=server._identity(ctx.revision).info,
         instructions=server.instructions,
     )
 
@@ -57,7 +57,7 @@ def discover(ctx: Context[Any]) -> Outcome:
         capabilities=server._capabilities(ctx.revision),
         instructions=server.instructions,
     )
-    return server._finish(ctx, result)
+    return server._render(ctx, result)
 
 
 def ping(ctx: Context[Any]) -> Outcome:
@@ -131,7 +131,7 @@ def becomes_result(ctx: Context[Any], error: BaseException) -> bool:
 def _tool_result(ctx: Context[Any], tool: Tool, result: dict[str, Any]) -> bytes:
     if ctx.revision != LATEST and not isinstance(result, ExtensionResult):
         result = content.tool_result(result, ctx.revision, wrapped=tool.is_wrapped)
-    return jsonrpc.encode(ctx.server._finish(ctx, result))
+    return ctx.server._render(ctx, result)
 
 
 async def read_resource(ctx: Context[Any]) -> Outcome:
@@ -149,7 +149,7 @@ async def read_resource(ctx: Context[Any]) -> Outcome:
     cache = resource.cache
     if not is_for_all:
         cache = (cache or ctx.server._cache[ctx.method]).private
-    return ctx.server._finish(ctx, {**result, "contents": contents}, cache)
+    return ctx.server._render(ctx, {**result, "contents": contents}, cache)
 
 
 async def _prepare(ctx: Context[Any], component: Resource | ResourceTemplate | Prompt) -> None:
@@ -189,7 +189,7 @@ async def get_prompt(ctx: Context[Any]) -> Outcome:
     result = await prompt.get(arguments, ctx)
     for message in result["messages"]:
         message["content"] = content.block(message["content"], ctx.revision)
-    return ctx.server._finish(ctx, result)
+    return ctx.server._render(ctx, result)
 
 
 async def complete_argument(ctx: Context[Any]) -> Outcome:
@@ -204,10 +204,10 @@ async def complete_argument(ctx: Context[Any]) -> Outcome:
         raise ProtocolError(INVALID_PARAMS, f"{component.key} has no argument {name[:200]}")
     completer = component.completers.get(name)
     if completer is None:
-        return ctx.server._finish(ctx, {"completion": {"values": [], "total": 0, "hasMore": False}})
+        return ctx.server._render(ctx, {"completion": {"values": [], "total": 0, "hasMore": False}})
     if ctx.server._has_lifespans:
         await ctx.server._enter(ctx, component)
-    return ctx.server._finish(ctx, {"completion": await complete(completer, value, filled, ctx)})
+    return ctx.server._render(ctx, {"completion": await complete(completer, value, filled, ctx)})
 
 
 def _referred(ctx: Context[Any], reference: dict[str, Any]) -> Prompt | ResourceTemplate:
@@ -233,7 +233,7 @@ async def serve_own(ctx: Context[Any], method: Method) -> Outcome:
         ctx.client.require(*method.requires)
     if ctx.server._has_lifespans:
         await ctx.server._enter(ctx, method)
-    return ctx.server._finish(ctx, await method.serve(ctx), method.cache)
+    return ctx.server._render(ctx, await method.serve(ctx), method.cache)
 
 
 def _session(ctx: Context[Any]) -> Handshake:

@@ -345,7 +345,7 @@ async def _pass(request: Request, hooks: _Hooks, index: int) -> Result:
             "return what call_next has returned, or a result object"
         )
     if isinstance(result, ExtensionResult):
-        return make(ctx.server._finish(ctx, result))
+        return make(ctx.server._render(ctx, result))
     return make(_completed(ctx, hook, dict(cast("Mapping[str, Any]", result))))
 
 
@@ -363,7 +363,7 @@ def _has_blocks(result: dict[str, Any]) -> bool:
     )
 
 
-def _completed(ctx: Context[Any], hook: Any, result: dict[str, Any]) -> dict[str, Any]:
+def _completed(ctx: Context[Any], hook: Any, result: dict[str, Any]) -> Outcome:
     """Give a result that a middleware has made what the revision and the era want of it.
 
     Raises:
@@ -379,5 +379,5 @@ def _completed(ctx: Context[Any], hook: Any, result: dict[str, Any]) -> dict[str
         if ctx.revision != LATEST:
             result = content.tool_result(result, ctx.revision, wrapped=False)
     if ctx.era == "stateless" and "resultType" not in result:
-        result = ctx.server._finish(ctx, result)
+        return ctx.server._render(ctx, result)
     return result

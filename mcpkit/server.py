@@ -22,7 +22,7 @@ from .listing import Listing
 from .methods import Dispatch, dispatch
 from .middleware import Middlewares
 from .numbers import check_count, check_seconds
-from .protocol.eras import Cache
+from .protocol.eras import Cache, Identity
 from .protocol.revisions import CACHEABLE, narrow
 from .protocol.types import Icon
 from .registry import Registry
@@ -188,7 +188,7 @@ class Server(Registry):
             icons=list(icons) if icons else None,
             websiteUrl=website_url,
         )
-        self._infos: dict[str, dict[str, Any]] = {}
+        self._identities: dict[str, Identity] = {}
         self._lifespans = Lifespans(self, lifespan)
         self._watchers: list[Watcher] = []
         self._listing = Listing(self)
@@ -198,12 +198,13 @@ class Server(Registry):
 
     # What the server says about itself
 
-    def _info(self, revision: str) -> dict[str, Any]:
+    def _identity(self, revision: str) -> Identity:
         """Return its `Implementation` with the members that `revision` knows."""
-        info = self._infos.get(revision)
-        if info is None:
-            info = self._infos[revision] = narrow("Implementation", self._implementation, revision)
-        return info
+        identity = self._identities.get(revision)
+        if identity is None:
+            identity = Identity(narrow("Implementation", self._implementation, revision))
+            self._identities[revision] = identity
+        return identity
 
     def _declares(self, capability: str) -> bool:
         """Say whether it declares a capability: because of `offers`, or of what has been registered."""
@@ -226,12 +227,9 @@ class Server(Registry):
             declared["extensions"] = {name: each.settings for name, each in self.extensions.items()}
         return narrow("ServerCapabilities", declared, revision)
 
-    def _finish(
-        self, ctx: Context[Any], result: dict[str, Any], cache: Cache | None = None
-    ) -> dict[str, Any]:
-        """Give a result what the era wants of every result; `cache` goes before what the method has."""
-        envelope = ctx._envelope
-        return envelope.finish(result, self._info(envelope.revision), cache or self._cache.get(ctx.method))
+    def _render(self, ctx: Context[Any], result: dict[str, Any], cache: Cache | None = None) -> bytes:
+        """Write a result with what the era wants of every result; `cache` goes before what the method has."""
+        return ctx._envelope.render(result, self._identity, cache or self._cache.get(ctx.method))
 
     def _attach(self, extension: Extension) -> None:
         super()._attach(extension)

@@ -20,6 +20,8 @@ def block(value: dict[str, Any], revision: str) -> dict[str, Any]:
         to a resource becomes text.
     """
     kind = value["type"]
+    if kind == "text" and len(value) == 2:
+        return value  # the text alone, as most are
     if kind in CONTENT_SINCE and CONTENT_SINCE[kind] > revision:
         value = _audio_as_blob(value) if kind == "audio" else _link_as_text(value)
     elif kind == "resource":

@@ -104,20 +104,36 @@ class _Envelope:
     Attributes:
         era: `handshake` or `stateless`.
         revision: The revision that the request is served in.
-        client: Who asks.
         log_level: The least severe level that the client wants, or None for no messages at all.
     """
 
-    __slots__ = ("client", "log_level", "revision")
+    __slots__ = ("log_level", "revision")
 
     era: str = ""
     not_found_code: int = INVALID_PARAMS
     missing_capability_code: int = INVALID_PARAMS
 
-    def __init__(self, revision: str, client: Client, log_level: str | None) -> None:
+    def __init__(self, revision: str, log_level: str | None) -> None:
         self.revision = revision
-        self.client = client
         self.log_level = log_level
+
+
+class Identity:
+    """What the server says about itself in one revision.
+
+    Args:
+        info: Its `Implementation`.
+
+    Attributes:
+        info: Its `Implementation`.
+        closing: How a result ends that tells it, as JSON: written once, as it is the same in all of them.
+    """
+
+    __slots__ = ("closing", "info")
+
+    def __init__(self, info: dict[str, Any]) -> None:
+        self.info = info
+        self.closing = b"," + encode({"_meta": {SERVER_INFO: info}})[1:]
 
 
 class Cache:
@@ -155,9 +171,25 @@ class Cache:
 class Stateless(_Envelope):
     """One request of the stateless era: everything is in its `_meta` (basic/index, "_meta")."""
 
-    __slots__ = ()
+    __slots__ = ("_capabilities", "_client", "_info")
     era = "stateless"
     missing_capability_code = MISSING_CLIENT_CAPABILITY
+
+    def __init__(
+        self, revision: str, info: dict[str, Any], capabilities: dict[str, Any], log_level: str | None
+    ) -> None:
+        self.revision = revision
+        self.log_level = log_level
+        self._info = info
+        self._capabilities = capabilities
+        self._client: Client | None = None
+
+    @property
+    def client(self) -> Client:
+        """Who asks."""
+        if self._client is None:
+            self._client = Client(self._info, self._capabilities)
+        return self._client
 
     @classmethod
     def receive(cls, meta: dict[str, Any]) -> Stateless:
@@ -183,34 +215,40 @@ class Stateless(_Envelope):
         level = meta.get(LOG_LEVEL)
         if level is not None:
             check_log_level(level)
-        return cls(revision, Client(info, capabilities), level)
+        return cls(revision, info, capabilities, level)
 
-    def finish(self, result: dict[str, Any], info: dict[str, Any], cache: Cache | None) -> dict[str, Any]:
-        """Add `resultType`, the cache hints of a method that has them, and the server's identity."""
+    def render(
+        self, result: dict[str, Any], identity: Callable[[str], Identity], cache: Cache | None
+    ) -> bytes:
+        """Write a result with `resultType`, the cache hints of a method that has them, and the server's identity."""
         finished: dict[str, Any] = {"resultType": "complete", **result}
         if cache is not None:
             finished["ttlMs"] = int(cache.ttl * 1000)
             finished["cacheScope"] = cache.scope
-        meta = result.get("_meta")
-        finished["_meta"] = {**meta, SERVER_INFO: info} if meta else {SERVER_INFO: info}
-        return finished
+        server = identity(self.revision)
+        meta = finished.pop("_meta", None)
+        if not meta:
+            return encode(finished)[:-1] + server.closing
+        return encode({**finished, "_meta": {**meta, SERVER_INFO: server.info}})
 
 
 class Handshake(_Envelope):
     """The state of one session of the handshake era, from its `initialize` on (basic/lifecycle).
 
     Attributes:
+        client: Who asks.
         is_initialized: Whether the client has said that it is ready for notifications.
         subscriptions: The URIs of `resources/subscribe`.
         on_subscription: Called with a URI and whether it is subscribed to, once that has changed; or None.
     """
 
-    __slots__ = ("__weakref__", "is_initialized", "on_subscription", "subscriptions")
+    __slots__ = ("__weakref__", "client", "is_initialized", "on_subscription", "subscriptions")
     era = "handshake"
     not_found_code = RESOURCE_NOT_FOUND
 
     def __init__(self, revision: str, client: Client) -> None:
-        super().__init__(revision, client, _DEFAULT_LOG_LEVEL)
+        super().__init__(revision, _DEFAULT_LOG_LEVEL)
+        self.client = client
         self.is_initialized = False
         self.subscriptions: set[str] = set()
         self.on_subscription: Callable[[str, bool], None] | None = None
@@ -250,9 +288,11 @@ class Handshake(_Envelope):
         """Whether an error response without an id leaves it out, instead of saying null."""
         return self.revision in ERROR_ID_MAY_BE_ABSENT
 
-    def finish(self, result: dict[str, Any], info: dict[str, Any], cache: Cache | None) -> dict[str, Any]:
-        """Return the result as it is: the handshake has said the rest."""
-        return result
+    def render(
+        self, result: dict[str, Any], identity: Callable[[str], Identity], cache: Cache | None
+    ) -> bytes:
+        """Write a result as it is: the handshake has said the rest."""
+        return encode(result)
 
 
 Envelope = Handshake | Stateless

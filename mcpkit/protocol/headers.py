@@ -26,8 +26,8 @@ _NAMED_BY: Final = {"tools/call": "name", "prompts/get": "name", "resources/read
 _PREFIX: Final = b"=?base64?"
 _SUFFIX: Final = b"?="
 _BLANKS: Final = b" \t"
-_PLAIN: Final = re.compile(r"[!-<>-~][!-~]*")
-"""What stands in a header as it is: visible ASCII, and not the beginning of the Base64 form."""
+_PLAIN: Final = bytes(range(ord("!"), ord("~") + 1)).replace(b"=", b"")
+"""What stands in a header as it is: visible ASCII, and nothing that the Base64 form begins with."""
 
 _NUMBER: Final = re.compile(r"(-?[0-9]{1,16})(?:\.0+)?")
 _LARGEST: Final = 2**53 - 1
@@ -61,8 +61,10 @@ def check_standard(
         # Params without a name, or with something else in its place, are malformed whatever the header says.
         if type(value) is str:
             told = headers.get(b"mcp-name")
-            is_same = told == value.encode() and _PLAIN.fullmatch(value) is not None
-            if not is_same and (told is None or decode("Mcp-Name", told) != value):
+            if told is None:
+                raise _mismatch("Mcp-Name", told, value)
+            is_same = told == value.encode() and not told.strip(_PLAIN)
+            if not is_same and decode("Mcp-Name", told) != value:
                 raise _mismatch("Mcp-Name", told, value)
 
 
