@@ -78,6 +78,7 @@ class Answer:
             self._session.questions.take_back(self)
         exchange = self._exchange
         if self._stream is None:
+            exchange.on_open = None  # nothing is left to be opened, and the two need not refer to each other
             if message is not None:
                 exchange.answer(message, _status_of(problem), headers_of(problem))
                 return
