@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Literal, cast
 
 from pydantic_core import to_jsonable_python
@@ -167,25 +167,23 @@ class Tool(Listed):
         output = self.output
         return output is not None and output.is_wrapped
 
-    async def call(self, arguments: dict[str, Any], ctx: Context[Any]) -> dict[str, Any]:
-        """Validate the arguments, run the function and render what it returns.
+    def call(self, arguments: dict[str, Any], ctx: Context[Any]) -> Awaitable[Any]:
+        """Validate the arguments, and run the function.
 
         Args:
             arguments: JSON values by name.
             ctx: The request.
 
         Returns:
-            A `CallToolResult` of the newest revision.
+            What the function returns, which `render` wants; see `run`.
 
         Raises:
             ArgumentsError: The arguments do not fit the schema.
-            OutputError: What the function returned does not fit its output schema.
-            Exception: Whatever the function raises.
         """
         kwargs = self.arguments.validate(arguments)
         if self._input_schema is not None:
             kwargs = {self.signature.parameters[0].name: kwargs}
-        return self.render(await self.run(kwargs, ctx))
+        return self.run(kwargs, ctx)
 
     def render(self, value: Any) -> dict[str, Any]:
         """Make a `CallToolResult` of the newest revision from what the function returned; an `ExtensionResult` is none.
