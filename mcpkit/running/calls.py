@@ -25,10 +25,10 @@ Reply = Callable[[bytes | None, BaseException | None], None]
 OVER: Final = object()
 """In place of what a request waits for: it has been answered."""
 
-_start: Callable[..., asyncio.Task[None]] = asyncio.Task[None]
+_start: Callable[..., asyncio.Task[None]] = asyncio.Task
 if sys.version_info >= (3, 12):
     # A handler that never waits is answered in the same turn of the loop.
-    _start = partial(asyncio.Task[None], eager_start=True)
+    _start = partial(asyncio.Task, eager_start=True)
 
 
 class Calls:
@@ -64,7 +64,7 @@ class Calls:
         self._running[key] = call
         self._server._running_count += 1
         ctx._loop = self._loop
-        call.task = _start(self._run(call, outcome), loop=self._loop)
+        call.task = _start(self._run(call, outcome), loop=self._loop, name=ctx.method)
         if call.is_cancelled:  # by what its first step led to: a client in the same process hears at once
             call.task.cancel()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from inspect import iscoroutine
+from types import CoroutineType
 
 from ...running.steps import first_step, go_on, within
 from .exchange import Receive, RefusedError
@@ -23,11 +23,16 @@ async def read_body(receive: Receive, length: bytes | None, limit: int, seconds:
         RefusedError: 413 for more bytes, 408 for a longer time, 400 for a client that has gone. It is an
             UnreadError where there is more of the body.
     """
-    if length is not None and length.isdigit() and len(length) < 20 and int(length) > limit:
+    if (
+        length is not None
+        and len(str(limit)) <= len(length) < 20
+        and length.isdigit()
+        and int(length) > limit
+    ):
         raise UnreadError(413, _too_long(limit))
     message: Message | None = None
     reading: Awaitable[Message] = receive()
-    if iscoroutine(reading):  # most bodies are there already, and need no timer
+    if type(reading) is CoroutineType:  # most bodies are there already, and need no timer
         is_there, value = first_step(reading)
         if is_there:
             message = value

@@ -209,7 +209,8 @@ class Exchange:
         else:
             self._answer, self._status, self._answer_headers = message, status, headers
         self.is_ended = True
-        self.wake()
+        if self._waiter is not None:
+            self.wake()
 
     def finish(self) -> None:
         """End the stream after what has been sent."""

@@ -7,12 +7,12 @@ from typing import Final
 
 from .unread import UnreadError
 
-_known: dict[tuple[bytes, bytes, bytes], bool] = {}
-"""What has been found fine, so that it is read once: clients send the same at each call."""
+_known: dict[bytes, bool] = {}
+"""Which values of Accept have been found fine, so that each is read once: clients send the same at each call."""
 
 _MANY: Final = 64
 _LONG: Final = 512
-"""Headers, and bytes of them, beyond which nothing is remembered: the memory would be the sender's to fill."""
+"""Values, and bytes of one, beyond which nothing is remembered: the memory would be the sender's to fill."""
 
 
 def may_stream(headers: Mapping[bytes, bytes]) -> bool:
@@ -21,17 +21,17 @@ def may_stream(headers: Mapping[bytes, bytes]) -> bool:
     Raises:
         UnreadError: 415 for what is not one JSON text, 406 for a client that does not take one.
     """
+    if headers.get(b"content-type") != b"application/json" or b"content-encoding" in headers:
+        check_content(headers)
     accept = headers.get(b"accept", b"*/*")
-    key = (headers.get(b"content-type", b""), headers.get(b"content-encoding", b""), accept)
-    known = _known.get(key)
+    known = _known.get(accept)
     if known is not None:
         return known
-    check_content(headers)
     if not accepts(accept, b"application/json"):
         raise UnreadError(406, "an answer is application/json or text/event-stream: accept both")
     is_streamable = accepts(accept, b"text/event-stream")
-    if len(_known) < _MANY and sum(map(len, key)) <= _LONG:
-        _known[key] = is_streamable
+    if len(_known) < _MANY and len(accept) <= _LONG:
+        _known[accept] = is_streamable
     return is_streamable
 
 

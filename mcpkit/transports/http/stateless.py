@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, Final
 
 from ...changes import Change, Listen, Pending
@@ -47,16 +48,16 @@ def is_stateless(message: Any, headers: Headers) -> bool:
         message: The JSON value of the body.
         headers: The headers.
     """
-    if is_object(message):
-        params = message.get("params")
-        meta = params.get("_meta") if is_object(params) else None
-        if is_object(meta) and PROTOCOL_VERSION in meta:
+    if type(message) is dict:
+        params: Any = message.get("params")
+        meta: Any = params.get("_meta") if type(params) is dict else None
+        if type(meta) is dict and PROTOCOL_VERSION in meta:
             return True
     version = headers.get(b"mcp-protocol-version")
     return version is not None and version.strip().decode("latin-1") not in HANDSHAKE
 
 
-async def serve_stateless(service: Service, message: Any, headers: Headers, exchange: Exchange) -> None:
+def serve_stateless(service: Service, message: Any, headers: Headers, exchange: Exchange) -> Awaitable[None]:
     """Serve one POST of the stateless era.
 
     Args:
@@ -67,8 +68,7 @@ async def serve_stateless(service: Service, message: Any, headers: Headers, exch
     """
     ctx = _read(service, message, headers, exchange)
     if ctx is None:
-        await service.send(exchange)
-        return
+        return service.send(exchange)
 
     def reply(response: bytes | None, problem: BaseException | None) -> None:
         if problem is None:
@@ -76,13 +76,13 @@ async def serve_stateless(service: Service, message: Any, headers: Headers, exch
         else:
             exchange.answer(response, status_of(problem), headers_of(problem))
 
-    await service.call(exchange, ctx, reply, service.settings.stream_after)
+    return service.call(exchange, ctx, reply, service.settings.stream_after)
 
 
 def _read(service: Service, message: Any, headers: Headers, exchange: Exchange) -> Context[Any] | None:
     """Return the request to answer; None when it has been refused, or when its answer is a stream of changes."""
     method = message.get("method") if is_object(message) else None
-    if not is_object(message) or message.get("jsonrpc") != "2.0" or type(method) is not str:
+    if type(method) is not str or message.get("jsonrpc") != "2.0":
         _refuse(exchange, _id_of(message), invalid("expected a request with a method, and one in a POST"))
         return None
     if "id" not in message:
@@ -118,9 +118,10 @@ def _envelope(
     if version is None and (problem := unknown_revision(headers)) is not None:
         raise problem
     if type(version) is str:
-        told = headers.get(b"mcp-protocol-version")
-        if version not in STATELESS and told is not None and told.strip() == version.encode():
-            raise unsupported_version(version)  # the other headers are that revision's own
+        if version not in STATELESS:
+            told = headers.get(b"mcp-protocol-version")
+            if told is not None and told.strip() == version.encode():
+                raise unsupported_version(version)  # the other headers are that revision's own
         check_standard(headers, method, params, version, named_by)
     return Stateless.receive(meta)
 
@@ -137,9 +138,9 @@ def _check_parameters(
 ) -> None:
     name = params.get("name")
     tool = service.server.tools.get(name) if type(name) is str else None
-    if tool is not None and tool.mirrored and tool.is_visible(principal):
+    if tool is not None and (mirrored := tool.arguments.mirrored) and tool.is_visible(principal):
         arguments = params.get("arguments")
-        check_mirrored(headers, tool.mirrored, arguments if is_object(arguments) else {})
+        check_mirrored(headers, mirrored, arguments if is_object(arguments) else {})
 
 
 def _named_by(service: Service, principal: Principal, method: str) -> str | None:
