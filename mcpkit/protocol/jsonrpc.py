@@ -18,10 +18,12 @@ ID_FORM: Final = f"a string of at most {MAX_ID_LENGTH} characters or an integer"
 """What `is_id` takes, for messages."""
 
 # A number leaves the range of a double only with a three-digit exponent or hundreds of digits. Most messages hold
-# neither, which a look at the bytes with all digits made alike and no plus signs tells at once.
-_SHAPE = bytes(48 if byte in b"0123456789" else 101 if byte in b"eE" else byte for byte in range(256))
+# neither, which a look at the bytes with all digits, and the plus signs, made alike tells at once.
+_SHAPE = bytes(48 if byte in b"+0123456789" else 101 if byte in b"eE" else byte for byte in range(256))
 _LONG_EXPONENT = b"0e000"
 _LONG_NUMBER = b"0" * 32
+_LONG = 200
+"""Bytes below which there cannot be hundreds of digits."""
 
 
 def decode(data: bytes) -> Any:
@@ -47,8 +49,8 @@ def decode(data: bytes) -> Any:
 
 
 def _may_overflow(data: bytes) -> bool:
-    shape = data.translate(_SHAPE, b"+")
-    return shape.find(_LONG_EXPONENT) >= 0 or shape.find(_LONG_NUMBER) >= 0
+    shape = data.translate(_SHAPE)
+    return shape.find(_LONG_EXPONENT) >= 0 or (len(data) > _LONG and shape.find(_LONG_NUMBER) >= 0)
 
 
 def _has_infinity(value: Any) -> bool:
