@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import INVALID_REQUEST, PARSE_ERROR, BusyError, ProtocolError
 from ...protocol.jsonrpc import is_array, is_object
-from .exchange import Exchange
-from .stateless import headers_of
+from .exchange import Exchange, headers_of
 
 if TYPE_CHECKING:
     from ...asking.open_questions import OpenQuestions

@@ -9,6 +9,18 @@ from inspect import iscoroutine
 from typing import Any, Final
 
 from ...context import NO_HEADERS
+from ...errors import (
+    HEADER_MISMATCH,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    MISSING_CLIENT_CAPABILITY,
+    PARSE_ERROR,
+    UNSUPPORTED_PROTOCOL_VERSION,
+    BusyError,
+    MalformedError,
+    MissingCapabilityError,
+    ProtocolError,
+)
 from ...principal import ANYONE, Principal
 from ...running.steps import first_step, go_on, within
 
@@ -39,6 +51,15 @@ _EVENT_STREAM: Final = (
 )
 _GONE: Final = (OSError, RuntimeError)
 """What servers raise for a client that has gone; uvloop the second."""
+
+_STATUS: Final = {
+    PARSE_ERROR: 400,
+    INVALID_REQUEST: 400,
+    HEADER_MISMATCH: 400,
+    MISSING_CLIENT_CAPABILITY: 400,
+    UNSUPPORTED_PROTOCOL_VERSION: 400,
+    METHOD_NOT_FOUND: 404,
+}
 
 logger = logging.getLogger("mcpkit")
 
@@ -97,6 +118,22 @@ def event(data: bytes, id_: str | None = None) -> bytes:
     if id_ is None:
         return b"event: message\ndata: " + data + b"\n\n"
     return b"".join((b"id: ", id_.encode(), b"\nevent: message\ndata: ", data, b"\n\n"))
+
+
+def status_of(problem: BaseException | None) -> int:
+    """Return the HTTP status of an answer in the stateless era."""
+    if problem is None:
+        return 200
+    if isinstance(problem, MissingCapabilityError | MalformedError):
+        return 400
+    if isinstance(problem, BusyError):
+        return 503
+    return _STATUS.get(problem.code, 200) if isinstance(problem, ProtocolError) else 200
+
+
+def headers_of(problem: BaseException | None) -> tuple[tuple[bytes, bytes], ...]:
+    """Return the headers that an answer has because of what went wrong."""
+    return ((b"retry-after", b"%d" % problem.retry_after),) if isinstance(problem, BusyError) else ()
 
 
 class Exchange:
@@ -193,6 +230,13 @@ class Exchange:
                 self.on_open()
             self.wake()
 
+    def reply(self, message: bytes | None, problem: BaseException | None) -> None:
+        """Take the response to the request, or None when there will be none; and what went wrong, if something did."""
+        if problem is None:
+            self.answer(message)
+        else:
+            self.answer(message, status_of(problem), headers_of(problem))
+
     def answer(self, message: bytes | None, status: int = 200, headers: Headers = ()) -> None:
         """Say the last: the response as JSON, or as the last event of the stream.
 
@@ -269,6 +313,7 @@ class Exchange:
                 opening.cancel()
             if not self.is_ended:
                 self.hang_up()
+            self.on_gone = self.on_open = self.refill = None  # what they belong to may refer to this
 
     async def _stream(self) -> None:
         await self._write({"type": "http.response.start", "status": 200, "headers": [*_EVENT_STREAM]})

@@ -21,8 +21,7 @@ from ...protocol.headers import Headers
 from ...protocol.jsonrpc import is_array, is_id
 from ...protocol.revisions import HANDSHAKE
 from ...running.calls import Calls, Reply, server_ended
-from .exchange import Exchange
-from .stateless import headers_of, status_of
+from .exchange import Exchange, headers_of
 
 if TYPE_CHECKING:
     from .service import Service
@@ -123,7 +122,8 @@ async def _initialize(service: Service, message: dict[str, Any], exchange: Excha
     is_ours = message.get("jsonrpc") == "2.0"
     if not is_ours or not is_id(id_):
         expected = f"{jsonrpc.ID_FORM} as id" if is_ours else 'an object with "jsonrpc": "2.0"'
-        _refuse(exchange, id_ if is_id(id_) else None, invalid(f"expected {expected}"))
+        problem = invalid(f"expected {expected}")
+        exchange.reply(jsonrpc.error(id_ if is_id(id_) else None, problem), problem)
         await exchange.respond()
         return
     headers: tuple[tuple[bytes, bytes], ...] = ()
@@ -137,7 +137,7 @@ async def _initialize(service: Service, message: dict[str, Any], exchange: Excha
             try:
                 result = await result
             except Exception as error:  # noqa: BLE001 - a middleware's
-                exchange.answer(error_response(ctx, error), status_of(error), headers_of(error))
+                exchange.reply(error_response(ctx, error), error)
                 await service.send(exchange)
                 return
             finally:
@@ -173,7 +173,7 @@ async def _refuse_session(headers: Headers, exchange: Exchange) -> None:
         problem = invalid(
             "there is no Mcp-Session-Id header: send initialize first, and the id that it returns"
         )
-        _refuse(exchange, None, problem)
+        exchange.reply(jsonrpc.error(None, problem), problem)
     else:
         problem = ProtocolError(INVALID_REQUEST, "Session not found: it has ended; send initialize again")
         exchange.answer(jsonrpc.error(None, problem), 404)
@@ -185,10 +185,6 @@ def _first_steps(exchange: Exchange) -> Generator[None, None, None]:
     """Let calls have their first step, with which most end; before Python 3.12 that is in the next turn of the loop."""
     if not exchange.is_ended and not _IS_EAGER:
         yield
-
-
-def _refuse(exchange: Exchange, id_: jsonrpc.RequestId | None, problem: ProtocolError) -> None:
-    exchange.answer(jsonrpc.error(id_, problem), status_of(problem), headers_of(problem))
 
 
 _NO_QUESTIONS = OpenQuestions()

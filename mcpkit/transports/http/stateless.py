@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from ...changes import Change, Listen, Pending
 from ...context import Context
 from ...errors import (
-    HEADER_MISMATCH,
-    INVALID_REQUEST,
-    METHOD_NOT_FOUND,
-    MISSING_CLIENT_CAPABILITY,
-    PARSE_ERROR,
-    UNSUPPORTED_PROTOCOL_VERSION,
-    BusyError,
     MalformedError,
-    MissingCapabilityError,
     ProtocolError,
 )
 from ...peer import invalid, read_params
@@ -30,15 +22,6 @@ from .exchange import Exchange, event
 if TYPE_CHECKING:
     from ...principal import Principal
     from .service import Service
-
-_STATUS: Final = {
-    PARSE_ERROR: 400,
-    INVALID_REQUEST: 400,
-    HEADER_MISMATCH: 400,
-    MISSING_CLIENT_CAPABILITY: 400,
-    UNSUPPORTED_PROTOCOL_VERSION: 400,
-    METHOD_NOT_FOUND: 404,
-}
 
 
 def is_stateless(message: Any, headers: Headers) -> bool:
@@ -69,31 +52,26 @@ def serve_stateless(service: Service, message: Any, headers: Headers, exchange: 
     ctx = _read(service, message, headers, exchange)
     if ctx is None:
         return service.send(exchange)
-
-    def reply(response: bytes | None, problem: BaseException | None) -> None:
-        if problem is None:
-            exchange.answer(response)
-        else:
-            exchange.answer(response, status_of(problem), headers_of(problem))
-
-    return service.call(exchange, ctx, reply, service.settings.stream_after)
+    return service.call(exchange, ctx, exchange.reply, service.settings.stream_after)
 
 
 def _read(service: Service, message: Any, headers: Headers, exchange: Exchange) -> Context[Any] | None:
     """Return the request to answer; None when it has been refused, or when its answer is a stream of changes."""
-    method = message.get("method") if is_object(message) else None
+    method = message.get("method") if type(message) is dict else None
     if type(method) is not str or message.get("jsonrpc") != "2.0":
-        _refuse(exchange, _id_of(message), invalid("expected a request with a method, and one in a POST"))
+        malformed = invalid("expected a request with a method, and one in a POST")
+        exchange.reply(jsonrpc.error(_id_of(message), malformed), malformed)
         return None
     if "id" not in message:
         if (problem := unknown_revision(headers)) is not None:
-            _refuse(exchange, None, problem)
+            exchange.reply(jsonrpc.error(None, problem), problem)
         else:
             exchange.answer(None, 202)  # there is no notification that means something here
         return None
     id_ = message["id"]
     if not is_id(id_):
-        _refuse(exchange, None, invalid(f"expected {jsonrpc.ID_FORM} as id"))
+        malformed = invalid(f"expected {jsonrpc.ID_FORM} as id")
+        exchange.reply(jsonrpc.error(None, malformed), malformed)
         return None
     try:
         params, meta = read_params(message)
@@ -106,7 +84,7 @@ def _read(service: Service, message: Any, headers: Headers, exchange: Exchange) 
             Listener(service, Listen(ctx, service.server), exchange)
             return None
     except ProtocolError as error:
-        _refuse(exchange, id_, error)
+        exchange.reply(jsonrpc.error(id_, error), error)
         return None
     return ctx
 
@@ -148,30 +126,10 @@ def _named_by(service: Service, principal: Principal, method: str) -> str | None
     return own.named_by if own is not None and own.is_visible(principal) else None
 
 
-def status_of(problem: BaseException | None) -> int:
-    """Return the HTTP status of an answer in the stateless era."""
-    if problem is None:
-        return 200
-    if isinstance(problem, MissingCapabilityError | MalformedError):
-        return 400
-    if isinstance(problem, BusyError):
-        return 503
-    return _STATUS.get(problem.code, 200) if isinstance(problem, ProtocolError) else 200
-
-
-def headers_of(problem: BaseException | None) -> tuple[tuple[bytes, bytes], ...]:
-    """Return the headers that an answer has because of what went wrong."""
-    return ((b"retry-after", b"%d" % problem.retry_after),) if isinstance(problem, BusyError) else ()
-
-
 def _id_of(message: Any) -> jsonrpc.RequestId | None:
     """Return the id to refuse what is no request under; a response's id is of the other direction."""
     id_ = message.get("id") if is_object(message) and "method" in message else None
     return id_ if is_id(id_) else None
-
-
-def _refuse(exchange: Exchange, id_: jsonrpc.RequestId | None, problem: ProtocolError) -> None:
-    exchange.answer(jsonrpc.error(id_, problem), status_of(problem), headers_of(problem))
 
 
 class Listener:
