@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ...changes import Change, Listen, Pending
 from ...context import Context
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from ...principal import Principal
     from .service import Service
 
+_HANDSHAKE: Final = frozenset(revision.encode() for revision in HANDSHAKE)
+
 
 def is_stateless(message: Any, headers: Headers) -> bool:
     """Say which era a POST belongs to; its envelope decides, never its method.
@@ -37,7 +39,7 @@ def is_stateless(message: Any, headers: Headers) -> bool:
         if type(meta) is dict and PROTOCOL_VERSION in meta:
             return True
     version = headers.get(b"mcp-protocol-version")
-    return version is not None and version.strip().decode("latin-1") not in HANDSHAKE
+    return version is not None and version not in _HANDSHAKE and version.strip() not in _HANDSHAKE
 
 
 def serve_stateless(service: Service, message: Any, headers: Headers, exchange: Exchange) -> Awaitable[None]:
