@@ -320,13 +320,13 @@ class Listen:
             flag = asked.get(member)
             if flag is not None and type(flag) is not bool:
                 raise MalformedError(f"notifications.{member}: expected true or false")
-            if flag and server._declares(name):
+            if flag and server._declared.has(name):
                 wanted.append((name, None))
                 self._honoured[member] = True
         uris: list[Any] | None = asked.get(_URIS)
         if uris is not None:
             _check_uris(uris)
-            if server._declares("resources"):
+            if server._declared.has("resources"):
                 wanted += [("resource", uri) for uri in uris]
                 self._honoured[_URIS] = uris
         self.wanted = frozenset(wanted)

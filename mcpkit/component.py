@@ -204,13 +204,13 @@ class Component(ABC):
             CallTimeoutError: Its time is over.
             BaseException: Whatever the function raises; of a group of errors for the client, the first.
         """
+        if self._limits is not None or ctx.server.timeout is not None:
+            turn = ctx._turn
+            if turn is None or turn.is_over:  # of an earlier run: a middleware may try again
+                return await run_limited(self.run(kwargs, ctx), ctx, self._limits)
         if ctx._rounds is not None:
             ctx._rounds.begin()
         try:
-            if self._limits is not None or ctx.server.timeout is not None:
-                turn = ctx._turn
-                if turn is None or turn.is_over:  # of an earlier run: a middleware may try again
-                    return await run_limited(self.run(kwargs, ctx), ctx, self._limits)
             for name in self._injected:
                 kwargs[name] = ctx
             if self._injection is not None:

@@ -10,7 +10,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from .asking.open_questions import OpenQuestions
-from .context import NO_HEADERS, Context
+from .channel import NO_HEADERS
+from .context import Context
 from .errors import ProtocolError
 from .peer import Peer, invalid
 from .principal import ANYONE, Principal

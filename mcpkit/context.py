@@ -5,22 +5,22 @@ from __future__ import annotations
 import asyncio
 import math
 import typing
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from contextvars import ContextVar
-from types import MappingProxyType, UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, Protocol, Union
+from types import UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Union
 
 from typing_extensions import TypeVar
 
 from .asking.asking import Asking
+from .channel import Channel, RequestHeaders
 from .protocol import jsonrpc
 from .protocol.eras import Client, Envelope
 from .protocol.revisions import NOTIFICATIONS, SEVERITY
 from .reporting import Reports, Track, reports_of
 
 if TYPE_CHECKING:
-    from .asking.open_questions import OpenQuestions
     from .asking.rounds import Rounds
     from .principal import Principal
     from .running.limits import Turn
@@ -30,41 +30,7 @@ if TYPE_CHECKING:
 State = TypeVar("State", default=Any)
 T = TypeVar("T")
 
-NO_HEADERS: Final[Mapping[bytes, bytes]] = MappingProxyType({})
-"""Stands for the headers of a request where there are none."""
-
 _current: ContextVar[Context[Any]] = ContextVar("mcpkit.context")
-
-
-class Channel(Protocol):
-    """Where the messages that belong to a request leave."""
-
-    @property
-    def questions(self) -> OpenQuestions | None:
-        """What the client is asked by requests of the server's; None where it cannot be."""
-        ...
-
-    @property
-    def request_headers(self) -> Mapping[bytes, bytes]:
-        """The headers of the HTTP request by name in lower case; empty where there is none."""
-        ...
-
-    @property
-    def principal(self) -> Principal:
-        """Who has sent the request."""
-        ...
-
-    def send(self, message: bytes) -> None:
-        """Send one JSON message; in the event loop's thread, without blocking."""
-        ...
-
-    def ready(self) -> Awaitable[None]:
-        """Wait until the reader on the other side keeps up."""
-        ...
-
-    def close(self) -> Awaitable[None]:
-        """End the connection, where the client can come back to hear the rest."""
-        ...
 
 
 class Context(Asking, Generic[State]):
@@ -246,7 +212,7 @@ class Context(Asking, Generic[State]):
         self._check_open()
         if level not in SEVERITY:
             raise ValueError(f"unknown log level {level!r}: expected one of {', '.join(SEVERITY)}")
-        if not self.server._declares("logging"):
+        if not self.server._declared.has("logging"):
             raise RuntimeError(
                 "this server does not declare logging, as none of its handlers takes a Context: "
                 'give this one a parameter `ctx: Context`, or write Server(..., offers={"logging"})'
@@ -357,35 +323,6 @@ class Context(Asking, Generic[State]):
     def __repr__(self) -> str:
         """Show the request."""
         return f"Context({self.method!r}, id={self.request_id!r}, revision={self.revision!r})"
-
-
-class RequestHeaders(Mapping[str, str]):
-    """The headers of an HTTP request.
-
-    Args:
-        raw: Their values by name in lower case.
-    """
-
-    __slots__ = ("_raw",)
-
-    def __init__(self, raw: Mapping[bytes, bytes]) -> None:
-        self._raw = raw
-
-    def __getitem__(self, name: str) -> str:
-        """Return the value of a header, whose name may be in any case."""
-        return self._raw[name.lower().encode("latin-1", "replace")].decode("latin-1")
-
-    def __iter__(self) -> Iterator[str]:
-        """Go through the names, in lower case."""
-        return (name.decode("latin-1") for name in self._raw)
-
-    def __len__(self) -> int:
-        """Count the headers."""
-        return len(self._raw)
-
-    def __repr__(self) -> str:
-        """Show the names alone: there are secrets among the values."""
-        return f"<RequestHeaders {', '.join(self)}>"
 
 
 def ended(ctx: Context[Any]) -> RuntimeError:

@@ -147,7 +147,7 @@ def readable(text: str) -> str:
 
 
 def _result(ctx: Context[Any], result: dict[str, Any]) -> bytes:
-    return jsonrpc.result(ctx.request_id, ctx._envelope.render(result, ctx.server._identity, None))
+    return jsonrpc.result(ctx.request_id, ctx._envelope.render(result, ctx.server._declared.identity, None))
 
 
 def _problem(ctx: Context[Any], error: BaseException) -> ProtocolError:

@@ -63,7 +63,7 @@ class LogHandler(logging.Handler):
 
     def _send(self, record: logging.LogRecord) -> None:
         ctx = _current.get()
-        if not ctx.server._declares("logging"):
+        if not ctx.server._declared.has("logging"):
             if not self._has_warned:
                 self._has_warned = True
                 logging.getLogger(_OWN).warning(

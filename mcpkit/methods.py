@@ -43,8 +43,8 @@ def initialize(ctx: Context[Any]) -> Outcome:
     server = ctx.server
     return optional(
         protocolVersion=ctx.revision,
-        capabilities=server._capabilities(ctx.revision),
-        serverInfo=server._identity(ctx.revision).info,
+        capabilities=server._declared.capabilities(ctx.revision),
+        serverInfo=server._declared.identity(ctx.revision).info,
         instructions=server.instructions,
     )
 
@@ -54,7 +54,7 @@ def discover(ctx: Context[Any]) -> Outcome:
     server = ctx.server
     result = optional(
         supportedVersions=list(STATELESS),
-        capabilities=server._capabilities(ctx.revision),
+        capabilities=server._declared.capabilities(ctx.revision),
         instructions=server.instructions,
     )
     return server._render(ctx, result)
@@ -304,7 +304,7 @@ def dispatch(ctx: Context[Any]) -> Outcome | Coroutine[Any, Any, Outcome]:
         if own is not None and ctx.revision in own.revisions and own.is_visible(ctx.principal):
             return serve_own(ctx, own)
         raise ProtocolError(METHOD_NOT_FOUND, f"Method not found: {ctx.method[:100]}")
-    if capability is not None and not ctx.server._declares(capability):
+    if capability is not None and not ctx.server._declared.has(capability):
         raise ProtocolError(
             METHOD_NOT_FOUND,
             f"Method not found: {ctx.method} (this server does not declare {capability})",

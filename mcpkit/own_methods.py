@@ -15,7 +15,7 @@ from .errors import ArgumentsError, MalformedError, RegistrationError
 from .protocol.eras import Cache
 from .protocol.jsonrpc import is_object
 from .protocol.revisions import ALL, CLIENT_METHODS, METHODS
-from .schema import Arguments, Output, UnresolvedHint
+from .schema import Arguments, Output
 from .schema.signature import empty
 from .tools import to_json_value
 
@@ -92,10 +92,8 @@ class Method(Component):
                 )
         try:
             output = Output.of(signature.returns)
-        except UnresolvedHint:
-            raise
         except RegistrationError as error:
-            raise RegistrationError(f"{signature.name}: result: {error}") from error
+            raise type(error)(f"{signature.name}: result: {error}") from error
         if output is not None and output.schema.get("type", "object") != "object":
             raise RegistrationError(
                 f"method {self.key!r}: its result is a JSON object, so return a dict, a model or a dataclass; "

@@ -10,7 +10,8 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from .asking.open_questions import OpenQuestions
-from .context import Channel, Context
+from .channel import Channel
+from .context import Context
 from .errors import INVALID_REQUEST, METHOD_NOT_FOUND, MalformedError, ProtocolError
 from .failures import error_response
 from .protocol import jsonrpc

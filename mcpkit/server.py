@@ -1,4 +1,4 @@
-"""The server: what it says about itself, how a request finds its method, and how long it lives."""
+"""The server: what it is made of, how a request finds its method, and how long it lives."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from .component import Component, optional
 from .components import Components
 from .context import Context
 from .declarations import check_icons
+from .declared import CAPABILITIES, Declared
 from .errors import RegistrationError
 from .injection.plan import Overrides, overridden
 from .lifespan import LifespanFunction, Lifespans
@@ -22,8 +23,8 @@ from .listing import Listing
 from .methods import Dispatch, dispatch
 from .middleware import Middlewares
 from .numbers import check_count, check_seconds
-from .protocol.eras import Cache, Identity
-from .protocol.revisions import CACHEABLE, narrow
+from .protocol.eras import Cache
+from .protocol.revisions import CACHEABLE
 from .protocol.types import Icon
 from .registry import Registry
 from .running.execution import Threads
@@ -40,15 +41,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 Watcher = Callable[[str, str | None], None]
 """Called from any thread with `tools`, `prompts` or `resources` and None, or with `resource` and a URI."""
-
-_CAPABILITIES: Final[dict[str, dict[str, bool]]] = {
-    "tools": {"listChanged": True},
-    "resources": {"subscribe": True, "listChanged": True},
-    "prompts": {"listChanged": True},
-    "completions": {},
-    "logging": {},
-}
-"""What can be declared, and how."""
 
 _DEFAULT_CACHE: Final = {method: Cache() for method in CACHEABLE} | {"resources/read": Cache(0, "private")}
 
@@ -141,7 +133,7 @@ class Server(Registry):
         super().__init__()
         if isinstance(offers, str):
             raise TypeError(f"offers must be a set such as {{{offers!r}}}, got {offers!r}")
-        _check("offers", set(offers) - _CAPABILITIES.keys(), _CAPABILITIES)
+        _check("offers", set(offers) - CAPABILITIES.keys(), CAPABILITIES)
         _check("cache", set(cache or ()) - CACHEABLE, sorted(CACHEABLE))
         _check_text("name", name)
         _check_text("version", version)
@@ -178,9 +170,8 @@ class Server(Registry):
             _ = self.keys  # which complains where it is given
         self._overrides: Overrides = {}
         self._running_count = 0
-        self._declared = set(offers)
         self._cache = {**_DEFAULT_CACHE, **(cache or {})}
-        self._implementation = optional(
+        implementation = optional(
             name=name,
             title=title,
             version=version,
@@ -188,7 +179,7 @@ class Server(Registry):
             icons=list(icons) if icons else None,
             websiteUrl=website_url,
         )
-        self._identities: dict[str, Identity] = {}
+        self._declared = Declared(self, implementation, offers)
         self._lifespans = Lifespans(self, lifespan)
         self._watchers: list[Watcher] = []
         self._listing = Listing(self)
@@ -196,40 +187,9 @@ class Server(Registry):
         self.listen(self._announce)
         self.listen_updates(self._announce_update)
 
-    # What the server says about itself
-
-    def _identity(self, revision: str) -> Identity:
-        """Return its `Implementation` with the members that `revision` knows."""
-        identity = self._identities.get(revision)
-        if identity is None:
-            identity = Identity(narrow("Implementation", self._implementation, revision))
-            self._identities[revision] = identity
-        return identity
-
-    def _declares(self, capability: str) -> bool:
-        """Say whether it declares a capability: because of `offers`, or of what has been registered."""
-        if capability in self._declared:
-            return True
-        is_offered = False
-        if capability == "completions":
-            completable = (self.prompts, self.resource_templates)
-            is_offered = any(item.completers for part in completable for item in part)
-        elif capability == "logging":
-            is_offered = any(item.takes_context for part in self.parts for item in part)
-        if is_offered:
-            self._declared.add(capability)
-        return is_offered
-
-    def _capabilities(self, revision: str) -> dict[str, Any]:
-        """Return its `ServerCapabilities` with the members that `revision` knows."""
-        declared: dict[str, Any] = {name: how for name, how in _CAPABILITIES.items() if self._declares(name)}
-        if self.extensions:
-            declared["extensions"] = {name: each.settings for name, each in self.extensions.items()}
-        return narrow("ServerCapabilities", declared, revision)
-
     def _render(self, ctx: Context[Any], result: dict[str, Any], cache: Cache | None = None) -> bytes:
         """Write a result with what the era wants of every result; `cache` goes before what the method has."""
-        return ctx._envelope.render(result, self._identity, cache or self._cache.get(ctx.method))
+        return ctx._envelope.render(result, self._declared.identity, cache or self._cache.get(ctx.method))
 
     def _attach(self, extension: Extension) -> None:
         super()._attach(extension)

@@ -12,7 +12,8 @@ from .protocol.eras import Handshake
 from .protocol.jsonrpc import RequestId
 
 if TYPE_CHECKING:
-    from .context import Channel, Context
+    from .channel import Channel
+    from .context import Context
     from .principal import Principal
     from .server import Server
 
@@ -47,7 +48,7 @@ class Subscriptions:
         """
         self._session = _Session(self, session)
         for name in LISTS.values():
-            if self._server._declares(name):
+            if self._server._declared.has(name):
                 self._changes.want(self._session, (name, None))
         session.on_subscription = self._subscribed
 

@@ -17,7 +17,7 @@ from .errors import OutputError, RegistrationError
 from .protocol.jsonrpc import encode
 from .protocol.revisions import OBJECTS_ONLY, knows
 from .protocol.types import ToolAnnotations
-from .schema import Arguments, MirroredParameter, Output, UnresolvedHint
+from .schema import Arguments, MirroredParameter, Output
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
@@ -126,10 +126,8 @@ class Tool(Listed):
         if self.is_structured:
             try:
                 self._output = Output.of(signature.returns)
-            except UnresolvedHint:
-                raise
             except RegistrationError as error:
-                raise RegistrationError(f"{signature.name}: result: {error}") from error
+                raise type(error)(f"{signature.name}: result: {error}") from error
         if self._input_schema is None:
             self._arguments = Arguments.of(signature, drops_unknown=self._drops_unknown)
             return

@@ -316,10 +316,10 @@ def forged(draw: st.DrawFn) -> Issued:
                 bytes(MAC),
                 draw(st.binary(min_size=MAC, max_size=MAC)),
                 sha256(data).digest(),
-                Keys(OTHER, "rounds").sign("requestState", data),
-                Keys(SECRET, "other").sign("requestState", data),
+                Keys(OTHER, "rounds").sign("requestState 1", data),
+                Keys(SECRET, "other").sign("requestState 1", data),
                 Keys(SECRET, "rounds").sign("Mcp-Session-Id", data),
-                Keys(SECRET, "rounds").sign("requestState", packed[MAC:]),
+                Keys(SECRET, "rounds").sign("requestState 1", packed[MAC:]),
             ]
         )
     )

@@ -14,7 +14,7 @@ from ..running.steps import within
 from .questions import asked_again
 
 if TYPE_CHECKING:
-    from ..context import Channel
+    from ..channel import Channel
     from .questions import Question
 
 _TRIES: Final = 3

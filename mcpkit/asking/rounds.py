@@ -45,7 +45,8 @@ MAX_STATE: Final = 16 * 1024
 _MAX_ANSWERS: Final = MAX_STATE // 2
 """Bytes of the answers in it; base64 and the values of `once` take the rest."""
 
-_PURPOSE: Final = "requestState"
+_PURPOSE: Final = "requestState 1"
+"""Another number when the members of a state change, so that those of another version are refused, not misread."""
 _MAC: Final = 32
 
 _ASIDE: Final = ROUND_PARAMS | {"_meta"}

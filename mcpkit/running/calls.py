@@ -6,7 +6,7 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Hashable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..context import Context, _current
 from ..errors import BusyError, ProtocolError
@@ -25,7 +25,7 @@ Reply = Callable[[bytes | None, BaseException | None], None]
 OVER: Final = object()
 """In place of what a request waits for: it has been answered."""
 
-_start: Callable[..., asyncio.Task[None]] = asyncio.Task
+_start: Callable[..., asyncio.Task[None]] = cast("Any", asyncio.Task)
 if sys.version_info >= (3, 12):
     # A handler that never waits is answered in the same turn of the loop.
     _start = partial(asyncio.Task, eager_start=True)
@@ -222,6 +222,7 @@ class Calls:
 
 
 def _end(ctx: Context[Any], reply: Reply, message: bytes | None, problem: BaseException | None) -> None:
+    """End a request: what its handler has said is sent before its response, and nothing after that."""
     ctx.is_ended = True
     if ctx._reports is not None:
         ctx._reports.end(is_answered=message is not None)

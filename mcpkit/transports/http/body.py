@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from types import CoroutineType
+from inspect import iscoroutine
 
 from ...running.steps import first_step, go_on, within
 from .exchange import Receive, RefusedError
@@ -32,7 +32,7 @@ async def read_body(receive: Receive, length: bytes | None, limit: int, seconds:
         raise UnreadError(413, _too_long(limit))
     message: Message | None = None
     reading: Awaitable[Message] = receive()
-    if type(reading) is CoroutineType:  # most bodies are there already, and need no timer
+    if iscoroutine(reading):  # most bodies are there already, and need no timer
         is_there, value = first_step(reading)
         if is_there:
             message = value

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMappi
 from inspect import iscoroutine
 from typing import Any, Final
 
-from ...context import NO_HEADERS
+from ...channel import NO_HEADERS
 from ...errors import (
     HEADER_MISMATCH,
     INVALID_REQUEST,

@@ -103,7 +103,7 @@ class Sessions:
                 home=self._broker.home,
                 revision=handshake.revision,
                 client=handshake.client,
-                lists=frozenset(name for name in LISTS.values() if server._declares(name)),
+                lists=frozenset(name for name in LISTS.values() if server._declared.has(name)),
                 expires=time.time() + self._settings.session_max_age,
                 principal=_owner(principal),
             )

@@ -33,10 +33,10 @@ def is_stateless(message: Any, headers: Headers) -> bool:
         message: The JSON value of the body.
         headers: The headers.
     """
-    if type(message) is dict:
-        params: Any = message.get("params")
-        meta: Any = params.get("_meta") if type(params) is dict else None
-        if type(meta) is dict and PROTOCOL_VERSION in meta:
+    if is_object(message):
+        params = message.get("params")
+        meta = params.get("_meta") if is_object(params) else None
+        if is_object(meta) and PROTOCOL_VERSION in meta:
             return True
     version = headers.get(b"mcp-protocol-version")
     return version is not None and version not in _HANDSHAKE and version.strip() not in _HANDSHAKE
@@ -59,8 +59,8 @@ def serve_stateless(service: Service, message: Any, headers: Headers, exchange: 
 
 def _read(service: Service, message: Any, headers: Headers, exchange: Exchange) -> Context[Any] | None:
     """Return the request to answer; None when it has been refused, or when its answer is a stream of changes."""
-    method = message.get("method") if type(message) is dict else None
-    if type(method) is not str or message.get("jsonrpc") != "2.0":
+    method = message.get("method") if is_object(message) else None
+    if not is_object(message) or type(method) is not str or message.get("jsonrpc") != "2.0":
         malformed = invalid("expected a request with a method, and one in a POST")
         exchange.reply(jsonrpc.error(_id_of(message), malformed), malformed)
         return None
