@@ -71,6 +71,7 @@ class Listing:
         if cursor is not None and not isinstance(cursor, str):
             raise _bad_cursor()
         after = decode_cursor(cursor) if cursor is not None else None
+        changes = self._server.changes  # first: what changes meanwhile is not in what is kept
         conditional = self.conditional.among(*_PARTS[ctx.method])
         shown = frozenset(each for each in conditional if each.is_visible(ctx.principal))
         cache = self._server._cache[ctx.method].private if conditional else None
@@ -79,7 +80,6 @@ class Listing:
         if after is not None:
             after = (after[0], "")  # components have no entries, and a client's text must not be kept
         key = (ctx.method, ctx.revision, after, shown)
-        changes = self._server.changes
         kept = self._pages.get(key)
         if kept is not None and kept[0] == changes:
             return kept[1]
