@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
+from types import MethodType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ..errors import RegistrationError
@@ -262,5 +263,6 @@ def overridden(
 
 def identity(function: Callable[..., Any]) -> Hashable:
     """Return what tells functions apart; a method is the same each time that it is looked up."""
-    bound = getattr(function, "__func__", None)
-    return id(function) if bound is None else (id(function.__self__), id(bound))  # type: ignore[attr-defined]  # methods have it
+    if isinstance(function, MethodType):
+        return id(function.__self__), id(function.__func__)
+    return id(function)
