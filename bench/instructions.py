@@ -1,74 +1,59 @@
-"""How many instructions a server executes for one `tools/call` over HTTP, and how often its caches miss.
+"""How many instructions a server executes, and how much memory it takes: of this checkout, and of another beside it.
 
-    python bench/instructions.py --only sessions --peer mcpkit
+    python bench/instructions.py --base ../other-checkout
+    python bench/instructions.py --only "stdio stateless" --only start --out profiles
 
-valgrind's callgrind counts them on a simulated processor, so that a busy machine changes nothing: two runs of the same
-code differ by a few parts in ten thousand, where times differ by tenths. The counts tell which of two versions does
-less; they are no times, and leave out the kernel. It needs Linux and valgrind (Debian's package of that name), and of
-Python packages what `bench/run_http.py` needs. A server is some fifty times slower this way, so nothing is counted
-before its caches are warm.
+valgrind's callgrind counts the instructions, so that a busy machine changes nothing: two runs of the same code differ
+by a few parts in a thousand, where times differ by tenths. The counts tell which of two versions does less; they are
+no times, and leave out the kernel. It needs Linux and valgrind (Debian's package of that name), and uvicorn with
+httptools and uvloop for what goes over HTTP. A server is some fifty times slower this way.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
+from typing import Any, Final
 
-from client import FIRST_ID, HANDSHAKE, STATELESS
-from contenders import Contender, web_contenders
-from web_client import Calls, WebServer, read_answer
+from client import HANDSHAKE, INITIALIZE, STATELESS, Child
+from ways import COUNTED, Memory, Pipes, Way, Web, environment
 
-CONNECTIONS = 32  # as many as wrk keeps open for the load
-UNCOUNTED = 40  # rounds of one call on each connection, after which Python has specialized its bytecode
-WARMING = 10  # rounds that fill the simulated caches
-ROUNDS = 40
-MODES = {
-    "stateless": (STATELESS, "sessions"),
-    "sessions": (HANDSHAKE, "sessions"),
-    "no sessions": (HANDSHAKE, "stateless"),
+ROOT: Final = Path(__file__).resolve().parent.parent
+UNCOUNTED: Final = 40  # calls after which Python has specialized its bytecode
+ROUNDS: Final = 40
+WORSE: Final = 1.03  # the ratio from which on a line is marked
+
+WAYS: Final[dict[str, Callable[[Path, Sequence[str]], Way]]] = {
+    "stdio handshake": lambda checkout, before: Pipes(checkout, before, HANDSHAKE),
+    "stdio stateless": lambda checkout, before: Pipes(checkout, before, STATELESS),
+    "HTTP session": lambda checkout, before: Web(checkout, before, HANDSHAKE),
+    "HTTP stateless": lambda checkout, before: Web(checkout, before, STATELESS),
+    "in memory handshake": lambda checkout, before: Memory(checkout, before, HANDSHAKE),
+    "in memory stateless": lambda checkout, before: Memory(checkout, before, STATELESS),
 }
-EVENTS = {
-    "Ir": "instructions",
-    "I1mr": "I1 misses",
-    "D1m": "D1 misses",
-    "LLm": "LL misses",
-    "Bm": "mispredicted",
+STARTS: Final = {"start": "start.py", "start with an app": "start_app.py"}
+
+
+def call(name: str, **arguments: Any) -> tuple[str, dict[str, Any]]:
+    return "tools/call", {"name": name, "arguments": arguments}
+
+
+LINES: Final = {
+    "int": call("add", a=1, b=2),
+    "async": call("add_async", a=1, b=2),
+    "dict": call("record", city="Oslo"),
+    "model": call("mirror", point={"name": "here", "x": 1.5}),
+    "text": call("say", text="good morning"),
+    "list": ("tools/list", {}),
+    "resource": ("resources/read", {"uri": "counted://state"}),
 }
-
-
-@dataclass(frozen=True)
-class Counted(Contender):
-    """A contender whose server runs under callgrind."""
-
-    out: str = ""
-
-    def web_argv(self, mode: str, descriptor: int) -> list[str]:
-        valgrind = [
-            "valgrind",
-            "--tool=callgrind",
-            "--cache-sim=yes",
-            "--branch-sim=yes",
-            "--instr-atstart=no",
-            f"--callgrind-out-file={self.out}",
-        ]
-        return valgrind + super().web_argv(mode, descriptor)
-
-
-def ask_all(calls: Calls, connections: list[socket.socket], first: int, rounds: int) -> int:
-    """Make one call on each connection, all at once, and read the answers; so many times. Returns the next id."""
-    for _ in range(rounds):
-        for number, connection in enumerate(connections, first):
-            connection.sendall(calls.request(number))
-        for connection in connections:
-            assert read_answer(connection).status == 200
-        first += len(connections)
-    return first
 
 
 def tell(process: int, command: str) -> None:
@@ -76,57 +61,116 @@ def tell(process: int, command: str) -> None:
     subprocess.run(["vgdb", f"--pid={process}", *command.split()], check=True, capture_output=True)
 
 
-def count(contender: Contender, title: str, out: Path) -> dict[str, float]:
-    """Return the events of one call; `out` is where callgrind writes what `callgrind_annotate` reads."""
-    revision, mode = MODES[title]
-    counted = Counted(**{**vars(contender), "out": str(out)})
-    with WebServer(counted, mode, {"PYTHONHASHSEED": "0"}) as server:
-        sessions = CONNECTIONS if title == "sessions" and contender.name != "bare" else 0
-        calls = Calls(server, revision, sessions)
-        connections = [server.connect() for _ in range(CONNECTIONS)]
-        number = ask_all(calls, connections, FIRST_ID, UNCOUNTED)
-        tell(server.process.pid, "instrumentation on")
-        number = ask_all(calls, connections, number, WARMING)
-        tell(server.process.pid, "zero")
-        ask_all(calls, connections, number, ROUNDS)
-        tell(server.process.pid, "dump")
-        for connection in connections:
-            connection.close()
-    return read(Path(f"{out}.1"))
+def callgrind(out: Path, *options: str) -> list[str]:
+    """Return the command that runs another under callgrind, which writes its profiles to `out` and a number."""
+    return ["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}", *options]
 
 
-def read(profile: Path) -> dict[str, float]:
-    """Return the totals of a profile for each call."""
+def instructions(profile: Path) -> int:
+    """Return what was counted in a profile."""
     lines = profile.read_text().splitlines()
-    names = next(line for line in lines if line.startswith("events:")).split()[1:]
-    values = next(line for line in lines if line.startswith(("totals:", "summary:"))).split()[1:]
-    found = dict(zip(names, map(int, values), strict=False))
-    found["D1m"] = found["D1mr"] + found["D1mw"]
-    found["LLm"] = found["ILmr"] + found["DLmr"] + found["DLmw"]
-    found["Bm"] = found["Bcm"] + found["Bim"]
-    return {name: found[name] / (ROUNDS * CONNECTIONS) for name in EVENTS}
+    return int(next(each for each in lines if each.startswith(("totals:", "summary:"))).split()[1])
+
+
+def count_calls(title: str, checkout: Path, out: Path) -> Iterator[tuple[str, float]]:
+    """Yield the instructions of one call for each line of a way."""
+    way = WAYS[title](checkout, callgrind(out, "--instr-atstart=no"))
+    with closing(way):
+        for method, params in LINES.values():
+            way.ask(method, params, UNCOUNTED)
+        way.ask(*call("quiet"), 1)
+        tell(way.process, "instrumentation on")
+        for number, (name, (method, params)) in enumerate(LINES.items(), 1):
+            result = way.ask(method, params, 2)
+            assert not result.get("isError"), result
+            tell(way.process, "zero")
+            way.ask(method, params, ROUNDS)
+            tell(way.process, "dump")
+            yield f"{title}, {name}", instructions(Path(f"{out}.{number}")) / ROUNDS
+
+
+def count_start(title: str, checkout: Path, out: Path) -> float:
+    """Return the instructions from the start of the process to its first answer."""
+    os.environ.update(environment(checkout))
+    with Child([sys.executable, str(COUNTED / STARTS[title])]) as child:  # compiles what is not yet
+        child.ask(INITIALIZE)
+    with Child([*callgrind(out), sys.executable, str(COUNTED / STARTS[title])]) as child:
+        child.ask(INITIALIZE)
+        tell(child.process.pid, "dump")
+    return instructions(Path(f"{out}.1"))
+
+
+def trace_calls(title: str, checkout: Path) -> Iterator[tuple[str, float]]:
+    """Yield the most bytes that one call takes, for each line of a way."""
+    with closing(WAYS[title](checkout, [])) as way:
+        for name, (method, params) in LINES.items():
+            way.ask(*call("trace"), 1)
+            way.ask(method, params, UNCOUNTED)
+            found: list[float] = []
+            for _ in range(3):  # of which the least is the call alone
+                way.ask(*call("trace"), 1)
+                way.ask(method, params, 1)
+                found.append(float(way.ask(*call("traced"), 1)["content"][0]["text"]))
+            yield f"{title}, {name}", min(found)
+
+
+def resident(title: str, checkout: Path) -> float:
+    """Return the resident memory of a server that has answered `initialize`, in KiB: the least of five starts."""
+    os.environ.update(environment(checkout))
+    found: list[int] = []
+    for _ in range(5):
+        with Child([sys.executable, str(COUNTED / STARTS[title])]) as child:
+            child.ask(INITIALIZE)
+            found.append(child.memory()[1])
+    return min(found)
+
+
+def is_wanted(title: str, only: Sequence[str] | None) -> bool:
+    return only is None or any(part in title for part in only)
+
+
+def measured(
+    wanted: Sequence[str] | None, checkouts: Sequence[Path], folder: Path
+) -> Iterator[tuple[str, str, list[float]]]:
+    """Yield each line: its title, its unit, and what was counted in each of the checkouts."""
+    for title in [each for each in WAYS if is_wanted(each, wanted)]:
+        for unit, count in (
+            ("instructions", lambda place, out: count_calls(title, place, out)),  # noqa: B023 - used at once
+            ("bytes at most", lambda place, out: trace_calls(title, place)),  # noqa: B023
+        ):
+            outs = [folder / f"{title.replace(' ', '-')}-{number}" for number in range(len(checkouts))]
+            found = [dict(count(place, out)) for place, out in zip(checkouts, outs, strict=True)]
+            for name in found[0]:
+                yield name, unit, [each[name] for each in found]
+    for title in [each for each in STARTS if is_wanted(each, wanted)]:
+        outs = [folder / f"{title.replace(' ', '-')}-{number}" for number in range(len(checkouts))]
+        counts = [float(count_start(title, place, out)) for place, out in zip(checkouts, outs, strict=True)]
+        yield title, "instructions", counts
+        yield title, "KiB resident", [resident(title, place) for place in checkouts]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--python", type=Path, default=Path(sys.executable), help="runs the servers")
-    parser.add_argument("--only", choices=list(MODES), action="append", help="a mode; all when not given")
-    parser.add_argument("--peer", action="append", help="whom to count; mcpkit and bare when not given")
+    parser.add_argument("--checkout", type=Path, default=ROOT, help="what is counted; where this file lies")
+    parser.add_argument("--base", type=Path, help="another checkout, which it is compared with")
+    parser.add_argument("--only", action="append", help="ways with this in their name; may be repeated")
     parser.add_argument("--out", type=Path, help="a folder that keeps the profiles, for callgrind_annotate")
     options = parser.parse_args()
     if shutil.which("valgrind") is None:
         raise SystemExit("no valgrind on PATH, which counts: `apt-get install valgrind` (Debian, Ubuntu)")
-    peers = options.peer or ["mcpkit", "bare"]
-    print(f"{'':24}" + "".join(f"{each:>14}" for each in EVENTS.values()))
+    checkouts = [each.resolve() for each in (options.checkout, options.base) if each is not None]
+    print(f"{'':32}{'':16}{'here':>14}" + (f"{'base':>14}{'ratio':>8}" if options.base else ""), flush=True)
+    if options.out is not None:
+        options.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
-        for title in options.only or MODES:
-            for contender in web_contenders(options.python):
-                if contender.name in peers:
-                    out = (options.out or Path(folder)) / f"{contender.name}-{title.replace(' ', '-')}"
-                    counts = "".join(f"{each:14,.0f}" for each in count(contender, title, out).values())
-                    print(f"{title:14}{contender.name:10}{counts}", flush=True)
+        for name, unit, counts in measured(options.only, checkouts, options.out or Path(folder)):
+            row = f"{name:32}{unit:16}" + "".join(f"{each:14,.0f}" for each in counts)
+            if len(counts) > 1:
+                ratio = counts[0] / counts[1]
+                row += f"{ratio:8.3f}" + (" worse" if ratio > WORSE else "")
+            print(row, flush=True)
 
 
 if __name__ == "__main__":
