@@ -1,0 +1,272 @@
+"""Values of classes that neither JSON nor pydantic knows, as the data that they obviously are.
+
+numpy, pandas, polars, SQLAlchemy, attrs, msgspec, iterators and more. No library is imported: an object of one
+brings it along, and its class is known by the names of its package and itself.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import io
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from typing import Any, Final, cast
+
+Encode = Callable[[Any], Any]
+
+MOST_ITEMS: Final = 1_000_000
+"""How many items are taken from an iterator, which may be endless."""
+
+
+def encoder(cls: Any) -> Encode | None:
+    """Return what makes plainer data of the values of a class; None where nothing does.
+
+    What it makes are values that JSON knows, or further values that are to be encoded in turn. It raises TypeError
+    or ValueError where a value has no form; the message says why, and fits behind the name of a place.
+
+    Args:
+        cls: The class of a value.
+    """
+    # The cache says to type checkers that a class is hashable only where they know which class it is.
+    return _encoder(cls)
+
+
+@lru_cache(maxsize=512)
+def _encoder(cls: type) -> Encode | None:
+    for base in cls.__mro__:
+        known = _BY_NAME.get((base.__module__.partition(".")[0], base.__qualname__))
+        if known is not None:
+            return known
+    if issubclass(cls, _IN_JSON):
+        return None
+    marked = (encode for mark, encode in _BY_MARK.items() if hasattr(cls, mark))
+    of_its_kind = (encode for kind, encode in _BY_KIND if issubclass(cls, kind))
+    return next(marked, None) or next(of_its_kind, None)
+
+
+def _is_nothing(_: Any) -> None:
+    return None
+
+
+def _text(value: Any) -> str:
+    return str(value)
+
+
+def _bytes(value: Any) -> bytes:
+    return bytes(value)
+
+
+def _list_of_its_own(value: Any) -> list[Any]:
+    return cast("list[Any]", value.tolist())
+
+
+def items(values: Iterable[Any]) -> list[Any]:
+    """Return the items of an iterable.
+
+    Raises:
+        ValueError: There are more than `MOST_ITEMS`.
+    """
+    taken: list[Any] = []
+    # One by one in Python, so that a thread that is told to stop does.
+    for item in values:
+        if len(taken) == MOST_ITEMS:
+            raise ValueError(
+                f"a {type(values).__name__} of more than {MOST_ITEMS:,} items; is it endless? "
+                "Take some of them by itertools.islice"
+            )
+        taken.append(item)
+    return taken
+
+
+def _members(value: Mapping[Any, Any]) -> dict[Any, Any]:
+    return dict(value.items())
+
+
+def _content(value: Any) -> str | bytes:
+    """Return all that is in a file, wherever it stands now."""
+    if value.closed:
+        raise ValueError("a file that is closed; return what is in it, `file.read()`, or `File(path)`")
+    if isinstance(value, (io.BytesIO, io.StringIO)):
+        return value.getvalue()
+    try:
+        if value.seekable():
+            value.seek(0)
+        return cast("str | bytes", value.read())
+    except io.UnsupportedOperation as error:
+        raise ValueError(f"a file that cannot be read: {error}") from None
+
+
+def _number_of_numpy(value: Any) -> Any:
+    kind = value.dtype.kind
+    if kind == "M":
+        text = str(value)
+        return None if text == "NaT" else text
+    if kind == "m":
+        return _duration_of_numpy(value)
+    if kind == "V":
+        names = value.dtype.names
+        return bytes(value) if names is None else {name: value[name] for name in names}
+    if value.dtype.char in "gG":  # what `item` makes of these is they themselves
+        return float(value) if kind == "f" else complex(value)
+    return value.item()
+
+
+def _duration_of_numpy(value: Any) -> str | None:
+    numpy = sys.modules["numpy"]
+    if numpy.isnat(value):
+        return None
+    unit = numpy.datetime_data(value.dtype)[0]
+    if unit in ("Y", "M"):
+        _, step = numpy.datetime_data(value.dtype)
+        count = int(value.astype("int64")) * int(step)
+        return f"{'-' if count < 0 else ''}P{abs(count)}{unit}"
+    if unit == "generic":
+        raise ValueError("a timedelta64 without a unit")
+    if unit in ("ps", "fs", "as"):
+        raise ValueError(f"a timedelta64 in {unit}, which is finer than nanoseconds")
+    return duration(int(value.astype("timedelta64[ns]").astype("int64")))
+
+
+def duration(nanoseconds: int) -> str:
+    """Return a length of time as ISO 8601 writes it."""
+    seconds, fraction = divmod(abs(nanoseconds), 1_000_000_000)
+    days, seconds = divmod(seconds, 86_400)
+    part = f".{fraction:09}".rstrip("0") if fraction else ""
+    sign = "-" if nanoseconds < 0 else ""
+    time = f"T{seconds}{part}S" if seconds or fraction or not days else ""
+    return f"{sign}P{f'{days}D' if days else ''}{time}"
+
+
+def _array_of_numpy(value: Any) -> Any:
+    # `tolist` makes integers of dates with nanoseconds, and tuples of records.
+    if value.dtype.kind in "mMV" or value.dtype.char in "gG":
+        return list(value) if value.ndim else value[()]
+    return value.tolist()
+
+
+def _timestamp(value: Any) -> str:
+    return cast("str", value.isoformat())
+
+
+def _timedelta(value: Any) -> str:
+    return duration(value.value)
+
+
+def _interval(value: Any) -> dict[str, Any]:
+    return {"left": value.left, "right": value.right, "closed": value.closed}
+
+
+def _records(frame: Any) -> Any:
+    """Return a table of pandas as a list of objects, with its index where that says something."""
+    if not is_row_number(frame.index):
+        frame = frame.reset_index()
+    if not frame.columns.is_unique:
+        twice = frame.columns[frame.columns.duplicated()][0]
+        raise ValueError(f"a DataFrame with two columns {twice!r}")
+    return frame.to_dict("records")
+
+
+def is_row_number(index: Any) -> bool:
+    """Tell whether an index of pandas merely counts the rows."""
+    return (
+        type(index).__name__ == "RangeIndex" and index.name is None and index.start == 0 and index.step == 1
+    )
+
+
+def _rows_of_polars(frame: Any) -> Any:
+    return frame.to_dicts()
+
+
+def _list_of_polars(series: Any) -> Any:
+    return series.to_list()
+
+
+def _row(value: Any) -> dict[str, Any]:
+    return dict(zip(value.keys(), value, strict=True))
+
+
+def _row_of_sqlalchemy(value: Any) -> dict[str, Any]:
+    return dict(value._mapping)  # its documented name
+
+
+def _columns(instance: Any) -> dict[str, Any]:
+    """Return the columns of an instance of SQLAlchemy's ORM; nothing is loaded for it."""
+    loaded: dict[str, Any] = vars(instance)
+    columns: dict[str, Any] = {}
+    for attribute in type(instance).__mapper__.column_attrs:
+        if attribute.key in loaded:
+            columns[attribute.key] = loaded[attribute.key]
+        elif not attribute.deferred:
+            raise ValueError(
+                f"a {type(instance).__name__} whose column {attribute.key!r} is not loaded; "
+                "refresh it, or set expire_on_commit=False"
+            )
+    return columns
+
+
+def attrs_fields(instance: Any) -> dict[str, Any]:
+    """Return what an instance of a class of attrs holds, by the names that its `__init__` takes."""
+    return {
+        getattr(field, "alias", None) or field.name.lstrip("_"): getattr(instance, field.name)
+        for field in type(instance).__attrs_attrs__
+    }
+
+
+def struct_fields(instance: Any) -> Any:
+    """Return what a Struct of msgspec holds, as msgspec writes it: renamed, tagged, or as an array."""
+    cls = type(instance)
+    unset = sys.modules["msgspec"].UNSET
+    config = cls.__struct_config__
+    values = [getattr(instance, name) for name in cls.__struct_fields__]
+    if config.array_like:
+        return values if config.tag is None else [config.tag, *values]
+    tag = {} if config.tag is None else {config.tag_field: config.tag}
+    fields = zip(cls.__struct_encode_fields__, values, strict=True)
+    return tag | {name: value for name, value in fields if value is not unset}
+
+
+_BY_NAME: Final[dict[tuple[str, str], Encode]] = {
+    # (package, class): what makes data of it, and of classes derived from it
+    ("numpy", "generic"): _number_of_numpy,
+    ("numpy", "ndarray"): _array_of_numpy,
+    ("pandas", "Timestamp"): _timestamp,
+    ("pandas", "Timedelta"): _timedelta,
+    ("pandas", "NaTType"): _is_nothing,
+    ("pandas", "NAType"): _is_nothing,
+    ("pandas", "Period"): _text,
+    ("pandas", "Interval"): _interval,
+    ("pandas", "Series"): _list_of_its_own,
+    ("pandas", "Index"): _list_of_its_own,
+    ("pandas", "ExtensionArray"): _list_of_its_own,
+    ("pandas", "DataFrame"): _records,
+    ("polars", "DataFrame"): _rows_of_polars,
+    ("polars", "Series"): _list_of_polars,
+    ("sqlite3", "Row"): _row,
+    ("sqlalchemy", "Row"): _row_of_sqlalchemy,
+    ("fractions", "Fraction"): _text,
+    ("types", "SimpleNamespace"): vars,
+    ("collections", "UserString"): _text,
+    ("tempfile", "_TemporaryFileWrapper"): _content,
+    ("builtins", "memoryview"): _bytes,
+}
+
+_BY_MARK: Final[dict[str, Encode]] = {
+    # attribute of a class: what makes data of its instances
+    "__attrs_attrs__": attrs_fields,
+    "__struct_encode_fields__": struct_fields,
+    "__mapper__": _columns,
+}
+
+_IN_JSON: Final = (str, bytes, bytearray, int, float, dict, list, tuple, set, frozenset)
+"""What pydantic-core writes as it is, in subclasses as well."""
+
+_BY_KIND: Final[tuple[tuple[type, Encode], ...]] = (
+    # In this order: a file is an iterator of its lines.
+    (io.IOBase, _content),
+    (collections.abc.Mapping, _members),
+    (collections.abc.Sequence, items),
+    (collections.abc.Set, items),
+    (collections.abc.MappingView, items),
+    (collections.abc.Iterator, items),
+)
