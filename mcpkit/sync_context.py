@@ -11,7 +11,7 @@ from .context import ended
 from .reporting import counted
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
+    from typing_extensions import TypeForm, Unpack
 
     from .asking.questions import Answer, Question, Root
     from .asking.sampling import Sampled, SampleOptions
@@ -114,6 +114,8 @@ class SyncContext:
 
     @overload
     def elicit(self, message: str, type_: type[T], *, key: str | None = None) -> Answer[T]: ...
+    @overload
+    def elicit(self, message: str, type_: TypeForm[T], *, key: str | None = None) -> Answer[T]: ...
     @overload
     def elicit(self, message: str, type_: Any, *, key: str | None = None) -> Answer[Any]: ...
     def elicit(self, message: str, type_: Any, *, key: str | None = None) -> Answer[Any]:

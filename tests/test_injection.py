@@ -10,7 +10,7 @@ from typing import Annotated, Any, Optional, Union
 import pytest
 
 from dependencies import KINDS, Database, async_generator, coroutine, generator, plain, takes_an_argument
-from mcpkit import Complete, Context, Depends, FromHeader, FromState, Server, prompt, resource, tool
+from mcpkit import Ask, Complete, Context, Depends, FromHeader, FromState, Server, prompt, resource, tool
 from mcpkit.injection.hidden import FromRequest
 from mcpkit.testing import connect
 
@@ -182,6 +182,29 @@ async def test_context_and_state_reach_what_is_depended_on() -> None:
             "state",
             "tools/call",
         ]
+
+
+async def test_what_comes_from_the_request_may_be_marked_by_a_default_value() -> None:
+    @asynccontextmanager
+    async def lifespan(_: Server) -> AsyncGenerator[Database, None]:
+        yield Database("state")
+
+    server = Server("s", lifespan=lifespan)
+
+    @server.tool
+    def look(
+        sure: bool = Ask("Sure?"),
+        db: Database = FromState(),
+        tenant: str | None = FromHeader("X-Tenant"),
+    ) -> list[Any]:
+        return [sure, db.name, tenant]
+
+    def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
+        return {"action": "accept", "content": {"value": True}}
+
+    async with connect(server, answers=answer) as client:
+        assert (await client.list_tools())[0]["inputSchema"]["properties"] == {}
+        assert (await client.call("look")).structured == [True, "state", None]
 
 
 async def test_state_that_there_is_not_is_an_error_unless_it_may_be_none(

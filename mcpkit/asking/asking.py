@@ -18,7 +18,7 @@ from ..protocol.revisions import ASKING, CLIENT_METHODS, ELICITATION_IDS
 from ..running.execution import finish_awaitable
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
+    from typing_extensions import TypeForm, Unpack
 
     from ..component import Component
     from ..context import Context
@@ -89,6 +89,8 @@ class Asking:
 
     @overload
     async def elicit(self, message: str, type_: type[T], *, key: str | None = None) -> Answer[T]: ...
+    @overload
+    async def elicit(self, message: str, type_: TypeForm[T], *, key: str | None = None) -> Answer[T]: ...
     @overload
     async def elicit(self, message: str, type_: Any, *, key: str | None = None) -> Answer[Any]: ...
     async def elicit(self, message: str, type_: Any, *, key: str | None = None) -> Answer[Any]:

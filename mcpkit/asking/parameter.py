@@ -9,32 +9,47 @@ from typing import Annotated, Any, Union, cast, get_args, get_origin
 
 from ..context import Context
 from ..errors import MissingCapabilityError, RegistrationError
-from ..injection.hidden import FromRequest
+from ..injection.hidden import FromRequest, marking
 from .questions import Answer, Elicit
 
 
-class Ask(FromRequest):
-    """Fills a parameter with what the user enters, before the function runs (client/elicitation).
+@marking
+def Ask(message: str, *, key: str | None = None) -> Any:  # noqa: N802 - reads as a type where it stands
+    """Fill a parameter with what the user enters, before the function runs (client/elicitation).
 
-    The parameter stays out of the schema. Its type is what is asked for. `City | None` is None where the user
-    does not accept, or the client cannot ask; `Answer[City]` tells how they decided; otherwise a user who does
-    not accept ends the call, and the client is told why.
+    It stands in the type, `city: Annotated[City, Ask("Which city?")]`, or as a default value,
+    `city: City = Ask("Which city?")`; the parameter stays out of the schema. Its type is what is asked for.
+    `City | None` is None where the user does not accept, or the client cannot ask; `Answer[City]` tells how they
+    decided; otherwise a user who does not accept ends the call, and the client is told why.
 
     Args:
         message: Why it is asked, for the user.
         key: See `Question`; the parameter's place in the order of asking when None.
+
+    Returns:
+        What marks the parameter; to type checkers, a value of any type.
+    """
+    return AskedValue(message, key)
+
+
+class AskedValue(FromRequest):
+    """What `Ask` returns.
+
+    Args:
+        message: Why it is asked, for the user.
+        key: See `Question`.
     """
 
     __slots__ = ("key", "message")
 
-    def __init__(self, message: str, *, key: str | None = None) -> None:
+    def __init__(self, message: str, key: str | None) -> None:
         self.message = message
         self.key = key
 
     def reader(self, annotation: Any, default: Any) -> Callable[[Context[Any]], Any]:
         """Return what asks."""
         type_, wants_answer, may_be_none = _asked(annotation)
-        if default is not inspect.Parameter.empty and not isinstance(default, Ask):
+        if default is not inspect.Parameter.empty and not isinstance(default, AskedValue):
             raise RegistrationError("what Ask fills has no default; `| None` is for users who do not accept")
         message, key = self.message, self.key
         try:
@@ -61,7 +76,7 @@ def _asked(annotation: Any) -> tuple[Any, bool, bool]:
     asked: Any = annotation
     metadata: tuple[Any, ...] = ()
     if get_origin(asked) is Annotated:
-        metadata = tuple(item for item in asked.__metadata__ if not isinstance(item, Ask))
+        metadata = tuple(item for item in asked.__metadata__ if not isinstance(item, AskedValue))
         asked = get_args(asked)[0]
     wants_answer = get_origin(asked) is Answer
     if wants_answer:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar, Final, Generic, Literal, cast, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, cast, overload
 
 from typing_extensions import TypeVar
 
 from ..errors import AnswerError, ArgumentsError, ElicitationError, InvalidAnswerError
 from ..protocol.jsonrpc import is_array, is_object
 from ..protocol.revisions import ELICITATION_IDS, knows
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeForm
 
 T = TypeVar("T")
 A = TypeVar("A", default=Any)
@@ -144,6 +147,8 @@ class Elicit(Question[Answer[T]]):
 
     @overload
     def __init__(self, message: str, type_: type[T], *, key: str | None = None) -> None: ...
+    @overload
+    def __init__(self, message: str, type_: TypeForm[T], *, key: str | None = None) -> None: ...
     @overload
     def __init__(self: Elicit[Any], message: str, type_: Any, *, key: str | None = None) -> None: ...
     def __init__(self, message: str, type_: Any, *, key: str | None = None) -> None:

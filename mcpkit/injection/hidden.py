@@ -53,11 +53,54 @@ class FromRequest(Hidden, ABC):
         """
 
 
-class FromHeader(FromRequest):
-    """Fills a parameter with a header of the HTTP request: `tenant: Annotated[str | None, FromHeader("X-Tenant")]`.
+M = TypeVar("M", bound=Callable[..., Any])
 
-    Where there is no such header, and over every transport but HTTP, it has its default value, or else None.
-    What a header says nobody has verified, but by what stands before the server.
+_MARKING: Final[list[Callable[..., Any]]] = []
+
+
+def marking(function: M) -> M:
+    """Take note of a function that returns a mark, so that one who forgets to call it is told."""
+    _MARKING.append(function)
+    return function
+
+
+@marking
+def FromHeader(name: str) -> Any:  # noqa: N802 - reads as a type where it stands
+    """Fill a parameter with a header of the HTTP request.
+
+    It stands in the type, `tenant: Annotated[str | None, FromHeader("X-Tenant")]`, or as a default value,
+    `tenant: str | None = FromHeader("X-Tenant")`. Where there is no such header, and over every transport but
+    HTTP, the parameter has its default value, or else None. What a header says nobody has verified, but by what
+    stands before the server.
+
+    Args:
+        name: The header's name, in any case.
+
+    Returns:
+        What marks the parameter; to type checkers, a value of any type.
+
+    Raises:
+        RegistrationError: It is no name of a header.
+    """
+    return HeaderValue(name)
+
+
+@marking
+def FromState() -> Any:  # noqa: N802 - reads as a type where it stands
+    """Fill a parameter with what the server's lifespan yielded.
+
+    It stands in the type, `db: Annotated[Database, FromState()]`, or as a default value,
+    `db: Database = FromState()`. Without a lifespan that yields something there is none: an error, unless the
+    parameter may be None.
+
+    Returns:
+        What marks the parameter; to type checkers, a value of any type.
+    """
+    return StateValue()
+
+
+class HeaderValue(FromRequest):
+    """What `FromHeader` returns.
 
     Args:
         name: The header's name, in any case.
@@ -88,11 +131,8 @@ class FromHeader(FromRequest):
         return lambda ctx: ctx.headers.get(name, default)
 
 
-class FromState(FromRequest):
-    """Fills a parameter with what the server's lifespan yielded: `db: Annotated[Database, FromState()]`.
-
-    Without a lifespan that yields something there is none: an error, unless the parameter may be None.
-    """
+class StateValue(FromRequest):
+    """What `FromState` returns."""
 
     __slots__ = ()
 
@@ -129,6 +169,7 @@ def Depends(function: Callable[..., Iterator[T]], *, cached: bool = True) -> T: 
 def Depends(function: Callable[..., Awaitable[T]], *, cached: bool = True) -> T: ...
 @overload
 def Depends(function: Callable[..., T], *, cached: bool = True) -> T: ...
+@marking
 def Depends(function: Callable[..., Any], *, cached: bool = True) -> Any:  # noqa: N802 - reads as a type where it stands
     """Fill a parameter with what a function of one's own returns or yields.
 
@@ -168,7 +209,7 @@ def hidden(annotation: Any, default: Any) -> Hidden | None:
     origin = typing.get_origin(annotation)
     if origin is Annotated:
         for item in annotation.__metadata__:
-            if item is Depends or (isinstance(item, type) and issubclass(item, Hidden)):
+            if any(item is function for function in _MARKING):
                 raise RegistrationError(f"write {item.__name__}(...) in Annotated, not {item.__name__}")
         marks = [item for item in annotation.__metadata__ if isinstance(item, Hidden)]
         if len(marks) > 1:
