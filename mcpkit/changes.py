@@ -316,17 +316,18 @@ class Listen:
         if type(asked) is not dict:
             raise MalformedError("notifications: expected an object that says what to listen for")
         wanted: list[Change] = []
+        may_come = server._entrance.is_waiting  # what a lifespan registers is declared by then
         for member, name in LISTS.items():
             flag = asked.get(member)
             if flag is not None and type(flag) is not bool:
                 raise MalformedError(f"notifications.{member}: expected true or false")
-            if flag and server._declared.has(name):
+            if flag and (may_come or server._declared.has(name)):
                 wanted.append((name, None))
                 self._honoured[member] = True
         uris: list[Any] | None = asked.get(_URIS)
         if uris is not None:
             _check_uris(uris)
-            if server._declared.has("resources"):
+            if may_come or server._declared.has("resources"):
                 wanted += [("resource", uri) for uri in uris]
                 self._honoured[_URIS] = uris
         self.wanted = frozenset(wanted)

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from contextvars import ContextVar
 from types import UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Generic, Union
+from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, Union
 
 from typing_extensions import TypeVar
 
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 State = TypeVar("State", default=Any)
 T = TypeVar("T")
+
+NO_STATE: Final = object()
+"""In place of a handler's state, where there is no handler: in middleware."""
 
 _current: ContextVar[Context[Any]] = ContextVar("mcpkit.context")
 
@@ -86,7 +89,7 @@ class Context(Asking, Generic[State]):
         self._envelope = envelope
         self._channel = channel
         self._reports: Reports | None = None
-        self._state: Any = None
+        self._state: Any = NO_STATE
         self._rounds: Rounds | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._turn: Turn | None = None
@@ -126,7 +129,18 @@ class Context(Asking, Generic[State]):
 
     @property
     def state(self) -> State:
-        """What the server's lifespan yielded; None without a lifespan."""
+        """What the server's lifespan yielded; None without a lifespan.
+
+        In a handler it is that of the server whose component it is, in a middleware that of the server which
+        has the middleware.
+
+        Raises:
+            BusyError: In a middleware alone: the lifespan is still being entered, after the server's
+                `lifespan_wait`. Let it pass, as the client is told to try again.
+            ProtocolError: In a middleware alone: it could not be entered.
+        """
+        if self._state is NO_STATE:
+            return typing.cast("State", self.server._lifespans.state)
         return typing.cast("State", self._state)
 
     @property

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+from .errors import INTERNAL_ERROR, BusyError, ProtocolError
+
 if TYPE_CHECKING:
     from .server import Server
+
+logger = logging.getLogger("mcpkit")
 
 LifespanFunction = Callable[["Server"], AbstractAsyncContextManager[Any]]
 
@@ -34,6 +39,7 @@ class Lifespan:
         self._enter = enter
         self._stop = asyncio.Event()
         self._is_entering = False
+        self._is_failure_told = False
         self._started: asyncio.Future[Any] = loop.create_future()
         self._task = loop.create_task(self._stay(), name="mcpkit-lifespan")
 
@@ -43,9 +49,42 @@ class Lifespan:
         Raises:
             BaseException: Whatever entering it raised.
         """
+        self._is_failure_told = True
         if self._started.done():
             return self._started.result()
         return await asyncio.shield(self._started)
+
+    async def settled(self) -> None:
+        """Wait until it has been entered, or could not be."""
+        if not self._started.done():
+            await asyncio.wait((self._started,))
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it has been entered, or could not be."""
+        return self._started.done()
+
+    def on_settled(self, function: Callable[[], None]) -> None:
+        """Call a function as soon as it has been entered, or could not be."""
+        self._started.add_done_callback(lambda _: function())
+
+    @property
+    def state(self) -> Any:
+        """What the context manager yielded.
+
+        Raises:
+            BusyError: It is still being entered.
+            ProtocolError: It could not be entered. That is logged, once, unless somebody has heard of it by `ready`.
+        """
+        if not self._started.done():
+            raise BusyError("The server is still starting: its lifespan is being entered; try again later")
+        try:
+            return self._started.result()
+        except Exception as error:
+            if not self._is_failure_told:
+                self._is_failure_told = True
+                logger.exception("the lifespan could not be entered")
+            raise ProtocolError(INTERNAL_ERROR, "The server could not start; its log says why") from error
 
     async def stop(self) -> None:
         """Leave the context manager; where it is still being entered, nobody waits for it any more.
@@ -94,6 +133,21 @@ class Lifespans:
         self._serving: WeakKeyDictionary[asyncio.AbstractEventLoop, int] = WeakKeyDictionary()
         self._late: WeakKeyDictionary[asyncio.AbstractEventLoop, list[Lifespans]] = WeakKeyDictionary()
 
+    @property
+    def state(self) -> Any:
+        """What it has yielded in the running event loop; None where there is none.
+
+        Raises:
+            BusyError: It has not been entered yet.
+            ProtocolError: It could not be.
+        """
+        if self.function is None:
+            return None
+        stay = self._stays.get(asyncio.get_running_loop())
+        if stay is None:
+            raise BusyError("The server is not running here, so its lifespan has not been entered")
+        return stay.state
+
     @asynccontextmanager
     async def serving(self, servers: Sequence[Server]) -> AsyncGenerator[None]:
         """Keep the lifespans of `servers` entered while this one serves; those come last that others need first.
@@ -107,6 +161,8 @@ class Lifespans:
             for server in servers:
                 server._lifespans._begin(loop)
                 stack.push_async_callback(server._lifespans._end, loop)
+            stays = (server._lifespans._stays.get(loop) for server in servers)
+            self._server._entrance.guard([stay for stay in stays if stay is not None])
             try:
                 yield
             finally:
@@ -125,18 +181,40 @@ class Lifespans:
         if stay is not None:
             await stay.ready()
 
-    async def state(self, owner: Server) -> Any:
-        """Return what the lifespan of `owner`, this server or one that it includes, has yielded here.
+    async def state_of(self, owner: Server) -> Any:
+        """Wait for what the lifespan of `owner`, this server or one that it includes, yields here.
 
         Raises:
-            BaseException: Whatever entering it raised.
+            ProtocolError: It could not be entered.
         """
         loop = asyncio.get_running_loop()
-        lifespans = owner._lifespans
-        if loop not in lifespans._stays:  # it was included while this server ran
-            lifespans._begin(loop)
-            self._late.setdefault(loop, []).append(lifespans)
-        return await lifespans._stays[loop].ready()
+        self._begin_late(loop, [owner])
+        stay = owner._lifespans._stays[loop]
+        await stay.settled()
+        return stay.state
+
+    def begin(self, servers: Sequence[Server]) -> None:
+        """Enter the lifespans of what is included while this server runs; from any thread."""
+        try:
+            here = asyncio.get_running_loop()
+        except RuntimeError:
+            here = None
+        for loop, count in tuple(self._serving.items()):
+            if count and loop is here:
+                self._begin_late(loop, servers)
+            elif count:
+                with suppress(RuntimeError):  # it has been closed just now
+                    loop.call_soon_threadsafe(self._begin_late, loop, servers)
+
+    def _begin_late(self, loop: asyncio.AbstractEventLoop, servers: Sequence[Server]) -> None:
+        if not self._serving.get(loop):
+            return
+        for server in servers:
+            lifespans = server._lifespans
+            if lifespans.function is not None and loop not in lifespans._stays:
+                lifespans._begin(loop)
+                self._late.setdefault(loop, []).append(lifespans)
+                self._server._entrance.guard([lifespans._stays[loop]])
 
     def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
         if self.function is not None:

@@ -40,7 +40,9 @@ Dispatch = Handler
 
 def initialize(ctx: Context[Any]) -> Outcome:
     """Answer `initialize`, whose session has just been opened (basic/lifecycle)."""
-    server = ctx.server
+    server, session = ctx.server, _session(ctx)
+    if session.on_declared is not None:
+        session.on_declared()
     return optional(
         protocolVersion=ctx.revision,
         capabilities=server._declared.capabilities(ctx.revision),
@@ -190,6 +192,25 @@ async def get_prompt(ctx: Context[Any]) -> Outcome:
     for message in result["messages"]:
         message["content"] = content.block(message["content"], ctx.revision)
     return ctx.server._render(ctx, result)
+
+
+def is_there(ctx: Context[Any]) -> bool:
+    """Say whether the component that a request names is there, for who asks; False where it names none."""
+    try:
+        if ctx.method == "tools/call":
+            tool = ctx.server.tools.get(_text(ctx.params, "name"))
+            return tool is not None and tool.is_visible(ctx.principal)
+        if ctx.method == "prompts/get":
+            prompt = ctx.server.prompts.get(_text(ctx.params, "name"))
+            return prompt is not None and prompt.is_visible(ctx.principal)
+        if ctx.method == "resources/read":
+            return bool(_serving(ctx, _text(ctx.params, "uri")))
+        if ctx.method == "completion/complete":
+            return bool(_referred(ctx, _object(ctx.params, "ref")))
+    except ProtocolError:
+        return False
+    own = ctx.server.methods.get(ctx.method)
+    return own is not None and own.is_visible(ctx.principal)
 
 
 async def complete_argument(ctx: Context[Any]) -> Outcome:

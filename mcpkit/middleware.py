@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast, overload
 from pydantic_core import from_json
 
 from .content.values import ExtensionResult
-from .context import Context
+from .context import NO_STATE, Context
 from .errors import ProtocolError, RegistrationError
 from .failures import tool_error
 from .methods import Outcome, becomes_result, dispatch
@@ -283,7 +283,7 @@ class Middlewares:
     def _refresh(self) -> None:
         self._chain = [*self.hooks, *chain.from_iterable(each.hooks for each in self._followed)]
         if self._chain and self._server is not None:
-            self._server._dispatch = self._dispatch
+            self._server._entrance.lead_to(self._dispatch)
 
     def _dispatch(self, ctx: Context[Any]) -> Outcome | Coroutine[Any, Any, Outcome]:
         method = ctx.method
@@ -319,7 +319,10 @@ async def _pass(request: Request, hooks: _Hooks, index: int) -> Result:
             ctx.params = request.params
             ctx.meta = request.params.get("_meta") or {}
         outcome = dispatch(ctx)
-        return make(outcome if isinstance(outcome, (dict, bytes)) else await outcome)
+        try:
+            return make(outcome if isinstance(outcome, (dict, bytes)) else await outcome)
+        finally:
+            ctx._state = NO_STATE  # the handler's may be that of a server which is included
 
     def call_next(request: Request) -> Coroutine[Any, Any, Result]:
         return _pass(request, hooks, index + 1)

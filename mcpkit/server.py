@@ -16,6 +16,7 @@ from .components import Components
 from .context import Context
 from .declarations import check_icons
 from .declared import CAPABILITIES, Declared
+from .entrance import Entrance
 from .errors import RegistrationError
 from .injection.plan import Overrides, overridden
 from .lifespan import LifespanFunction, Lifespans
@@ -66,7 +67,10 @@ class Server(Registry):
         icons: Pictures that a host may show.
         website_url: Where people find more.
         lifespan: An async context manager function of the server, entered once for each event
-            loop; handlers find what it yields in `ctx.state`.
+            loop; handlers and middleware find what it yields in `ctx.state`.
+        lifespan_wait: Seconds, from the beginning, for which requests wait for the lifespan, as it may register
+            components. Then clients are told of what there is, and of the rest when it comes; what needs the
+            state waits on. None waits for as long as it takes.
         offers: Capabilities to declare before anything is registered for them: `tools`,
             `resources`, `prompts`, `completions`, `logging`. What is registered is declared anyway.
         page_size: Entries in one page of a list; None puts all in one.
@@ -116,6 +120,7 @@ class Server(Registry):
         icons: Sequence[Icon] | None = None,
         website_url: str | None = None,
         lifespan: LifespanFunction | None = None,
+        lifespan_wait: float | None = 5.0,
         offers: Collection[str] = (),
         page_size: int | None = None,
         cache: Mapping[str, Cache] | None = None,
@@ -143,6 +148,7 @@ class Server(Registry):
                 "lifespan must be a function of the server that returns an async context manager, "
                 f"such as one under @asynccontextmanager; got {lifespan!r}"
             )
+        check_seconds("lifespan_wait", lifespan_wait, may_be_zero=True, may_be_none=True)
         check_count("page_size", page_size, none="one page")
         check_count("max_running", max_running)
         check_seconds("question_timeout", question_timeout)
@@ -181,6 +187,7 @@ class Server(Registry):
         )
         self._declared = Declared(self, implementation, offers)
         self._lifespans = Lifespans(self, lifespan)
+        self._entrance = Entrance(self, lifespan_wait)
         self._watchers: list[Watcher] = []
         self._listing = Listing(self)
         self.middleware = Middlewares(self, self)
@@ -363,7 +370,7 @@ class Server(Registry):
                 from .fan_out import Publisher
 
                 stack.callback(Publisher(self, self.broker).close)
-            await stack.enter_async_context(self._lifespans.serving(self._family()))
+            await stack.enter_async_context(self._lifespans.serving(_family(self)))
             yield
 
     async def ready(self) -> None:
@@ -372,7 +379,7 @@ class Server(Registry):
         Raises:
             BaseException: Whatever entering one of them raised.
         """
-        for server in self._family():
+        for server in _family(self):
             await server._lifespans.ready()
 
     @property
@@ -384,16 +391,23 @@ class Server(Registry):
         """Fill `ctx.state` for a handler: from the lifespan of the server that the component comes from."""
         owner = component.registry if isinstance(component.registry, Server) else self
         if owner._lifespans.function is not None:
-            ctx._state = await self._lifespans.state(owner)
+            ctx._state = await self._lifespans.state_of(owner)
+        else:
+            ctx._state = None
 
-    def _family(self) -> list[Server]:
-        """Return this server and, once each, all that it includes, innermost first."""
-        found: dict[Server, None] = {}
-        for included in self.included:
-            if isinstance(included, Server):
-                found.update(dict.fromkeys(included._family()))
-        found[self] = None
-        return list(found)
+    def _follow(self, source: Registry, prefix: str) -> None:
+        super()._follow(source, prefix)
+        self._lifespans.begin(_family(source))
+
+
+def _family(registry: Registry) -> list[Server]:
+    """Return all servers that a registry includes, once each, innermost first; with itself, where it is one."""
+    found: dict[Server, None] = {}
+    for included in registry.included:
+        found.update(dict.fromkeys(_family(included)))
+    if isinstance(registry, Server):
+        found[registry] = None
+    return list(found)
 
 
 def _check_text(argument: str, value: object) -> None:

@@ -42,18 +42,17 @@ class Subscriptions:
         self.streams: dict[RequestId, _Stream] = {}
 
     def begin(self, session: Handshake) -> None:
-        """Note a new session: what changes from now on reaches it, once it is initialized.
+        """Note a new session: what changes once its `initialize` is answered reaches it.
 
-        A list that the server does not declare now is never announced to it, as it was not negotiated.
+        A list that the server does not declare then is never announced to it, as it was not negotiated.
         """
         self._session = _Session(self, session)
-        for name in LISTS.values():
-            if self._server._declared.has(name):
-                self._changes.want(self._session, (name, None))
+        session.on_declared = self._declared
         session.on_subscription = self._subscribed
 
     def initialized(self) -> None:
-        """Tell the session what has changed since it began."""
+        """Tell the session what has changed since `initialize` was answered."""
+        self._declared()  # unless a middleware has answered it
         self._wake()
 
     def open(self, ctx: Context[Any]) -> None:
@@ -99,6 +98,14 @@ class Subscriptions:
             )
         self.streams.clear()
 
+    def _declared(self) -> None:
+        session = self._session
+        if session is not None and session.session.on_declared is not None:
+            session.session.on_declared = None
+            for name in LISTS.values():
+                if self._server._declared.has(name):
+                    self._changes.want(session, (name, None))
+
     def _subscribed(self, uri: str, is_subscribed: bool) -> None:
         if self._session is not None:
             (self._changes.want if is_subscribed else self._changes.unwant)(self._session, ("resource", uri))
@@ -132,13 +139,13 @@ class _Session:
 
     def __init__(self, subscriptions: Subscriptions, session: Handshake) -> None:
         self._subscriptions = subscriptions
-        self._session = session
+        self.session = session
         self._is_behind = False
         self.pending = Pending()
 
     @property
     def is_ready(self) -> bool:
-        return self._session.is_initialized
+        return self.session.is_initialized
 
     @property
     def principal(self) -> Principal:

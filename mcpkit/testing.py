@@ -30,7 +30,8 @@ _ALL: Final[dict[str, Any]] = {
     "sampling": {"tools": {}, "context": {}},
     "roots": {},
 }
-_ROUNDS: Final = 100
+_ROUNDS: Final = 10
+"""As many as the official clients play: what takes more rounds fails with them."""
 
 ProgressCallback = Callable[[float, float | None, str | None], None]
 
@@ -137,17 +138,23 @@ class Client:
             ConnectionError: The client was closed before the answer came.
         """
         params = dict(params or {})
-        for _ in range(_ROUNDS):
+        for rounds in range(_ROUNDS + 1):
             result = await self._request(method, params, progress, log_level)
             if result.get("resultType") != "input_required" or self._answers is None:
                 return result
+            if rounds == _ROUNDS:
+                break
             params = {**params, "inputResponses": {}}
             for key, asked in result.get("inputRequests", {}).items():
                 params["inputResponses"][key] = await self._answer(asked)
             params.pop("requestState", None)
             if "requestState" in result:
                 params["requestState"] = result["requestState"]
-        raise ProtocolError(INTERNAL_ERROR, f"the server has asked in {_ROUNDS} rounds, and asks again")
+        raise ProtocolError(
+            INTERNAL_ERROR,
+            f"{method} has been answered with questions in {_ROUNDS} rounds, and asks again: clients give up after "
+            f"{_ROUNDS}. Ask several questions at once with ctx.ask(...), or everything in one form",
+        )
 
     async def _request(
         self,

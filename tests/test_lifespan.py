@@ -124,7 +124,7 @@ def test_each_event_loop_has_its_own() -> None:
     assert story.events == ["entered for s", "left"] * 2
 
 
-async def test_what_needs_no_state_is_answered_before_it_is_entered() -> None:
+async def test_what_needs_the_state_waits_longer_than_the_lists() -> None:
     gate = asyncio.Event()
 
     @asynccontextmanager
@@ -132,7 +132,7 @@ async def test_what_needs_no_state_is_answered_before_it_is_entered() -> None:
         await gate.wait()
         yield Database("slow")
 
-    server = Server("s", lifespan=slow)
+    server = Server("s", lifespan=slow, lifespan_wait=0)
     server.tool(database)
     async with server.running():
         from mcpkit.testing import Client
@@ -157,7 +157,9 @@ async def test_failing_to_enter_is_raised_where_the_server_is_connected() -> Non
             pytest.fail("it must not come to this")
 
 
-async def test_failing_to_enter_fails_what_needs_the_state_and_nothing_else() -> None:
+async def test_failing_to_enter_fails_what_needs_the_state_and_nothing_else(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     @asynccontextmanager
     async def broken(server: Server) -> AsyncIterator[None]:
         raise RuntimeError("no database")
@@ -171,9 +173,11 @@ async def test_failing_to_enter_fails_what_needs_the_state_and_nothing_else() ->
         client = Client(server, revision="2026-07-28", info={"name": "t", "version": "1"}, capabilities={})
         assert await client.list_prompts()
         for _ in range(2):
-            with pytest.raises(ProtocolError, match=r"Internal error \(ref"):
+            with pytest.raises(ProtocolError, match=r"^The server could not start; its log says why$"):
                 await client.get_prompt("database")
         await client._close()
+    assert [record.getMessage() for record in caplog.records] == ["the lifespan could not be entered"]
+    assert "RuntimeError: no database" in caplog.text
 
 
 async def test_failing_to_leave_is_raised_at_the_end() -> None:

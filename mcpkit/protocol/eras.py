@@ -239,10 +239,11 @@ class Handshake(_Envelope):
         client: Who asks.
         is_initialized: Whether the client has said that it is ready for notifications.
         subscriptions: The URIs of `resources/subscribe`.
+        on_declared: Called when `initialize` is answered with what the server declares; or None.
         on_subscription: Called with a URI and whether it is subscribed to, once that has changed; or None.
     """
 
-    __slots__ = ("__weakref__", "client", "is_initialized", "on_subscription", "subscriptions")
+    __slots__ = ("__weakref__", "client", "is_initialized", "on_declared", "on_subscription", "subscriptions")
     era = "handshake"
     not_found_code = RESOURCE_NOT_FOUND
 
@@ -251,6 +252,7 @@ class Handshake(_Envelope):
         self.client = client
         self.is_initialized = False
         self.subscriptions: set[str] = set()
+        self.on_declared: Callable[[], None] | None = None
         self.on_subscription: Callable[[str, bool], None] | None = None
 
     @classmethod

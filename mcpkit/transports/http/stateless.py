@@ -51,10 +51,22 @@ def serve_stateless(service: Service, message: Any, headers: Headers, exchange: 
         headers: The headers.
         exchange: The answer.
     """
+    if not service.is_ready:
+        return _serve_early(service, message, headers, exchange)
     ctx = _read(service, message, headers, exchange)
     if ctx is None:
         return service.send(exchange)
     return service.call(exchange, ctx, exchange.reply, service.settings.stream_after)
+
+
+async def _serve_early(service: Service, message: Any, headers: Headers, exchange: Exchange) -> None:
+    """Serve a POST that has come before the lifespan was entered: its headers may be those of a tool to come."""
+    await service.server._entrance.passed()
+    ctx = _read(service, message, headers, exchange)
+    if ctx is None:
+        await service.send(exchange)
+    else:
+        await service.call(exchange, ctx, exchange.reply, service.settings.stream_after)
 
 
 def _read(service: Service, message: Any, headers: Headers, exchange: Exchange) -> Context[Any] | None:

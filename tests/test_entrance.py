@@ -1,0 +1,338 @@
+"""What comes while the lifespan is being entered waits for the components that are registered there."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from mcpkit import Context, ProtocolError, Registry, Server
+from mcpkit.middleware import CallNext, Request
+from mcpkit.testing import Client
+from waiting import LoopClock, until
+
+pytestmark = pytest.mark.anyio
+
+REVISIONS = ["2025-11-25", "2026-07-28"]
+
+
+class Tables:
+    """A server whose lifespan registers what it finds in its database, once the gate is open."""
+
+    def __init__(self, **options: Any) -> None:
+        self.gate = asyncio.Event()
+        self.has_failed = False
+        self.server = Server("tables", lifespan=self.lifespan, **options)
+
+    @asynccontextmanager
+    async def lifespan(self, server: Server) -> AsyncIterator[str]:
+        await self.gate.wait()
+        if self.has_failed:
+            raise OSError("no database")
+
+        @server.tool(name="orders")
+        def orders(ctx: Context[str]) -> str:
+            return f"orders of {ctx.state}"
+
+        @server.resource("table://orders")
+        def rows() -> str:
+            return "1,2"
+
+        @server.prompt(complete={"column": lambda value: ["id"]})
+        def report(column: str) -> str:
+            return column
+
+        @server.method("table/count")
+        def count() -> dict[str, int]:
+            return {"count": 2}
+
+        yield "shop"
+
+
+def client_of(server: Server, revision: str) -> Client:
+    return Client(server, revision=revision, info={"name": "t", "version": "1"}, capabilities={})
+
+
+def names(entries: list[dict[str, Any]]) -> list[str]:
+    return [entry["name"] for entry in entries]
+
+
+async def turns() -> None:
+    """Let what is due in the event loop happen."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def opened(client: Client) -> Client:
+    await client._open()
+    return client
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_a_host_that_asks_at_once_finds_what_the_lifespan_registers(revision: str) -> None:
+    tables = Tables()
+    async with tables.server.running():
+        client = client_of(tables.server, revision)
+        opening = asyncio.ensure_future(opened(client))
+        await asyncio.sleep(0)
+        asked = asyncio.gather(
+            client.list_tools(),
+            client.list_resources(),
+            client.call("orders"),
+            client.read("table://orders"),
+            client.get_prompt("report", {"column": "id"}),
+            client.complete("report", "column", ""),
+            client.request("table/count"),
+        )
+        if revision != "2026-07-28":
+            assert await client.request("ping") == {}
+        assert not opening.done()
+        tables.gate.set()
+        tools, resources, called, read, got, completed, counted = await asked
+        await opening
+        assert (names(tools), names(resources)) == (["orders"], ["rows"])
+        assert (called.text, read[0]["text"]) == ("orders of shop", "1,2")
+        assert (got[0]["content"]["text"], completed) == ("id", ["id"])
+        assert counted["count"] == 2
+        assert {"tools", "resources", "prompts", "completions"} <= client.server_capabilities.keys()
+        await client._close()
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_when_it_takes_too_long_the_rest_is_announced(
+    revision: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = LoopClock()
+    tables = Tables(lifespan_wait=60)
+
+    @tables.server.tool
+    def at_once(ctx: Context[str]) -> str:
+        return ctx.state
+
+    async with tables.server.running():
+        client = client_of(tables.server, revision)
+        opening = asyncio.ensure_future(opened(client))
+        await until(lambda: client._waiting)
+        clock.ahead += 59
+        await turns()
+        assert not opening.done()
+        clock.ahead += 2
+        await opening
+        assert "'tables' has not been entered within 60 s" in caplog.text
+        lists = [
+            client.server_capabilities[name]["listChanged"] for name in ("tools", "resources", "prompts")
+        ]
+        assert lists == [True] * 3
+        if revision == "2026-07-28":
+            wanted = {f"{name}ListChanged": True for name in ("tools", "resources", "prompts")}
+            listening = asyncio.ensure_future(
+                client.request("subscriptions/listen", {"notifications": wanted})
+            )
+            acknowledged = await client.notification("notifications/subscriptions/acknowledged")
+            assert acknowledged["notifications"] == wanted
+        assert names(await client.list_tools()) == ["at_once"]
+        assert await client.list_prompts() == []
+        with pytest.raises(ProtocolError, match="Unknown tool: orders"):
+            await client.call("orders")
+        waits = asyncio.ensure_future(client.call("at_once"))
+        tables.gate.set()
+        assert (await waits).text == "shop"
+        for name in ("tools", "resources", "prompts"):
+            await client.notification(f"notifications/{name}/list_changed")
+        assert names(await client.list_tools()) == ["at_once", "orders"]
+        await client._close()
+        if revision == "2026-07-28":
+            listening.cancel()
+
+
+async def test_a_stream_opened_early_hears_of_lists_that_are_not_there_yet() -> None:
+    tables = Tables()
+    async with tables.server.running():
+        client = client_of(tables.server, "2026-07-28")
+        wanted = {"toolsListChanged": True, "resourceSubscriptions": ["table://orders"]}
+        listening = asyncio.ensure_future(client.request("subscriptions/listen", {"notifications": wanted}))
+        acknowledged = await client.notification("notifications/subscriptions/acknowledged")
+        assert acknowledged["notifications"] == wanted
+        tables.gate.set()
+        await client.notification("notifications/tools/list_changed")
+        await client._close()
+        listening.cancel()
+
+
+async def test_without_a_wait_nothing_waits_but_what_needs_the_state() -> None:
+    tables = Tables(lifespan_wait=0)
+    tables.server.tool(lambda: "x", name="at_once")
+    async with tables.server.running():
+        client = await opened(client_of(tables.server, "2025-11-25"))
+        assert names(await client.list_tools()) == ["at_once"]
+        await client._close()
+
+
+async def test_without_an_end_of_the_wait_it_lasts_as_long_as_the_lifespan_takes() -> None:
+    clock = LoopClock()
+    tables = Tables(lifespan_wait=None)
+    async with tables.server.running():
+        client = client_of(tables.server, "2026-07-28")
+        listing = asyncio.ensure_future(client.list_tools())
+        clock.ahead += 10_000
+        await turns()
+        assert not listing.done()
+        tables.gate.set()
+        assert names(await listing) == ["orders"]
+        await client._close()
+
+
+@pytest.mark.parametrize("seconds", [-1, "5", float("inf"), True])
+def test_a_wait_that_is_no_time_is_refused(seconds: Any) -> None:
+    with pytest.raises(
+        (TypeError, ValueError), match="lifespan_wait must be a number of seconds from 0, or None"
+    ):
+        Server("s", lifespan_wait=seconds)
+
+
+async def test_who_is_cancelled_while_waiting_is_gone_and_the_others_wait_on() -> None:
+    tables = Tables()
+    async with tables.server.running():
+        client = client_of(tables.server, "2026-07-28")
+        first, second = (asyncio.ensure_future(client.list_tools()) for _ in range(2))
+        await asyncio.sleep(0)
+        first.cancel()
+        await asyncio.wait([first])
+        tables.gate.set()
+        assert names(await second) == ["orders"]
+        await client._close()
+
+
+async def test_what_fails_is_logged_once_and_what_there_is_is_answered(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    tables = Tables()
+    tables.has_failed = True
+    tables.server.tool(lambda: "x", name="at_once")
+    async with tables.server.running():
+        client = client_of(tables.server, "2026-07-28")
+        listing = asyncio.ensure_future(client.list_tools())
+        await asyncio.sleep(0)
+        tables.gate.set()
+        assert names(await listing) == ["at_once"]
+        for _ in range(2):
+            with pytest.raises(ProtocolError, match="The server could not start; its log says why"):
+                await client.call("at_once")
+        await client._close()
+    errors = [record for record in caplog.records if record.levelno >= logging.ERROR]
+    assert len(errors) == 1
+    assert "OSError: no database" in caplog.text
+
+
+async def test_middleware_finds_the_state_from_the_first_request_on() -> None:
+    tables = Tables()
+    seen: list[tuple[str, Any]] = []
+
+    @tables.server.middleware
+    async def note(request: Request, call_next: CallNext) -> Any:
+        seen.append((request.method, request.ctx.state))
+        result = await call_next(request)
+        assert request.ctx.state == "shop"
+        return result
+
+    for revision in REVISIONS:
+        tables.gate.clear()
+        async with tables.server.running():
+            client = client_of(tables.server, revision)
+            opening = asyncio.ensure_future(opened(client))
+            await asyncio.sleep(0)
+            tables.gate.set()
+            await opening
+            assert (await client.call("orders")).text == "orders of shop"
+            await client._close()
+        for part in tables.server.parts:
+            for component in part:
+                part.remove(component.key)
+    assert seen == [
+        ("initialize", "shop"),
+        ("tools/call", "shop"),
+        ("server/discover", "shop"),
+        ("tools/call", "shop"),
+    ]
+
+
+async def test_middleware_that_needs_the_state_after_the_wait_is_told_to_try_later() -> None:
+    tables = Tables(lifespan_wait=0)
+
+    @tables.server.tool
+    def at_once() -> str:
+        return "x"
+
+    @tables.server.middleware
+    async def note(request: Request, call_next: CallNext) -> Any:
+        assert request.ctx.state == "shop"
+        return await call_next(request)
+
+    async with tables.server.running():
+        client = client_of(tables.server, "2026-07-28")
+        with pytest.raises(
+            ProtocolError, match="still starting: its lifespan is being entered; try again later"
+        ):
+            await client.list_tools()
+        call = asyncio.ensure_future(client.call("at_once"))
+        await asyncio.sleep(0)
+        tables.gate.set()
+        assert (await call).text == "x"
+        await client._close()
+
+
+async def test_middleware_of_a_server_finds_its_own_state_and_not_that_of_what_it_includes() -> None:
+    inner, outer = Tables(), Server("outer")
+    inner.gate.set()
+    states: list[Any] = []
+
+    @outer.middleware("tools/call")
+    async def note(request: Request, call_next: Any) -> Any:
+        states.append(request.ctx.state)
+        result = await call_next(request)
+        states.append(request.ctx.state)
+        return result
+
+    registry = Registry()
+    registry.include(inner.server, prefix="in")
+    outer.include(registry)
+    async with outer.running():
+        client = client_of(outer, "2026-07-28")
+        assert (await client.call("in_orders")).text == "orders of shop"
+        await client._close()
+    assert states == [None, None]
+
+
+async def test_a_server_included_in_the_lifespan_is_waited_for_as_well() -> None:
+    plugin = Tables()
+
+    @asynccontextmanager
+    async def lifespan(server: Server) -> AsyncIterator[None]:
+        server.include(plugin.server, prefix="plugin")
+        yield
+
+    outer = Server("outer", lifespan=lifespan)
+    async with outer.running():
+        client = client_of(outer, "2025-11-25")
+        opening = asyncio.ensure_future(opened(client))
+        await outer.ready()
+        assert not opening.done()
+        plugin.gate.set()
+        await opening
+        assert names(await client.list_tools()) == ["plugin_orders"]
+        await client._close()
+
+
+async def test_a_server_included_from_a_thread_begins_its_life() -> None:
+    plugin, outer = Tables(), Server("outer", offers={"tools"})
+    plugin.gate.set()
+    async with outer.running():
+        client = await opened(client_of(outer, "2025-11-25"))
+        await asyncio.to_thread(outer.include, plugin.server)
+        await client.notification("notifications/tools/list_changed")
+        assert names(await client.list_tools()) == ["orders"]
+        await client._close()

@@ -1,0 +1,260 @@
+"""A server whose lifespan registers a tool for each table of a database, and clients that list at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import anyio.to_thread
+import httpx2
+import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
+
+from mcpkit import Context, Header, Server
+from serving import from_text, in_thread, serving
+from stdio.host import META, PATIENCE, environment, line
+
+PROGRAM = """
+import anyio.to_thread, os, sqlite3
+from contextlib import asynccontextmanager
+from pathlib import Path
+from mcpkit import Context, Server
+
+@asynccontextmanager
+async def lifespan(server):
+    await anyio.to_thread.run_sync(Path(os.environ["GATE"]).read_text)  # until the test writes to it
+    database = sqlite3.connect(":memory:", check_same_thread=False)
+    database.executescript("create table orders (id); insert into orders values (1), (2); create table users (id)")
+    for (table,) in database.execute("select name from sqlite_master where type = 'table'").fetchall():
+        def count(ctx: Context[sqlite3.Connection], table: str = table) -> int:
+            return ctx.state.execute(f"select count(*) from {table}").fetchone()[0]
+        server.tool(name=f"count_{table}")(count)
+    yield database
+
+server = Server("tables", lifespan=lifespan)
+"""
+STDIO = f"{PROGRAM}\nserver.run()"
+MOUNTED = f"""{PROGRAM}
+from starlette.applications import Starlette
+from starlette.routing import Mount
+app = Starlette(routes=[Mount("/x", server.asgi(stateless=bool(os.environ.get("STATELESS"))))])
+"""
+INITIALIZE = {
+    "protocolVersion": "2025-11-25",
+    "capabilities": {},
+    "clientInfo": {"name": "host", "version": "1"},
+}
+HEADERS = {"Accept": "application/json, text/event-stream"}
+
+
+def request(id_: int, method: str, **params: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": id_, "method": method, "params": params}
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Path:
+    path = tmp_path / "gate"
+    os.mkfifo(path)
+    return path
+
+
+@contextmanager
+def host(gate: Path) -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", STDIO],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=environment(GATE=gate),
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        yield process
+        process.stdin.close()
+        assert process.wait(PATIENCE) == 0
+    finally:
+        process.kill()
+        process.wait()
+        process.stdin.close()
+        process.stdout.close()
+
+
+def told(message: dict[str, Any]) -> Any:
+    """Return what a message says: the names of a list, a text, an error, or what is declared."""
+    if "error" in message:
+        return message["error"]["message"]
+    result = message["result"]
+    if "tools" in result:
+        return [tool["name"] for tool in result["tools"]]
+    return result["content"][0]["text"] if "content" in result else sorted(result.get("capabilities", ()))
+
+
+def test_a_host_that_lists_right_after_initialize(gate: Path) -> None:
+    with host(gate) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for message in (
+            request(1, "initialize", **INITIALIZE),
+            request(2, "tools/list"),
+            request(3, "tools/call", name="count_orders", arguments={}),
+            request(4, "tools/call", name="count_ghosts", arguments={}),
+            request(5, "ping"),
+        ):
+            process.stdin.write(line(message))
+        process.stdin.flush()
+        assert json.loads(process.stdout.readline()) == {"jsonrpc": "2.0", "id": 5, "result": {}}
+        gate.write_text("go")
+        answers = {message["id"]: message for message in map(json.loads, lines(process, 4))}
+    assert [told(answers[id_]) for id_ in (1, 2, 3, 4)] == [
+        ["logging", "tools"],
+        ["count_orders", "count_users"],
+        "2",
+        "Unknown tool: count_ghosts",
+    ]
+
+
+def test_a_stateless_host_that_calls_at_once(gate: Path) -> None:
+    with host(gate) as process:
+        assert process.stdin is not None
+        for message in (
+            request(1, "server/discover", _meta=META),
+            request(2, "tools/list", _meta=META),
+            request(3, "tools/call", name="count_orders", arguments={}, _meta=META),
+        ):
+            process.stdin.write(line(message))
+        process.stdin.flush()
+        gate.write_text("go")
+        answers = {message["id"]: message for message in map(json.loads, lines(process, 3))}
+    assert [told(answers[id_]) for id_ in (1, 2, 3)] == [
+        ["logging", "tools"],
+        ["count_orders", "count_users"],
+        "2",
+    ]
+
+
+def lines(process: subprocess.Popen[bytes], count: int) -> list[bytes]:
+    assert process.stdout is not None
+    return [process.stdout.readline() for _ in range(count)]
+
+
+@contextmanager
+def opened(gate: Path) -> Iterator[None]:
+    """Open the gate as soon as the lifespan waits at it."""
+    thread = threading.Thread(target=gate.write_text, args=["go"])
+    thread.start()
+    yield
+    thread.join()
+
+
+def test_sessions_and_stateless_clients_of_a_mounted_app_in_a_process_of_its_own(gate: Path) -> None:
+    with serving(from_text(MOUNTED), GATE=gate) as served, httpx2.Client(timeout=PATIENCE) as http:
+        url = f"{served.origin}/x/mcp"
+        with opened(gate):  # the first request has the lifespan entered
+            answer = http.post(url, json=request(1, "initialize", **INITIALIZE), headers=HEADERS)
+        assert told(answer.json()) == ["logging", "tools"]
+        headers = {**HEADERS, "Mcp-Session-Id": answer.headers["mcp-session-id"]}
+        assert told(http.post(url, json=request(2, "tools/list"), headers=headers).json()) == [
+            "count_orders",
+            "count_users",
+        ]
+
+
+def stateless_headers(method: str, **more: str) -> dict[str, str]:
+    return {**HEADERS, "MCP-Protocol-Version": "2026-07-28", "Mcp-Method": method, **more}
+
+
+@pytest.mark.parametrize("sessions", [True, False])
+def test_the_first_request_of_a_stateless_client_to_a_mounted_app(gate: Path, sessions: bool) -> None:
+    program = from_text(MOUNTED)
+    settings = {} if sessions else {"STATELESS": "1"}
+    with serving(program, GATE=gate, **settings) as served, httpx2.Client(timeout=PATIENCE) as http:
+        call = request(1, "tools/call", name="count_orders", arguments={}, _meta=META)
+        headers = stateless_headers("tools/call", **{"Mcp-Name": "count_orders"})
+        with opened(gate):
+            assert told(http.post(f"{served.origin}/x/mcp", json=call, headers=headers).json()) == "2"
+
+
+class Gated:
+    """A server whose lifespan registers a tool once the gate is open; a thread may open it."""
+
+    def __init__(self) -> None:
+        self.gate = threading.Event()
+        self.server = Server("gated", lifespan=self.lifespan)
+
+    @asynccontextmanager
+    async def lifespan(self, server: Server) -> AsyncIterator[str]:
+        await anyio.to_thread.run_sync(self.gate.wait)
+
+        @server.tool
+        def late(ctx: Context[str]) -> str:
+            return ctx.state
+
+        yield "here"
+
+
+def below(app: Any) -> Any:
+    return Starlette(routes=[Mount("/x", app)])
+
+
+def test_a_ping_without_a_session_is_answered_meanwhile() -> None:
+    gated = Gated()
+    with in_thread(below(gated.server.asgi(stateless=True))) as url, httpx2.Client(timeout=PATIENCE) as http:
+        try:
+            headers = {**HEADERS, "MCP-Protocol-Version": "2025-11-25"}
+            assert http.post(f"{url}/x/mcp", json=request(1, "ping"), headers=headers).json()["result"] == {}
+        finally:
+            gated.gate.set()
+        listed = http.post(f"{url}/x/mcp", json=request(2, "tools/list"), headers=headers).json()
+        assert told(listed) == ["late"]
+
+
+def test_the_transport_of_2024_11_05_waits_as_well() -> None:
+    gated = Gated()
+    with (
+        in_thread(below(gated.server.asgi())) as url,
+        httpx2.Client(timeout=PATIENCE) as http,
+        http.stream("GET", f"{url}/x/sse") as stream,
+    ):
+        events = (text[6:] for text in stream.iter_lines() if text.startswith("data: "))
+        messages = f"{url}{next(events)}"
+        initialize = {**INITIALIZE, "protocolVersion": "2024-11-05"}
+        for message in (request(1, "initialize", **initialize), request(2, "tools/list"), request(3, "ping")):
+            assert http.post(messages, json=message).status_code == 202
+        assert json.loads(next(events))["id"] == 3
+        gated.gate.set()
+        assert [told(json.loads(next(events))) for _ in range(2)] == [["logging", "tools"], ["late"]]
+
+
+def test_the_headers_of_a_tool_to_come_are_held_against_its_arguments() -> None:
+    gate = threading.Event()
+
+    @asynccontextmanager
+    async def lifespan(server: Server) -> AsyncIterator[None]:
+        await anyio.to_thread.run_sync(gate.wait)
+
+        def route(region: Annotated[str, Header("Region")]) -> str:
+            return region
+
+        server.tool(route)
+        yield
+
+    app = below(Server("routed", lifespan=lifespan).asgi())
+    answers: list[httpx2.Response] = []
+    call = request(1, "tools/call", name="route", arguments={"region": "eu"}, _meta=META)
+    headers = stateless_headers("tools/call", **{"Mcp-Name": "route", "Mcp-Param-Region": "us"})
+    with in_thread(app) as url, httpx2.Client(timeout=PATIENCE) as http:
+        posting = threading.Thread(
+            target=lambda: answers.append(http.post(f"{url}/x/mcp", json=call, headers=headers))
+        )
+        posting.start()
+        gate.set()
+        posting.join()
+    assert answers[0].json()["error"]["code"] == -32020
