@@ -18,6 +18,7 @@ from .content.values import (
     ToolResult,
 )
 from .context import Context, current_context
+from .error_hooks import Failure
 from .errors import (
     AnswerError,
     ArgumentsError,
@@ -72,6 +73,7 @@ __all__ = [
     "EmbeddedResource",
     "Extension",
     "ExtensionResult",
+    "Failure",
     "File",
     "FromHeader",
     "FromState",

@@ -223,8 +223,8 @@ class Component(ABC):
             else:
                 value = await finish_awaitable(await ctx.server.threads.run(self.function, kwargs, ctx))
         except BaseException as error:
-            if (told := spoken(error)) is not error:
-                raise told from None
+            if spoken(error) is not error:  # not kept in a variable: its traceback has this frame
+                raise spoken(error) from None
             raise
         if ctx._rounds is not None:
             ctx._rounds.check_settled()

@@ -54,6 +54,7 @@ class Context(Asking, Generic[State]):
     __slots__ = (
         "_channel",
         "_envelope",
+        "_exception",
         "_left",
         "_loop",
         "_ref",
@@ -94,6 +95,7 @@ class Context(Asking, Generic[State]):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._turn: Turn | None = None
         self._ref: str | None = None
+        self._exception: BaseException | None = None
         self._left: asyncio.Future[None] | None = None
         self._sync_calls: set[asyncio.Task[Any]] | None = None
 

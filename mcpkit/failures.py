@@ -7,13 +7,16 @@ import logging
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+from .error_hooks import Failure
 from .errors import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
     ArgumentsError,
+    CallTimeoutError,
     HandlerError,
     InputRequired,
     MissingCapabilityError,
+    ProcessEndedError,
     ProtocolError,
     ResourceNotFoundError,
 )
@@ -82,12 +85,43 @@ def _members(error: BaseException) -> tuple[BaseException, ...] | None:
 
 
 def tool_error(ctx: Context[Any], error: BaseException) -> dict[str, Any]:
-    """Return the `CallToolResult` that an exception in a tool becomes, for the model to read."""
+    """Return the `CallToolResult` that an exception in a tool becomes, for the model to read.
+
+    Middleware finds the exception in `ctx`, from where it takes it.
+    """
+    error = _explained(ctx, error)
+    ctx._exception = single(error)
     if isinstance(error, HandlerError):
         text = readable(str(error)) or "The tool failed, and did not say why."
     else:
         text = internal(ctx, error)
     return {"content": [{"type": "text", "text": text}], "isError": True}
+
+
+def single(error: BaseException) -> BaseException:
+    """Return the exception in a group that has no other, as a task group raises it; else the error itself."""
+    while (inner := _members(error)) is not None and len(inner) == 1:
+        error = inner[0]
+    return error
+
+
+def is_masked(error: BaseException) -> bool:
+    """Say whether an exception says nothing that a client may read, so that it has a reference to the log instead."""
+    return not isinstance(error, (HandlerError, ProtocolError))
+
+
+def is_unmeant(error: BaseException) -> bool:
+    """Say whether an exception is no answer of anybody's, but what somebody should look into."""
+    return is_masked(error) or isinstance(error, (CallTimeoutError, ProcessEndedError))
+
+
+def _explained(ctx: Context[Any], error: BaseException) -> BaseException:
+    """Tell the author's hooks of what nobody has meant to happen; return what the client is to be told of."""
+    hooks = ctx.server.on_error
+    if not hooks.hooks or not is_unmeant(error):
+        return error
+    told = hooks.explained(Failure(ctx, single(error), ref_of(ctx) if is_masked(error) else None))
+    return error if told is None else told
 
 
 def is_protocol_error(ctx: Context[Any], error: BaseException) -> bool:
@@ -151,6 +185,7 @@ def _result(ctx: Context[Any], result: dict[str, Any]) -> bytes:
 
 
 def _problem(ctx: Context[Any], error: BaseException) -> ProtocolError:
+    error = _explained(ctx, error)
     if isinstance(error, ProtocolError):
         return ProtocolError(error.code, readable(error.message), error.data)
     if isinstance(error, ResourceNotFoundError):

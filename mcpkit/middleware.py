@@ -12,7 +12,7 @@ from pydantic_core import from_json
 from .content.values import ExtensionResult
 from .context import NO_STATE, Context
 from .errors import ProtocolError, RegistrationError
-from .failures import tool_error
+from .failures import is_masked, ref_of, tool_error
 from .methods import Outcome, becomes_result, dispatch
 from .protocol import content, jsonrpc
 from .protocol.revisions import LATEST, METHODS
@@ -90,11 +90,25 @@ class Result(MutableMapping[str, Any]):
 
     Args:
         outcome: The result object, or its JSON.
+        exception: What was raised, where it is an error result because of that.
+        ref: What names that exception.
+
+    Attributes:
+        exception: What a tool, or a middleware nearer to it, has raised: a `ToolError` or the like as well as what
+            nobody has meant to happen. None where the result is no error, or was made as one (`ToolResult(...,
+            is_error=True)`). Other handlers have no error results: what they raise comes out of `call_next`. Of a
+            group with a single exception in it, as a task group raises it, it is that one.
+        ref: What names the exception in the log and to the client ("Internal error (ref ...)"). None where it says
+            itself what the client reads, as a `ToolError` does.
     """
 
-    __slots__ = ("_data", "_outcome")
+    __slots__ = ("_data", "_outcome", "exception", "ref")
 
-    def __init__(self, outcome: Outcome) -> None:
+    def __init__(
+        self, outcome: Outcome, exception: BaseException | None = None, ref: str | None = None
+    ) -> None:
+        self.exception = exception
+        self.ref = ref
         self._outcome = outcome
         self._data: dict[str, Any] | None = None
 
@@ -315,14 +329,7 @@ async def _pass(request: Request, hooks: _Hooks, index: int) -> Result:
     ctx = request.ctx
     make = ToolCallResult if ctx.method == "tools/call" else Result
     if index == len(hooks):
-        if request.params is not ctx.params:
-            ctx.params = request.params
-            ctx.meta = request.params.get("_meta") or {}
-        outcome = dispatch(ctx)
-        try:
-            return make(outcome if isinstance(outcome, (dict, bytes)) else await outcome)
-        finally:
-            ctx._state = NO_STATE  # the handler's may be that of a server which is included
+        return make(await _handled(request), *_taken(ctx))
 
     def call_next(request: Request) -> Coroutine[Any, Any, Result]:
         return _pass(request, hooks, index + 1)
@@ -349,7 +356,25 @@ async def _pass(request: Request, hooks: _Hooks, index: int) -> Result:
         )
     if isinstance(result, ExtensionResult):
         return make(ctx.server._render(ctx, result))
-    return make(_completed(ctx, hook, dict(cast("Mapping[str, Any]", result))))
+    return make(_completed(ctx, hook, dict(cast("Mapping[str, Any]", result))), *_taken(ctx))
+
+
+async def _handled(request: Request) -> Outcome:
+    ctx = request.ctx
+    if request.params is not ctx.params:
+        ctx.params = request.params
+        ctx.meta = request.params.get("_meta") or {}
+    outcome = dispatch(ctx)
+    try:
+        return outcome if isinstance(outcome, (dict, bytes)) else await outcome
+    finally:
+        ctx._state = NO_STATE  # the handler's may be that of a server which is included
+
+
+def _taken(ctx: Context[Any]) -> tuple[BaseException | None, str | None]:
+    """Return the exception that a tool's error result has been made of, and its reference; once."""
+    exception, ctx._exception = ctx._exception, None
+    return exception, None if exception is None or not is_masked(exception) else ref_of(ctx)
 
 
 def _is_tool_call(params: dict[str, Any]) -> bool:

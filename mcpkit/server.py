@@ -17,6 +17,7 @@ from .context import Context
 from .declarations import check_icons
 from .declared import CAPABILITIES, Declared
 from .entrance import Entrance
+from .error_hooks import ErrorHooks
 from .errors import RegistrationError
 from .injection.plan import Overrides, overridden
 from .lifespan import LifespanFunction, Lifespans
@@ -98,6 +99,7 @@ class Server(Registry):
     Attributes:
         routes: The routes of the author's own.
         middleware: Wraps requests: `@server.middleware`.
+        on_error: Hears of requests that fail though nobody meant them to: `@server.on_error`.
 
     Raises:
         TypeError: One of the arguments is of another type; the message names it.
@@ -191,6 +193,7 @@ class Server(Registry):
         self._watchers: list[Watcher] = []
         self._listing = Listing(self)
         self.middleware = Middlewares(self, self)
+        self.on_error = ErrorHooks()
         self.listen(self._announce)
         self.listen_updates(self._announce_update)
 

@@ -71,6 +71,8 @@ async def test_one_record_a_request_says_what_it_was(
         "client": "mcpkit-testing",
         "outcome": "ok",
         "error_code": None,
+        "error_type": None,
+        "error_ref": None,
         "principal": None,
     }
     assert log.records[1].getMessage() == f"tools/call 'greet' ok {milliseconds:.1f} ms"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from ..middleware import CallNext, Request, Result
-from .timing import Timed, Timing
+from .timing import Timed, Timing, error_type_of
 
 _LONGEST = 200
 """Characters of what a client says: a record is for reading."""
@@ -16,8 +16,9 @@ class AccessLog:
 
     The attributes are `mcp_method`, `mcp_target` (the name or the URI that it is about), `mcp_request_id`,
     `mcp_revision`, `mcp_client` (the name that it goes by), `mcp_principal` (who it is, where that has been
-    verified), `mcp_duration_ms`, `mcp_outcome` (see `Timed`) and `mcp_error_code`; what there is not is None.
-    No arguments and no results are logged.
+    verified), `mcp_duration_ms`, `mcp_outcome` (see `Timed`), `mcp_error_code`, `mcp_error_type` (the class of what
+    was raised) and `mcp_error_ref` (what names it in the log and to the client); what there is not is None.
+    No arguments, no results and no texts of exceptions are logged.
 
     Args:
         logger: Where to; the logger `mcpkit.access` when None.
@@ -43,7 +44,10 @@ class AccessLog:
         if target is not None:
             target = target[:_LONGEST]
         milliseconds = round(timed.seconds * 1000, 3)
+        error_type = None if timed.error is None else error_type_of(timed.error)
         ending = timed.outcome if timed.code is None else f"{timed.outcome} {timed.code}"
+        if timed.ref is not None:  # any other says itself what is wrong, and is not unexpected
+            ending = f"{ending} {error_type} (ref {timed.ref})"
         about = "" if target is None else f" {target!r}"
         extra = {
             "mcp_method": method,
@@ -55,6 +59,8 @@ class AccessLog:
             "mcp_duration_ms": milliseconds,
             "mcp_outcome": timed.outcome,
             "mcp_error_code": timed.code,
+            "mcp_error_type": error_type,
+            "mcp_error_ref": timed.ref,
         }
         # With repr, nothing that a client says can look like a line of its own.
         self._logger.log(

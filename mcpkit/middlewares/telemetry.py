@@ -2,6 +2,7 @@
 
 Names and attributes follow the semantic conventions for MCP of OpenTelemetry, which are in development. Two
 things are left out on purpose: arguments and results, which may be secret, and the session's id, which opens it.
+An exception that nobody meant to happen is recorded with its text and traceback, as it is in the log.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..context import Context
 from ..errors import HandlerError, ProtocolError
-from ..failures import ref_of
+from ..failures import is_unmeant
 from ..middleware import CallNext, Request, Result
 from ..protocol.revisions import METHODS
 from .timing import Timed, Timing
@@ -113,13 +114,13 @@ class Telemetry:
         return context, [self._trace.Link(current)] if is_beside else []
 
     def _fail(self, span: Span, timed: Timed) -> None:
-        ctx = timed.request.ctx
-        # Any other exception's text is not for the client, and perhaps not for those who read traces.
-        is_told = isinstance(timed.error, (ProtocolError, HandlerError))
-        span.set_status(self._trace.StatusCode.ERROR, str(timed.error) if is_told else None)
-        ref = ref_of(ctx) if timed.outcome == "error" and not is_told else ctx._ref
-        if ref is not None:
-            span.set_attribute("mcpkit.error.ref", ref)
+        error = timed.error
+        is_told = timed.outcome == "error" and isinstance(error, (ProtocolError, HandlerError))
+        span.set_status(self._trace.StatusCode.ERROR, str(error) if is_told else None)
+        if timed.ref is not None:
+            span.set_attribute("mcpkit.error.ref", timed.ref)
+        if error is not None and is_unmeant(error):
+            span.record_exception(error)
 
 
 def _describe(request: Request) -> tuple[str, dict[str, AttributeValue]]:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
-from ..failures import code_of, is_input_required
+from ..failures import code_of, is_input_required, is_masked, ref_of, single
 from ..middleware import CallNext, Request, Result, ToolCallResult
 from ..running.steps import is_cancelled_from_outside
 
@@ -21,8 +21,11 @@ class Timed(NamedTuple):
         seconds: How long it took.
         outcome: `ok`; `tool_error` for a tool's result with `isError`; `error` for a JSON-RPC error;
             `input_required` for a round of the stateless era that ended with a question; or `cancelled`.
-        error: What was raised, with the outcome `error`.
+        error: What was raised, with the outcome `error`, and with `tool_error` unless the tool has returned an error
+            result itself. Of a group with a single exception in it, as a task group raises it, it is that one.
         code: The JSON-RPC error code that it becomes.
+        ref: What names it in the log and to the client ("Internal error (ref ...)"). None where it says itself what
+            the client reads.
     """
 
     request: Request
@@ -30,6 +33,7 @@ class Timed(NamedTuple):
     outcome: Outcome
     error: BaseException | None = None
     code: int | None = None
+    ref: str | None = None
 
 
 class Timing:
@@ -58,8 +62,19 @@ class Timing:
             elif request.ctx.is_ended or is_cancelled_from_outside(error):  # nobody hears of what was raised
                 self._report(Timed(request, seconds, "cancelled"))
             else:
-                self._report(Timed(request, seconds, "error", error, code_of(request.ctx, error)))
+                ref = ref_of(request.ctx) if is_masked(error) else None
+                code = code_of(request.ctx, error)
+                self._report(Timed(request, seconds, "error", single(error), code, ref))
             raise
-        is_error = isinstance(result, ToolCallResult) and result.is_error
-        self._report(Timed(request, time.perf_counter() - started, "tool_error" if is_error else "ok"))
+        seconds = time.perf_counter() - started
+        if isinstance(result, ToolCallResult) and result.is_error:
+            self._report(Timed(request, seconds, "tool_error", result.exception, None, result.ref))
+        else:
+            self._report(Timed(request, seconds, "ok"))
         return result
+
+
+def error_type_of(error: BaseException) -> str:
+    """Return the name of an exception's class, with its module unless that is Python's own."""
+    kind = type(error)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"

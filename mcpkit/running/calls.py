@@ -224,6 +224,7 @@ class Calls:
 def _end(ctx: Context[Any], reply: Reply, message: bytes | None, problem: BaseException | None) -> None:
     """End a request: what its handler has said is sent before its response, and nothing after that."""
     ctx.is_ended = True
+    ctx._exception = None  # whose traceback refers to the request
     if ctx._reports is not None:
         ctx._reports.end(is_answered=message is not None)
     reply(message, problem)
