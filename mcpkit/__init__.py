@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from .asking.parameter import Ask
-from .asking.questions import Answer, Elicit, ElicitUrl, ListRoots, Root
+from .asking.questions import Answer, Elicit, ElicitUrl, ListRoots
+from .asking.root import Root
 from .asking.sampling import Sample, Sampled
 from .broker import Broker, MemoryBroker
 from .completion import Complete

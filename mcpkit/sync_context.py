@@ -13,7 +13,8 @@ from .reporting import counted
 if TYPE_CHECKING:
     from typing_extensions import TypeForm, Unpack
 
-    from .asking.questions import Answer, Question, Root
+    from .asking.questions import Answer, Question
+    from .asking.root import Root
     from .asking.sampling import Sampled, SampleOptions
     from .context import Context
 

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
     from ..component import Component
     from ..context import Context
-    from .questions import Answer, Question, Root
+    from .questions import Answer, Question
+    from .root import Root
     from .rounds import Rounds
     from .sampling import Sampled, SampleOptions
 

@@ -12,6 +12,7 @@ from typing_extensions import TypeVar
 from ..errors import AnswerError, ArgumentsError, ElicitationError, InvalidAnswerError
 from ..protocol.jsonrpc import is_array, is_object
 from ..protocol.revisions import ELICITATION_IDS, knows
+from .root import Root
 
 if TYPE_CHECKING:
     from typing_extensions import TypeForm
@@ -226,25 +227,6 @@ class ElicitUrl(Question[Answer[None]]):
     def read(self, result: Mapping[str, Any]) -> Answer[None]:
         """Return what the user decided."""
         return Answer(_action(result))
-
-
-class Root:
-    """A place in the file system, or elsewhere, that the client wants servers to stay within.
-
-    Attributes:
-        uri: Its URI; `file://` so far.
-        name: A name for people, or None.
-    """
-
-    __slots__ = ("name", "uri")
-
-    def __init__(self, uri: str, name: str | None = None) -> None:
-        self.uri = uri
-        self.name = name
-
-    def __repr__(self) -> str:
-        """Show URI and name."""
-        return f"Root({self.uri!r}, {self.name!r})"
 
 
 class ListRoots(Question[list[Root]]):

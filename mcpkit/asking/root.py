@@ -1,0 +1,73 @@
+"""A root of the client's: a place that servers are to stay within (client/roots)."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Root:
+    """A place in the file system, or elsewhere, that the client wants servers to stay within.
+
+    Attributes:
+        uri: Its URI; `file://` so far.
+        name: A name for people, or None.
+    """
+
+    __slots__ = ("name", "uri")
+
+    def __init__(self, uri: str, name: str | None = None) -> None:
+        self.uri = uri
+        self.name = name
+
+    @property
+    def path(self) -> Path | None:
+        """Where it is in this machine's file system; it need not be there. None for what is no file's URI here.
+
+        That is: another scheme, another machine, a URI with a query, or one that is malformed.
+        """
+        from pathlib import Path  # which would cost every server's start
+
+        text = file_path(self.uri, is_windows=os.name == "nt")
+        return None if text is None else Path(text)
+
+    def __repr__(self) -> str:
+        """Show URI and name."""
+        return f"Root({self.uri!r}, {self.name!r})"
+
+
+def file_path(uri: str, *, is_windows: bool) -> str | None:
+    """Return the absolute path that a `file:` URI names (RFC 8089); None where it names none.
+
+    Args:
+        uri: The URI.
+        is_windows: Whether paths begin with a drive letter or the name of a machine.
+    """
+    from urllib.parse import unquote_to_bytes
+
+    scheme, separator, rest = uri.partition(":")
+    if not separator or scheme.lower() != "file" or "?" in rest or "#" in rest:
+        return None
+    host = ""
+    if rest.startswith("//"):
+        host, separator, rest = rest[2:].partition("/")
+        rest = separator + rest
+    if not rest.startswith("/") or not (host in {"", "localhost"} or is_windows):
+        return None
+    path = os.fsdecode(unquote_to_bytes(rest))
+    if "\0" in path:
+        return None
+    return _windows_path(host, path) if is_windows else path
+
+
+def _windows_path(host: str, path: str) -> str | None:
+    """Return the path of a `file:` URI where paths begin with the name of a machine, or a drive letter."""
+    if host not in {"", "localhost"}:
+        return f"//{host}{path}"
+    if path.startswith("//"):
+        return path
+    has_drive = path[1:2].isascii() and path[1:2].isalpha() and path[2:3] == ":"
+    return f"{path[1:3]}/{path[4:]}" if has_drive and path[3:4] in {"", "/"} else None
