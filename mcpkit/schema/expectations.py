@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from .formats import EXAMPLES
+from .formats import EITHER, EXAMPLES
 from .keywords import KEYWORDS, KINDS
 from .references import target
 from .values import DECIMAL_PATTERN, Json
@@ -51,7 +51,7 @@ def expected(schema: Json, root: Json) -> str:
         return expected(target(schema, root), root)
     for union in ("anyOf", "oneOf"):
         if union in schema:
-            return " or ".join(dict.fromkeys(expected(branch, root) for branch in schema[union]))
+            return _either(list(dict.fromkeys(expected(branch, root) for branch in schema[union])))
     if "const" in schema:
         return shown(schema["const"])
     if "enum" in schema:
@@ -62,6 +62,14 @@ def expected(schema: Json, root: Json) -> str:
     kinds = schema.get("type") or _implied(schema)
     named = [_named(kind, schema) for kind in ([kinds] if isinstance(kinds, str) else kinds)]
     return " or ".join(named) or "a value"
+
+
+def _either(texts: list[str]) -> str:
+    """Return what one of several branches expects."""
+    for (first, second), both in EITHER.items():
+        if first in texts and second in texts:
+            texts = [both if text == first else text for text in texts if text != second]
+    return " or ".join(texts)
 
 
 def _implied(schema: Json) -> list[str]:
@@ -79,6 +87,8 @@ def _named(kind: str, schema: Json) -> str:
         if schema.get("contentEncoding") == "base64":
             text = "a base64 string"
         text = EXAMPLES.get(schema.get("format", ""), text)
+        if schema.get("pattern") in EXAMPLES:
+            return EXAMPLES[schema["pattern"]]
         text += _size(schema, "minLength", "maxLength", "character")
         if schema.get("pattern") == DECIMAL_PATTERN:
             return 'a string with a decimal number such as "12.50"'

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, Union, get_args, 
 
 from ..errors import RegistrationError
 from ..protocol.jsonrpc import is_array
+from . import formats
 from .problems import problems
 from .secrets import is_secret
 from .values import Json
@@ -131,9 +132,10 @@ class Field(NamedTuple):
             raise RegistrationError(
                 f"{where} is a secret, which must not pass through a form; ask for it by a URL"
             )
-        kind, choices, source = _kind(where, schema, _titles(parts))
+        asked = _asked(schema)
+        kind, choices, source = _kind(where, asked, _titles(parts))
         notes = {key: source[key] for key in ("title", "description") if key in source}
-        keywords = notes | {key: value for key, value in schema.items() if key not in _CHOICE}
+        keywords = notes | {key: value for key, value in asked.items() if key not in _CHOICE}
         default = keywords.get("default")
         if default is None:
             keywords.pop("default", None)
@@ -232,6 +234,14 @@ def _without_null(schema: Json) -> tuple[Json, bool]:
     if None in choices:
         return {**schema, "enum": [choice for choice in choices if choice is not None]}, True
     return schema, False
+
+
+def _asked(schema: Json) -> Json:
+    """Return what a form asks for: it knows no unions, so of the texts of a date and time those with offset."""
+    for branch in schema.get("anyOf", ()):
+        if "format" in branch and schema["anyOf"] == formats.schema(branch["format"]).get("anyOf"):
+            return {**branch, **{key: value for key, value in schema.items() if key != "anyOf"}}
+    return schema
 
 
 def _kind(where: str, schema: Json, titles: dict[Any, str]) -> tuple[str, Sequence[Choice], Json]:

@@ -10,7 +10,7 @@ from .values import Json
 _PREFIX = "#/$defs/"
 # What these hold is the author's data, whatever it looks like.
 DATA = frozenset({"default", "examples", "enum", "const"})
-_NO_STANDARD_FORMATS = frozenset({"path", "file-path", "directory-path", "binary"})
+_NO_STANDARD_FORMATS = frozenset({"path", "file-path", "directory-path", "binary", "base64", "base64url"})
 
 
 def definitions(schema: Json) -> Json:
@@ -34,6 +34,8 @@ def definitions(schema: Json) -> Json:
         rest = {key: item if key in DATA else expand(item) for key, item in value.items() if key != "$defs"}
         if rest.get("format") in _NO_STANDARD_FORMATS:
             del rest["format"]
+        if rest.get("propertyNames") == {}:
+            del rest["propertyNames"]
         reference = value.get("$ref")
         if not isinstance(reference, str):
             return rest

@@ -6,6 +6,7 @@ has made them follow JSON Schema, and as JSON Schema, which is made shorter and 
 
 from __future__ import annotations
 
+import enum
 from typing import Any, Literal
 
 from pydantic import PydanticUndefinedAnnotation, PydanticUserError, TypeAdapter
@@ -14,7 +15,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import SchemaError, core_schema
 
 from ..errors import RegistrationError
-from . import inline, typed_dict, values, wire
+from . import formats, inline, object_keys, typed_dict, values, wire
 from .signature import UnresolvedHint
 from .types import Described, NotInTable, one_of
 
@@ -96,6 +97,18 @@ class _Generator(GenerateJsonSchema):
                 del target["title"]
         return result
 
+    def enum_schema(self, schema: core_schema.EnumSchema) -> JsonSchemaValue:
+        result = super().enum_schema(schema)
+        if issubclass(schema["cls"], enum.Flag):
+            result.pop("const", None)
+            result["enum"] = [value for value, _ in values.members(schema["cls"])]
+        return result
+
+    def function_after_schema(self, schema: core_schema.AfterValidatorFunctionSchema) -> JsonSchemaValue:
+        if wire.encoding(schema) == "base64url":
+            return {"type": "string", "pattern": values.BASE64URL_PATTERN}
+        return super().function_after_schema(schema)
+
     def complex_schema(self, schema: core_schema.ComplexSchema) -> JsonSchemaValue:
         return self.handle_invalid_for_json_schema(schema, "a complex number")
 
@@ -104,15 +117,35 @@ class _Generator(GenerateJsonSchema):
         inner = self.generate_inner(schema["values_schema"]) if "values_schema" in schema else {}
         result: JsonSchemaValue = {"type": "object", "additionalProperties": inner or True}
         if "keys_schema" in schema:
-            keys = self.resolve_ref_schema(self.generate_inner(schema["keys_schema"]))
-            if keys.get("type") == "integer" and "enum" not in keys:
-                keys = {"pattern": wire.INTEGER_KEY}
-            if keys.get("type", "string") != "string":
+            keys = object_keys.schema(self.resolve_ref_schema(self.generate_inner(schema["keys_schema"])))
+            if keys is None:
                 self.handle_invalid_for_json_schema(schema, "a dict whose keys are no strings")
-            if names := {key: value for key, value in keys.items() if key != "type"}:
+            elif names := {key: value for key, value in keys.items() if (key, value) != ("type", "string")}:
                 result["propertyNames"] = names
         self.update_with_validations(result, schema, self.ValidationsMapping.object)
         return result
+
+    def frozendict_schema(self, schema: Any) -> JsonSchemaValue:
+        return self.dict_schema(schema)
+
+    def ordered_dict_schema(self, schema: Any) -> JsonSchemaValue:
+        return self.dict_schema(schema)
+
+    def counter_schema(self, schema: Any) -> JsonSchemaValue:
+        counted: Any = {**schema, "values_schema": core_schema.int_schema()}
+        return self.dict_schema(counted)
+
+    def datetime_schema(self, schema: core_schema.DatetimeSchema) -> JsonSchemaValue:
+        return formats.schema("date-time", schema.get("tz_constraint"))
+
+    def date_schema(self, schema: core_schema.DateSchema) -> JsonSchemaValue:
+        return formats.schema("date")
+
+    def time_schema(self, schema: core_schema.TimeSchema) -> JsonSchemaValue:
+        return formats.schema("time", schema.get("tz_constraint"))
+
+    def timedelta_schema(self, schema: core_schema.TimedeltaSchema) -> JsonSchemaValue:
+        return formats.schema("duration")
 
     def literal_schema(self, schema: core_schema.LiteralSchema) -> JsonSchemaValue:
         try:

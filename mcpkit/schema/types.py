@@ -19,7 +19,7 @@ from decimal import Decimal
 from typing import Annotated, Any, Literal, NamedTuple, TypeGuard, Union, get_args, get_origin
 
 from pydantic_core import CoreSchema, core_schema, to_jsonable_python
-from typing_extensions import NoExtraItems, is_typeddict
+from typing_extensions import LiteralString, NoExtraItems, is_typeddict
 
 from ..headers import KEYWORD, Header
 from ..texts import Format
@@ -76,8 +76,14 @@ def _string() -> Described:
     return Described({"type": "string"}, values.string(), is_plain=True)
 
 
+def _bytes(core: CoreSchema) -> Described:
+    return Described({"type": "string", "contentEncoding": "base64"}, values.base64_bytes(core))
+
+
 def _formatted(name: str, core: CoreSchema) -> Described:
-    return Described({"type": "string", "format": name}, values.formatted(name, core))
+    from . import formats
+
+    return Described(formats.schema(name), values.temporal(name, core))
 
 
 _TABLE: dict[Any, Callable[[], Described]] = {
@@ -90,9 +96,10 @@ _TABLE: dict[Any, Callable[[], Described]] = {
     bool: lambda: Described({"type": "boolean"}, values.boolean(), is_plain=True),
     None: lambda: Described({"type": "null"}, core_schema.none_schema(), is_plain=True),
     type(None): lambda: Described({"type": "null"}, core_schema.none_schema(), is_plain=True),
-    bytes: lambda: Described(
-        {"type": "string", "contentEncoding": "base64"}, values.base64_bytes(core_schema.bytes_schema())
-    ),
+    LiteralString: _string,
+    bytes: lambda: _bytes(core_schema.bytes_schema()),
+    bytearray: lambda: _bytes(core_schema.no_info_plain_validator_function(bytearray)),
+    memoryview: lambda: _bytes(core_schema.no_info_plain_validator_function(memoryview)),
     dt.datetime: lambda: _formatted("date-time", core_schema.datetime_schema()),
     dt.date: lambda: _formatted("date", core_schema.date_schema()),
     dt.time: lambda: _formatted("time", core_schema.time_schema()),
@@ -152,7 +159,7 @@ def _plain(choice: Any) -> Any:
 
 
 def _enum(cls: type[enum.Enum]) -> Described:
-    described = one_of([(member.value, member) for member in cls])
+    described = one_of(values.members(cls))
     text = cls.__doc__
     # What the enum module writes itself up to 3.12 says nothing.
     if text and text != "An enumeration." and cls.__doc__ is not enum.Enum.__doc__ and "__doc__" in vars(cls):
@@ -185,6 +192,8 @@ def _union(branches: list[Described]) -> Described:
         return Described({}, core_schema.any_schema())
     cores: list[Any] = [branch.core for branch in rest]
     core: CoreSchema = cores[0] if len(cores) == 1 else core_schema.union_schema(cores)
+    if first := values.before_text(cores):
+        core = values.in_order([*first, core])
     if len(rest) < len(branches):
         core = core_schema.nullable_schema(core)
     return Described(schema, core, is_plain=all(branch.is_plain for branch in branches))

@@ -8,6 +8,7 @@ Only types with such a place pay for it.
 
 from __future__ import annotations
 
+import enum
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
@@ -28,6 +29,7 @@ from ..protocol.jsonrpc import is_array, is_object
 
 Json = dict[str, Any]
 
+BASE64URL_PATTERN = "^(?:[A-Za-z0-9_-]{4})*(?:[A-Za-z0-9_-]{2}==|[A-Za-z0-9_-]{3}=)?$"
 DECIMAL_PATTERN = r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,4})?$"
 
 
@@ -100,19 +102,27 @@ def boolean() -> CoreSchema:
     return core_schema.bool_schema(strict=True)
 
 
-def formatted(name: str, then: CoreSchema | None = None) -> CoreSchema:
-    """Return a validator of strings in a format of `FORMATS`, which `then` converts."""
+def formatted(name: str) -> CoreSchema:
+    """Return a validator of strings in a format of `FORMATS`."""
     from .formats import FORMATS
 
-    is_valid = FORMATS[name]
+    return _checked(name, FORMATS[name])
 
+
+def temporal(name: str, then: CoreSchema, tz_constraint: object = None) -> CoreSchema:
+    """Return a validator of the texts of `formats.schema(name, tz_constraint)`, which `then` converts."""
+    from .formats import check
+
+    return core_schema.chain_schema([_checked(name, check(name, tz_constraint)), then])
+
+
+def _checked(name: str, is_valid: Callable[[str], bool]) -> CoreSchema:
     def check(text: str) -> str:
         if not is_valid(text):
             raise _refuse(name)
         return text
 
-    text = core_schema.no_info_after_validator_function(check, string())
-    return text if then is None else core_schema.chain_schema([text, then])
+    return core_schema.no_info_after_validator_function(check, string())
 
 
 def decode_base64(text: str) -> bytes:
@@ -135,6 +145,16 @@ def base64_bytes(then: CoreSchema) -> CoreSchema:
     return core_schema.chain_schema(
         [core_schema.no_info_after_validator_function(decode_base64, string()), then]
     )
+
+
+def base64url_bytes(then: CoreSchema) -> CoreSchema:
+    """Return the same for base64 strings of the other alphabet (RFC 4648, section 5)."""
+
+    def decode(text: str) -> bytes:
+        return decode_base64(text.replace("-", "+").replace("_", "/"))
+
+    text = string(pattern=BASE64URL_PATTERN)
+    return core_schema.chain_schema([core_schema.no_info_after_validator_function(decode, text), then])
 
 
 def encode_base64(value: bytes | bytearray) -> str:
@@ -192,6 +212,46 @@ def one_of(choices: Sequence[tuple[Any, Any]]) -> CoreSchema:
             raise _refuse("no choice") from None
 
     return core_schema.no_info_plain_validator_function(choose)
+
+
+_MOST_FLAGS = 6
+
+
+def members(cls: type[enum.Enum]) -> list[tuple[Any, enum.Enum]]:
+    """Return the members of an Enum by their values; of a Flag also what is combined of them, if they are few."""
+    named: list[tuple[Any, enum.Enum]] = [(member.value, member) for member in cls]
+    if not issubclass(cls, enum.Flag) or len(named) > _MOST_FLAGS:
+        return named
+    combined = dict(named)
+    for _, member in named:
+        for each in [cls(0), *combined.values()]:
+            both: Any = cast("Any", each) | member
+            combined.setdefault(both.value, both)
+    return [(0, cls(0)), *sorted(combined.items())]
+
+
+def before_text(choices: Sequence[Any]) -> list[Any]:
+    """Return those choices of a union that a text is read as before it is taken for a `str`: those written before it.
+
+    Any text is a `str`, so that the others would never be chosen. What is no text by intention may be base64 by
+    accident, and is none of them.
+    """
+    last = next((index for index, core in enumerate(choices) if core["type"] == "str"), 0)
+    return [core for core in choices[:last] if _takes_text(core)]
+
+
+def _takes_text(core: Any) -> bool:
+    kind = core["type"]
+    if kind == "chain":
+        return _takes_text(core["steps"][0])
+    if kind == "function-after":
+        return core["function"]["function"] is not decode_base64 and _takes_text(core["schema"])
+    return kind in ("str", "function-plain")
+
+
+def in_order(choices: list[Any]) -> CoreSchema:
+    """Return a validator of the first of some choices that a value fits."""
+    return core_schema.union_schema(choices, mode="left_to_right")
 
 
 def unique(then: CoreSchema) -> CoreSchema:

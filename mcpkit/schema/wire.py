@@ -16,7 +16,7 @@ from typing import Any, TypeGuard, cast
 from pydantic_core import CoreSchema, core_schema
 
 from ..protocol.jsonrpc import is_array, is_object
-from . import values
+from . import object_keys, values
 
 _CHILDREN = frozenset(
     {
@@ -27,14 +27,14 @@ _CHILDREN = frozenset(
     }
 )
 _OWN = frozenset({"type", "strict", "ref", "metadata", "serialization"})
-INTEGER_KEY = "^-?[0-9]+$"
 Node = dict[str, Any]
 Rewrite = Callable[[Node], Any]
 
 
 def validating(core: CoreSchema) -> CoreSchema:
     """Return the core schema that accepts what the type's JSON Schema accepts."""
-    return cast("CoreSchema", _walk(core, _TO_VALIDATE, _CHILDREN))
+    named = {each["ref"]: each for each in cast("Node", core).get("definitions", ())}
+    return cast("CoreSchema", _walk(core, {**_TO_VALIDATE, "keys": _keys(named)}, _CHILDREN))
 
 
 def serializing(core: CoreSchema) -> CoreSchema:
@@ -72,12 +72,37 @@ def _walk(value: Any, rewrites: Mapping[str, Rewrite], children: frozenset[str])
     kind = value.get("type")
     if not isinstance(kind, str):  # a mapping of names to schemas
         return {name: _walk(item, rewrites, children) for name, item in value.items()}
-    if kind == "dict" and value.get("keys_schema", {}).get("type") == "int":
-        # Keys of JSON objects are strings, whatever they stand for.
-        value = {**value, "keys_schema": {**value["keys_schema"], "type": "int-key"}}
     node = {key: _walk(item, rewrites, children) if key in children else item for key, item in value.items()}
     rewrite = rewrites.get(kind)
-    return node if rewrite is None else rewrite(node)
+    built = node if rewrite is None else rewrite(node)
+    if "keys_schema" in value and "keys" in rewrites:
+        return rewrites["keys"]({"mapping": built, "keys_schema": value["keys_schema"]})
+    return built
+
+
+def _keys(named: Mapping[str, Node]) -> Rewrite:
+    """Return what gives a mapping the validator of its keys, which are strings whatever they stand for.
+
+    Args:
+        named: The definitions of the schema by their references.
+    """
+
+    def resolved(reference: Node) -> Any:
+        # Its definition is that of a value, not that of a key.
+        node = named[reference["schema_ref"]]
+        return _walk({key: value for key, value in node.items() if key != "ref"}, rewrites, _CHILDREN)
+
+    rewrites = {**_TO_VALIDATE, **object_keys.REWRITES, "definition-ref": resolved}
+
+    def rewrite(node: Node) -> Any:
+        keys = _walk(node["keys_schema"], rewrites, _CHILDREN)
+        mapping = {**node["mapping"], "keys_schema": keys}
+        if keys["type"] in ("str", "any"):
+            return mapping
+        reference = {"ref": mapping.pop("ref")} if "ref" in mapping else {}
+        return {**object_keys.distinct(mapping, keys), **reference}
+
+    return rewrite
 
 
 def _constraints(node: Node) -> Node:
@@ -98,12 +123,7 @@ def _replaced(build: Callable[[Node], Any]) -> Rewrite:
 
 
 def _formatted(name: str) -> Rewrite:
-    return _replaced(lambda node: values.formatted(name, _bare(node)))
-
-
-def _integer_key(node: Node) -> CoreSchema:
-    convert = cast("CoreSchema", {"type": "int", **_constraints(node)})
-    return core_schema.chain_schema([values.string(pattern=INTEGER_KEY), convert])
+    return _replaced(lambda node: values.temporal(name, _bare(node), node.get("tz_constraint")))
 
 
 def _decimal(node: Node) -> CoreSchema:
@@ -149,14 +169,42 @@ def _call(node: Node) -> Any:
     return values.array(cast("CoreSchema", node)) if is_named_tuple else node
 
 
+def encoding(node: Mapping[str, Any]) -> str | None:
+    """Return how texts are to be decoded for a type such as pydantic's `Base64Bytes`, "base64" or "base64url"."""
+    coder: Any = getattr(node["function"]["function"], "__self__", None)
+    if type(coder).__name__ != "EncodedBytes":
+        return None
+    name: str = coder.encoder.get_json_format()
+    return name if name in ("base64", "base64url") else None
+
+
 def _after(node: Node) -> Any:
+    coding = encoding(node)
+    if coding is not None:
+        core = core_schema.bytes_schema()
+        return values.base64_bytes(core) if coding == "base64" else values.base64url_bytes(core)
     # The class also reads a zone, as in "fe80::1%eth0", which is no part of an address in JSON Schema.
     is_ipv6 = node["function"]["function"] is IPv6Address
-    return values.formatted("ipv6", cast("CoreSchema", node)) if is_ipv6 else node
+    return core_schema.chain_schema([values.formatted("ipv6"), cast("CoreSchema", node)]) if is_ipv6 else node
+
+
+def _strict(node: Node) -> Any:
+    # A defaultdict's asks for one in Python, and then reads a second time what has been read by then.
+    is_twice = node["lax_schema"]["type"] == "function-wrap" and node["strict_schema"]["type"] == "chain"
+    return node["lax_schema"] if is_twice else node["strict_schema"]
+
+
+def _union(node: Node) -> Node:
+    node = _lax_container(node)
+    first = values.before_text([choice[0] if _is_labelled(choice) else choice for choice in node["choices"]])
+    if not first:
+        return node
+    reference = {"ref": node.pop("ref")} if "ref" in node else {}
+    return {**values.in_order([*first, node]), **reference}
 
 
 def _enum(node: Node) -> CoreSchema:
-    return values.one_of([(member.value, member) for member in node["members"]])
+    return values.one_of(values.members(node["cls"]))
 
 
 def _literal(node: Node) -> CoreSchema:
@@ -165,7 +213,6 @@ def _literal(node: Node) -> CoreSchema:
 
 _TO_VALIDATE: dict[str, Rewrite] = {
     "int": _replaced(lambda node: values.integer(**_constraints(node))),
-    "int-key": _replaced(_integer_key),
     "float": _replaced(lambda node: values.number(**_constraints(node))),
     "str": _replaced(lambda node: values.string(**_constraints(node))),
     "bool": _replaced(lambda node: values.boolean()),
@@ -191,7 +238,7 @@ _TO_VALIDATE: dict[str, Rewrite] = {
     "model-fields": _lax_container,
     "typed-dict": _lax_container,
     "tagged-union": _lax_container,
-    "union": _lax_container,
+    "union": _union,
     "nullable": _lax_container,
     "model-field": _field,
     "typed-dict-field": _field,
@@ -200,16 +247,26 @@ _TO_VALIDATE: dict[str, Rewrite] = {
         lambda node: values.array(cast("CoreSchema", {"type": node["type"], **_constraints(node)}))
     ),
     "call": _replaced(_call),
-    "function-after": _after,
+    "function-after": _replaced(_after),
     # An iterable of arguments is there as a whole; checked lazily, its errors would come from the function.
     "generator": _replaced(lambda node: core_schema.list_schema(node.get("items_schema"), strict=True)),
     "json-or-python": _replaced(lambda node: node["json_schema"]),
-    "lax-or-strict": _replaced(lambda node: node["strict_schema"]),
+    "lax-or-strict": _replaced(_strict),
 }
 
 
 def _encode_base64(value: Any) -> Any:
     return values.encode_base64(value) if isinstance(value, (bytes, bytearray)) else value
+
+
+_SERIALIZING = frozenset({"ser_json_temporal", "ser_json_timedelta", "ser_json_bytes", "ser_json_inf_nan"})
+
+
+def _in_one_form(node: Node) -> Node:
+    """Leave out which form an author's class gives to some values: there is one, that of the JSON Schema."""
+    if "config" in node:
+        node["config"] = {key: value for key, value in node["config"].items() if key not in _SERIALIZING}
+    return node
 
 
 def _encode_decimal(value: Any) -> Any:
@@ -226,6 +283,9 @@ def _serialized_by(encode: Callable[[Any], Any]) -> Rewrite:
 
 
 _TO_SERIALIZE: dict[str, Rewrite] = {
+    "model": _in_one_form,
+    "dataclass": _in_one_form,
+    "typed-dict": _in_one_form,
     "bytes": _serialized_by(_encode_base64),
     "decimal": _serialized_by(_encode_decimal),
 }

@@ -11,8 +11,9 @@ from uuid import UUID
 
 import annotated_types as at
 import pytest
-from pydantic import AfterValidator, AnyUrl, Field, HttpUrl
+from pydantic import AfterValidator, AnyUrl, AwareDatetime, Field, HttpUrl, NaiveDatetime, PastDatetime
 
+from mcpkit.schema import formats
 from structures import Case, check_type
 
 
@@ -23,18 +24,50 @@ def _even(value: int) -> int:
 
 
 UTC = dt.timezone.utc
+DATE_TIME = {"type": "string", "format": "date-time"}
+LOCAL_DATE_TIME = {"type": "string", "pattern": formats.LOCAL_DATE_TIME}
 DECIMAL = {"type": "string", "pattern": r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,4})?$"}
 
 
 CASES: list[Case] = [
     (
         dt.datetime,
-        {"type": "string", "format": "date-time"},
+        {"anyOf": [DATE_TIME, LOCAL_DATE_TIME]},
         [
             ("2026-01-31T09:30:00Z", dt.datetime(2026, 1, 31, 9, 30, tzinfo=UTC)),
             ("2026-01-31t09:30:00.25+00:00", dt.datetime(2026, 1, 31, 9, 30, 0, 250000, tzinfo=UTC)),
+            ("2026-01-31T09:30:00", dt.datetime(2026, 1, 31, 9, 30)),
+            ("2024-02-29T09:30:00.5", dt.datetime(2024, 2, 29, 9, 30, 0, 500000)),
         ],
-        ["2026-01-31T09:30:00", "2026-02-30T09:30:00Z", "2026-01-31", "1700000000", 1700000000, "now"],
+        [
+            *("2026-02-30T09:30:00Z", "2026-02-30T09:30:00", "2023-02-29T09:30:00", "0000-01-01T00:00:00"),
+            *("2026-01-31", "2026-01-31 09:30:00", "2026-01-31T09:30", "2026-01-31T24:00:00"),
+            *("2026-01-31T09:30:00\n", "1700000000", 1700000000, "now"),
+        ],
+    ),
+    (
+        NaiveDatetime,
+        LOCAL_DATE_TIME,
+        [("2026-01-31T09:30:00", dt.datetime(2026, 1, 31, 9, 30))],
+        ["2026-01-31T09:30:00Z", "2026-01-31T09:30:00+00:00", "2026-01-31"],
+    ),
+    (
+        AwareDatetime,
+        DATE_TIME,
+        [("2026-01-31T09:30:00Z", dt.datetime(2026, 1, 31, 9, 30, tzinfo=UTC))],
+        ["2026-01-31T09:30:00", "2026-01-31"],
+    ),
+    (
+        PastDatetime,
+        {"anyOf": [DATE_TIME, LOCAL_DATE_TIME]},
+        [("2020-01-31T09:30:00", dt.datetime(2020, 1, 31, 9, 30))],
+        ["2999-01-31T09:30:00", "2999-01-31T09:30:00Z"],
+    ),
+    (
+        Annotated[dt.datetime, Field(gt=dt.datetime(2026, 1, 1))],
+        {"anyOf": [DATE_TIME, LOCAL_DATE_TIME]},
+        [("2026-01-31T09:30:00", dt.datetime(2026, 1, 31, 9, 30))],
+        ["2025-01-31T09:30:00"],
     ),
     (
         dt.date,
@@ -44,15 +77,27 @@ CASES: list[Case] = [
     ),
     (
         dt.time,
-        {"type": "string", "format": "time"},
-        [("09:30:00Z", dt.time(9, 30, tzinfo=UTC))],
-        ["09:30:00", "09:30Z", "25:00:00Z", 0, "34200"],
+        {"anyOf": [{"type": "string", "format": "time"}, {"type": "string", "pattern": formats.LOCAL_TIME}]},
+        [("09:30:00Z", dt.time(9, 30, tzinfo=UTC)), ("09:30:00.000001", dt.time(9, 30, 0, 1))],
+        ["09:30", "09:30Z", "25:00:00Z", "24:00:00", "09:60:00", 0, "34200"],
     ),
     (
         dt.timedelta,
-        {"type": "string", "format": "duration"},
-        [("PT1H30M", dt.timedelta(hours=1.5)), ("P1W", dt.timedelta(7)), ("PT0.5S", dt.timedelta(seconds=0.5))],
-        ["P", "1:30:00", "90", 90, "P1H"],
+        {
+            "anyOf": [
+                {"type": "string", "format": "duration"},
+                {"type": "string", "pattern": formats.SIGNED_DURATION},
+            ]
+        },
+        [
+            ("PT1H30M", dt.timedelta(hours=1.5)),
+            ("P1W", dt.timedelta(7)),
+            ("PT0.5S", dt.timedelta(seconds=0.5)),
+            ("-P1D", dt.timedelta(-1)),
+            ("-P1DT0.5S", dt.timedelta(-1, -0.5)),
+            ("-P1Y35D", dt.timedelta(-400)),
+        ],
+        ["P", "-P", "PT", "-PT", "P1D-", "--P1D", "1:30:00", "90", 90, "P1H", "PT1.5H", "-P1WT1H"],
     ),
     (
         UUID,

@@ -15,7 +15,7 @@ from uuid import UUID
 
 import annotated_types as at
 import pytest
-from pydantic import BaseModel, Field, PlainSerializer, computed_field
+from pydantic import AwareDatetime, BaseModel, Field, NaiveDatetime, PlainSerializer, computed_field
 
 from mcpkit.errors import OutputError, RegistrationError
 from mcpkit.schema import Output, UnresolvedHint
@@ -161,6 +161,8 @@ def test_a_recursive_model_is_an_object() -> None:
         (Path, Path("/a"), "/a"),
         (Decimal, Decimal("1E+3"), "1E+3"),
         (dt.timedelta, dt.timedelta(hours=1), "PT1H"),
+        (dt.timedelta, dt.timedelta(-1, 0, 1), "-PT23H59M59.999999S"),
+        (dt.datetime, dt.datetime(2026, 1, 31), "2026-01-31T00:00:00"),
         (dt.datetime, dt.datetime(2026, 1, 31, tzinfo=dt.timezone.utc), "2026-01-31T00:00:00Z"),
         (Place, {"name": "a"}, {"name": "a"}),
         (Point, Point(1), [1, 0.0]),
@@ -199,7 +201,13 @@ def test_a_value_becomes_json(annotation: Any, value: Any, dumped: Any) -> None:
         (Point, [1, 2, 3], "expected an array of 1 to 2 items"),
         (Station, {"id": "1"}, "id: expected an integer"),
         (Color, "green", 'expected "red", got "green"'),
-        (dt.datetime, dt.datetime(2026, 1, 31), "expected a date and time with offset"),
+        (dt.datetime, dt.date(2026, 1, 31), "expected a date and time such as 2026-01-31T09:30:00 or"),
+        (
+            NaiveDatetime,
+            dt.datetime(2026, 1, 31, tzinfo=dt.timezone.utc),
+            "expected a date and time without offset",
+        ),
+        (AwareDatetime, dt.datetime(2026, 1, 31), "expected a date and time with offset"),
         (float, math.nan, "expected a number"),
         (list[float], [math.inf], r"\[0\]: expected a number"),
         (str, "\ud800", "has no form in JSON"),
