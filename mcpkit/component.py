@@ -30,33 +30,21 @@ if TYPE_CHECKING:
 
 
 class ComponentOptions(TypedDict, total=False):
-    """What every component may be given beside its function and name."""
+    """What every component may be given beside its function and name; `Decorators.tool` says what each means."""
 
     title: str | None
-    """A name for people."""
     description: str | None
-    """What it is for; the docstring's summary and body when None."""
     icons: Sequence[Icon] | None
-    """Pictures that a host may show."""
     meta: Mapping[str, Any] | None
-    """The `_meta` of its listed form."""
     tags: Collection[str]
-    """Free words, for selecting components; never sent."""
     requires: str | Sequence[str]
-    """Capabilities that a client must have declared to use it, such as `sampling`; see `Client.supports`."""
-    timeout: float | None
-    """The seconds that a call may take, None for any number; the server's default when left out."""
-    concurrency: int
-    """How many of its calls run at a time; others wait in order of arrival."""
-    thread: bool
-    """For a function that is not `async`: False calls it in the event loop, so it must be quick."""
     visible: Callable[[Principal], bool] | None
-    """Says who may see and use it, from the request's principal and scopes; everybody when None."""
-    single_use: bool
-    """True takes each `requestState` that stateless clients carry to the next round once. It needs a broker where
-    several processes serve: a state that comes from another one is refused otherwise."""
+    timeout: float | None
+    concurrency: int | None
+    thread: bool
     process: bool
-    """True calls it in a worker process, which is killed when the call is cancelled or out of time."""
+    single_use: bool
+    replace: bool
 
 
 class Component(ABC):
@@ -75,6 +63,7 @@ class Component(ABC):
         requires: Capabilities that a client must have declared to use it.
         visible: Says who may see and use it; None for everybody.
         is_single_use: Whether each `requestState` is taken once.
+        replaces: Whether it takes the place of what has the same name or URI.
         is_enabled: Whether clients see it.
         is_resolved: Whether its type hints have been read.
         position: Its place in the order of registration.
@@ -98,6 +87,7 @@ class Component(ABC):
         self.requires = capabilities(f"{self.kind} {key!r}", options.get("requires", ()))
         self.visible = options.get("visible")
         self.is_single_use = options.get("single_use", False)
+        self.replaces = options.get("replace", False)
         self.is_enabled = True
         self.is_resolved = False
         self.position = 0
@@ -123,8 +113,9 @@ class Component(ABC):
         check_icons(what, options.get("icons"))
         check_meta(what, options.get("meta"))
         check_visible(what, options.get("visible"))
-        if type(single_use := options.get("single_use", False)) is not bool:
-            raise RegistrationError(f"{what}: single_use is True or False, got {single_use!r}")
+        for name in ("single_use", "replace"):
+            if type(options.get(name, False)) is not bool:
+                raise RegistrationError(f"{what}: {name} is True or False, got {options.get(name)!r}")
         if isinstance(tags := options.get("tags"), str):
             raise RegistrationError(
                 f"{what}: tags is a set of words, not one string; write tags={{{tags!r}}}"

@@ -68,6 +68,7 @@ class Components(Generic[C]):
                 )
             component.position = present.position if present is not None else next(_positions)
             self._by_key[component.key] = component
+            component.is_enabled = component.is_enabled and not self._registry._hides(component)
             self._changed("added", component)
 
     def remove(self, key: str) -> C:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, TypeVar
-
-from typing_extensions import Unpack
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 from .content.values import ExtensionResult
 from .declarations import capabilities, json_object
@@ -20,9 +18,6 @@ from .tools import to_json_value
 
 if TYPE_CHECKING:
     from .context import Context
-    from .own_methods import MethodOptions
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 _LABEL: Final = "[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
 _IDENTIFIER: Final = re.compile(rf"{_LABEL}(?:\.{_LABEL})*/[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
@@ -64,29 +59,9 @@ class Extension(Registry):
         self.middleware = Middlewares(self)
         self.extensions[identifier] = self
 
-    def method(
-        self, name: str, /, *, replace: bool = False, **options: Unpack[MethodOptions]
-    ) -> Callable[[F], F]:
-        """Serve a method of the extension: `@extension.method("thing/do")`.
-
-        Clients that have not declared the extension are refused: -32021, in the handshake era -32602.
-
-        Args:
-            name: The method.
-            replace: Whether it may take the place of a method of the same name.
-            options: See `Method`. The revisions are those that know extensions, by default; what
-                `requires=` names is needed beside the extension itself.
-
-        Returns:
-            A decorator that returns the function unchanged.
-
-        Raises:
-            RegistrationError: The definition cannot be served; the message says what to change.
-        """
+    def _of_method(self, name: str, options: dict[str, Any]) -> dict[str, Any]:
         also = capabilities(f"method {name!r}", options.get("requires"))
-        options["requires"] = (self.capability, *also)
-        options.setdefault("revisions", _REVISIONS)
-        return super().method(name, replace=replace, **options)
+        return {"revisions": _REVISIONS, **options, "requires": (self.capability, *also)}
 
     def is_supported(self, ctx: Context[Any]) -> bool:
         """Say whether the client has declared the extension, in a revision that knows extensions.

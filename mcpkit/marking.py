@@ -6,21 +6,10 @@ import inspect
 import types
 import weakref
 from collections.abc import Callable, Iterator
-from functools import partial
-from typing import Any, NamedTuple, TypeVar, overload
+from typing import Any, NamedTuple
 
-from typing_extensions import Unpack
-
-from .component import Component
+from .decorators import Build, Decorators
 from .errors import RegistrationError
-from .prompts import Prompt, PromptOptions
-from .resources import Resource, ResourceOptions, ResourceTemplate
-from .tools import Tool, ToolOptions
-from .uri_template import is_template
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-Build = Callable[[Callable[..., Any]], Component]
 
 
 class _Mark(NamedTuple):
@@ -42,71 +31,6 @@ _marks: dict[int, _Mark] = {}
 
 
 _WRAPPERS = (staticmethod, classmethod, types.MethodType)
-
-
-@overload
-def tool(function: F, /) -> F: ...
-@overload
-def tool(**options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
-def tool(function: Callable[..., Any] | None = None, /, **options: Unpack[ToolOptions]) -> Any:
-    """Mark a function or method as a tool; see `Tool` for the options.
-
-    Returns:
-        The function, unchanged. `server.include(...)` of its module, class instance or of the
-        function itself registers it.
-    """
-    return _mark(function, lambda target: Tool(target, **options))
-
-
-@overload
-def prompt(function: F, /) -> F: ...
-@overload
-def prompt(**options: Unpack[PromptOptions]) -> Callable[[F], F]: ...
-def prompt(function: Callable[..., Any] | None = None, /, **options: Unpack[PromptOptions]) -> Any:
-    """Mark a function or method as a prompt; see `Prompt` for the options.
-
-    Returns:
-        The function, unchanged.
-    """
-    return _mark(function, lambda target: Prompt(target, **options))
-
-
-def resource(uri: str, /, **options: Unpack[ResourceOptions]) -> Callable[[F], F]:
-    """Mark a function or method as a resource, or as a template when the URI has `{expressions}`.
-
-    See `Resource` and `ResourceTemplate` for the options.
-
-    Returns:
-        A decorator that returns the function unchanged.
-
-    Raises:
-        RegistrationError: The URI is no URI, or was forgotten (`@resource` bare).
-    """
-    check_is_uri(uri)
-    return lambda function: _mark(function, lambda target: make_resource(target, uri, options))
-
-
-def make_resource(
-    function: Callable[..., Any], uri: str, options: ResourceOptions
-) -> Resource | ResourceTemplate:
-    """Make a `Resource`, or a `ResourceTemplate` when the URI has expressions.
-
-    Raises:
-        RegistrationError: An option is not for this one of the two.
-    """
-    given: dict[str, Any] = dict(options)
-    only = {"size"} if is_template(uri) else {"complete", "entries", "unsafe"}
-    wrong = sorted(only & given.keys())
-    if wrong:
-        what = "a resource template has no" if is_template(uri) else "only a resource template has"
-        raise RegistrationError(f"resource {uri!r}: {what} {wrong[0]}=")
-    return ResourceTemplate(function, uri, **given) if is_template(uri) else Resource(function, uri, **given)
-
-
-def check_is_uri(uri: Any) -> None:
-    """Refuse what is no string, above all a function: `@resource` without parentheses."""
-    if not isinstance(uri, str):
-        raise RegistrationError('a resource needs its URI: write @resource("scheme://path")')
 
 
 def check_is_function(target: Any) -> None:
@@ -136,16 +60,26 @@ def underlying(function: Any) -> Any:
     return function.__func__ if type(function) in _WRAPPERS else function
 
 
-def _mark(function: Any, build: Build) -> Any:
-    if function is None:
-        return partial(_mark, build=build)
-    target: Any = underlying(function)
-    check_is_function(target)
-    key = id(target)
-    if key not in _marks:
-        _marks[key] = _Mark(weakref.ref(target, lambda _: _marks.pop(key)), [])
-    _marks[key].builds.append(build)
-    return function
+class _Marking(Decorators):
+    """The decorators free of any server."""
+
+    def _take(self, function: Any, build: Build) -> Any:
+        target: Any = underlying(function)
+        check_is_function(target)
+        key = id(target)
+        if key not in _marks:
+            _marks[key] = _Mark(weakref.ref(target, lambda _: _marks.pop(key)), [])
+        _marks[key].builds.append(build)
+        return function
+
+
+_free = _Marking()
+tool = _free.tool
+"""Marks a function or method as a tool; the options are those of `Server.tool`."""
+resource = _free.resource
+"""Marks a function or method as a resource or template; the options are those of `Server.resource`."""
+prompt = _free.prompt
+"""Marks a function or method as a prompt; the options are those of `Server.prompt`."""
 
 
 def marked(source: Any) -> Iterator[Marked]:

@@ -23,14 +23,6 @@ _NAME: Final = re.compile(r"[!-~]{1,128}")
 """What the header `Mcp-Method` can carry as it is."""
 
 
-class MethodOptions(ComponentOptions, total=False):
-    """The keyword arguments of `Method`, as `@server.method(name, ...)` takes them."""
-
-    revisions: Collection[str] | None
-    named_by: str | None
-    cache: Cache | None
-
-
 class Method(Component):
     """A request method outside the core protocol.
 
@@ -45,8 +37,7 @@ class Method(Component):
         named_by: The parameter, a text, that clients repeat in the header `Mcp-Name` over HTTP, as they repeat the
             name of a tool, so that it can be routed by; one that differs is refused (-32020).
         cache: How long and by whom the result may be kept (utilities/caching); not said when None.
-        options: `requires`, `visible`, `timeout`, `concurrency`, `thread` and `process`, above all: see
-            `ComponentOptions`.
+        options: `requires`, `timeout` and what else every component has, as the decorator takes it.
 
     Attributes:
         revisions: The revisions that have it.

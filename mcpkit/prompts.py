@@ -50,13 +50,6 @@ def assistant(content: Any) -> Message:
     return Message("assistant", content)
 
 
-class PromptOptions(ComponentOptions, total=False):
-    """The keyword arguments of `Prompt`, as `@prompt(...)` takes them."""
-
-    name: str | None
-    complete: Completers | None
-
-
 class Prompt(Completable):
     """A prompt: its arguments, and how its function is called.
 
@@ -64,8 +57,7 @@ class Prompt(Completable):
         function: The author's function.
         name: Its name; the function's when None.
         complete: Completions by argument name: a list of strings, or `fn(value, arguments)`.
-        options: `title`, `description`, `icons`, `meta`, `tags`, `requires`, `timeout`, `concurrency`,
-            `thread`, `process`, `visible` and `single_use`: see `ComponentOptions`.
+        options: `title`, `description` and what else every component has, as the decorator takes it.
 
     Raises:
         RegistrationError: The definition cannot be served; the message says what to change.

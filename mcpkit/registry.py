@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, overload
-
-from typing_extensions import Unpack
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from .component import Component
 from .components import Components
+from .decorators import Build, Decorators
 from .errors import RegistrationError
-from .marking import Build, check_is_function, check_is_uri, make_resource, marked
-from .own_methods import Method, MethodOptions, check_method_name
-from .prompts import Prompt, PromptOptions
-from .resources import Resource, ResourceOptions, ResourceTemplate
-from .tools import Tool, ToolOptions
+from .marking import check_is_function, marked
+from .own_methods import Method
+from .prompts import Prompt
+from .resources import Resource, ResourceTemplate
+from .tools import Tool
 
 if TYPE_CHECKING:
     from .extension import Extension
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 UpdateListener = Callable[[str], None]
 """Called with the URI of a resource whose data have changed."""
@@ -30,7 +27,7 @@ Listener = Callable[["Components[Any]", str, Component], None]
 """Called with the part that changed, what happened (`added`, `removed`, `switched`) and to which."""
 
 
-class Registry:
+class Registry(Decorators):
     """Tools, resources, resource templates and prompts, to be collected by a server.
 
     Everything may be called at any time and from any thread; each change is announced to every
@@ -55,6 +52,7 @@ class Registry:
         self.included: list[Registry] = []
         self._lock = threading.RLock()
         self._is_resolved = False
+        self._hidden_tags: frozenset[str] = frozenset()
         self._listeners: list[Listener] = []
         self._update_listeners: list[UpdateListener] = []
         self.tools: Components[Tool] = Components(self, "tools")
@@ -69,108 +67,6 @@ class Registry:
     def parts(self) -> tuple[Components[Any], ...]:
         """All kinds."""
         return (self.tools, self.resources, self.resource_templates, self.prompts, self.methods)
-
-    @overload
-    def tool(self, function: F, /) -> F: ...
-    @overload
-    def tool(self, /, *, replace: bool = False, **options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
-    @overload
-    def tool(self, function: F, /, *, replace: bool = False, **options: Unpack[ToolOptions]) -> F: ...
-    def tool(
-        self,
-        function: Callable[..., Any] | None = None,
-        /,
-        *,
-        replace: bool = False,
-        **options: Any,
-    ) -> Any:
-        """Register a function as a tool: `@server.tool`, `@server.tool(...)`, `server.tool(function)`.
-
-        Args:
-            function: The function; any callable but a method that has not been bound.
-            replace: Whether it may take the place of a tool with the same name.
-            options: See `Tool`.
-
-        Returns:
-            The function, unchanged; or a decorator.
-
-        Raises:
-            RegistrationError: The definition cannot be served; the message says what to change.
-        """
-        return self._register(function, lambda target: Tool(target, **options), replace=replace)
-
-    @overload
-    def prompt(self, function: F, /) -> F: ...
-    @overload
-    def prompt(self, /, *, replace: bool = False, **options: Unpack[PromptOptions]) -> Callable[[F], F]: ...
-    @overload
-    def prompt(self, function: F, /, *, replace: bool = False, **options: Unpack[PromptOptions]) -> F: ...
-    def prompt(
-        self,
-        function: Callable[..., Any] | None = None,
-        /,
-        *,
-        replace: bool = False,
-        **options: Any,
-    ) -> Any:
-        """Register a function as a prompt: `@server.prompt` or `@server.prompt(...)`.
-
-        Args:
-            function: The function.
-            replace: Whether it may take the place of a prompt with the same name.
-            options: See `Prompt`.
-
-        Returns:
-            The function, unchanged; or a decorator.
-
-        Raises:
-            RegistrationError: The definition cannot be served; the message says what to change.
-        """
-        return self._register(function, lambda target: Prompt(target, **options), replace=replace)
-
-    def resource(
-        self, uri: str, /, *, replace: bool = False, **options: Unpack[ResourceOptions]
-    ) -> Callable[[F], F]:
-        """Register a function as a resource, or as a template when the URI has `{expressions}`.
-
-        Args:
-            uri: The URI or RFC 6570 template.
-            replace: Whether it may take the place of one with the same URI.
-            options: See `Resource` and `ResourceTemplate`.
-
-        Returns:
-            A decorator that returns the function unchanged.
-
-        Raises:
-            RegistrationError: The definition cannot be served; the message says what to change.
-        """
-        check_is_uri(uri)
-        return lambda function: self._register(
-            function, lambda target: make_resource(target, uri, options), replace=replace
-        )
-
-    def method(
-        self, name: str, /, *, replace: bool = False, **options: Unpack[MethodOptions]
-    ) -> Callable[[F], F]:
-        """Serve a method that the core protocol does not have: `@server.method("thing/do")`.
-
-        What belongs to an extension is registered with it: `@extension.method("thing/do")`.
-
-        Args:
-            name: The method.
-            replace: Whether it may take the place of a method of the same name.
-            options: See `Method`.
-
-        Returns:
-            A decorator that returns the function unchanged.
-
-        Raises:
-            RegistrationError: The definition cannot be served; the message says what to change.
-        """
-        check_method_name(name)
-        return lambda function: self._register(
-            function, lambda target: Method(target, name, **options), replace=replace
-        )
 
     def extension(self, identifier: str, settings: Mapping[str, Any] | None = None) -> Extension:
         """Declare an extension of the protocol (basic/versioning, "Extension Negotiation").
@@ -199,13 +95,11 @@ class Registry:
         self.include(extension)
         return extension
 
-    def _register(self, function: Any, build: Build, *, replace: bool) -> Any:
-        if function is None:
-            return partial(self._register, build=build, replace=replace)
+    def _take(self, function: Any, build: Build) -> Any:
         is_static = isinstance(function, staticmethod)
         target: Any = function.__func__ if is_static else function
         check_is_function(target)
-        self.add(build(target), replace=replace)
+        self.add(build(target))
         return function
 
     def add(self, component: Component, *, replace: bool = False) -> None:
@@ -213,12 +107,12 @@ class Registry:
 
         Args:
             component: What to add.
-            replace: Whether it may take the place of another with the same name or URI.
+            replace: Whether it takes the place of another with the same name or URI.
 
         Raises:
             RegistrationError: There is one already, or it cannot be served.
         """
-        self._part_of(component).add(component, replace=replace)
+        self._part_of(component).add(component, replace=replace or component.replaces)
 
     def include(self, source: Any, *, prefix: str = "") -> None:
         """Collect components from elsewhere.
@@ -248,6 +142,41 @@ class Registry:
             found = [component.renamed(_prefixed(component, prefix)) for component in found]
         for component in found:
             self.add(component)
+
+    def disable(self, *, tags: Collection[str]) -> None:
+        """Hide all that has one of these tags, of any kind: what is there, and what is added later.
+
+        Clients are told of the lists that change. One component is hidden by `tools.disable(name)` and its like.
+
+        Args:
+            tags: The tags, as they stand in `@server.tool(tags={...})`.
+
+        Raises:
+            TypeError: It is one text.
+        """
+        self._switch(self._hidden_tags | _tags(tags), _tags(tags))
+
+    def enable(self, *, tags: Collection[str]) -> None:
+        """Show what has one of these tags again, but for what has another tag that is still disabled.
+
+        Args:
+            tags: The tags.
+
+        Raises:
+            TypeError: It is one text.
+        """
+        self._switch(self._hidden_tags - _tags(tags), _tags(tags))
+
+    def _switch(self, hidden: frozenset[str], tags: frozenset[str]) -> None:
+        with self._lock:
+            self._hidden_tags = hidden
+            for part in self.parts:
+                for component in part:
+                    if component.tags & tags:
+                        (part.disable if self._hides(component) else part.enable)(component.key)
+
+    def _hides(self, component: Component) -> bool:
+        return not self._hidden_tags.isdisjoint(component.tags)
 
     def resolve(self) -> None:
         """Read the type hints that could not be resolved when their function was registered.
@@ -331,7 +260,8 @@ class Registry:
                 elif is_mine and action == "removed":
                     mine.remove(key)
                 elif is_mine:
-                    (mine.enable if component.is_enabled else mine.disable)(key)
+                    is_shown = component.is_enabled and not self._hides(component)
+                    (mine.enable if is_shown else mine.disable)(key)
 
         with source._lock:  # so that no change falls between the copy and the listening
             for extension in source.extensions.values():
@@ -358,6 +288,12 @@ class Registry:
 
     def _includes(self, other: Registry) -> bool:
         return any(part is other or part._includes(other) for part in self.included)
+
+
+def _tags(tags: Collection[str]) -> frozenset[str]:
+    if isinstance(tags, str):
+        raise TypeError(f"tags is a set of words, not one string; write tags={{{tags!r}}}")
+    return frozenset(tags)
 
 
 def _prefixed(component: Component, prefix: str) -> str:

@@ -23,20 +23,6 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _NEVER_IN_URIS = re.compile(r'[\x00-\x20"<>\\^`{|}\x7f]')
 
 
-class ResourceOptions(ComponentOptions, total=False):
-    """The keyword arguments of `Resource` and `ResourceTemplate`, as `@resource(uri, ...)` takes them."""
-
-    name: str | None
-    mime_type: str | None
-    size: int | None
-    annotations: Annotations | None
-    cache: Cache | None
-    complete: Completers | None
-    entries: Callable[[], Iterable[Mapping[str, Any]]] | None
-    unsafe: Collection[str] | bool
-    watch: WatchFunction | None
-
-
 class Resource(Listed):
     """A resource at a fixed URI.
 
@@ -49,8 +35,7 @@ class Resource(Listed):
         size: Its size in bytes, when known.
         annotations: Hints on its use.
         cache: How long and by whom what is read may be kept; the server's default when None.
-        options: `title`, `description`, `icons`, `meta`, `tags`, `requires`, `timeout`, `concurrency`,
-            `thread`, `process`, `visible` and `single_use`: see `ComponentOptions`.
+        options: `title`, `description` and what else every component has, as the decorator takes it.
 
     Raises:
         RegistrationError: The definition cannot be served; the message says what to change.
@@ -147,8 +132,7 @@ class ResourceTemplate(Completable):
             updated, as it is written here; one that ends with a slash stands for all that are
             subscribed to below; and None stands for a change of `entries`, for whose sake it also
             runs while somebody listens for changes of the list of resources.
-        options: `title`, `description`, `icons`, `meta`, `tags`, `requires`, `timeout`, `concurrency`,
-            `thread`, `process`, `visible` and `single_use`: see `ComponentOptions`.
+        options: `title`, `description` and what else every component has, as the decorator takes it.
 
     Raises:
         RegistrationError: The definition cannot be served; the message says what to change.

@@ -24,17 +24,6 @@ _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 TextOf = Literal["json", "none"] | Callable[[Any], str]
 
 
-class ToolOptions(ComponentOptions, total=False):
-    """The keyword arguments of `Tool`, as `@tool(...)` takes them."""
-
-    name: str | None
-    annotations: ToolAnnotations | None
-    input_schema: Any
-    extra: Literal["forbid", "ignore"]
-    structured: bool
-    content: TextOf
-
-
 class Tool(Listed):
     """A tool: its schemas, and how its function is called.
 
@@ -49,8 +38,7 @@ class Tool(Listed):
         structured: False sends no structured content and no output schema.
         content: The text beside structured content: `json` (the same data), `none`, or a function
             that makes it from the returned value.
-        options: `title`, `description`, `icons`, `meta`, `tags`, `requires`, `timeout`, `concurrency`,
-            `thread`, `process`, `visible` and `single_use`: see `ComponentOptions`.
+        options: `title`, `description` and what else every component has, as the decorator takes it.
 
     Raises:
         RegistrationError: The definition cannot be served; the message says what to change.

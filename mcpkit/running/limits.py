@@ -17,7 +17,15 @@ from .execution import log_late
 if TYPE_CHECKING:
     from ..context import Context
 
-_INHERITED: Final = -1.0
+
+class _Inherited(float):
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "<the server's>"
+
+
+INHERITED: Final = _Inherited(-1)
 """Stands for the timeout of the server that serves the call."""
 
 _left_behind: set[asyncio.Task[None]] = set()
@@ -60,9 +68,7 @@ class Limits(NamedTuple):
             raise RegistrationError(
                 f"{what}: concurrency is the number of calls that may run at a time, at least 1, got {concurrency!r}"
             )
-        return cls(
-            options.get("timeout", _INHERITED), Slots(concurrency) if concurrency is not None else None
-        )
+        return cls(options.get("timeout", INHERITED), Slots(concurrency) if concurrency is not None else None)
 
 
 def check_timeout(timeout: Any) -> None:
@@ -164,8 +170,8 @@ async def run_limited(run: Coroutine[Any, Any, Any], ctx: Context[Any], limits: 
             if it does not care.
         BaseException: Whatever the run raises.
     """
-    timeout, slots = limits or (_INHERITED, None)
-    if timeout == _INHERITED:
+    timeout, slots = limits or (INHERITED, None)
+    if timeout == INHERITED:
         timeout = ctx.server.timeout
     turn = ctx._turn = Turn(ctx, timeout, slots)
     try:

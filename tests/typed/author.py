@@ -217,5 +217,19 @@ if TYPE_CHECKING:
 
     bare("1")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     bare(1, length=2)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
-    server.tool(bare, annotations={"readOnly": True})  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+    server.tool(bare, annotations={"readOnly": True})  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     painter.paint("large")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+    # Options that there are not, or of another type, of all that registers and of the same free of any server.
+    server.tool(bare, nam="x")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    server.tool(timeout="1 s")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    tool(titel="X")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    tool(extra="drop")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    server.resource("author://x", mimetype="text/plain")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    resource("author://x", size="3")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    server.prompt(tags=3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    prompt(structured=False)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    server.method("author/do", single_use=True)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    server.extension("com.example/x").method("x/do", revision="x")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    server.include(registry, prefx="x")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    server.extension("com.example/y", setings={})  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
