@@ -294,10 +294,17 @@ class Middlewares:
             others._followers.append(self)
             self._refresh()
 
+    def unfollow(self, others: Middlewares) -> None:
+        """Let go of what is registered elsewhere; nothing happens where it was not followed."""
+        if others in self._followed:
+            self._followed.remove(others)
+            others._followers.remove(self)
+            self._refresh()
+
     def _refresh(self) -> None:
         self._chain = [*self.hooks, *chain.from_iterable(each.hooks for each in self._followed)]
-        if self._chain and self._server is not None:
-            self._server._entrance.lead_to(self._dispatch)
+        if self._server is not None:
+            self._server._entrance.lead_to(self._dispatch if self._chain else dispatch)
 
     def _dispatch(self, ctx: Context[Any]) -> Outcome | Coroutine[Any, Any, Outcome]:
         method = ctx.method

@@ -11,6 +11,7 @@ from .component import Component
 from .components import Components
 from .decorators import Build, Decorators
 from .errors import RegistrationError
+from .included import Included
 from .marking import check_is_function, marked
 from .own_methods import Method
 from .prompts import Prompt
@@ -61,7 +62,7 @@ class Registry(Decorators):
         self.prompts: Components[Prompt] = Components(self, "prompts")
         self.methods: Components[Method] = Components(self, None)
         self.extensions: dict[str, Extension] = {}
-        self._extension_listeners: list[Callable[[Extension], None]] = []
+        self._includers: list[Registry] = []
 
     @property
     def parts(self) -> tuple[Components[Any], ...]:
@@ -114,7 +115,7 @@ class Registry(Decorators):
         """
         self._part_of(component).add(component, replace=replace or component.replaces)
 
-    def include(self, source: Any, *, prefix: str = "") -> None:
+    def include(self, source: Any, *, prefix: str = "") -> Included:
         """Collect components from elsewhere.
 
         Args:
@@ -125,13 +126,15 @@ class Registry(Decorators):
                 and into URIs as the first part after the scheme (`data://weather/stations`). Methods
                 keep their names.
 
+        Returns:
+            What takes all of it back: `remove()`, or the end of a `with` block.
+
         Raises:
             RegistrationError: Nothing is marked there, a name is taken, or an extension is there with
-                other settings.
+                other settings. Then nothing is included.
         """
         if isinstance(source, Registry):
-            self._follow(source, prefix)
-            return
+            return self._follow(source, prefix)
         is_component = isinstance(source, Component)
         found = [source] if is_component else [mark.build(mark.function) for mark in marked(source)]
         if not found:
@@ -140,8 +143,25 @@ class Registry(Decorators):
             )
         if prefix:
             found = [component.renamed(_prefixed(component, prefix)) for component in found]
-        for component in found:
-            self.add(component)
+        brought: list[Component] = []
+        with self._lock:
+            try:
+                for component in found:
+                    self.add(component)
+                    brought.append(self._part_of(component)[component.key])
+            except RegistrationError:
+                self._remove(brought)
+                raise
+        return Included(source, partial(self._remove, brought))
+
+    def _remove(self, components: list[Component]) -> None:
+        """Remove what is still there of some components; there is nothing left of them then."""
+        with self._lock:
+            for component in components:
+                part = self._part_of(component)
+                if component.key in part and part[component.key] is component:
+                    part.remove(component.key)
+            components.clear()
 
     def disable(self, *, tags: Collection[str]) -> None:
         """Hide all that has one of these tags, of any kind: what is there, and what is added later.
@@ -238,41 +258,77 @@ class Registry(Decorators):
         for listener in tuple(self._listeners):
             listener(part, action, component)
 
-    def _follow(self, source: Registry, prefix: str) -> None:
+    def _follow(self, source: Registry, prefix: str) -> Included:
         if source is self or source._includes(self):
             raise RegistrationError("a registry cannot include itself, not even by way of another")
         twins: dict[tuple[str, str], Component] = {}
 
-        def follow(part: Components[Any], action: str, component: Component) -> None:
-            source_key = (component.kind, component.key)
-            mine = self._part_of(component)
-            key = _prefixed(component, prefix)
-            with self._lock:
-                # What has been removed or replaced here since is no longer the source's to change.
-                twin = twins.get(source_key)
-                is_mine = twin is not None and key in mine and mine[key] is twin
-                if action == "added":
-                    twin = component.renamed(key)
-                    if component.registry is None or not component.registry._has_state:
-                        twin.registry = self
-                    mine._insert(twin, replace=is_mine)
-                    twins[source_key] = twin
-                elif is_mine and action == "removed":
-                    mine.remove(key)
-                elif is_mine:
-                    is_shown = component.is_enabled and not self._hides(component)
-                    (mine.enable if is_shown else mine.disable)(key)
+        follow = partial(self._mirror, twins, prefix)
+        ends: list[Callable[[], object]] = []
 
-        with source._lock:  # so that no change falls between the copy and the listening
-            for extension in source.extensions.values():
-                self._attach(extension)
-            source._extension_listeners.append(self._attach)
-            for part in source.parts:
-                for component in part:
-                    follow(part, "added", component)
-            source.listen(follow)
-            source.listen_updates(lambda uri: self.resource_updated(_prefixed_uri(uri, prefix)))
-            self.included.append(source)
+        def take_back() -> None:
+            with source._lock, self._lock:
+                for end in ends:
+                    end()
+                is_over = not ends
+                ends.clear()
+                self._remove(list(twins.values()))
+                if not is_over:
+                    for extension in source.extensions.values():
+                        self._detach(extension)
+
+        with source._lock, self._lock:  # so that no change falls between the copy and the listening
+            try:
+                self.included.append(source)
+                source._includers.append(self)
+                ends += [partial(self.included.remove, source), partial(source._includers.remove, self)]
+                for extension in source.extensions.values():
+                    self._attach(extension)
+                for part in source.parts:
+                    for component in part:
+                        follow(part, "added", component)
+            except RegistrationError:
+                take_back()
+                raise
+            ends.append(source.listen(follow))
+            ends.append(source.listen_updates(lambda uri: self.resource_updated(_prefixed_uri(uri, prefix))))
+        return Included(source, take_back)
+
+    def _mirror(
+        self,
+        twins: dict[tuple[str, str], Component],
+        prefix: str,
+        part: Components[Any],
+        action: str,
+        component: Component,
+    ) -> None:
+        """Do here what has been done to a component of what is included.
+
+        Args:
+            twins: The copies here, by kind and name there.
+            prefix: See `include`.
+            part: The part that changed there.
+            action: What happened; see `Listener`.
+            component: To which.
+        """
+        source_key = (component.kind, component.key)
+        mine = self._part_of(component)
+        key = _prefixed(component, prefix)
+        with self._lock:
+            # What has been removed or replaced here since is no longer the source's to change.
+            twin = twins.get(source_key)
+            is_mine = twin is not None and key in mine and mine[key] is twin
+            if action == "added":
+                twin = component.renamed(key)
+                if component.registry is None or not component.registry._has_state:
+                    twin.registry = self
+                mine._insert(twin, replace=is_mine)
+                twins[source_key] = twin
+            elif is_mine and action == "removed":
+                mine.remove(key)
+            elif is_mine:
+                is_shown = component.is_enabled and not self._hides(component)
+                (mine.enable if is_shown else mine.disable)(key)
 
     def _attach(self, extension: Extension) -> None:
         """Take over an extension of what is included, whose components are followed besides."""
@@ -283,8 +339,23 @@ class Registry(Decorators):
                     f"there are two extensions {extension.identifier!r}, with the settings {present.settings!r} "
                     f"and {extension.settings!r}: make one of them, and include it where it is needed"
                 )
-            for listener in tuple(self._extension_listeners):
-                listener(extension)
+            for includer in tuple(self._includers):
+                includer._attach(extension)
+
+    def _detach(self, extension: Extension) -> bool:
+        """Let go of an extension, unless something else that is included has it; say whether it has gone."""
+        with self._lock:
+            identifier = extension.identifier
+            others = [each.extensions[identifier] for each in self.included if identifier in each.extensions]
+            if extension in others:
+                return False
+            if self.extensions.get(identifier) is extension:
+                del self.extensions[identifier]
+                if others:
+                    self.extensions[identifier] = others[0]
+            for includer in tuple(self._includers):
+                includer._detach(extension)
+            return True
 
     def _includes(self, other: Registry) -> bool:
         return any(part is other or part._includes(other) for part in self.included)

@@ -19,6 +19,7 @@ from .declared import CAPABILITIES, Declared
 from .entrance import Entrance
 from .error_hooks import ErrorHooks
 from .errors import RegistrationError
+from .included import Included
 from .injection.plan import Overrides, overridden
 from .lifespan import LifespanFunction, Lifespans
 from .listing import Listing
@@ -204,6 +205,12 @@ class Server(Registry):
     def _attach(self, extension: Extension) -> None:
         super()._attach(extension)
         self.middleware.follow(extension.middleware)
+
+    def _detach(self, extension: Extension) -> bool:
+        has_gone = super()._detach(extension)
+        if has_gone:
+            self.middleware.unfollow(extension.middleware)
+        return has_gone
 
     # Tests
 
@@ -398,9 +405,10 @@ class Server(Registry):
         else:
             ctx._state = None
 
-    def _follow(self, source: Registry, prefix: str) -> None:
-        super()._follow(source, prefix)
+    def _follow(self, source: Registry, prefix: str) -> Included:
+        included = super()._follow(source, prefix)
         self._lifespans.begin(_family(source))
+        return included
 
 
 def _family(registry: Registry) -> list[Server]:
