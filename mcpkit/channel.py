@@ -32,6 +32,11 @@ class Channel(Protocol):
         """Who has sent the request."""
         ...
 
+    @property
+    def caller(self) -> str | None:
+        """What tells its client from others that share the server; None where it is alone, or nothing does."""
+        ...
+
     def send(self, message: bytes) -> None:
         """Send one JSON message; in the event loop's thread, without blocking."""
         ...

@@ -7,6 +7,7 @@ import functools
 import inspect
 import typing
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from typing_extensions import Unpack
@@ -16,6 +17,7 @@ from .errors import RegistrationError
 from .injection.hidden import is_hidden
 from .injection.plan import Hint, Injection
 from .running.execution import finish_awaitable
+from .running.limits import Limits, run_limited
 from .schema import Arguments
 from .schema.signature import empty, head
 
@@ -25,6 +27,12 @@ if TYPE_CHECKING:
 
 MOST: Final = 100
 """Values in one answer, as the specification has it."""
+
+MOST_COUNTED: Final = 10_000
+"""Values of a function that are counted; beyond that, the client is told that there are more, but not how many."""
+
+TIMEOUT: Final = 10.0
+"""Seconds that completing an argument may take, where the server has no `timeout=`: somebody is typing meanwhile."""
 
 CompletionFunction = Callable[..., Iterable[str] | Awaitable[Iterable[str]]]
 Completer = CompletionFunction | Sequence[str]
@@ -193,11 +201,19 @@ async def complete(
         value: What has been typed.
         arguments: The arguments already filled in.
         ctx: The request.
+
+    Raises:
+        CallTimeoutError: The function has taken longer than the server's `timeout=`, or else `TIMEOUT`.
+        TypeError: It has returned no list of strings.
+        Exception: Whatever it raises.
     """
     completer = completion.completer
     if callable(completer):
-        outcome = await _call(completion, completer, (value, dict(arguments)), ctx)
-        values = [_text(item) for item in _listed(outcome)]
+        limits = Limits(TIMEOUT if ctx.server.timeout is None else ctx.server.timeout, None)
+        call = _call(completion, completer, (value, dict(arguments)), ctx)
+        values: list[str] = await run_limited(call, ctx, limits)
+        if len(values) > MOST_COUNTED:
+            return {"values": values[:MOST], "hasMore": True}
     else:
         typed = value.casefold()
         values = [item for item in completer if typed in item.casefold()]
@@ -206,20 +222,29 @@ async def complete(
     return {"values": values[:MOST], "total": len(values), "hasMore": len(values) > MOST}
 
 
-def _listed(outcome: Any) -> Iterable[Any]:
+def _texts(outcome: Any) -> list[str]:
     if isinstance(outcome, str) or not hasattr(outcome, "__iter__"):
         raise TypeError(f"what completes an argument returns a list of strings, not {outcome!r}")
     values: Iterable[Any] = outcome
-    return values
+    return [_text(item) for item in islice(values, MOST_COUNTED + 1)]
 
 
 async def _call(
     completion: Completion, completer: CompletionFunction, given: tuple[Any, ...], ctx: Context[Any]
-) -> Any:
+) -> list[str]:
     kwargs = {name: value for name, value in zip(completion.names, given, strict=False) if name is not None}
     positional = given[: completion.names.count(None)]
     bound = functools.partial(completer, *positional, **kwargs)
     is_in_loop = inspect.iscoroutinefunction(completer)
+
+    def call(**injected: Any) -> Any:  # where it runs, a generator runs as well
+        outcome = bound(**injected)
+        return outcome if inspect.isawaitable(outcome) else _texts(outcome)
+
     if completion.injection is not None:
-        return await completion.injection.call(bound, {}, ctx, is_in_loop=is_in_loop)
-    return await finish_awaitable(bound() if is_in_loop else await ctx.server.threads.run(bound, {}, ctx))
+        outcome = await completion.injection.call(call, {}, ctx, is_in_loop=is_in_loop)
+    else:
+        outcome = await finish_awaitable(
+            call() if is_in_loop else await ctx.server.threads.run(call, {}, ctx)
+        )
+    return _texts(outcome)

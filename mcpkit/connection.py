@@ -45,6 +45,7 @@ class Connection(Peer):
         ready: Returns once the other side keeps up with what is sent; None when it always does.
         request_headers: The headers of the HTTP request that opened the pipe, by name in lower case.
         principal: Who is at the other end.
+        caller: What tells it from other clients that share the server; see `Shares`.
     """
 
     def __init__(
@@ -55,9 +56,10 @@ class Connection(Peer):
         ready: Callable[[], Awaitable[None]] | None = None,
         request_headers: Mapping[bytes, bytes] = NO_HEADERS,
         principal: Principal = ANYONE,
+        caller: str | None = None,
     ) -> None:
         super().__init__(server, Calls(server), OpenQuestions())
-        self._channel = _PipeChannel(send, ready, request_headers, principal, self.questions)
+        self._channel = _PipeChannel(send, ready, request_headers, principal, self.questions, caller)
         self._subscriptions = Subscriptions(server, self._channel)
 
     def receive(self, line: bytes | ProtocolError, principal: Principal | None = None) -> None:
@@ -135,7 +137,7 @@ class Connection(Peer):
 class _PipeChannel:
     """The channel of a pipe: all messages leave the same way."""
 
-    __slots__ = ("_ready", "_send", "principal", "questions", "request_headers")
+    __slots__ = ("_ready", "_send", "caller", "principal", "questions", "request_headers")
 
     def __init__(
         self,
@@ -144,17 +146,21 @@ class _PipeChannel:
         request_headers: Mapping[bytes, bytes],
         principal: Principal,
         questions: OpenQuestions,
+        caller: str | None,
     ) -> None:
         self._send = send
         self._ready = ready
         self.questions: OpenQuestions | None = questions
         self.request_headers = request_headers
         self.principal = principal
+        self.caller = caller
 
     def of(self, principal: Principal) -> _PipeChannel:
         """Return the same channel for what somebody else asks."""
         assert self.questions is not None
-        return _PipeChannel(self._send, self._ready, self.request_headers, principal, self.questions)
+        return _PipeChannel(
+            self._send, self._ready, self.request_headers, principal, self.questions, self.caller
+        )
 
     def send(self, message: bytes) -> None:
         """Send one message."""

@@ -33,6 +33,7 @@ from .registry import Registry
 from .running.execution import Threads
 from .running.limits import check_timeout
 from .running.processes import Processes
+from .running.shares import Shares
 
 if TYPE_CHECKING:
     from .extension import Extension
@@ -86,7 +87,8 @@ class Server(Registry):
             time; while there are more, calls that need a thread are refused.
         processes: The greatest number of worker processes, for what has `process=True`; None for one
             for each processor.
-        max_running: The greatest number of requests that run at a time; more are refused.
+        max_running: The greatest number of requests that run at a time; more are refused. Over HTTP one client has
+            at most as many of them as are free for others, so at most half: a principal, or who is at one address.
         question_timeout: Seconds for which a client may leave a question open.
         secret: What signs session ids: at least 16 characters or bytes; of several, the first signs and
             all are accepted. None takes the environment variable `MCPKIT_SECRET`, or else a
@@ -178,7 +180,7 @@ class Server(Registry):
         if secret is not None:
             _ = self.keys  # which complains where it is given
         self._overrides: Overrides = {}
-        self._running_count = 0
+        self._running = Shares()
         self._cache = {**_DEFAULT_CACHE, **(cache or {})}
         implementation = optional(
             name=name,
@@ -391,6 +393,11 @@ class Server(Registry):
         """
         for server in _family(self):
             await server._lifespans.ready()
+
+    @property
+    def _running_count(self) -> int:
+        """How many requests run."""
+        return self._running.taken
 
     @property
     def _has_lifespans(self) -> bool:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
+from collections.abc import Iterator
 from enum import Enum, IntEnum
 from typing import Annotated, Any, Literal
 
@@ -207,3 +209,52 @@ async def test_a_completion_can_be_cancelled(server: Server) -> None:
         await started.wait()
         request.cancel()
         await asyncio.wait_for(ended.wait(), 10)
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+@pytest.mark.parametrize("timeout", [0.01, None], ids=["of the server", "of its own"])
+@pytest.mark.parametrize("is_async", [True, False], ids=["async", "in a thread"])
+async def test_a_completion_has_a_time_limit(
+    monkeypatch: pytest.MonkeyPatch, revision: str, timeout: float | None, is_async: bool
+) -> None:
+    monkeypatch.setattr("mcpkit.completion.TIMEOUT", 0.01)
+    server = Server("slow", timeout=timeout)
+    released = threading.Event()
+
+    async def never(value: str) -> list[str]:
+        await asyncio.Event().wait()
+        return []
+
+    def block(value: str) -> list[str]:
+        released.wait(30)
+        return []
+
+    @server.prompt(complete={"word": never if is_async else block})
+    async def say(word: str) -> str:
+        return word
+
+    params = {"ref": {"type": "ref/prompt", "name": "say"}, "argument": {"name": "word", "value": ""}}
+    async with connect(server, revision=revision) as client:
+        with pytest.raises(ProtocolError, match=r"timed out after 0\.01 s"):
+            await client.request("completion/complete", params)
+        released.set()
+
+
+async def test_values_may_be_generated_where_the_function_runs_and_without_end() -> None:
+    server = Server("endless")
+    threads: set[int] = set()
+
+    def numbers(value: str) -> Iterator[int]:
+        for number in itertools.count():
+            threads.add(threading.get_ident())
+            yield number
+
+    @server.prompt(complete={"number": numbers})
+    async def count(number: int) -> str:
+        return str(number)
+
+    params = {"ref": {"type": "ref/prompt", "name": "count"}, "argument": {"name": "number", "value": ""}}
+    async with connect(server) as client:
+        completion = (await client.request("completion/complete", params))["completion"]
+    assert completion == {"values": [str(number) for number in range(100)], "hasMore": True}
+    assert threading.get_ident() not in threads

@@ -58,11 +58,11 @@ class Calls:
         Raises:
             BusyError: Too many requests are running.
         """
-        self._check_room(outcome)
+        self._check_room(ctx, outcome)
         call = _Call(key, ctx, reply)
         call.unstarted = outcome
         self._running[key] = call
-        self._server._running_count += 1
+        self._server._running.take(call.caller)
         ctx._loop = self._loop
         call.task = _start(self._run(call, outcome), loop=self._loop, name=ctx.method)
         if call.is_cancelled:  # by what its first step led to: a client in the same process hears at once
@@ -82,7 +82,7 @@ class Calls:
         Raises:
             BusyError: Too many requests are running.
         """
-        self._check_room(outcome)
+        self._check_room(ctx, outcome)
         ctx._loop = self._loop
         token = _current.set(ctx)
         try:
@@ -122,7 +122,7 @@ class Calls:
         call = _Call(key, ctx, reply)
         call.task = task = asyncio.current_task()
         self._running[key] = call
-        self._server._running_count += 1
+        self._server._running.take(call.caller)
         token = _current.set(ctx)
         try:
             await self._run(call, go_on(outcome, awaited, cancellations(task)), is_task_lent=True)
@@ -175,11 +175,15 @@ class Calls:
         """Count the requests that run."""
         return len(self._running)
 
-    def _check_room(self, outcome: Coroutine[Any, Any, Outcome]) -> None:
-        limit = self._server.max_running
-        if self._server._running_count >= limit:
+    def _check_room(self, ctx: Context[Any], outcome: Coroutine[Any, Any, Outcome]) -> None:
+        running, limit = self._server._running, self._server.max_running
+        if 2 * running.taken < limit:  # nobody has as many as are left
+            return
+        try:
+            running.check(limit, ctx._channel.caller, "requests are running")
+        except BusyError:
             outcome.close()
-            raise BusyError(f"Too many requests are running ({limit}); try again later")
+            raise
 
     async def _run(self, call: _Call, outcome: Awaitable[Outcome], *, is_task_lent: bool = False) -> None:
         ctx = call.ctx
@@ -197,7 +201,7 @@ class Calls:
             if is_outside or isinstance(error, FATAL):
                 raise
         finally:
-            self._server._running_count -= 1
+            self._server._running.give_back(call.caller)
             if not call.is_cancelled:
                 self._settle(call, message, problem)
             if call.stopped is not None:
@@ -210,7 +214,7 @@ class Calls:
             call.task.cancel()
         if call.unstarted is not None:  # its task ends without ever running
             call.unstarted.close()
-            self._server._running_count -= 1
+            self._server._running.give_back(call.caller)
         self._settle(call, None if problem is None else error_response(call.ctx, problem), problem)
 
     def _settle(self, call: _Call, message: bytes | None, problem: BaseException | None) -> None:
@@ -238,11 +242,12 @@ def server_ended() -> BusyError:
 class _Call:
     """A request that runs."""
 
-    __slots__ = ("ctx", "is_cancelled", "key", "reply", "stopped", "task", "unstarted")
+    __slots__ = ("caller", "ctx", "is_cancelled", "key", "reply", "stopped", "task", "unstarted")
 
     def __init__(self, key: Hashable, ctx: Context[Any], reply: Reply) -> None:
         self.key = key
         self.ctx = ctx
+        self.caller = ctx._channel.caller
         self.reply = reply
         self.task: asyncio.Task[Any] | None = None
         self.unstarted: Coroutine[Any, Any, Outcome] | None = None

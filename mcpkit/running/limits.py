@@ -296,12 +296,12 @@ class Turn:
         self.is_over = True
         outcome.set_exception(CallTimeoutError(self._timeout, has_begun=self._has_begun))
         task.cancel()
-        server = self._ctx.server
-        server._running_count += 1  # it counts until it has stopped, so that those who do not are bounded
+        running, caller = self._ctx.server._running, self._ctx._channel.caller
+        running.take(caller)  # it counts until it has stopped, so that those who do not are bounded
         _left_behind.add(task)
 
         def forget(task: asyncio.Task[None]) -> None:
-            server._running_count -= 1
+            running.give_back(caller)
             _left_behind.discard(task)
 
         task.add_done_callback(forget)

@@ -52,7 +52,7 @@ async def test_a_stream_that_the_store_is_not_told_of_is_not_open(
 
         monkeypatch.setattr(broker, "write", fail)
         assert (await session.listen().whole()).status == 503
-        assert client.app._begin().sessions.listening == 0
+        assert client.app._begin().streams.taken == 0
         monkeypatch.undo()
         assert (await session.listen().head()).status == 200
 

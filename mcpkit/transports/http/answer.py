@@ -47,6 +47,11 @@ class Answer:
         return self._exchange.principal
 
     @property
+    def caller(self) -> str | None:
+        """What tells its client from others."""
+        return self._exchange.caller
+
+    @property
     def questions(self) -> OpenQuestions | None:
         """What the client is asked; nothing where it takes no event stream."""
         return self._session.questions if self._exchange.may_stream else None

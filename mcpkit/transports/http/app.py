@@ -142,7 +142,9 @@ class HttpApp:
         except ProtocolError as error:
             await respond(send, 400, jsonrpc.error(None, error))
             return
-        exchange = Exchange(receive, send, settings.keep_alive, headers, principal, is_streamable)
+        exchange = Exchange(
+            receive, send, settings.keep_alive, headers, principal, is_streamable, scope.get("client")
+        )
         if is_stateless(message, headers):
             await serve_stateless(service, message, headers, exchange)
         else:
@@ -160,7 +162,9 @@ class HttpApp:
             allowed = b"GET, POST, DELETE" if has_sessions else b"POST"
             raise RefusedError(405, f"{method} means nothing here", ((b"allow", allowed),))
         principal = principal_of(scope, self.settings.principal)
-        exchange = Exchange(receive, send, self.settings.keep_alive, principal=principal)
+        exchange = Exchange(
+            receive, send, self.settings.keep_alive, principal=principal, peer=scope.get("client")
+        )
         if method == "DELETE":
             await serve_delete(service, headers, exchange)
         elif accepts(headers.get(b"accept", b"*/*"), b"text/event-stream"):
@@ -174,7 +178,9 @@ class HttpApp:
         if scope["method"] != "GET":
             raise UnreadError(405, "the event stream is opened with a GET", ((b"allow", b"GET"),))
         principal = principal_of(scope, self.settings.principal)
-        exchange = Exchange(receive, send, self.settings.keep_alive, headers, principal)
+        exchange = Exchange(
+            receive, send, self.settings.keep_alive, headers, principal, peer=scope.get("client")
+        )
         pipe = Pipe(service, exchange, mount_point(scope) + MESSAGES_PATH)
         try:
             await service.serve(exchange)

@@ -74,9 +74,10 @@ class Stream:
         name: What its ids begin with.
         exchange: The connection that takes its events now, if there is one.
         is_finished: Whether it has said its last.
+        caller: Who listens, where it belongs to no call; see `Shares`.
     """
 
-    __slots__ = ("_events", "_sent", "exchange", "has_ids", "is_finished", "is_for_call", "name")
+    __slots__ = ("_events", "_sent", "caller", "exchange", "has_ids", "is_finished", "is_for_call", "name")
 
     def __init__(self, events: Events, *, is_for_call: bool, has_ids: bool) -> None:
         self._events = events
@@ -86,6 +87,7 @@ class Stream:
         self.has_ids = has_ids
         self.exchange: Exchange | None = None
         self.is_finished = False
+        self.caller: str | None = None
 
     @property
     def is_alive(self) -> bool:

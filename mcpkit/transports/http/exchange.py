@@ -22,6 +22,7 @@ from ...errors import (
     ProtocolError,
 )
 from ...principal import ANYONE, Principal
+from ...running.shares import caller_at
 from ...running.steps import first_step, go_on, within
 
 Scope = MutableMapping[str, Any]
@@ -148,6 +149,7 @@ class Exchange:
         request_headers: The headers of the request by name in lower case.
         principal: Who has sent it.
         may_stream: Whether the client takes an event stream.
+        peer: The address and the port that it comes from, as the ASGI scope has them; None where nobody knows.
 
     Attributes:
         is_streaming: Whether it is an event stream now.
@@ -180,14 +182,23 @@ class Exchange:
         request_headers: Mapping[bytes, bytes] = NO_HEADERS,
         principal: Principal = ANYONE,
         may_stream: bool = True,
+        peer: tuple[str, int] | None = None,
     ) -> None:
         self.request_headers = request_headers
         self.principal = principal
         self.may_stream = may_stream
+        self._peer = peer
         self._receive = receive
         self._send = send
         self._keep_alive = keep_alive
         self._queue: list[bytes] = []
+
+    @property
+    def caller(self) -> str | None:
+        """What tells its client from others: who it is, or else where it is; see `caller_at`."""
+        if self.principal.id is not None:
+            return f"principal {self.principal.id!r}"
+        return None if self._peer is None else caller_at(self._peer[0])
 
     # What a call says
 

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from ...broker import Broker
 from ...changes import Changes
 from ...context import Context
-from ...errors import BusyError
 from ...failures import error_response
 from ...keys import Keys
 from ...protocol import jsonrpc
 from ...running.calls import OVER, Calls, Reply, server_ended
+from ...running.shares import Shares
 from .exchange import Exchange
 from .options import Settings
 from .sessions import Sessions
@@ -48,6 +48,7 @@ class Service:
         calls: The calls that belong to no session, by their exchange.
         listeners: The open `subscriptions/listen` streams.
         pipes: The connections of HTTP+SSE by session id.
+        streams: Who has those streams, the connections and the streams of sessions that listen.
         guests: Clients of the handshake era that are being served without a session.
         is_ready: Whether the author's lifespan has been entered, and work is taken.
         is_open: Whether it takes work.
@@ -67,6 +68,7 @@ class Service:
         self.listeners: set[Listener] = set()
         self.pipes: dict[str, Pipe] = {}
         self.guests: set[Guest] = set()
+        self.streams = Shares()
         self.is_ready = False
         self.is_open = False
         self.is_closing = False
@@ -142,14 +144,13 @@ class Service:
             return exchange.respond()
         return self.serve(exchange, stream_after)
 
-    def check_room(self) -> None:
-        """Refuse one more listening stream where there are too many.
+    def check_room(self, caller: str | None) -> None:
+        """Refuse one more listening stream where there are too many, of all or of one client.
 
         Raises:
             BusyError: There are.
         """
-        if len(self.listeners) + len(self.pipes) + self.sessions.listening >= self.settings.max_streams:
-            raise BusyError("Too many event streams are open; try again later", retry_after=10)
+        self.streams.check(self.settings.max_streams, caller, "event streams are open", retry_after=10)
 
     def close(self) -> None:
         """Begin to end: take no more work, end the streams, and let what runs finish for a while."""

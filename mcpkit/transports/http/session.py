@@ -43,12 +43,15 @@ class Session(Peer):
         token: What its id says.
         key: Under which the broker has the rest.
         handshake: What was negotiated.
+        principal: Who its client is.
+        caller: What tells its client from others; see `Shares`.
 
     Attributes:
         id: Its id.
         token: What its id says.
         key: Under which the broker has the rest.
         principal: Who its client is, with the scopes that its latest request had.
+        caller: Whose place it takes.
         record: What the broker had there when it was last taken over; the very object.
         latest: What the broker had there when it was last looked at.
         answers: What the client has answered to other processes, and they have not been given yet.
@@ -66,6 +69,7 @@ class Session(Peer):
         key: str,
         handshake: Handshake,
         principal: Principal,
+        caller: str | None,
     ) -> None:
         self._process = service.sessions.process
         questions = OpenQuestions(f"{self._process}-", self._ask, self._ask_no_more)
@@ -75,6 +79,7 @@ class Session(Peer):
         self.token = token
         self.key = key
         self.principal = principal
+        self.caller = caller
         self.record: Mapping[str, str] | None = None
         self.latest: Mapping[str, str] = {}
         self.answers: list[str] = []
@@ -185,7 +190,8 @@ class Session(Peer):
         elif not stream.is_for_call:
             self.keep(stream)
             self._listening.append(stream)
-            self._service.sessions.listening += 1
+            stream.caller = exchange.caller
+            self._service.streams.take(stream.caller)
             self._claim()
             self._follow()
             exchange.refill = lambda: self._tell(stream)
@@ -316,7 +322,7 @@ class Session(Peer):
         stream.exchange = None
         if stream in self._listening:
             self._listening.remove(stream)
-            self._service.sessions.listening -= 1
+            self._service.streams.give_back(stream.caller)
             if not self._listening and self._teller == self._process:
                 self._teller = self._unsaved[_TELLER] = None
                 self._service.sessions.save_later(self)

@@ -26,6 +26,7 @@ from ...errors import BusyError
 from ...keys import Keys
 from ...principal import Principal
 from ...protocol.eras import Handshake
+from ...running.shares import Shares
 from .following import CHANGED, Following
 from .session import Session
 from .token import SessionToken, issue, read
@@ -60,7 +61,6 @@ class Sessions:
         broker: Where the rest of their state is.
 
     Attributes:
-        listening: How many streams they have that belong to no call.
         process: A text that no other process has, nor any other event loop of this one.
     """
 
@@ -74,9 +74,8 @@ class Sessions:
         self._brief = min(service.settings.session_ttl, _BRIEF)
         self._by_id: dict[str, Session] = {}
         self._unused: dict[str, Session] = {}  # those of which nothing has come after `initialize`
-        self._opening = 0
+        self._shares = Shares()  # of those that live here, or are about to
         self._is_over = False
-        self.listening = 0
         self._sweeping: asyncio.TimerHandle | None = None
         self._prolonging: asyncio.Task[None] | None = None
         self._saving: set[asyncio.Task[None]] = set()
@@ -85,17 +84,23 @@ class Sessions:
         """Count the sessions that live in this process."""
         return len(self._by_id)
 
-    async def open(self, handshake: Handshake, principal: Principal) -> str:
+    async def open(self, handshake: Handshake, principal: Principal, caller: str | None = None) -> str:
         """Open a session and return its id.
 
         It lives briefly until the first request that names it. Of its client it knows what the id says, as
         every process does that may serve it.
 
+        Args:
+            handshake: What was negotiated.
+            principal: Who the client is.
+            caller: What tells it from others; see `Shares`.
+
         Raises:
             BusyError: There are too many, or the broker does not answer.
         """
-        self._make_room()
-        self._opening += 1
+        self._make_room(caller)
+        self._shares.take(caller)
+        session: Session | None = None
         try:
             server = self._service.server
             token = SessionToken(
@@ -113,15 +118,18 @@ class Sessions:
             key = self._key(kept)
             await _reach(self._broker.write(key, {_OPEN: "1"}, self._brief))
             record = await _reach(self._broker.read(key))
-            session = Session(self._service, id_, kept, key, Handshake(kept.revision, kept.client), principal)
+            session = Session(
+                self._service, id_, kept, key, Handshake(kept.revision, kept.client), principal, caller
+            )
             session.prolonged = -math.inf
             self._unused[id_] = self._add(session)
             session.load(record)
         finally:
-            self._opening -= 1
+            if session is None:
+                self._shares.give_back(caller)
         return id_
 
-    async def find(self, id_: str, principal: Principal) -> Session | None:
+    async def find(self, id_: str, principal: Principal, caller: str | None = None) -> Session | None:
         """Return the session of an id; None when it is none, has ended, or has not been used for too long.
 
         It is in use from now on: its life is prolonged, where that has not been done a moment ago.
@@ -129,13 +137,14 @@ class Sessions:
         Args:
             id_: What a client has sent as the id.
             principal: Who the client is: the sessions of others are none.
+            caller: What tells it from others; see `Shares`.
 
         Raises:
             BusyError: It would be taken in, but there are too many; or the broker does not answer.
         """
         session = self._by_id.get(id_)
         if session is None:
-            return await self._take_in(id_, principal)
+            return await self._take_in(id_, principal, caller)
         if session.token.principal != _owner(principal):
             return None
         session.principal = principal
@@ -155,7 +164,7 @@ class Sessions:
             session.prolonged = now
             self._unused.pop(id_, None)
         if self._by_id.get(id_) is not session:  # it has ended meanwhile, or made room
-            return await self._take_in(id_, principal)
+            return await self._take_in(id_, principal, caller)
         self._use(session, now)
         return session
 
@@ -261,40 +270,47 @@ class Sessions:
     def _key(self, token: SessionToken) -> str:
         return f"{self._service.server.name}/session/{token.id}"
 
-    def _make_room(self) -> None:
-        """Let go of the session that needs its place the least, where there are too many.
+    def _make_room(self, caller: str | None) -> None:
+        """Let go of the session that needs its place the least, where there are too many, of all or of one client.
 
-        Its id stays good: the next request of its has it taken in again.
+        Its id stays good: the next request of its has it taken in again. Of a client that has half of all places,
+        its own sessions alone make room for it.
 
         Raises:
             BusyError: All of them have been in use lately, or the server ends.
         """
         if self._is_over:
             raise BusyError("The server is shutting down; try again later")
-        if len(self._by_id) + self._opening < self._settings.max_sessions:
+        limit = self._settings.max_sessions
+        if self._shares.has_room(limit, caller):
             return
-        if self._unused:
-            self._forget(next(iter(self._unused.values())))
-            return
+        is_share_full = 0 < limit <= 2 * self._shares.taken_by(caller)
+        for session in islice(self._unused.values(), _LOOKED_AT):
+            if not is_share_full or session.caller == caller:
+                self._forget(session)
+                return
         left = 1.0
         now = self._service.loop.time()
         for session in tuple(islice(self._by_id.values(), _LOOKED_AT)):
             if session.is_busy:
                 self._use(session, now)
-                continue
-            left = session.used + self._brief - now
-            if left <= 0:
-                self._forget(session)
-                return
-            break
-        raise BusyError("Too many sessions are open; try again later", retry_after=max(1, math.ceil(left)))
+            elif not is_share_full or session.caller == caller:
+                left = session.used + self._brief - now
+                if left <= 0:
+                    self._forget(session)
+                    return
+                break
+        raise BusyError(
+            f"Too many sessions are open {self._shares.excess(limit, caller)}; try again later",
+            retry_after=max(1, math.ceil(left)),
+        )
 
     def _use(self, session: Session, now: float) -> None:
         """Put a session behind those that have been used less recently."""
         self._by_id[session.id] = self._by_id.pop(session.id)
         session.used = now
 
-    async def _take_in(self, id_: str, principal: Principal) -> Session | None:
+    async def _take_in(self, id_: str, principal: Principal, caller: str | None) -> Session | None:
         """Return the session of an id that is not known here, if it is good: another process may have it."""
         token = read(self._keys, id_, time.time())
         if token is None or token.principal != _owner(principal):
@@ -306,10 +322,11 @@ class Sessions:
         await self._write(key, {})
         session = self._by_id.get(id_)
         if session is None:  # else another request of its has been faster
-            self._make_room()
+            self._make_room(caller)
+            self._shares.take(caller)
             handshake = Handshake(token.revision, token.client)
             handshake.is_initialized = True
-            session = self._add(Session(self._service, id_, token, key, handshake, principal))
+            session = self._add(Session(self._service, id_, token, key, handshake, principal, caller))
             session.load(record)
         return session
 
@@ -334,6 +351,7 @@ class Sessions:
     def _forget(self, session: Session) -> None:
         if self._by_id.get(session.id) is session:
             del self._by_id[session.id]
+            self._shares.give_back(session.caller)
             self._unused.pop(session.id, None)
         session.end()
 
@@ -377,7 +395,7 @@ class Sessions:
         with suppress(BusyError):  # it has been logged
             for session in sessions:
                 if session.is_busy:
-                    await self.find(session.id, session.principal)
+                    await self.find(session.id, session.principal, session.caller)
 
 
 def _owner(principal: Principal) -> str | None:

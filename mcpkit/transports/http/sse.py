@@ -35,7 +35,8 @@ class Pipe:
     """
 
     def __init__(self, service: Service, exchange: Exchange, messages: str) -> None:
-        service.check_room()
+        caller = exchange.caller
+        service.check_room(caller)
         self.id = os.urandom(16).hex()
         self.connection = Connection(
             service.server,
@@ -43,25 +44,35 @@ class Pipe:
             ready=exchange.ready,
             request_headers=exchange.request_headers,
             principal=exchange.principal,
+            caller=caller,
         )
         self.principal = exchange.principal
         self._service = service
         self._exchange = exchange
         self._ending: asyncio.Task[None] | None = None
+        self._caller = caller
         service.pipes[self.id] = self
+        service.streams.take(caller)
         exchange.on_gone = self._gone
         endpoint = f"{quote(messages)}?session_id={self.id}"
         exchange.push(b"event: endpoint\ndata: %s\n\n" % endpoint.encode())
 
     async def aclose(self) -> None:
         """Take leave of the client, and cancel what runs."""
-        self._service.pipes.pop(self.id, None)
+        self._leave()
         await self.connection.aclose(graceful=True)
         self._exchange.finish()
 
     def _send(self, message: bytes) -> None:
         self._exchange.push(event(message))
 
+    def _leave(self) -> bool:
+        """Be found no more; say whether it was."""
+        if self._service.pipes.pop(self.id, None) is None:
+            return False
+        self._service.streams.give_back(self._caller)
+        return True
+
     def _gone(self) -> None:
-        if self._service.pipes.pop(self.id, None) is not None:
+        if self._leave():
             self._ending = self._service.loop.create_task(self.connection.aclose())

@@ -164,7 +164,8 @@ class Listener:
             raise MalformedError(
                 "subscriptions/listen is answered with an event stream: accept text/event-stream"
             )
-        service.check_room()
+        self._caller = exchange.caller
+        service.check_room(self._caller)
         self._service = service
         self._listen = listen
         self._exchange = exchange
@@ -173,6 +174,7 @@ class Listener:
         exchange.on_gone = self._leave
         exchange.push(event(listen.acknowledged()))
         service.listeners.add(self)
+        service.streams.take(self._caller)
         for change in listen.wanted:
             service.changes.want(self, change)
 
@@ -201,8 +203,10 @@ class Listener:
         self._leave()
 
     def _leave(self) -> None:
-        self._service.listeners.discard(self)
-        self._service.changes.forget(self)
+        if self in self._service.listeners:
+            self._service.listeners.remove(self)
+            self._service.streams.give_back(self._caller)
+            self._service.changes.forget(self)
 
     def _tell(self) -> list[bytes]:
         return [event(self._listen.notification(change)) for change in self._pending.take()]

@@ -1,0 +1,105 @@
+"""Places that all clients of a server share, so that none of them can take all."""
+
+from __future__ import annotations
+
+from ipaddress import AddressValueError, IPv6Address
+from typing import Final
+
+from ..errors import BusyError
+
+_SITE: Final = 64
+"""Bits of an IPv6 address that tell one network from another; whoever has one has all addresses in it."""
+
+
+class Shares:
+    """How many of a number of places are taken, and by whom.
+
+    A client that can be told apart has at most as many as are free for others: one that is alone half of them, each of
+    two a third. So whoever comes finds a place, and nobody has to say how many there are for each.
+
+    Attributes:
+        taken: How many are taken.
+    """
+
+    __slots__ = ("_taken_by", "taken")
+
+    def __init__(self) -> None:
+        self.taken = 0
+        self._taken_by: dict[str, int] = {}
+
+    def has_room(self, limit: int, caller: str | None) -> bool:
+        """Say whether a client may take one more.
+
+        Args:
+            limit: How many there are.
+            caller: The client; None for one that cannot be told apart, which may take all.
+        """
+        free = limit - self.taken
+        return free > (0 if caller is None else self._taken_by.get(caller, 0))
+
+    def check(self, limit: int, caller: str | None, what: str, *, retry_after: int = 1) -> None:
+        """Refuse one more place to a client where there is none for it.
+
+        Args:
+            limit: How many there are.
+            caller: The client.
+            what: What has them, such as "requests are running".
+            retry_after: Seconds after which it makes sense to try again.
+
+        Raises:
+            BusyError: There is none.
+        """
+        if not self.has_room(limit, caller):
+            raise BusyError(
+                f"Too many {what} {self.excess(limit, caller)}; try again later", retry_after=retry_after
+            )
+
+    def excess(self, limit: int, caller: str | None) -> str:
+        """Return what there is too much of, in parentheses: of all clients together, or of one alone."""
+        if self.taken >= limit:
+            return f"({limit})"
+        own = f"{self.taken_by(caller)} from {caller}"
+        return f"({own}; one client has at most as many of {limit} as are left for others)"
+
+    def taken_by(self, caller: str | None) -> int:
+        """Return how many a client has; 0 for one that cannot be told apart."""
+        return 0 if caller is None else self._taken_by.get(caller, 0)
+
+    def take(self, caller: str | None) -> None:
+        """Take a place, whether there is one or not."""
+        self.taken += 1
+        if caller is not None:
+            self._taken_by[caller] = self._taken_by.get(caller, 0) + 1
+
+    def give_back(self, caller: str | None) -> None:
+        """Give back what `take` has taken for the same client."""
+        self.taken -= 1
+        if caller is not None:
+            left = self._taken_by[caller] - 1
+            if left:
+                self._taken_by[caller] = left
+            else:
+                del self._taken_by[caller]
+
+
+def caller_at(host: str) -> str | None:
+    """Return what tells the client at an address from others.
+
+    Args:
+        host: The address, as text. Where it is that of a proxy, as the ASGI server believes none of its headers, all
+            of its clients are one.
+
+    Returns:
+        The address, of IPv6 the network; None for one of this machine, where a proxy may stand for any number of
+        clients.
+    """
+    if ":" in host:
+        try:
+            address = IPv6Address(host)
+        except AddressValueError:
+            return f"address {host}"
+        if address.ipv4_mapped is None:
+            network = IPv6Address(int(address) >> _SITE << _SITE)
+            return None if address.is_loopback else f"address {network}/{_SITE}"
+        host = str(address.ipv4_mapped)
+    return None if host.startswith("127.") else f"address {host}"

@@ -1,0 +1,86 @@
+"""Places that clients share: whatever each of them does, none takes more than it leaves."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcpkit.errors import BusyError
+from mcpkit.running.shares import Shares, caller_at
+
+CALLERS = st.sampled_from(["ada", "bob", "eve", None])
+
+
+@given(st.integers(1, 40), st.lists(st.tuples(CALLERS, st.integers(1, 50), st.booleans()), max_size=40))
+def test_nobody_has_more_than_there_were_left(limit: int, steps: list[tuple[str | None, int, bool]]) -> None:
+    shares = Shares()
+    held: dict[str | None, int] = {}
+    for caller, times, gives_back in steps:
+        for _ in range(times):
+            own, others = held.get(caller, 0), sum(held.values()) - held.get(caller, 0)
+            if gives_back and own:
+                shares.give_back(caller)
+                held[caller] = own - 1
+            elif not gives_back and shares.has_room(limit, caller):
+                shares.take(caller)
+                held[caller] = own + 1
+                assert sum(held.values()) <= limit
+                assert caller is None or own < limit - own - others
+            elif not gives_back:
+                assert own + others >= limit or (caller is not None and own >= limit - own - others)
+        assert shares.taken == sum(held.values())
+        assert caller is None or shares.taken_by(caller) == held.get(caller, 0)
+    for caller, count in held.items():
+        for _ in range(count):
+            shares.give_back(caller)
+    assert shares.taken == 0
+    assert shares._taken_by == {}  # of clients that have gone, nothing is kept
+
+
+@given(st.integers(1, 200))
+def test_one_client_has_half_of_the_places(limit: int) -> None:
+    shares = Shares()
+    while shares.has_room(limit, "eve"):
+        shares.take("eve")
+    assert shares.taken == (limit + 1) // 2
+    assert limit == 1 or shares.has_room(limit, "ada")
+
+
+def test_what_is_refused_says_why() -> None:
+    shares = Shares()
+    for _ in range(2):
+        shares.take("principal 'eve'")
+    with pytest.raises(BusyError) as caught:
+        shares.check(4, "principal 'eve'", "requests are running")
+    assert caught.value.message == (
+        "Too many requests are running (2 from principal 'eve'; one client has at most as many of 4 as are left for "
+        "others); try again later"
+    )
+    shares.check(4, "principal 'ada'", "requests are running")
+    shares.take(None)
+    shares.take(None)
+    with pytest.raises(BusyError) as caught:
+        shares.check(4, "principal 'ada'", "requests are running")
+    assert caught.value.message == "Too many requests are running (4); try again later"
+
+
+@pytest.mark.parametrize(
+    ("host", "caller"),
+    [
+        ("203.0.113.7", "address 203.0.113.7"),
+        ("10.0.0.7", "address 10.0.0.7"),
+        ("::ffff:203.0.113.7", "address 203.0.113.7"),
+        ("2001:db8:1:2::7", "address 2001:db8:1:2::/64"),
+        ("2001:db8:1:2:ffff::8", "address 2001:db8:1:2::/64"),
+        ("testclient", "address testclient"),
+        ("fe80::1%eth0", "address fe80::/64"),
+        ("no:address", "address no:address"),
+        ("127.0.0.1", None),
+        ("127.8.9.1", None),
+        ("::1", None),
+        ("::ffff:127.0.0.1", None),
+    ],
+)
+def test_who_is_told_apart_by_the_address(host: str, caller: str | None) -> None:
+    assert caller_at(host) == caller
