@@ -57,7 +57,7 @@ def check_members(what: str, value: Any, shape: type[Mapping[str, Any]], *, requ
     except ValidationError:
         from .schema.problems import problems
 
-        wrong = "; ".join(map(str, problems(schema, members, schema)))
+        wrong = "; ".join(map(str, problems(schema, members)))
         raise RegistrationError(f"{what}: {wrong}") from None
 
 

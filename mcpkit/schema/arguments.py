@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -123,7 +123,7 @@ class Arguments:
                 itself what it allows.
 
         Raises:
-            RegistrationError: The schema is not valid, refers to what is not there, or jsonschema is missing.
+            RegistrationError: The schema is not valid, refers to what is not there, or jsonschema-rs is missing.
         """
         from . import explicit
 
@@ -156,10 +156,16 @@ class Arguments:
         return cast("dict[str, Any]", validated)
 
     def _validate_repaired(self, arguments: Json, error: ValidationError) -> Json:
+        from .problems import Reader, told
         from .repair import repaired
 
         failed = _failed(error)
-        candidate = repaired(arguments, lambda changed: self._faults(changed, failed), self.mirrored)
+        reader = Reader(self.schema)
+
+        def faults(changed: Json) -> list[Fault]:
+            return [each for each in reader.faults(changed) if failed is None or each.steps[0] in failed]
+
+        candidate, found = repaired(arguments, faults, self.mirrored)
         if candidate is not arguments:
             try:
                 validated = self._validator.validate_python(candidate, by_alias=True, by_name=False)
@@ -167,17 +173,8 @@ class Arguments:
                 arguments, error = candidate, other
             else:
                 return cast("Json", validated)
-        found = [fault.problem for fault in self._faults(arguments, _failed(error))]
         # Checks of the author's own have no place in the schema.
-        raise ArgumentsError(found or from_validator(error, arguments, self.schema)) from None
-
-    def _faults(self, arguments: Json, names: Collection[str] | None) -> Iterator[Fault]:
-        """Yield what is wrong with some of the arguments, those with `names`; None is all."""
-        from .problems import faults
-
-        for fault in faults(self.schema, arguments, self.schema):
-            if names is None or fault.steps[0] in names:
-                yield fault
+        raise ArgumentsError(told(found) or from_validator(error, arguments, self.schema)) from None
 
     def validate_strings(self, arguments: Mapping[str, str | list[str]]) -> dict[str, Any]:
         """Check the arguments of a prompt or a URI template, each of which is text, and convert them.

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import cached_property
 from importlib import import_module
-from itertools import islice
 from typing import Any
 
 from pydantic_core import core_schema
 from typing_extensions import is_typeddict
 
 from ..errors import ArgumentsError, RegistrationError
-from ..protocol.jsonrpc import is_object
+from ..protocol.jsonrpc import is_array, is_object
 from . import typed_dict
 from .arguments import Arguments
 from .expectations import kind_of, shown
 from .formats import FORMATS
 from .mirrored import mirrored
-from .problems import Fault, Steps, mismatch, missing, unknown
+from .problems import Fault, Reader, Steps, told
 from .secrets import holds_secret
 from .signature import parameter
-from .values import Json, matches
-
-_MOST_ERRORS = 1000
-"""How many errors are looked at; more are not told."""
+from .values import Json
 
 
 def arguments(schema: Any, *, drops_unknown: bool = False) -> Arguments:
@@ -59,130 +55,154 @@ class JSONSchemaArguments(Arguments):
 
     def __init__(self, schema: Json) -> None:
         super().__init__(lambda: schema, core_schema.any_schema())
-        try:
-            # Untyped, and there only with the extra.
-            jsonschema: Any = import_module("jsonschema")
-            referencing: Any = import_module("referencing.jsonschema")
-            unresolvable: Any = import_module("referencing.exceptions").Unresolvable
-            known: Any = import_module("jsonschema_specifications").REGISTRY
-        except ModuleNotFoundError as error:
-            raise RegistrationError(
-                "input_schema: checking arguments against a JSON Schema takes jsonschema; "
-                "pip install 'mcpkit[jsonschema]'"
-            ) from error
-        dialect = schema.get("$schema", "https://json-schema.org/draft/2020-12/schema")
-        validator = jsonschema.validators.validator_for({"$schema": dialect}, default=None)
-        if validator is None:
-            raise RegistrationError(
-                f"input_schema: unknown dialect {dialect!r}; leave `$schema` out for 2020-12"
-            )
-        try:
-            validator.check_schema(schema)
-        except jsonschema.SchemaError as error:
-            where = error.json_path.removeprefix("$").removeprefix(".") or "the root"
-            raise RegistrationError(
-                f"input_schema: not a valid JSON Schema at {where}: {error.message}"
-            ) from error
+        self._checked = CheckedSchema(schema, "input_schema")
         self.mirrored = mirrored("input_schema", schema)
-        resource = referencing.specification_with(dialect).create_resource(schema)
-        # Meta-schemas come with the library; nothing else is there, and nothing is ever fetched.
-        resolver = known.resolver_with_root(resource)
-        for base, reference in _references(resolver, resource):
-            try:
-                base.lookup(reference)
-            except unresolvable as error:
-                raise RegistrationError(
-                    f"input_schema: $ref {reference!r} leads nowhere; put the definition under `$defs` "
-                    "and write `#/$defs/<name>` (nothing is fetched)"
-                ) from error
-        formats = _format_checker(jsonschema, validator)
-        validator = jsonschema.validators.extend(
-            validator, {"pattern": _patterns(jsonschema.ValidationError)}
-        )
-        self._checker: Any = validator(schema, registry=known, format_checker=formats)
 
     def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Check the arguments; see `Arguments.validate`. They come back as JSON values."""
-        if not (found := list(self._faults_of(arguments))):
+        if self._checked.fits(arguments):
             return arguments
         from .repair import repaired
 
-        candidate = repaired(arguments, self._faults_of, self.mirrored)
-        if candidate is not arguments and not (found := list(self._faults_of(candidate))):
+        reader = self._checked.reader()
+        candidate, found = repaired(arguments, lambda changed: list(reader.faults(changed)), self.mirrored)
+        if candidate is not arguments and self._checked.fits(candidate):
             return candidate
-        raise ArgumentsError(list(dict.fromkeys(fault.problem for fault in found)))
-
-    def _faults_of(self, arguments: Json) -> Iterator[Fault]:
-        for error in islice(self._checker.iter_errors(arguments), _MOST_ERRORS):
-            yield from _faults(error, self.schema)
+        raise ArgumentsError(told(found))
 
 
-def _references(resolver: Any, resource: Any) -> Iterator[tuple[Any, str]]:
-    """Yield every reference in a schema with the resolver of the place where it stands."""
-    contents = resource.contents
-    if is_object(contents):
-        for keyword in ("$ref", "$dynamicRef"):
-            if isinstance(contents.get(keyword), str):
-                yield resolver, contents[keyword]
-    for inner in resource.subresources():
-        yield from _references(resolver.in_subresource(inner), inner)
+class CheckedSchema:
+    """A JSON Schema that an author has written, and what fits it.
+
+    Args:
+        schema: The schema. Its references lead to places in it, or to the meta-schemas: nothing is fetched.
+        name: What the author calls it, for messages.
+
+    Raises:
+        RegistrationError: It is not valid, of an unknown dialect, refers to what is not there, or the package
+            that checks values is missing.
+    """
+
+    def __init__(self, schema: Json, name: str) -> None:
+        self.schema = schema
+        try:
+            self._library: Any = import_module("jsonschema_rs")  # there only with the extra
+        except ModuleNotFoundError as error:
+            raise RegistrationError(
+                f"{name}: checking values against a JSON Schema takes jsonschema-rs; "
+                "pip install 'mcpkit[jsonschema]'"
+            ) from error
+        self._options: Json = {"validate_formats": True, "formats": FORMATS, "offline": True}
+        try:
+            self.fits = self._compiled(self._library.validator_for)
+        except self._library.ValidationError as error:
+            raise RegistrationError(f"{name}: {_refusal(error, schema)}") from None
+
+    def _compiled(self, build: Any) -> Any:
+        """Return what fits: by regular expressions that take linear time, unless one needs more than those know."""
+        try:
+            return build(self.schema, pattern_options=self._library.RegexOptions(), **self._options).is_valid
+        except self._library.ValidationError:
+            return build(self.schema, **self._options).is_valid
+
+    def reader(self) -> Reader:
+        """Return what explains why values do not fit."""
+        return _AuthorReader(self.schema, self._fits_part)
+
+    def _fits_part(self, schema: Any, value: Any) -> bool:
+        if not is_object(schema):
+            return schema is not False
+        validator = self._validators.get(id(schema))
+        return validator is not None and bool(
+            validator.is_valid(value)
+        )  # of what is no part nothing is known
+
+    @cached_property
+    def _validators(self) -> dict[int, Any]:
+        """The validators of all parts of the schema, by what they are validators of."""
+        options = {"pattern_options": self._library.RegexOptions(), **self._options}
+        try:
+            compiled = self._library.validator_map_for(self.schema, **options)
+        except self._library.ValidationError:
+            compiled = self._library.validator_map_for(self.schema, **self._options)
+        return {id(part): compiled[place] for place, part in _parts(self.schema, "#") if place in compiled}
 
 
-def _format_checker(jsonschema: Any, validator: Any) -> Any:
-    checker = jsonschema.FormatChecker(formats=())
-    checker.checkers = dict(validator.FORMAT_CHECKER.checkers)
-    checker.checkers |= {name: (_about_text(is_valid), ()) for name, is_valid in FORMATS.items()}
-    return checker
+def _parts(part: Any, place: str) -> Iterator[tuple[str, Json]]:
+    """Yield every object in a schema with the JSON pointer that leads to it."""
+    inner: Iterator[tuple[Any, Any]] = iter(())
+    if is_object(part):
+        yield place, part
+        inner = iter(part.items())
+    elif is_array(part):
+        inner = iter(enumerate(part))
+    for key, value in inner:
+        yield from _parts(value, f"{place}/{str(key).replace('~', '~0').replace('/', '~1')}")
 
 
-def _patterns(error: type[Exception]) -> Callable[[Any, str, Any, Any], Iterator[Exception]]:
-    """Return what checks `pattern`, in linear time where that can be: what clients send may be made for the worst."""
+def _refusal(error: Any, schema: Json) -> str:
+    message: str = error.message
+    if type(error.kind).__name__ != "Referencing":
+        where = ".".join(map(str, error.instance_path)) or "the root"
+        return f"not a valid JSON Schema at {where}: {message}"
+    if message.startswith("Unknown meta-schema"):
+        return f"unknown dialect {schema['$schema']!r}; leave `$schema` out for 2020-12"
+    return (
+        f"a $ref leads nowhere ({message}); put the definition under `$defs` and write `#/$defs/<name>` "
+        "(nothing is fetched)"
+    )
 
-    def check(_: Any, pattern: str, value: Any, schema: Any) -> Iterator[Exception]:
-        if isinstance(value, str) and not matches(pattern)(value):
-            yield error(f"{value!r} does not match {pattern!r}")
 
-    return check
-
-
-def _about_text(is_valid: Callable[[str], bool]) -> Callable[[Any], bool]:
-    return lambda value: not isinstance(value, str) or is_valid(value)
-
-
-_WORDED = frozenset(
+_READ = frozenset(
     {
-        *("type", "enum", "const", "anyOf", "oneOf", "format", "pattern", "minLength", "maxLength"),
-        *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
-        *("minItems", "maxItems", "uniqueItems", "minProperties", "maxProperties"),
+        *("$schema", "$id", "$defs", "$comment", "$anchor", "title", "description", "default", "examples"),
+        *("type", "enum", "const", "anyOf", "allOf", "format", "pattern", "minLength", "maxLength"),
+        *(
+            "minimum",
+            "maximum",
+            "exclusiveMinimum",
+            "exclusiveMaximum",
+            "multipleOf",
+            "writeOnly",
+            "readOnly",
+        ),
+        *("minItems", "maxItems", "uniqueItems", "items", "prefixItems", "deprecated"),
+        *(
+            "minProperties",
+            "maxProperties",
+            "required",
+            "properties",
+            "additionalProperties",
+            "propertyNames",
+        ),
     }
 )
+"""The keywords that a Reader reads, and those that demand nothing."""
 
 
-def _faults(error: Any, root: Json) -> Iterator[Fault]:
-    steps: Steps = tuple(error.absolute_path)
-    schema = error.schema if is_object(error.schema) else {}
-    within = tuple(fault for branch in error.context for fault in _faults(branch, root))
-    holder = root.get("properties", {}).get(steps[0], root) if steps else root
-    is_hidden = holds_secret(holder, root)
-    if error.validator == "required":
-        yield from missing(schema, error.instance, root, steps)
-    elif error.validator == "additionalProperties" and error.validator_value is False:
-        yield from (unknown(name, schema, steps) for name in _extra(schema, error.instance))
-    elif error.validator is None:  # the schema is `false`; where it stands is not told
-        yield Fault(steps, None, "there is an argument that nothing is allowed for")
-    elif error.validator in _WORDED:
-        yield Fault(steps, error.instance, mismatch(schema, error.instance, root, is_hidden), within)
-    else:
-        rule = shown({str(error.validator): error.validator_value})
-        value = kind_of(error.instance) if is_hidden else shown(error.instance)
-        yield Fault(steps, error.instance, f"{value} does not fit {rule}", within)
+class _AuthorReader(Reader):
+    """Reads schemas of all keywords: of those that others do not know it says that a value does not fit them."""
 
+    def read(self, schema: Any, value: Any, steps: Steps, is_hidden: bool) -> Iterator[Fault]:
+        """Yield what is wrong with the value that `steps` lead to."""
+        if not is_object(schema):
+            if schema is False:
+                yield Fault(steps, None, "nothing is allowed here")
+            return
+        if self.fits(schema, value):
+            return
+        found = False
+        for fault in self._worded(schema, value, steps, is_hidden):
+            found = True
+            yield fault
+        rules = {key: rule for key, rule in schema.items() if key not in _READ}
+        if rules and not found:
+            is_hidden = is_hidden or holds_secret(schema, self.root)
+            got = kind_of(value) if is_hidden else shown(value)
+            yield Fault(steps, value, f"{got} does not fit {shown(rules)}")
 
-def _extra(schema: Json, value: Json) -> list[str]:
-    patterns = schema.get("patternProperties", {})
-    return [
-        name
-        for name in value
-        if name not in schema.get("properties", {})
-        and not any(re.search(pattern, name) for pattern in patterns)
-    ]
+    def _worded(self, schema: Json, value: Any, steps: Steps, is_hidden: bool) -> Iterator[Fault]:
+        yield from super().read(schema, value, steps, is_hidden)
+        if "if" in schema:
+            consequence = schema.get("then" if self.fits(schema["if"], value) else "else", True)
+            yield from self.read(consequence, value, steps, is_hidden)

@@ -154,7 +154,7 @@ class Form:
         answers = content
         if is_object(content):
             answers = {name: value for name, value in content.items() if not self._is_blank(name, value)}
-        found = list(problems(self._expected, answers, self._expected))
+        found = problems(self._expected, answers)
         if found:
             raise ArgumentsError(found)
         try:

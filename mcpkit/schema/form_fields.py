@@ -139,7 +139,7 @@ class Field(NamedTuple):
         default = keywords.get("default")
         if default is None:
             keywords.pop("default", None)
-        elif any(problems(schema, default, schema)):
+        elif problems(schema, default):
             raise RegistrationError(f"{where} has the default {default!r}, which is no answer to it")
         if kind == "integer":
             _include_limits(keywords)

@@ -124,7 +124,7 @@ class Output:
             from .arguments import from_validator
             from .problems import problems
 
-            found = list(problems(self.schema, data, self.schema)) or from_validator(error, data, self.schema)
+            found = problems(self.schema, data) or from_validator(error, data, self.schema)
             wrong = "; ".join(map(str, found))
             raise OutputError(f"the returned value does not fit the output schema: {wrong}") from None
         return data

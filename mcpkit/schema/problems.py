@@ -6,8 +6,11 @@ checks say is added by the caller.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Any, NamedTuple
+
+from pydantic_core import SchemaError
 
 from ..errors import Problem
 from ..protocol.jsonrpc import is_array, is_object
@@ -18,10 +21,16 @@ from .references import target
 from .secrets import holds_secret, is_secret
 from .values import Json, identity
 
+MOST_PROBLEMS = 100
+"""How many problems are told of one value."""
 _DEEPEST = 32
-_MOST_VALUES = 20_000
-_GUESS = 50
-"""What a guess at a name costs, in values."""
+_MOST_VALUES = 4_000
+"""How many values are looked at, one by one, to explain what is wrong with one."""
+_MANY = 32
+"""From how many items on those that fit are passed over by a validator, which takes a hundredth of the time."""
+
+Fits = Callable[[Json, Any], bool]
+"""Says whether a value fits a part of the schema that is being read; it never refuses what fits."""
 
 Steps = tuple[str | int, ...]
 """The keys and indices that lead to a value."""
@@ -60,42 +69,51 @@ class Fault(NamedTuple):
         return Problem(path(self.steps), self.message)
 
 
-def problems(schema: Json, value: Any, root: Json) -> Iterator[Problem]:
-    """Yield what is wrong with a value, in words; see `faults`."""
-    for fault in faults(schema, value, root):
-        yield fault.problem
-
-
-def faults(schema: Json, value: Any, root: Json) -> Iterator[Fault]:
-    """Yield what is wrong with a value.
-
-    It looks at some thousands of values and to a certain depth, so that no message keeps it busy for long.
+def problems(schema: Json, value: Any) -> list[Problem]:
+    """Return what is wrong with a value, in words: at most `MOST_PROBLEMS`, none when all fits.
 
     Args:
-        schema: What it should fit.
+        schema: What it should fit, with its `$defs`.
         value: A JSON value.
-        root: The schema that holds `$defs`.
-
-    Yields:
-        One fault for each value that is wrong, none when all fits.
     """
-    return _Reader(root).read(schema, value, (), False)
+    return told(Reader(schema).faults(value))
 
 
-class _Reader:
-    """One reading of a value beside its schema, which ends when it has seen enough."""
+def told(faults: Iterable[Fault]) -> list[Problem]:
+    """Return what a caller is told of some faults: each once, and no more than a message can hold."""
+    return list(islice(dict.fromkeys(fault.problem for fault in faults), MOST_PROBLEMS))
 
-    def __init__(self, root: Json) -> None:
-        self._root = root
+
+class Reader:
+    """Reads values beside their schema, and ends when it has seen enough: no message keeps it busy for long.
+
+    It looks at some thousands of values, to a certain depth; of many items at those that do not fit. What is
+    read once is not read again, whatever unions lead there.
+
+    Args:
+        root: The schema that holds `$defs`.
+        fits: Says of many items which fit; made from `root` when None.
+    """
+
+    def __init__(self, root: Json, fits: Fits | None = None) -> None:
+        self.root = root
+        self.fits = fits if fits is not None else _validators(root)
         self._has_secrets = holds_secret(root, root)
         self._left = _MOST_VALUES
+        self._read: dict[tuple[int, Steps, bool], list[Fault]] = {}
+
+    def faults(self, value: Any) -> Iterator[Fault]:
+        """Yield what is wrong with a value; all values that one reader reads share what it may look at."""
+        self._read.clear()
+        return self.read(self.root, value, (), False)
 
     def read(self, schema: Json, value: Any, steps: Steps, is_hidden: bool) -> Iterator[Fault]:
+        """Yield what is wrong with the value that `steps` lead to."""
         if self._left <= 0 or len(steps) > _DEEPEST:
             return
         self._left -= 1
         if "$ref" in schema:
-            yield from self.read(target(schema, self._root), value, steps, is_hidden)
+            yield from self.read(target(schema, self.root), value, steps, is_hidden)
             return
         is_hidden = is_hidden or is_secret(schema)
         for union in ("anyOf", "oneOf"):
@@ -110,23 +128,30 @@ class _Reader:
         elif is_object(value):
             yield from self._in_object(schema, value, steps, is_hidden)
         elif is_array(value):
-            prefix = schema.get("prefixItems", ())
-            for index, item in enumerate(value):
-                if self._left <= 0:
-                    return
-                inner = prefix[index] if index < len(prefix) else schema.get("items", {})
-                if is_object(inner):
-                    yield from self.read(inner, item, (*steps, index), is_hidden)
+            yield from self._in_array(schema, value, steps, is_hidden)
+
+    def _in_array(self, schema: Json, value: list[Any], steps: Steps, is_hidden: bool) -> Iterator[Fault]:
+        prefix: list[Any] = schema.get("prefixItems", [])
+        for index, item in enumerate(value):
+            if self._left <= 0:
+                return
+            inner = prefix[index] if index < len(prefix) else schema.get("items", {})
+            if is_object(inner) and self._may_be_wrong(inner, item, len(value)):
+                yield from self.read(inner, item, (*steps, index), is_hidden)
+
+    def _may_be_wrong(self, schema: Json, value: Any, count: int) -> bool:
+        """Tell whether one of `count` values is to be read; where there are many, those that fit are not."""
+        return count < _MANY or not self.fits(schema, value)
 
     def _mismatch(self, schema: Json, value: Any, is_hidden: bool) -> str:
         return mismatch(
-            schema, value, self._root, is_hidden or (self._has_secrets and holds_secret(schema, self._root))
+            schema, value, self.root, is_hidden or (self._has_secrets and holds_secret(schema, self.root))
         )
 
     def _of_union(self, branches: list[Json], value: Any, steps: Steps, is_hidden: bool) -> Iterator[Fault]:
         found: list[tuple[Json, list[Fault]]] = []
         for branch in branches:
-            wrong = list(self.read(branch, value, steps, is_hidden))
+            wrong = self._of_branch(branch, value, steps, is_hidden)
             if not wrong:
                 return
             found.append((self._followed(branch), wrong))
@@ -145,8 +170,17 @@ class _Reader:
             within = tuple(fault for _, wrong in found for fault in wrong if fault.steps != steps)
             yield Fault(steps, value, self._mismatch({"anyOf": branches}, value, is_hidden), within)
 
-    def _followed(self, branch: Json) -> Json:
-        return target(branch, self._root) if "$ref" in branch else branch
+    def _of_branch(self, branch: Json, value: Any, steps: Steps, is_hidden: bool) -> list[Fault]:
+        """Return what one branch of a union finds wrong with a value, read once whatever way leads there."""
+        key = (id(branch), steps, is_hidden)
+        if key not in self._read:
+            self._read[key] = list(self.read(branch, value, steps, is_hidden))
+        return self._read[key]
+
+    def _followed(self, branch: Any) -> Json:
+        if not is_object(branch):
+            return {}
+        return target(branch, self.root) if "$ref" in branch else branch
 
     def _in_tags(self, branches: list[Json], value: Any, steps: Steps, is_hidden: bool) -> Iterator[Fault]:
         """Yield the faults of the constants that tell branches apart, when an object has those of none."""
@@ -165,22 +199,51 @@ class _Reader:
         properties: Json = schema.get("properties", {})
         required = schema.get("required", ())
         additional = schema.get("additionalProperties", True)
-        yield from missing(schema, value, self._root, steps)
-        names: Json = {"type": "string", **schema.get("propertyNames", {})}
+        yield from missing(schema, value, self.root, steps)
+        names: Json | None = schema.get("propertyNames")
         for name, item in value.items():
             inner = (*steps, name)
             if self._left <= 0:
                 return
-            if any(self.read(names, name, (), is_hidden)):
-                yield Fault(inner, None, f"the key is not {expected(names, self._root)}")
+            if names is not None and self._may_be_wrong(names, name, len(value)):
+                yield from self._of_key(names, name, inner, is_hidden)
             if name in properties:
                 for fault in self.read(properties[name], item, inner, is_hidden):
                     yield _optional(fault) if item is None and name not in required else fault
             elif additional is False:
-                self._left -= _GUESS
+                self._left -= 1 + len(properties)  # with each of which the name is compared
                 yield unknown(name, schema, steps)
-            elif additional is not True:
+            elif additional is not True and self._may_be_wrong(additional, item, len(value)):
                 yield from self.read(additional, item, inner, is_hidden)
+
+    def _of_key(self, schema: Json, name: str, steps: Steps, is_hidden: bool) -> Iterator[Fault]:
+        schema = {"type": "string", **schema}
+        if any(self.read(schema, name, (), is_hidden)):
+            yield Fault(steps, None, f"the key is not {expected(schema, self.root)}")
+
+
+def _validators(root: Json) -> Fits:
+    """Return what tells by validators of their own whether values fit the parts of a schema."""
+    built: dict[int, Callable[[Any], bool]] = {}
+
+    def fits(schema: Json, value: Any) -> bool:
+        is_valid = built.get(id(schema))
+        if is_valid is None:
+            from . import from_schema
+
+            part = {**schema, "$defs": root.get("$defs", {})}
+            try:
+                is_valid = from_schema.validator(part).isinstance_python
+            except (KeyError, TypeError, SchemaError):  # the author has put in keywords of their own
+                is_valid = _unknown
+            built[id(schema)] = is_valid
+        return is_valid(value)
+
+    return fits
+
+
+def _unknown(value: Any) -> bool:
+    return False
 
 
 def _optional(fault: Fault) -> Fault:

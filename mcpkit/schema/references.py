@@ -13,7 +13,7 @@ def target(schema: Json, root: Json) -> Json:
     reference: str = schema["$ref"]
     found: Any = root if reference.startswith("#/") else {}
     for key in reference.split("/")[1:]:
-        # A reference of another form is an author's own; jsonschema follows it, here it says nothing.
+        # A reference of another form is an author's own; the validator follows it, here it says nothing.
         found = found.get(key.replace("~1", "/").replace("~0", "~"), {}) if is_object(found) else {}
     beside = {key: value for key, value in schema.items() if key != "$ref"}
     return {**found, **beside} if is_object(found) else beside

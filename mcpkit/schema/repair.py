@@ -20,25 +20,26 @@ _ROUNDS = 3
 
 
 def repaired(
-    arguments: Json, faults: Callable[[Json], Iterable[Fault]], mirrored: Iterable[MirroredParameter]
-) -> Json:
+    arguments: Json, faults: Callable[[Json], list[Fault]], mirrored: Iterable[MirroredParameter]
+) -> tuple[Json, list[Fault]]:
     """Return arguments with the strings decoded that fit only then.
 
     Args:
         arguments: Arguments that do not fit.
-        faults: What is wrong with arguments.
+        faults: Finds what is wrong with arguments.
         mirrored: What clients repeat in headers. A string that holds such an argument stays one: nobody could
             have held the header against what is in it.
 
     Returns:
-        A copy in which something has changed, or the very same arguments. It may not fit either: then
-            what is wrong with it lies deeper than what was wrong before.
+        A copy in which something has changed, or the very same arguments, and what is wrong with them. The copy
+            may not fit either: then what is wrong with it lies deeper than what was wrong before.
     """
+    found = faults(arguments)
     kept = {each.path[:length] for each in mirrored for length in range(1, len(each.path))}
     for _ in range(_ROUNDS):
         decoded = {
             steps: value
-            for steps, text in _places(faults(arguments))
+            for steps, text in _places(found)
             if isinstance(text, str)
             and steps not in kept
             # What is wrong with a key is told of the object that has it.
@@ -47,18 +48,28 @@ def repaired(
         }
         if not decoded:
             break
-        still_wrong = {steps for steps, _ in _places(faults(_with(arguments, decoded)))}
+        changed = _with(arguments, decoded)
+        wrong = faults(changed)
+        still_wrong = {steps for steps, _ in _places(wrong)}
         fitting = {steps: value for steps, value in decoded.items() if steps not in still_wrong}
         if not fitting:
             break
-        arguments = _with(arguments, fitting)
-    return arguments
+        if len(fitting) < len(decoded):
+            changed = _with(arguments, fitting)
+            wrong = faults(changed)
+        arguments, found = changed, wrong
+    return arguments, found
 
 
 def _places(faults: Iterable[Fault]) -> Iterator[tuple[Steps, Any]]:
-    for fault in faults:
-        yield fault.steps, fault.value
-        yield from _places(fault.within)
+    """Yield where something is wrong, in unions too, and what is there; each fault once, whatever holds it."""
+    seen: set[int] = set()
+    waiting = list(faults)
+    for fault in waiting:
+        if id(fault) not in seen:
+            seen.add(id(fault))
+            yield fault.steps, fault.value
+            waiting += fault.within
 
 
 def _at(value: Any, steps: Steps) -> Any:

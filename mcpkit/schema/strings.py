@@ -8,7 +8,7 @@ from typing import Any
 from pydantic_core import from_json
 
 from ..protocol.jsonrpc import is_object
-from .problems import problems
+from .problems import Reader
 from .values import Json
 
 
@@ -22,16 +22,17 @@ def parse(schema: Json, arguments: Mapping[str, str | list[str]]) -> Json:
     properties: Json = schema.get("properties", {})
     additional = schema.get("additionalProperties")
     rest: Json = additional if is_object(additional) else {}
+    reader = Reader(schema)
     return {
-        name: _value(properties.get(name, rest), text, schema) if rest or name in properties else text
+        name: _value(properties.get(name, rest), text, reader) if rest or name in properties else text
         for name, text in arguments.items()  # what nobody has described stays as it is
     }
 
 
-def _value(schema: Json, text: str | list[str], root: Json) -> Any:
+def _value(schema: Json, text: str | list[str], reader: Reader) -> Any:
     if isinstance(text, list):
-        return [_value(_items(schema), part, root) for part in text]
-    if not any(problems(schema, text, root)):
+        return [_value(_items(schema), part, reader) for part in text]
+    if not any(reader.read(schema, text, (), False)):
         return text
     try:
         return from_json(text, allow_inf_nan=False)

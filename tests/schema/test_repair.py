@@ -183,7 +183,7 @@ def test_a_key_is_no_value_that_could_be_read() -> None:
     names = {"propertyNames": {"pattern": "^[a-z]+$"}}
     schema = {"type": "object", **names, "properties": {"a": {"type": ["object", "integer"], **names}}}
     for sent in ({"a": {"5": 1}}, {"5": 1}):
-        with pytest.raises(ArgumentsError, match=r'got "5"'):
+        with pytest.raises(ArgumentsError, match="5: the key is not a string that matches"):
             Arguments.explicit(schema).validate(sent)
 
 
