@@ -15,7 +15,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import SchemaError, core_schema
 
 from ..errors import RegistrationError
-from . import formats, inline, object_keys, typed_dict, values, wire
+from . import formats, inline, object_keys, recursion, typed_dict, values, wire
 from .signature import UnresolvedHint
 from .types import Described, NotInTable, one_of
 
@@ -28,7 +28,9 @@ def describe(annotation: Any, mode: Literal["validation", "serialization"]) -> D
         generator = _Generator(by_alias=True, ref_template="#/$defs/{model}")
         schema = inline.definitions(generator.generate(core, mode))
         definitions = schema.pop("$defs", {})
-        return Described(schema, wire.validating(core), wire.serializing(core), definitions=definitions)
+        return Described(
+            schema, recursion.bounded(wire.validating(core)), wire.serializing(core), definitions=definitions
+        )
     except (PydanticUndefinedAnnotation, NameError) as error:
         raise UnresolvedHint(
             f"the type hint {_named(annotation)} needs {error.name!r}, which is not defined"

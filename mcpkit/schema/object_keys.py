@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import cache
 from typing import Any, cast
 
-from pydantic_core import CoreSchema, SchemaValidator, core_schema, from_json, to_json
+from pydantic_core import CoreSchema, SchemaValidator, ValidationError, core_schema, from_json, to_json
 
+from ..protocol.jsonrpc import is_object
 from . import values
 from .expectations import shown
 from .values import Json
@@ -101,17 +104,24 @@ REWRITES: Mapping[str, Callable[[Node], Any]] = {
 
 
 def distinct(mapping: CoreSchema, keys: CoreSchema) -> CoreSchema:
-    """Return the validator of a mapping that refuses two names that stand for the same key.
+    """Return the validator of a mapping that refuses two names that stand for the same key, and many of one hash.
 
     Args:
         mapping: The validator of the mapping.
         keys: That of its names.
     """
 
+    @cache
+    def reader() -> SchemaValidator:
+        return SchemaValidator(keys)
+
     def check(value: Any, validate: Callable[[Any], Any]) -> Any:
+        if is_object(value) and len(value) > values.MOST_COLLISIONS:
+            with suppress(ValidationError):  # which is told below, with its place
+                values.check_hashes([reader().validate_python(name) for name in value])
         result = validate(value)
         if len(result) < len(value):
-            read = SchemaValidator(keys).validate_python
+            read = reader().validate_python
             names: dict[Any, str] = {}
             for name in value:
                 other = names.setdefault(read(name), name)

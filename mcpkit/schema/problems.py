@@ -24,7 +24,7 @@ from .values import Json, identity
 MOST_PROBLEMS = 100
 """How many problems are told of one value."""
 _DEEPEST = 32
-_MOST_VALUES = 4_000
+_MOST_VALUES = 2_000
 """How many values are looked at, one by one, to explain what is wrong with one."""
 _MANY = 32
 """From how many items on those that fit are passed over by a validator, which takes a hundredth of the time."""

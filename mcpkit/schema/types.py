@@ -112,8 +112,8 @@ _TABLE: dict[Any, Callable[[], Described]] = {
         ),
     ),
     list: lambda: _array(Any),
-    set: lambda: _set(core_schema.set_schema, Any),
-    frozenset: lambda: _set(core_schema.frozenset_schema, Any),
+    set: lambda: _set(set, Any),
+    frozenset: lambda: _set(frozenset, Any),
     tuple: lambda: _tuple((Any, ...)),
     dict: lambda: _mapping(str, Any),
 }
@@ -213,22 +213,22 @@ def _array(item: Any) -> Described:
     return Described(
         # `items` stays when it says nothing: some hosts refuse an array without.
         {"type": "array", "items": items.schema},
-        core_schema.list_schema(items.core, strict=True),
+        core_schema.list_schema(items.core, strict=True, fail_fast=True),
         is_plain=items.is_plain,
     )
 
 
-def _set(build: Callable[[CoreSchema], CoreSchema], item: Any) -> Described:
+def _set(build: type[set[Any]] | type[frozenset[Any]], item: Any) -> Described:
     items = _describe(item)
     return Described(
-        {"type": "array", "items": items.schema, "uniqueItems": True}, values.unique(build(items.core))
+        {"type": "array", "items": items.schema, "uniqueItems": True}, values.hashed(build, items.core)
     )
 
 
 def _tuple(arguments: tuple[Any, ...]) -> Described:
     if len(arguments) == 2 and arguments[1] is Ellipsis:
         items = _describe(arguments[0])
-        core = core_schema.tuple_schema([items.core], variadic_item_index=0)
+        core = core_schema.tuple_schema([items.core], variadic_item_index=0, fail_fast=True)
         return Described({"type": "array", "items": items.schema}, core)
     described = [_describe(argument) for argument in arguments if argument != ()]
     schema: Json = {"type": "array"}
@@ -244,7 +244,7 @@ def _mapping(key: Any, value: Any) -> Described:
     item = _describe(value)
     return Described(
         {"type": "object", "additionalProperties": item.schema or True},
-        core_schema.dict_schema(values.string(), item.core, strict=True),
+        values.mapping(values.string(), item.core),
         is_plain=item.is_plain,
     )
 
@@ -254,9 +254,9 @@ _GENERICS: dict[Any, Callable[[tuple[Any, ...]], Described]] = {
     collections.abc.Sequence: lambda arguments: _array(*arguments),
     collections.abc.Collection: lambda arguments: _array(*arguments),
     collections.abc.Iterable: lambda arguments: _array(*arguments),
-    set: lambda arguments: _set(core_schema.set_schema, *arguments),
-    collections.abc.Set: lambda arguments: _set(core_schema.frozenset_schema, *arguments),
-    frozenset: lambda arguments: _set(core_schema.frozenset_schema, *arguments),
+    set: lambda arguments: _set(set, *arguments),
+    collections.abc.Set: lambda arguments: _set(frozenset, *arguments),
+    frozenset: lambda arguments: _set(frozenset, *arguments),
     tuple: _tuple,
     dict: lambda arguments: _mapping(*arguments),
     collections.abc.Mapping: lambda arguments: _mapping(*arguments),

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import sys
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, cast
 
@@ -188,15 +190,24 @@ def is_text_only(values: Iterable[Any]) -> bool:
 def identity(value: Any) -> Any:
     """Return something hashable that is equal for two JSON values exactly when JSON Schema says they are.
 
-    JSON Schema 2020-12, "Instance Equality": 1 and 1.0 are the same, `true` and 1 are not.
+    JSON Schema 2020-12, "Instance Equality": 1 and 1.0 are the same, `true` and 1 are not. Nobody can choose
+    many values whose identities have one hash: those of numbers and tuples are known to all, those of texts to none.
     """
+    if type(value) is str or value is None:
+        return value
     if is_object(value):
-        return dict, frozenset((key, identity(item)) for key, item in value.items())
+        return object, "".join(sorted(f"{key!r}:{identity(item)!r}," for key, item in value.items()))
     if is_array(value):
-        return list, tuple(identity(item) for item in value)
+        return list, "".join(f"{identity(item)!r}," for item in value)
     if isinstance(value, bool):
         return bool, value
-    return value
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return hex(value).encode() if isinstance(value, int) and abs(value) > _LARGEST_HASH else value
+
+
+_LARGEST_HASH = sys.hash_info.modulus
+"""Whole numbers up to this one have hashes of their own."""
 
 
 def one_of(choices: Sequence[tuple[Any, Any]]) -> CoreSchema:
@@ -254,6 +265,32 @@ def in_order(choices: list[Any]) -> CoreSchema:
     return core_schema.union_schema(choices, mode="left_to_right")
 
 
+def hashed(build: Callable[[list[Any]], Any], items: CoreSchema, **constraints: Any) -> CoreSchema:
+    """Return a validator of arrays without duplicates, which become a set.
+
+    Args:
+        build: Makes it.
+        items: The validator of the items.
+        constraints: How many there may be.
+    """
+
+    def make(values: list[Any]) -> Any:
+        check_hashes(values)
+        return build(values)
+
+    array = core_schema.list_schema(items, strict=True, fail_fast=True, **constraints)
+    return unique(core_schema.no_info_after_validator_function(make, array))
+
+
+MOST_COLLISIONS = 100
+
+
+def check_hashes(values: Collection[Any]) -> None:
+    """Refuse values of which many have the same hash: a set compares each of those with all others."""
+    if len(values) > MOST_COLLISIONS and max(Counter(map(hash, values)).values()) > MOST_COLLISIONS:
+        raise _refuse(f"expected at most {MOST_COLLISIONS} values that have the same hash in Python")
+
+
 def unique(then: CoreSchema) -> CoreSchema:
     """Return a validator of arrays without duplicates, which go on to `then`."""
 
@@ -268,6 +305,15 @@ def unique(then: CoreSchema) -> CoreSchema:
 def is_unique(items: Sequence[Any]) -> bool:
     """Tell whether no two JSON values are the same."""
     return len({identity(item) for item in items}) == len(items)
+
+
+FIRST_ONLY: Json = {"fail_fast": True}
+"""A container stops at the first item that does not fit: what is wrong is found out by reading, within bounds."""
+
+
+def mapping(keys: CoreSchema, values: CoreSchema) -> CoreSchema:
+    """Return a validator of objects, by their keys and values."""
+    return cast("CoreSchema", {**core_schema.dict_schema(keys, values, strict=True), **FIRST_ONLY})
 
 
 def array(then: CoreSchema) -> CoreSchema:

@@ -146,11 +146,13 @@ def _lax_container(node: Node) -> Node:
 
 
 def _exact_container(node: Node) -> Node:
-    return {**node, "strict": True}
+    return {**node, "strict": True, **values.FIRST_ONLY}
 
 
 def _set(node: Node) -> Any:
-    return values.unique(cast("CoreSchema", {"type": node["type"], **_constraints(node)}))
+    given = _constraints(node)
+    items = given.pop("items_schema", None) or core_schema.any_schema()
+    return values.hashed(frozenset if node["type"] == "frozenset" else set, items, **given)
 
 
 def _field(node: Node) -> Node:

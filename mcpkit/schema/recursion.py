@@ -1,0 +1,224 @@
+"""Unions that lead back to themselves, made to try each of their choices once for each value.
+
+pydantic-core tries all choices of a union at each level: a value of depth d takes choices**d steps where several
+choices lead to the union again, and no time limit reaches into them. Here the choices at one value are tried once,
+whichever way leads there, so that the time grows with the value. Which choice wins is decided as pydantic does:
+the one that knows most of an object's members, else the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
+from typing import Any, cast
+
+from pydantic_core import CoreSchema, PydanticCustomError, ValidationError, core_schema
+
+from ..protocol.jsonrpc import is_array, is_object
+
+Node = dict[str, Any]
+
+_OBJECTS = frozenset({"model", "model-fields", "dataclass", "dataclass-args", "typed-dict", "dict"})
+_ARRAYS = frozenset({"list", "tuple", "set", "frozenset", "deque", "generator", "named-tuple"})
+_FIELDS = frozenset({"model-fields", "dataclass-args", "typed-dict"})
+
+
+class _Run:
+    """One validation of a value that starts at such a union."""
+
+    __slots__ = ("outcomes", "tried")
+
+    def __init__(self) -> None:
+        self.tried: int | str = 0
+        """The choice that a union is about to try."""
+        self.outcomes: dict[tuple[int, int], tuple[bool, Any]] = {}
+        """By union and value: whether a choice fits, and what it makes of the value, or why none does."""
+
+
+_run: ContextVar[_Run | None] = ContextVar("_run", default=None)
+
+
+def bounded(core: CoreSchema) -> CoreSchema:
+    """Return a core schema whose unions take time in proportion to the value; the same where all do."""
+    if core["type"] != "definitions":
+        return core
+    definitions = {cast("Node", each)["ref"]: cast("Node", each) for each in core["definitions"]}
+    unions = [
+        node for root in definitions.values() for node in _nodes(root) if _branches_out(node, definitions)
+    ]
+    if not unions:
+        return core
+    replaced = {id(union): _tried_once(union, definitions) for union in unions}
+    return cast("CoreSchema", _with(core, replaced))
+
+
+def _nodes(value: Any) -> Iterator[Node]:
+    """Yield the schemas that are written within one, and itself."""
+    if is_object(value):
+        if isinstance(value.get("type"), str):
+            yield value
+        for key, inner in value.items():
+            if key not in ("metadata", "serialization"):
+                yield from _nodes(inner)
+    elif is_array(value) or isinstance(value, tuple):
+        for inner in cast("list[Any]", value):
+            yield from _nodes(inner)
+
+
+def _choices(union: Node) -> list[Node]:
+    return [choice[0] if isinstance(choice, tuple) else choice for choice in union["choices"]]
+
+
+def _branches_out(node: Node, definitions: Mapping[str, Node]) -> bool:
+    """Tell whether two choices of a union, for the same kind of value, lead to the union again."""
+    if node["type"] != "union":
+        return False
+    again = [choice for choice in _choices(node) if _reaches(choice, node, definitions)]
+    kinds = [_kind(choice, definitions) for choice in again]
+    return len(kinds) > 1 and (None in kinds or len(set(kinds)) < len(kinds))
+
+
+def _reaches(start: Node, union: Node, definitions: Mapping[str, Node]) -> bool:
+    seen: set[str] = set()
+    waiting = [start]
+    for each in waiting:
+        for node in _nodes(each):
+            if node is union:
+                return True
+            if node["type"] == "definition-ref" and (name := node["schema_ref"]) not in seen:
+                seen.add(name)
+                waiting.append(definitions[name])
+    return False
+
+
+def _followed(node: Node, definitions: Mapping[str, Node]) -> Iterator[Node]:
+    """Yield a schema and those that it hands its value on to, as far as there is one way."""
+    seen: set[int] = set()
+    following: Any = node
+    while is_object(following) and id(following) not in seen:
+        seen.add(id(following))
+        yield following
+        if following["type"] == "definition-ref":
+            following = definitions[following["schema_ref"]]
+        elif following["type"] == "chain":
+            following = following["steps"][0]
+        else:
+            following = following.get("schema")
+
+
+def _kind(node: Node, definitions: Mapping[str, Node]) -> str | None:
+    """Return the kind of JSON value that a choice takes, None where that is not known."""
+    for each in _followed(node, definitions):
+        if each["type"] in _OBJECTS:
+            return "object"
+        if each["type"] in _ARRAYS:
+            return "array"
+    return None
+
+
+def _members(node: Node, definitions: Mapping[str, Node]) -> frozenset[Any]:
+    """Return the names of the members of an object that a choice knows."""
+    for each in _followed(node, definitions):
+        if each["type"] in _FIELDS:
+            fields: Any = each["fields"]
+            named = fields.items() if is_object(fields) else [(field["name"], field) for field in fields]
+            return frozenset(
+                alias if isinstance(alias := field.get("validation_alias"), str) else name
+                for name, field in named
+            )
+    return frozenset()
+
+
+def _tried_once(union: Node, definitions: Mapping[str, Node]) -> Callable[[Any], CoreSchema]:
+    members = [_members(choice, definitions) for choice in _choices(union)]
+
+    def build(rewritten: Any) -> CoreSchema:
+        choices: Any = dict(enumerate(_choices(rewritten)))
+        # What holds nothing cannot lead back, and is left to pydantic's own rule.
+        choices["all"] = {key: value for key, value in rewritten.items() if key != "ref"}
+        tagged = core_schema.tagged_union_schema(choices, discriminator=_tried)
+        select = _Select(members)
+        built: Any = core_schema.no_info_wrap_validator_function(select, tagged)
+        return cast("CoreSchema", {**built, "ref": rewritten["ref"]} if "ref" in rewritten else built)
+
+    return build
+
+
+def _tried(value: Any) -> int | str:
+    run = _run.get()
+    assert run is not None, "a union is entered by its selection alone"
+    return run.tried
+
+
+class _Select:
+    """Tries the choices of a union at a value, once.
+
+    Args:
+        members: Of each choice, the members of an object that it knows.
+    """
+
+    def __init__(self, members: list[frozenset[Any]]) -> None:
+        self._members = members
+
+    def __call__(self, value: Any, handler: Callable[[Any], Any]) -> Any:
+        run = _run.get()
+        if run is not None:
+            return self._outcome(value, handler, run)
+        token = _run.set(run := _Run())
+        try:
+            return self._outcome(value, handler, run)
+        finally:
+            _run.reset(token)
+
+    def _outcome(self, value: Any, handler: Callable[[Any], Any], run: _Run) -> Any:
+        if not (is_object(value) or is_array(value)):
+            run.tried = "all"
+            return handler(value)
+        key = (id(self), id(value))
+        if key not in run.outcomes:
+            run.outcomes[key] = self._chosen(value, handler, run)
+        fits, outcome = run.outcomes[key]
+        if not fits:
+            raise outcome
+        return outcome
+
+    def _chosen(self, value: Any, handler: Callable[[Any], Any], run: _Run) -> tuple[bool, Any]:
+        most = -1
+        outcome: Any = PydanticCustomError("json_schema", "{reason}", {"reason": "no choice"})
+        for index, members in enumerate(self._members):
+            known = len(members.intersection(value)) if is_object(value) else 0
+            if known <= most:
+                continue
+            run.tried = index
+            try:
+                outcome, most = handler(value), known
+            except ValidationError as error:
+                if most < 0 and _is_of_author(error):
+                    outcome = error
+        return most >= 0, outcome
+
+
+def _is_of_author(error: ValidationError) -> bool:
+    """Tell whether an error is of the author's own checks alone, which the schema says nothing of."""
+    if error.error_count() > 1:
+        return False
+    return error.errors(include_url=False, include_input=False, include_context=False)[0]["type"] in (
+        "value_error",
+        "assertion_error",
+    )
+
+
+def _with(value: Any, replaced: Mapping[int, Callable[[Any], CoreSchema]]) -> Any:
+    """Return a copy of a schema with other unions."""
+    if is_array(value):
+        return [_with(item, replaced) for item in value]
+    if isinstance(value, tuple):
+        return tuple(_with(item, replaced) for item in cast("tuple[Any, ...]", value))
+    if not is_object(value):
+        return value
+    copy = {
+        key: inner if key in ("metadata", "serialization") else _with(inner, replaced)
+        for key, inner in value.items()
+    }
+    build = replaced.get(id(value))
+    return copy if build is None else build(copy)
