@@ -213,7 +213,7 @@ def _with(value: Any, replaced: Mapping[int, Callable[[Any], CoreSchema]]) -> An
     if is_array(value):
         return [_with(item, replaced) for item in value]
     if isinstance(value, tuple):
-        return tuple(_with(item, replaced) for item in cast("tuple[Any, ...]", value))
+        return tuple(_with(item, replaced) for item in value)
     if not is_object(value):
         return value
     copy = {

@@ -81,7 +81,10 @@ def test_a_json_schema_is_followed(value: dict[str, Any], expected: list[str]) -
         ({"type": "string"}, r'`"type": "object"`'),
         ({"properties": {}}, r'`"type": "object"`'),
         ({"$ref": "#/$defs/A"}, r'`"type": "object"`'),
-        ({"type": "object", "properties": {"a": {"$ref": "#/$defs/A"}}}, r"leads nowhere \(Pointer '/\$defs/A'"),
+        (
+            {"type": "object", "properties": {"a": {"$ref": "#/$defs/A"}}},
+            r"leads nowhere \(Pointer '/\$defs/A'",
+        ),
         ({"type": "object", "properties": {"a": {"$ref": "https://example.org/a"}}}, "nothing is fetched"),
         ({"type": "object", "$schema": "https://example.org/own"}, "unknown dialect"),
         (["a"], r"not \['a'\]"),
