@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import partial, update_wrapper
+from functools import partial
 from typing import Any, Final, Literal, Protocol, cast
 
 from typing_extensions import TypeVar
@@ -19,11 +19,11 @@ from .protocol.eras import Cache
 from .protocol.types import Annotations, Icon, ToolAnnotations
 from .resources import Resource, ResourceTemplate
 from .running.limits import INHERITED
+from .signatures import runs
 from .tools import TextOf, Tool
 from .uri_template import is_template
 from .watching import WatchFunction
 
-C = TypeVar("C", bound=Callable[..., Any])
 G = TypeVar("G", bound=Callable[..., Any])
 
 
@@ -42,21 +42,6 @@ NOT_YET: Final = cast("Decorator", None)
 """Stands for the function where a decorator is called with options alone."""
 
 Build = Callable[[Callable[..., Any]], Component]
-
-
-def runs(function: Callable[..., Any]) -> Callable[[C], C]:
-    """Run a function in the place of the one below, which is there to be read: by people, editors and type checkers.
-
-    The one that runs gets what the caller has given and nothing else, so it can tell an option that was left out.
-
-    Args:
-        function: The one that runs.
-    """
-
-    def declare(declared: C) -> C:
-        return cast("C", update_wrapper(function, declared))
-
-    return declare
 
 
 def _with_or_without_options(component: type[Component]) -> Callable[..., Any]:

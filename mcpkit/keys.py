@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import hmac
 import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    import hmac
+
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 _VARIABLE: Final = "MCPKIT_SECRET"
@@ -58,6 +59,8 @@ class Keys:
 
         It takes the same time whatever differs (but longer for each further secret).
         """
+        import hmac
+
         return any(hmac.compare_digest(_digest(keyed, data), mac) for keyed in self._keyed_for(purpose))
 
     def encrypt(self, purpose: str, data: bytes) -> bytes:
@@ -94,6 +97,8 @@ class Keys:
     def _keyed_for(self, purpose: str) -> tuple[hmac.HMAC, ...]:
         keyed = self._keyed.get(purpose)
         if keyed is None:
+            import hmac
+
             derived = self._derived("mcpkit", purpose)
             keyed = self._keyed[purpose] = tuple(hmac.new(key, digestmod="sha256") for key in derived)
         return keyed
@@ -108,6 +113,8 @@ class Keys:
 
     def _derived(self, use: str, purpose: str) -> list[bytes]:
         label = f"{use}\0{purpose}\0{self._name}".encode("utf-8", "surrogatepass")
+        import hmac
+
         return [hmac.digest(secret, label, "sha256") for secret in self._secrets]
 
     def __repr__(self) -> str:
@@ -128,6 +135,17 @@ def aes_gcm() -> type[AESGCM]:
             'encryption needs cryptography: pip install "mcpkit[crypto]"', name=error.name
         ) from error
     return AESGCM
+
+
+def check_environment() -> None:
+    """Refuse a secret in the environment that is none.
+
+    Raises:
+        ValueError: It is too short.
+    """
+    variable = os.environ.get(_VARIABLE)
+    if variable is not None:
+        _checked(variable, _VARIABLE)
 
 
 def _digest(keyed: hmac.HMAC, data: bytes) -> bytes:

@@ -6,9 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Collection, Generator, Map
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from functools import cached_property, partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
-
-from typing_extensions import Unpack
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from .broker import Broker, MemoryBroker
 from .component import Component, optional
@@ -34,12 +32,11 @@ from .running.execution import Threads
 from .running.limits import check_timeout
 from .running.processes import Processes
 from .running.shares import Shares
+from .serving import Serving
 
 if TYPE_CHECKING:
     from .extension import Extension
     from .keys import Keys
-    from .transports.http.app import HttpApp
-    from .transports.http.options import HttpOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -58,7 +55,7 @@ class OwnRoute(NamedTuple):
     name: str | None
 
 
-class Server(Registry):
+class Server(Serving, Registry):
     """An MCP server: a registry of what it offers, and how requests are answered.
 
     Args:
@@ -259,78 +256,6 @@ class Server(Registry):
             watcher("resource", uri)
 
     # Life
-
-    def run(
-        self,
-        transport: Literal["stdio", "http", "sse"] = "stdio",
-        *,
-        max_line: int | None = None,
-        host: str | None = None,
-        port: int | None = None,
-        uvicorn: Mapping[str, Any] | None = None,
-        **options: Unpack[HttpOptions],
-    ) -> None:
-        """Serve until the input ends or a signal comes.
-
-        Args:
-            transport: `stdio` for a host that has started this process (`python -m server`,
-                basic/transports/stdio); `http` or `sse` for clients that connect to a port, with
-                uvicorn. Both serve the same app; `sse` does not do without the transport of 2024-11-05.
-            max_line: With stdio, the longest message in bytes, 64 MiB by default; a longer one is answered
-                with an error.
-            host: With http and sse, the address to listen on, 127.0.0.1 by default.
-            port: With http and sse, the port, 8000 by default; 0 takes a free one.
-            uvicorn: With http and sse, more options for `uvicorn.Config`.
-            options: With stdio, `grace`, the seconds that running calls get to finish when the input
-                ends or a signal comes, 5 by default, and `principal`, the Principal that the host is.
-                With http and sse, what `asgi` takes.
-
-        Raises:
-            TypeError: An option is of another type; or with http and sse, there is none of that name.
-            ValueError: The transport is not known or does without the option, or an option has not the form
-                that it must have.
-            RegistrationError: With stdio, type hints of a component cannot be resolved.
-            RuntimeError: With stdio, an event loop is running in this thread already.
-            SystemExit: With stdio, a signal ended it; the code is 128 plus the signal's number.
-            BaseException: Whatever entering or leaving the lifespan raised.
-        """
-        if transport == "stdio":
-            from .transports.stdio import check_taken, run_stdio
-
-            given: dict[str, Any] = dict(options, max_line=max_line, host=host, port=port, uvicorn=uvicorn)
-            given = {name: value for name, value in given.items() if value is not None or name == "grace"}
-            check_taken(given)
-            run_stdio(self, **given)
-            return
-        if transport not in {"http", "sse"}:
-            raise ValueError(f"transport must be 'stdio', 'http' or 'sse', got {transport!r}")
-        if max_line is not None:
-            raise ValueError(f'run("{transport}") has no max_line; the longest message is max_body')
-        if transport == "sse":
-            options["sse"] = True
-        app = self.asgi(**options)
-        from .transports.http.run import run_app
-
-        run_app(app, host or "127.0.0.1", 8000 if port is None else port, uvicorn or {})
-
-    def asgi(self, **options: Unpack[HttpOptions]) -> HttpApp:
-        """Return the server as an ASGI app: `app = server.asgi()`, then `uvicorn server:app`.
-
-        It serves every client of every revision at `/mcp`, and those of 2024-11-05 at `/sse` and
-        `/messages` as well (basic/transports/streamable-http; basic/transports of the older
-        revisions). It can be mounted anywhere in another app, with nothing to wire.
-
-        Args:
-            options: See `HttpOptions`.
-
-        Raises:
-            TypeError: There is no such option, or it is of another type; the message says which.
-            ValueError: An option has not the form that it must have; the message says what to write.
-        """
-        from .transports.http.app import HttpApp
-        from .transports.http.options import Settings
-
-        return HttpApp(self, Settings(**options))
 
     def route(
         self, path: str, *, methods: Collection[str] | None = None, name: str | None = None

@@ -112,7 +112,7 @@ class Site:
     @property
     def service(self) -> Any:
         """What the app keeps in its event loop."""
-        (service,) = self.app._services.values()
+        (service,) = self.app.door()._services.values()
         return service
 
     def in_loop(self, function: Callable[[], Any]) -> Any:
@@ -173,5 +173,7 @@ def site(server: Server, *, uvicorn: dict[str, Any] | None = None, **options: An
         try:
             yield web
         finally:
-            for service in app._services.values():  # so that a test that fails leaves no stream to wait for
+            for (
+                service
+            ) in app.door()._services.values():  # so that a test that fails leaves no stream to wait for
                 service.loop.call_soon_threadsafe(service.close)

@@ -21,6 +21,7 @@ def loaded(depth: int = 1) -> list[str]:
 
 server.run()
 '''
+WITH_AN_APP = SERVER.replace("server.run()", 'app = server.asgi(health="/health")\nserver.run()')
 HTTP = {
     "asgiref",
     "django",
@@ -42,9 +43,9 @@ HEAVY = {"anyio", "docstring_parser", "email", "jsonschema", "multiprocessing", 
 MODULES = {"logging.config", "urllib.request"}
 
 
-def talk(*messages: dict[str, object]) -> list[dict[str, object]]:
+def talk(*messages: dict[str, object], program: str = SERVER) -> list[dict[str, object]]:
     finished = subprocess.run(
-        [sys.executable, "-c", SERVER],
+        [sys.executable, "-c", program],
         input="".join(json.dumps({"jsonrpc": "2.0", **message}) + "\n" for message in messages),
         capture_output=True,
         text=True,
@@ -54,7 +55,7 @@ def talk(*messages: dict[str, object]) -> list[dict[str, object]]:
     return [json.loads(line) for line in finished.stdout.splitlines()]
 
 
-def after_a_whole_conversation(depth: int) -> set[str]:
+def after_a_whole_conversation(depth: int, program: str = SERVER) -> set[str]:
     client = {
         "protocolVersion": "2025-11-25",
         "capabilities": {},
@@ -67,6 +68,7 @@ def after_a_whole_conversation(depth: int) -> set[str]:
         {"id": 2, "method": "tools/list"},
         {"id": 3, "method": "tools/call", "params": call},
         {"id": 4, "method": "tools/call", "params": call},
+        program=program,
     )
     results = {answer["id"]: answer["result"] for answer in answers}
     assert sorted(results) == [1, 2, 3, 4]
@@ -92,3 +94,15 @@ def test_the_http_transport_is_not_loaded(loaded):
 def test_nothing_heavy_is_loaded(loaded):
     assert loaded(1) & HEAVY == set()
     assert loaded(2) & MODULES == set()
+
+
+def test_an_app_at_module_level_loads_nothing_but_what_checks_its_options():
+    with_an_app, without = (after_a_whole_conversation(9, program) for program in (WITH_AN_APP, SERVER))
+    assert with_an_app - without == {
+        "mcpkit.keys",
+        "mcpkit.schema.nearest",
+        "mcpkit.transports.http",
+        "mcpkit.transports.http.app",
+        "mcpkit.transports.http.guard",
+        "mcpkit.transports.http.options",
+    }

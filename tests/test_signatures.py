@@ -27,6 +27,8 @@ CALLED = {
     **{f"Server.{name}": decorator for name, (decorator, _) in DECORATORS.items()},
     **{f"mcpkit.{name}": decorator for name, decorator in FREE.items()},
     "Server": Server,
+    "Server.run": Server.run,
+    "Server.asgi": Server.asgi,
     "Server.include": Server.include,
     "Server.extension": Server.extension,
     "Extension.method": Extension.method,
@@ -37,6 +39,8 @@ from mcpkit import Server, prompt, resource, tool
 server = Server("shown")
 extension = server.extension("com.example/x")
 server.include(extension)
+server.asgi()
+server.run()
 
 @server.tool
 def one() -> None: ...
@@ -116,6 +120,7 @@ def test_help_shows_the_signature_and_the_meanings(name: str) -> None:
     shown = pydoc.render_doc(CALLED[name], renderer=pydoc.plaintext)
     for option in parameters(CALLED[name]):
         assert f"{option}: " in shown
+    assert "**options" not in shown
 
 
 @pytest.fixture(scope="module")
@@ -138,6 +143,8 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Editor]:
         ("@tool", "mcpkit.tool"),
         ("@resource", "mcpkit.resource"),
         ("@prompt", "mcpkit.prompt"),
+        ("server.asgi", "Server.asgi"),
+        ("server.run", "Server.run"),
         ("server.include", "Server.include"),
         ("server.extension", "Server.extension"),
         ("server = Server", "Server"),

@@ -12,20 +12,14 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ..errors import CallTimeoutError, RegistrationError
+from ..signatures import Described
 from .execution import log_late
 
 if TYPE_CHECKING:
     from ..context import Context
 
 
-class _Inherited(float):
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return "<the server's>"
-
-
-INHERITED: Final = _Inherited(-1)
+INHERITED: Final = Described("the server's")
 """Stands for the timeout of the server that serves the call."""
 
 _left_behind: set[asyncio.Task[None]] = set()

@@ -46,9 +46,9 @@ def check_taken(names: Iterable[str]) -> None:
 
 
 def _instead(name: str) -> str:
-    from .http.options import HttpOptions
+    from .http.options import OPTIONS
 
-    if name in HttpOptions.__annotations__ or name in {"host", "port", "uvicorn"}:
+    if name in OPTIONS or name in {"host", "port", "uvicorn"}:
         return f'with clients that connect to a port, write run("http", {name}=...)'
     return "it takes grace (seconds), max_line (bytes) and principal"
 

@@ -52,7 +52,7 @@ async def test_a_stream_that_the_store_is_not_told_of_is_not_open(
 
         monkeypatch.setattr(broker, "write", fail)
         assert (await session.listen().whole()).status == 503
-        assert client.app._begin().streams.taken == 0
+        assert client.app.door()._begin().streams.taken == 0
         monkeypatch.undo()
         assert (await session.listen().head()).status == 200
 
@@ -107,7 +107,7 @@ async def test_a_store_that_fails_ends_nothing(
         session = await here.initialize()
         await subscribe(session, "oslo")
         stream = await listen(session)
-        sessions = here.app._begin().sessions
+        sessions = here.app.door()._begin().sessions
         broker.refuses = True
         await MemoryBroker.publish(broker, sessions._by_id[session.id].key, "changed")
         await settle(stream)

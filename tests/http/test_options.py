@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, get_type_hints
+import inspect
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
+import docstring_parser
 import pytest
+from starlette.testclient import TestClient
 
-from mcpkit import Server
-from mcpkit.transports.http.options import HttpOptions, Settings
+from mcpkit import RegistrationError, Server
+from mcpkit.transports.http.options import OPTIONS, Settings
 
 
 @pytest.mark.parametrize(
@@ -64,12 +69,30 @@ def test_a_wrong_option_is_told_what_to_write(
         Server("s").asgi(**options)
 
 
-def test_each_option_has_a_check_and_a_default() -> None:
-    assert HttpOptions.__annotations__.keys() == get_type_hints(Settings).keys()
-    assert all(hasattr(Settings(), name) for name in HttpOptions.__annotations__)
-    for name in HttpOptions.__annotations__:
+def test_each_option_has_a_check_and_the_default_that_is_shown() -> None:
+    shown = inspect.signature(Server("s").asgi).parameters
+    settings = Settings()
+    assert shown.keys() == OPTIONS.keys()
+    for name in shown:
         with pytest.raises(TypeError, match=f"^{name} must be "):
-            Settings(**{name: object()})  # type: ignore[misc]  # each by its name
+            Settings(**{name: object()})
+        if name != "stream_after":  # where None depends on whether there is a session
+            assert getattr(settings, name) == shown[name].default
+
+
+def test_what_runs_the_app_has_the_options_of_the_app() -> None:
+    app, run = (inspect.signature(function).parameters for function in (Server.asgi, Server.run))
+    meanings = [
+        {
+            each.arg_name: each.description
+            for each in docstring_parser.parse(inspect.getdoc(function) or "").params
+        }
+        for function in (Server.asgi, Server.run)
+    ]
+    assert run.keys() - app.keys() == {"transport", "host", "port", "uvicorn", "max_line"}
+    for name in app.keys() - {"self", "principal", "grace"}:  # which stdio has as well
+        assert run[name] == app[name]
+        assert meanings[0][name] == meanings[1][name]
 
 
 def test_none_and_zero_are_right_where_they_mean_something() -> None:
@@ -86,3 +109,29 @@ def test_a_wrong_secret_in_the_environment_is_told_before_anything_is_served(
     monkeypatch.setenv("MCPKIT_SECRET", secret)
     with pytest.raises(ValueError, match="MCPKIT_SECRET must have at least 16 bytes: make one with"):
         Server("s").asgi()
+
+
+def test_an_app_is_mounted_before_and_after_the_first_event():
+    outer, first, second = (Server(name).asgi() for name in ("outer", "first", "second"))
+    outer.mount("/first", first)
+    with pytest.raises(RegistrationError, match="such as '/other', got 'second'"):
+        outer.mount("second", second)
+    client = TestClient(outer, base_url="http://127.0.0.1:8000")
+    assert client.get("/first/mcp").status_code == 400
+    outer.mount("/second", second)
+    assert client.get("/second/mcp").status_code == 400
+    assert client.get("/third/mcp").status_code == 404
+
+
+def test_event_loops_of_several_threads_share_one_door():
+    app = Server("s").asgi()
+    threads = 8
+    gate = threading.Barrier(threads)
+
+    def enter() -> object:
+        gate.wait()
+        return app.door()
+
+    with ThreadPoolExecutor(threads) as pool:
+        doors = {future.result() for future in [pool.submit(enter) for _ in range(threads)]}
+    assert len(doors) == 1

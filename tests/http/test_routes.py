@@ -15,6 +15,7 @@ from mcpkit import Server
 from mcpkit.errors import RegistrationError
 from mcpkit.server import OwnRoute
 from mcpkit.transports.http.guard import Guard
+from mcpkit.transports.http.options import Settings
 from mcpkit.transports.http.routes import Cors, Routes
 
 PAGE = "http://localhost:6274"
@@ -61,8 +62,8 @@ OWN = [
 ]
 
 
-def served(own=OWN, guard=None, cors=True, health="/health", taken=None, is_ready=lambda: True) -> Routes:
-    return Routes(own, guard or Guard(), cors=cors, health=health, taken=taken or {}, is_ready=is_ready)
+def served(own=OWN, guard=None, cors=True, health="/health", is_ready=lambda: True) -> Routes:
+    return Routes(own, guard or Guard(), Settings(cors=cors, health=health), is_ready=is_ready)
 
 
 def client(app, base_url="http://localhost:8000", **options) -> TestClient:
@@ -111,7 +112,7 @@ def test_a_route_that_is_added_later_is_served():
 @pytest.mark.parametrize("path", ["/mcp", "/mcp/"])
 def test_a_route_does_not_take_the_path_of_an_endpoint(path):
     with pytest.raises(RegistrationError, match=rf"route\('{path}'\).*server.asgi\(path='/mcp'\)"):
-        served([OwnRoute(path, hello, ["POST"], None)], taken={"/mcp": "path='/mcp'"})
+        served([OwnRoute(path, hello, ["POST"], None)])
 
 
 @pytest.mark.parametrize("methods", [None, ["GET"], ["post", "head"]])

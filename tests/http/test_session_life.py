@@ -132,7 +132,7 @@ async def test_a_session_that_listens_lives_on(
         stream = await session.listen().head()
         for _ in range(8):
             clock.ahead += TTL / 4
-            client.app._begin().sessions._sweep()
+            client.app.door()._begin().sessions._sweep()
             await asyncio.sleep(0)
         clock.ahead += TTL / 4
         assert await is_there(session)
@@ -147,7 +147,7 @@ async def test_streams_and_calls_end_at_the_greatest_age_of_their_session(
         session = await client.initialize()
         stream, call = await session.listen().head(), session.call("wait")
         await asyncio.wait_for(work.started.wait(), 10)
-        sessions = client.app._begin().sessions
+        sessions = client.app.door()._begin().sessions
         clock.ahead += 0 if is_used else TTL
         sessions._sweep()
         assert not stream.is_over
@@ -166,7 +166,7 @@ async def test_a_session_that_has_lost_its_state_is_not_found(
     """What was left of it, or written late, does not bring it back."""
     async with serve(server) as client:
         session = await client.initialize()
-        key = client.app._begin().sessions._by_id[session.id].key
+        key = client.app.door()._begin().sessions._by_id[session.id].key
         await store.delete(key)
         await store.write(key, {"level": "error"}, TTL)
         assert not await is_there(session)

@@ -48,7 +48,7 @@ async def flood(client: Client, times: int) -> list[Any]:
 
 
 def living(client: Client) -> int:
-    return len(client.app._begin().sessions)
+    return len(client.app.door()._begin().sessions)
 
 
 async def turns() -> None:
@@ -124,7 +124,7 @@ async def test_what_runs_or_listens_keeps_its_place(
         await asyncio.wait_for(work.started.wait(), 10)
         clock.ahead += BRIEF
         await client.initialize()
-        sessions = client.app._begin().sessions
+        sessions = client.app.door()._begin().sessions
         assert {listening.id, running.id} < set(sessions._by_id)
         assert idle.id not in sessions._by_id
         work.gate.set()
@@ -144,7 +144,7 @@ async def test_a_session_that_makes_room_while_it_is_looked_for_is_found(
         await turns()
         opened = client.post(initialize())
         await turns()
-        assert session.id not in client.app._begin().sessions._by_id
+        assert session.id not in client.app.door()._begin().sessions._by_id
         store.gate.set()
         assert ((await asked.whole()).status, (await opened.whole()).status) == (200, 200)
 
@@ -190,7 +190,7 @@ async def test_the_memory_of_a_session_that_nobody_uses_is_given_back(
         await flood(client, 5)
         await client.initialize()
         clock.ahead += BRIEF
-        client.app._begin().sessions._sweep()
+        client.app.door()._begin().sessions._sweep()
         assert living(client) == 1
         assert len(server.broker) == 1  # type: ignore[arg-type]  # it is in memory
 
@@ -209,7 +209,9 @@ async def test_each_process_knows_of_the_client_what_its_id_says(work: Work, ser
             clientInfo=info, capabilities={"experimental": {"x": {"y": "z" * 9999}}}
         )
         assert await session.text("envelope") == await session.at(there).text("envelope")
-        clients = [each.app._begin().sessions._by_id[session.id].session.client for each in (here, there)]
+        clients = [
+            each.app.door()._begin().sessions._by_id[session.id].session.client for each in (here, there)
+        ]
         assert clients[0].info == clients[1].info
         assert clients[0].capabilities == clients[1].capabilities == {}
         assert len(repr(clients[0].info)) < 1024

@@ -56,7 +56,7 @@ async def test_a_session_that_is_deleted_elsewhere_ends_here(
             assert await stream.messages() == []
         await asyncio.wait_for(work.cancelled.wait(), 10)
         await call.whole()
-        assert len(here.app._begin().sessions) == 0
+        assert len(here.app.door()._begin().sessions) == 0
 
 
 async def test_a_session_from_elsewhere_that_is_deleted_there_ends_here(serve: Serve) -> None:
@@ -146,7 +146,7 @@ async def test_what_happens_during_a_look_at_the_store_is_looked_at_too(broker: 
     async with serve(server) as client:
         session = await client.initialize()
         stream = await listen(session)
-        key = client.app._begin().sessions._by_id[session.id].key
+        key = client.app.door()._begin().sessions._by_id[session.id].key
         broker.gate.clear()
         await broker.publish(key, "changed")
         await settle(stream)
@@ -165,7 +165,7 @@ async def test_a_session_that_ends_while_it_is_looked_for_leaves_nothing(
     server = make_server(broker)
     async with serve(server) as client:
         session = await client.initialize()
-        service = client.app._begin()
+        service = client.app.door()._begin()
         live = service.sessions._by_id[session.id]
         await broker.write(live.key, {"uri:weather://oslo": "1"}, 60)  # as another process does
         broker.gate.clear()

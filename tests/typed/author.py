@@ -233,3 +233,8 @@ if TYPE_CHECKING:
     server.extension("com.example/x").method("x/do", revision="x")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     server.include(registry, prefx="x")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     server.extension("com.example/y", setings={})  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    server.asgi(alowed_hosts=["x"])  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    server.asgi(max_body="4 MiB")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    server.run("http", prot=80)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    server.run("websocket")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    server.run("http", stateless="yes")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

@@ -1,76 +1,49 @@
-"""The ASGI app: which request goes where, and what is refused at the door."""
+"""The ASGI app; nothing of HTTP is imported before its first event."""
 
 from __future__ import annotations
 
-import asyncio
-import logging
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Final
-from urllib.parse import parse_qs
+import threading
+from typing import TYPE_CHECKING
 
-from ...broker import MemoryBroker
-from ...errors import BusyError, ProtocolError
-from ...protocol import jsonrpc
-from .authenticated import principal_of
-from .body import read_body
-from .exchange import Exchange, Receive, RefusedError, Scope, Send, headers_by_name, refuse, respond
+from ...errors import RegistrationError
+from ...keys import check_environment
 from .guard import Guard
-from .handshake import serve_delete, serve_get, serve_handshake
-from .mounting import mount_point, path_below
-from .negotiation import accepts, check_content, may_stream
-from .options import MESSAGES_PATH, SSE_PATH, Settings
-from .routes import Cors, Routes
-from .service import Service
-from .shutdown import end_on_signals
-from .sse import Pipe
-from .stateless import is_stateless, serve_stateless, unknown_revision
-from .unread import UnreadError, watch
+from .options import Settings
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from ...server import Server
-
-logger = logging.getLogger("mcpkit")
-
-_BUSY: Final = ((b"retry-after", b"1"),)
-
-_Endpoint = Callable[[Service, Scope, dict[bytes, bytes], Receive, Send], Awaitable[None]]
+    from .door import Door
+    from .exchange import Receive, Scope, Send
 
 
 class HttpApp:
     """The server as an ASGI app; `Server.asgi` makes it.
+
+    Making one imports nothing of HTTP, so that a module may have an `app = server.asgi()` and be started over stdio
+    all the same. What serves is made at the first event.
 
     Args:
         server: Who answers.
         settings: The options.
 
     Raises:
-        ValueError: A host, an origin or the secret has another form than it must have; the message says which.
+        ValueError: A host, an origin or the secret in the environment has another form than it must have; the
+            message says which.
         RegistrationError: A route of the author's own has a path of the protocol's, or that of readiness.
     """
 
     def __init__(self, server: Server, settings: Settings) -> None:
-        self._server = server
         self.settings = settings
+        self._server = server
         self._guard = Guard(settings.public_url, settings.allowed_hosts, settings.allowed_origins)
-        self._keys = server.keys
-        self._broker = MemoryBroker() if server.broker is None else server.broker
-        self._services: dict[asyncio.AbstractEventLoop, Service] = {}
-        self._routes = Routes(
-            server.routes,
-            self._guard,
-            cors=settings.cors,
-            health=settings.health,
-            taken=settings.endpoints,
-            is_ready=self._is_ready,
-        )
-        self._cors = Cors(self._serve_page, self._guard) if settings.cors else self._serve_page
-        path = settings.path.rstrip("/")
-        self._endpoints = {path: self._mcp, f"{path}/": self._mcp}
-        if settings.sse:
-            self._endpoints |= {SSE_PATH: self._sse, f"{SSE_PATH}/": self._sse}
-            self._endpoints |= {MESSAGES_PATH: self._messages, f"{MESSAGES_PATH}/": self._messages}
+        self._mounts: list[tuple[str, ASGIApp]] = []
+        self._door: Door | None = None
+        self._lock = threading.Lock()
+        check_environment()
+        for route in server.routes:
+            settings.check_route(route)
 
     def mount(self, path: str, app: ASGIApp) -> None:
         """Serve another app, such as that of another server, below a path: `app.mount("/x", other.asgi())`.
@@ -78,185 +51,30 @@ class HttpApp:
         Args:
             path: Where; it begins with a slash.
             app: Any ASGI app. It checks hosts and origins itself, as that of another server does.
+
+        Raises:
+            RegistrationError: The path does not begin with a slash.
         """
-        self._routes.mount(path, app)
+        if not path.startswith("/"):
+            raise RegistrationError(f"an app is mounted at a path such as '/other', got {path!r}")
+        with self._lock:
+            self._mounts.append((path, app))
+            if self._door is not None:
+                self._door.mount(path, app)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection as ASGI has it."""
-        kind = scope["type"]
-        if kind == "lifespan":
-            await self._lifespan(receive, send)
-            return
-        endpoint = self._endpoints.get(path_below(scope)) if kind == "http" else None
-        if endpoint is None:
-            await self._routes(scope, receive, send)
-            return
-        headers = headers_by_name(scope)
-        if refusal := self._guard.refuse(headers.get(b"host"), origin := headers.get(b"origin")):
-            _, send = watch(scope, headers, receive, send)
-            await refuse(send, *refusal)
-        elif origin is None:
-            await self._serve(endpoint, scope, headers, receive, send)
-        else:
-            await self._cors(scope, receive, send)
+        door = self._door
+        await (self.door() if door is None else door)(scope, receive, send)
 
-    async def _serve_page(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._serve(self._endpoints[path_below(scope)], scope, headers_by_name(scope), receive, send)
+    def door(self) -> Door:
+        """Return what serves, imported and made the first time."""
+        from .door import Door
 
-    async def _serve(
-        self, endpoint: _Endpoint, scope: Scope, headers: dict[bytes, bytes], receive: Receive, send: Send
-    ) -> None:
-        is_post = scope["method"] == "POST"
-        if not is_post:  # nobody reads its body
-            receive, send = watch(scope, headers, receive, send)
-        try:
-            service = self._services.get(asyncio.get_running_loop())
-            if service is None or not service.is_open:
-                service = await self._open()
-            await endpoint(service, scope, headers, receive, send)
-        except RefusedError as error:
-            if is_post and isinstance(error, UnreadError):
-                _, send = watch(scope, headers, receive, send)
-            await refuse(send, error.status, error.text, error.headers)
-        except BusyError as error:
-            await refuse(send, 503, error.message, ((b"retry-after", b"%d" % error.retry_after),))
-        except OSError:  # of the channel: nobody is there to be answered
-            logger.debug("the client has gone", exc_info=True)
-
-    # The endpoints
-
-    async def _mcp(
-        self, service: Service, scope: Scope, headers: dict[bytes, bytes], receive: Receive, send: Send
-    ) -> None:
-        if scope["method"] != "POST":
-            await self._get_or_delete(service, scope, headers, receive, send)
-            return
-        is_streamable = may_stream(headers)
-        settings = self.settings
-        principal = principal_of(scope, settings.principal)
-        body = await read_body(
-            receive, headers.get(b"content-length"), settings.max_body, settings.body_timeout
-        )
-        try:
-            message = jsonrpc.decode(body)
-        except ProtocolError as error:
-            await respond(send, 400, jsonrpc.error(None, error))
-            return
-        exchange = Exchange(
-            receive, send, settings.keep_alive, headers, principal, is_streamable, scope.get("client")
-        )
-        if is_stateless(message, headers):
-            await serve_stateless(service, message, headers, exchange)
-        else:
-            await serve_handshake(service, message, headers, exchange)
-
-    async def _get_or_delete(
-        self, service: Service, scope: Scope, headers: dict[bytes, bytes], receive: Receive, send: Send
-    ) -> None:
-        method = scope["method"]
-        has_sessions = not self.settings.stateless and not is_stateless(None, headers)
-        if method not in {"GET", "DELETE"} or not has_sessions:
-            if method in {"GET", "DELETE"} and (problem := unknown_revision(headers)) is not None:
-                await respond(send, 400, jsonrpc.error(None, problem))
-                return
-            allowed = b"GET, POST, DELETE" if has_sessions else b"POST"
-            raise RefusedError(405, f"{method} means nothing here", ((b"allow", allowed),))
-        principal = principal_of(scope, self.settings.principal)
-        exchange = Exchange(
-            receive, send, self.settings.keep_alive, principal=principal, peer=scope.get("client")
-        )
-        if method == "DELETE":
-            await serve_delete(service, headers, exchange)
-        elif accepts(headers.get(b"accept", b"*/*"), b"text/event-stream"):
-            await serve_get(service, headers, exchange)
-        else:
-            raise RefusedError(406, "a GET is answered with an event stream: accept text/event-stream")
-
-    async def _sse(
-        self, service: Service, scope: Scope, headers: dict[bytes, bytes], receive: Receive, send: Send
-    ) -> None:
-        if scope["method"] != "GET":
-            raise UnreadError(405, "the event stream is opened with a GET", ((b"allow", b"GET"),))
-        principal = principal_of(scope, self.settings.principal)
-        exchange = Exchange(
-            receive, send, self.settings.keep_alive, headers, principal, peer=scope.get("client")
-        )
-        pipe = Pipe(service, exchange, mount_point(scope) + MESSAGES_PATH)
-        try:
-            await service.serve(exchange)
-        finally:
-            await pipe.aclose()
-
-    async def _messages(
-        self, service: Service, scope: Scope, headers: dict[bytes, bytes], receive: Receive, send: Send
-    ) -> None:
-        if scope["method"] != "POST":
-            raise RefusedError(405, "messages are sent with a POST", ((b"allow", b"POST"),))
-        check_content(headers)
-        query = parse_qs(scope.get("query_string", b"").decode("latin-1"))
-        pipe = service.pipes.get(query.get("session_id", [""])[0])
-        principal = principal_of(scope, self.settings.principal)
-        if pipe is None or pipe.principal.id != principal.id:
-            raise UnreadError(404, "there is no such session: open /sse again")
-        settings = self.settings
-        body = await read_body(
-            receive, headers.get(b"content-length"), settings.max_body, settings.body_timeout
-        )
-        pipe.connection.receive(body, principal)
-        await refuse(send, 202, "Accepted")
-
-    # Its life
-
-    async def _lifespan(self, receive: Receive, send: Send) -> None:
-        await receive()
-        service: Service | None = None
-        try:
-            self._routes.take_up()
-            service = self._begin()
-            await service.ready()
-        except BaseException as error:
-            if service is not None:
-                await service.aclose()
-            await send({"type": "lifespan.startup.failed", "message": f"{type(error).__name__}: {error}"})
-            raise  # as Starlette does: its test client waits for ever on an app that only returns
-        await send({"type": "lifespan.startup.complete"})
-        await receive()
-        try:
-            await service.aclose()
-        except BaseException as error:
-            await send({"type": "lifespan.shutdown.failed", "message": f"{type(error).__name__}: {error}"})
-            raise
-        await send({"type": "lifespan.shutdown.complete"})
-
-    async def _open(self) -> Service:
-        """Return what serves in this event loop, once it does.
-
-        Raises:
-            UnreadError: It cannot, or it has been told to end.
-        """
-        service = self._begin()
-        if not service.is_started:
-            try:
-                await service.start()
-            except Exception:
-                logger.exception("the server cannot start")
-                raise UnreadError(503, "the server cannot start", _BUSY) from None
-        if not service.is_open:
-            raise UnreadError(503, "the server is shutting down", _BUSY)
-        return service
-
-    def _begin(self) -> Service:
-        loop = asyncio.get_running_loop()
-        service = self._services.get(loop)
-        if service is None:
-            service = Service(self._server, self.settings, self._keys, self._broker, lambda: self._end(loop))
-            self._services[loop] = service
-            end_on_signals(service)
-        return service
-
-    def _end(self, loop: asyncio.AbstractEventLoop) -> None:
-        if not self._services[loop].is_last:  # else it stays, to refuse what still comes
-            del self._services[loop]
-
-    def _is_ready(self) -> bool:
-        return self._begin().is_ready
+        with self._lock:  # event loops of several threads may come at once
+            if self._door is None:
+                door = Door(self._server, self.settings, self._guard)
+                for path, app in self._mounts:
+                    door.mount(path, app)
+                self._door = door
+            return self._door

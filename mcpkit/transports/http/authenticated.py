@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
 from ...principal import ANYONE, Principal
 from .exchange import Scope
+from .options import FindPrincipal
 from .unread import UnreadError
 
 logger = logging.getLogger("mcpkit")
-
-FindPrincipal = Callable[[Scope], Principal | None]
-"""Says who has sent a request, from its ASGI scope; None where nobody knows."""
 
 
 def principal_of(scope: Scope, find: FindPrincipal | None) -> Principal:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from typing import Final
-from urllib.parse import urlsplit
 
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "[::1]")
 _DEFAULT_PORTS: Final = {"http": "80", "https": "443"}
@@ -164,6 +163,8 @@ def _entries(setting: str, values: Collection[str], example: str) -> Collection[
 
 def _host_example(entry: str) -> str:
     """Guess what the author of an entry meant."""
+    from urllib.parse import urlsplit
+
     try:
         host = urlsplit(entry if "//" in entry else f"//{entry}").netloc.encode("idna").decode()
     except (UnicodeError, ValueError):

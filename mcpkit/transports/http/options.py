@@ -2,71 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, MutableMapping
 from inspect import iscoroutinefunction
-from typing import Annotated, Any, Final, get_type_hints
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Annotated, Any, Final, get_type_hints
 
-from typing_extensions import TypedDict, Unpack
-
+from ...errors import RegistrationError
 from ...numbers import check_count, check_seconds
 from ...principal import Principal
 from ...schema.nearest import nearest
-from .authenticated import FindPrincipal
+
+if TYPE_CHECKING:
+    from ...server import OwnRoute
+
+FindPrincipal = Callable[[MutableMapping[str, Any]], Principal | None]
+"""Says who has sent a request, from its ASGI scope; None where nobody knows."""
 
 SSE_PATH: Final = "/sse"
 MESSAGES_PATH: Final = "/messages"
 """Where the transport of 2024-11-05 is served."""
 
 
-class HttpOptions(TypedDict, total=False):
-    """The keyword arguments of `Server.asgi`."""
-
-    path: str
-    """The path of the MCP endpoint, `/mcp` by default."""
-    sse: bool
-    """Whether the transport of 2024-11-05 is served too, at `/sse` and `/messages`; True by default."""
-    stateless: bool
-    """Whether clients of the handshake revisions are served without sessions; False by default."""
-    principal: Principal | FindPrincipal | None
-    """Says who has sent a request: a function of its ASGI scope, or one Principal for all. By default it is
-    what Starlette's AuthenticationMiddleware before the app has left in `scope["user"]` and `scope["auth"]`."""
-    public_url: str | None
-    """Where clients reach the endpoint, such as `https://example.com/mcp`: its host and origin are allowed."""
-    allowed_hosts: Collection[str]
-    """Hosts that requests may name: `example.com`, `example.com:8080`, `example.com:*`, or `*` for any."""
-    allowed_origins: Collection[str]
-    """Origins whose pages may send requests, such as `https://example.com`, or `*` for any."""
-    cors: bool
-    """Whether pages of the allowed origins may read what is answered; True by default."""
-    health: str | None
-    """The path that answers whether the server is ready; None, the default, for none."""
-    max_body: int
-    """The most bytes in the body of a request, 4 MiB by default."""
-    body_timeout: float
-    """The seconds in which a body must have arrived, 10 by default."""
-    max_sessions: int
-    """The most sessions of handshake clients in one process, 10,000 by default."""
-    session_ttl: float
-    """The seconds without a request after which a session ends, 3,600 by default."""
-    session_max_age: float
-    """The seconds after which a session ends in any case, 86,400 by default."""
-    max_streams: int
-    """The most event streams that listen for changes in one process, 10,000 by default."""
-    stream_after: float | None
-    """The seconds after which an answer becomes an event stream; None is 1 in sessions and 10 elsewhere."""
-    keep_alive: float
-    """The seconds of silence after which a comment is sent on an event stream, 15 by default."""
-    grace: float | None
-    """The seconds that running calls get when the process is told to end, 10 by default. Then it is
-    ended; None waits for as long as whoever runs the app."""
-
-
 class Settings:
     """The options of one app, checked: of each its type, what checks it, and what it is by default.
 
     Args:
-        options: See `HttpOptions`.
+        options: As `Server.asgi` takes them.
 
     Attributes:
         endpoints: The paths of the protocol, without a slash at the end, and the option that has put each there.
@@ -96,11 +56,11 @@ class Settings:
     keep_alive: Annotated[float, _check_seconds] = 15.0
     grace: Annotated[float | None, _check_seconds] = 10.0
 
-    def __init__(self, **options: Unpack[HttpOptions]) -> None:
+    def __init__(self, **options: Any) -> None:
         for name, value in options.items():
-            if name not in _CHECKS:
+            if name not in OPTIONS:
                 raise TypeError(_unknown(name))
-            _CHECKS[name](name, value)
+            OPTIONS[name](name, value)
             setattr(self, name, value)
         if isinstance(principal := options.get("principal"), Principal):
             self.principal = lambda scope: principal
@@ -120,10 +80,27 @@ class Settings:
                 f"health={self.health!r} would never be reached, as {taker} serves that path: choose another"
             )
 
+    def check_route(self, route: OwnRoute) -> None:
+        """Refuse a route of the author's own that would never be reached.
+
+        Raises:
+            RegistrationError: Its path is one of the protocol's, or that of readiness.
+        """
+        path = route.path.rstrip("/")
+        is_read = route.methods is None or not {"GET", "HEAD"}.isdisjoint(map(str.upper, route.methods))
+        taker = self.endpoints.get(path)
+        if taker is None and is_read and self.health is not None and path == self.health.rstrip("/"):
+            taker = f"health={self.health!r}"
+        if taker is not None:
+            raise RegistrationError(
+                f"@server.route({route.path!r}) would never be reached, as server.asgi({taker}) "
+                "serves that path: choose another"
+            )
+
 
 def _unknown(name: str) -> str:
-    guess = nearest(name, _CHECKS)
-    hint = f"; did you mean {guess!r}?" if guess is not None else f"; there are {', '.join(_CHECKS)}"
+    guess = nearest(name, OPTIONS)
+    hint = f"; did you mean {guess!r}?" if guess is not None else f"; there are {', '.join(OPTIONS)}"
     return f"the HTTP app has no option {name!r}{hint}"
 
 
@@ -165,6 +142,8 @@ def _check_url(name: str, url: Any) -> None:
         return
     if not isinstance(url, str):
         raise TypeError(f"{name} must be text such as 'https://example.com/mcp', got {url!r}")
+    from urllib.parse import urlsplit
+
     try:
         _ = urlsplit(url).port
     except ValueError as error:
@@ -184,6 +163,7 @@ def _check_principal(name: str, value: Any) -> None:
         )
 
 
-_CHECKS: Final[dict[str, Callable[[str, Any], None]]] = {
+OPTIONS: Final[dict[str, Callable[[str, Any], None]]] = {
     name: hint.__metadata__[0] for name, hint in get_type_hints(Settings, include_extras=True).items()
 }
+"""What checks each option, by name."""

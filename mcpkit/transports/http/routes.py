@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from starlette.applications import Starlette
@@ -12,10 +12,10 @@ from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.routing import BaseRoute, Match, Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ...errors import RegistrationError
 from .exchange import headers_by_name
 from .guard import Guard
 from .mounting import mount_point, path_below
+from .options import Settings
 from .unread import watch
 
 if TYPE_CHECKING:
@@ -64,9 +64,7 @@ class Routes:
     Args:
         routes: The author's routes; those that are added later are served too.
         guard: Which hosts and origins are answered.
-        cors: Whether web pages of the allowed origins may read the answers.
-        health: The path of the readiness check, None for none.
-        taken: The paths of the protocol, without a slash at the end, and what has put each there.
+        settings: The options.
         is_ready: Whether the app takes work: neither starting nor shutting down.
 
     Raises:
@@ -77,20 +75,18 @@ class Routes:
         self,
         routes: Sequence[OwnRoute],
         guard: Guard,
+        settings: Settings,
         *,
-        cors: bool,
-        health: str | None,
-        taken: Mapping[str, str],
         is_ready: Callable[[], bool],
     ) -> None:
         self._own = routes
         self._guard = guard
-        self._health = health
-        self._taken = taken
+        self._settings = settings
+        self._health = settings.health
         self._is_ready = is_ready
         self._starlette = Starlette()
         self._starlette.router.redirect_slashes = False
-        self._answer: ASGIApp = Cors(self._starlette, guard) if cors else self._starlette
+        self._answer: ASGIApp = Cors(self._starlette, guard) if settings.cors else self._starlette
         self._mounts: list[Mount] = []
         self._served = -1
         self.take_up()
@@ -149,7 +145,7 @@ class Routes:
             return
         added = tuple(self._own)
         for each in added:
-            self._check(each)
+            self._settings.check_route(each)
         own: list[BaseRoute] = [
             Route(each.path, each.function, methods=each.methods, name=each.name) for each in added
         ]
@@ -158,18 +154,6 @@ class Routes:
         )
         self._starlette.router.routes = [*readiness, *own]
         self._served = len(own)
-
-    def _check(self, route: OwnRoute) -> None:
-        path = route.path.rstrip("/")
-        is_read = route.methods is None or not {"GET", "HEAD"}.isdisjoint(map(str.upper, route.methods))
-        taker = self._taken.get(path)
-        if taker is None and is_read and self._health is not None and path == self._health.rstrip("/"):
-            taker = f"health={self._health!r}"
-        if taker is not None:
-            raise RegistrationError(
-                f"@server.route({route.path!r}) would never be reached, as server.asgi({taker}) "
-                "serves that path: choose another"
-            )
 
     async def _readiness(self, _request: Request) -> JSONResponse:
         is_ready = self._is_ready()

@@ -1,0 +1,247 @@
+"""The door of the ASGI app: which request goes where, and what is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final
+from urllib.parse import parse_qs
+
+from ...broker import MemoryBroker
+from ...errors import BusyError, ProtocolError
+from ...protocol import jsonrpc
+from .authenticated import principal_of
+from .body import read_body
+from .exchange import Exchange, Receive, RefusedError, Scope, Send, headers_by_name, refuse, respond
+from .guard import Guard
+from .handshake import serve_delete, serve_get, serve_handshake
+from .mounting import mount_point, path_below
+from .negotiation import accepts, check_content, may_stream
+from .options import MESSAGES_PATH, SSE_PATH, Settings
+from .routes import Cors, Routes
+from .service import Service
+from .shutdown import end_on_signals
+from .sse import Pipe
+from .stateless import is_stateless, serve_stateless, unknown_revision
+from .unread import UnreadError, watch
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+    from ...server import Server
+
+logger = logging.getLogger("mcpkit")
+
+_BUSY: Final = ((b"retry-after", b"1"),)
+
+_Endpoint = Callable[[Service, Scope, dict[bytes, bytes], Receive, Send], Awaitable[None]]
+
+
+class Door:
+    """What answers the events of an app; the app makes it at the first one.
+
+    Args:
+        server: Who answers.
+        settings: The options.
+        guard: Which hosts and origins are answered.
+    """
+
+    def __init__(self, server: Server, settings: Settings, guard: Guard) -> None:
+        self._server = server
+        self._settings = settings
+        self._guard = guard
+        self._keys = server.keys
+        self._broker = MemoryBroker() if server.broker is None else server.broker
+        self._services: dict[asyncio.AbstractEventLoop, Service] = {}
+        self._routes = Routes(server.routes, guard, settings, is_ready=self._is_ready)
+        self._cors = Cors(self._serve_page, guard) if settings.cors else self._serve_page
+        path = settings.path.rstrip("/")
+        self._endpoints = {path: self._mcp, f"{path}/": self._mcp}
+        if settings.sse:
+            self._endpoints |= {SSE_PATH: self._sse, f"{SSE_PATH}/": self._sse}
+            self._endpoints |= {MESSAGES_PATH: self._messages, f"{MESSAGES_PATH}/": self._messages}
+
+    def mount(self, path: str, app: ASGIApp) -> None:
+        """Serve another app below a path."""
+        self._routes.mount(path, app)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection as ASGI has it."""
+        kind = scope["type"]
+        if kind == "lifespan":
+            await self._lifespan(receive, send)
+            return
+        endpoint = self._endpoints.get(path_below(scope)) if kind == "http" else None
+        if endpoint is None:
+            await self._routes(scope, receive, send)
+            return
+        headers = headers_by_name(scope)
+        if refusal := self._guard.refuse(headers.get(b"host"), origin := headers.get(b"origin")):
+            _, send = watch(scope, headers, receive, send)
+            await refuse(send, *refusal)
+        elif origin is None:
+            await self._serve(endpoint, scope, headers, receive, send)
+        else:
+            await self._cors(scope, receive, send)
+
+    async def _serve_page(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._serve(self._endpoints[path_below(scope)], scope, headers_by_name(scope), receive, send)
+
+    async def _serve(
+        self, endpoint: _Endpoint, scope: Scope, headers: dict[bytes, bytes], receive: Receive, send: Send
+    ) -> None:
+        is_post = scope["method"] == "POST"
+        if not is_post:  # nobody reads its body
+            receive, send = watch(scope, headers, receive, send)
+        try:
+            service = self._services.get(asyncio.get_running_loop())
+            if service is None or not service.is_open:
+                service = await self._open()
+            await endpoint(service, scope, headers, receive, send)
+        except RefusedError as error:
+            if is_post and isinstance(error, UnreadError):
+                _, send = watch(scope, headers, receive, send)
+            await refuse(send, error.status, error.text, error.headers)
+        except BusyError as error:
+            await refuse(send, 503, error.message, ((b"retry-after", b"%d" % error.retry_after),))
+        except OSError:  # of the channel: nobody is there to be answered
+            logger.debug("the client has gone", exc_info=True)
+
+    # The endpoints
+
+    async def _mcp(
+        self, service: Service, scope: Scope, headers: dict[bytes, bytes], receive: Receive, send: Send
+    ) -> None:
+        if scope["method"] != "POST":
+            await self._get_or_delete(service, scope, headers, receive, send)
+            return
+        is_streamable = may_stream(headers)
+        settings = self._settings
+        principal = principal_of(scope, settings.principal)
+        body = await read_body(
+            receive, headers.get(b"content-length"), settings.max_body, settings.body_timeout
+        )
+        try:
+            message = jsonrpc.decode(body)
+        except ProtocolError as error:
+            await respond(send, 400, jsonrpc.error(None, error))
+            return
+        exchange = Exchange(
+            receive, send, settings.keep_alive, headers, principal, is_streamable, scope.get("client")
+        )
+        if is_stateless(message, headers):
+            await serve_stateless(service, message, headers, exchange)
+        else:
+            await serve_handshake(service, message, headers, exchange)
+
+    async def _get_or_delete(
+        self, service: Service, scope: Scope, headers: dict[bytes, bytes], receive: Receive, send: Send
+    ) -> None:
+        method = scope["method"]
+        has_sessions = not self._settings.stateless and not is_stateless(None, headers)
+        if method not in {"GET", "DELETE"} or not has_sessions:
+            if method in {"GET", "DELETE"} and (problem := unknown_revision(headers)) is not None:
+                await respond(send, 400, jsonrpc.error(None, problem))
+                return
+            allowed = b"GET, POST, DELETE" if has_sessions else b"POST"
+            raise RefusedError(405, f"{method} means nothing here", ((b"allow", allowed),))
+        principal = principal_of(scope, self._settings.principal)
+        exchange = Exchange(
+            receive, send, self._settings.keep_alive, principal=principal, peer=scope.get("client")
+        )
+        if method == "DELETE":
+            await serve_delete(service, headers, exchange)
+        elif accepts(headers.get(b"accept", b"*/*"), b"text/event-stream"):
+            await serve_get(service, headers, exchange)
+        else:
+            raise RefusedError(406, "a GET is answered with an event stream: accept text/event-stream")
+
+    async def _sse(
+        self, service: Service, scope: Scope, headers: dict[bytes, bytes], receive: Receive, send: Send
+    ) -> None:
+        if scope["method"] != "GET":
+            raise UnreadError(405, "the event stream is opened with a GET", ((b"allow", b"GET"),))
+        principal = principal_of(scope, self._settings.principal)
+        exchange = Exchange(
+            receive, send, self._settings.keep_alive, headers, principal, peer=scope.get("client")
+        )
+        pipe = Pipe(service, exchange, mount_point(scope) + MESSAGES_PATH)
+        try:
+            await service.serve(exchange)
+        finally:
+            await pipe.aclose()
+
+    async def _messages(
+        self, service: Service, scope: Scope, headers: dict[bytes, bytes], receive: Receive, send: Send
+    ) -> None:
+        if scope["method"] != "POST":
+            raise RefusedError(405, "messages are sent with a POST", ((b"allow", b"POST"),))
+        check_content(headers)
+        query = parse_qs(scope.get("query_string", b"").decode("latin-1"))
+        pipe = service.pipes.get(query.get("session_id", [""])[0])
+        principal = principal_of(scope, self._settings.principal)
+        if pipe is None or pipe.principal.id != principal.id:
+            raise UnreadError(404, "there is no such session: open /sse again")
+        settings = self._settings
+        body = await read_body(
+            receive, headers.get(b"content-length"), settings.max_body, settings.body_timeout
+        )
+        pipe.connection.receive(body, principal)
+        await refuse(send, 202, "Accepted")
+
+    # Its life
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        await receive()
+        service: Service | None = None
+        try:
+            self._routes.take_up()
+            service = self._begin()
+            await service.ready()
+        except BaseException as error:
+            if service is not None:
+                await service.aclose()
+            await send({"type": "lifespan.startup.failed", "message": f"{type(error).__name__}: {error}"})
+            raise  # as Starlette does: its test client waits for ever on an app that only returns
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        try:
+            await service.aclose()
+        except BaseException as error:
+            await send({"type": "lifespan.shutdown.failed", "message": f"{type(error).__name__}: {error}"})
+            raise
+        await send({"type": "lifespan.shutdown.complete"})
+
+    async def _open(self) -> Service:
+        """Return what serves in this event loop, once it does.
+
+        Raises:
+            UnreadError: It cannot, or it has been told to end.
+        """
+        service = self._begin()
+        if not service.is_started:
+            try:
+                await service.start()
+            except Exception:
+                logger.exception("the server cannot start")
+                raise UnreadError(503, "the server cannot start", _BUSY) from None
+        if not service.is_open:
+            raise UnreadError(503, "the server is shutting down", _BUSY)
+        return service
+
+    def _begin(self) -> Service:
+        loop = asyncio.get_running_loop()
+        service = self._services.get(loop)
+        if service is None:
+            service = Service(self._server, self._settings, self._keys, self._broker, lambda: self._end(loop))
+            self._services[loop] = service
+            end_on_signals(service)
+        return service
+
+    def _end(self, loop: asyncio.AbstractEventLoop) -> None:
+        if not self._services[loop].is_last:  # else it stays, to refuse what still comes
+            del self._services[loop]
+
+    def _is_ready(self) -> bool:
+        return self._begin().is_ready
