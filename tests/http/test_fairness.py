@@ -170,7 +170,7 @@ async def test_streams_of_one_client_leave_places_for_others(held: Held, parser:
                 await answers[-1].aread()
                 assert "(4 from address 203.0.113.7; one client" in answers[-1].text
                 assert (await listen(clients, stack, ADA)).status_code == 200
-            streams = next(iter(app._services.values())).streams
+            streams = next(iter(app.door()._services.values())).streams
             await until(lambda: streams.taken == 0)
 
 
@@ -201,7 +201,7 @@ async def test_a_client_with_half_of_all_sessions_makes_room_among_its_own(held:
         ada = await client.initialize()
         for _ in range(3 * PLACES):
             assert (await client.post(initialize(), **eve).whole()).status == 200
-        sessions = client.app._begin().sessions
+        sessions = client.app.door()._begin().sessions
         assert len(sessions) == 1 + PLACES // 2
         assert (await ada.post(PING).whole()).status == 200
         assert ada.id in sessions._by_id
