@@ -6,6 +6,7 @@ Follows "stdio" of the specification (revision 2026-07-28; the same in all earli
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
@@ -64,8 +65,9 @@ def run_stdio(
 ) -> None:
     """Serve the host that started this process, until it closes standard input or stops reading.
 
-    Meanwhile, what is printed to standard output comes out of standard error, and standard input is empty;
-    both are restored in the end. In the main thread, SIGINT and SIGTERM end the service as well.
+    Where standard input is a terminal, it says on standard error what it is and how to try it. From then on, what is
+    printed to standard output comes out of standard error, and standard input is empty; both are restored in the
+    end. In the main thread, SIGINT and SIGTERM end the service as well.
 
     Args:
         server: The server.
@@ -89,6 +91,12 @@ def run_stdio(
             "run() starts an event loop, but one is already running in this thread: call run() from code that"
             " is not async, or write `await serve_stdio(server)` (from mcpkit.transports.stdio) in its place"
         )
+    if (
+        sys.stdin is not None and not sys.stdin.closed and sys.stdin.isatty()
+    ):  # a person, where a host is expected
+        from .terminal import greeting
+
+        print(greeting(server), file=sys.stderr, flush=True)
     with hold_standard_descriptors(), Watchdog(grace) as watchdog, take_over_standard_streams() as streams:
         asyncio.run(_serve(server, streams, grace, max_line, principal, watchdog))
     if watchdog.signal is not None:

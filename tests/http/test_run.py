@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import re
+import socket
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
 from typing import Any
 
 import pytest
 import uvicorn
 
 from mcpkit import Server
+from serving import Served
 
 
 @pytest.fixture
@@ -44,3 +51,62 @@ def test_it_listens_where_it_is_told_to(started: list[uvicorn.Config]) -> None:
     assert [(config.host, config.port, config.log_level) for config in started] == [
         ("0.0.0.0", 9000, "warning")
     ]
+
+
+def test_streamable_http_is_understood(started: list[uvicorn.Config]) -> None:
+    Server("named").run("streamable-http", port=9000)
+    assert [config.port for config in started] == [9000]
+
+
+SAYS_WHERE = """
+import sys
+from mcpkit import Server
+
+Server("said").run("http", **eval(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"port": 0}, r"MCP is served at (http://127\.0\.0\.1:(?!0)\d+/mcp)\n"),
+        ({"port": 0, "path": "/api/mcp"}, r"MCP is served at (http://127\.0\.0\.1:(?!0)\d+/api/mcp)\n"),
+        ({"port": 0, "host": "::1"}, r"MCP is served at (http://\[::1\]:(?!0)\d+/mcp)\n"),
+        ({"port": 0, "host": "0.0.0.0"}, r"MCP is served at (http://127\.0\.0\.1:(?!0)\d+/mcp)\n"),
+    ],
+    ids=str,
+)
+def test_it_says_where_the_endpoint_is(options: dict[str, Any], said: str) -> None:
+    if options.get("host") == "::1":
+        needs_ipv6()
+    with Served([sys.executable, "-c", SAYS_WHERE, repr(options)]) as served:
+        served.wait_for("MCP is served at")
+        served.wait_for("\n", times=5)
+        found = re.search(said, served.notes)
+        assert found is not None, served.notes
+        with pytest.raises(urllib.error.HTTPError) as caught:
+            urllib.request.urlopen(found[1], timeout=30)
+        with caught.value:
+            assert b"jsonrpc" in caught.value.read()
+        served.stop()
+
+
+def test_it_says_where_its_clients_reach_it() -> None:
+    options = {"port": 0, "public_url": "https://example.com/said/mcp"}
+    with Served([sys.executable, "-c", SAYS_WHERE, repr(options)]) as served:
+        served.wait_for("https://example.com/said/mcp")
+        served.stop()
+
+
+def test_on_a_socket_there_is_a_path_and_no_port(tmp_path: Path) -> None:
+    options = {"uvicorn": {"uds": str(tmp_path / "s")}}
+    with Served([sys.executable, "-c", SAYS_WHERE, repr(options)]) as served:
+        served.wait_for(f"MCP is served at /mcp, on the socket {tmp_path / 's'}")
+        served.stop()
+
+
+def needs_ipv6() -> None:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        pytest.skip("this machine has no IPv6")

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from contextlib import suppress
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import uvicorn
 
 if TYPE_CHECKING:
+    import socket
+
     from .app import HttpApp
+    from .options import Settings
+
+logger = logging.getLogger(
+    "uvicorn.error"
+)  # where uvicorn says that it listens, in the form that its user has chosen
+
+_REACHED: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+"""Where on this machine a server is reached that listens at all addresses."""
 
 
 def run_app(app: HttpApp, host: str, port: int, options: Mapping[str, Any]) -> None:
@@ -38,4 +49,29 @@ def run_app(app: HttpApp, host: str, port: int, options: Mapping[str, Any]) -> N
         settings["http"] = "h11"  # httptools does not tell of a client that goes while a second request waits
     settings |= options
     with suppress(KeyboardInterrupt):  # uvicorn raises it once more when it has ended because of it
-        uvicorn.Server(uvicorn.Config(app, **settings)).run()
+        _Server(uvicorn.Config(app, **settings), app.settings).run()
+
+
+class _Server(uvicorn.Server):
+    """Says where the endpoint is, as soon as it listens."""
+
+    def __init__(self, config: uvicorn.Config, settings: Settings) -> None:
+        super().__init__(config)
+        self._settings = settings
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        for server in self.servers:
+            for listening in server.sockets:
+                logger.info("MCP is served at %s", self._where(listening.getsockname()))
+        if (public := self._settings.public_url) is not None:
+            logger.info("Its clients reach it at %s", public)
+
+    def _where(self, address: Any) -> str:
+        path = self._settings.path
+        if not isinstance(address, tuple):  # a Unix socket
+            return f"{path}, on the socket {address}"
+        host, port = cast("tuple[str, int]", address)[:2]
+        host = _REACHED.get(host, host)
+        scheme = "https" if self.config.is_ssl else "http"
+        return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}{path}"

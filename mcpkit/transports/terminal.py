@@ -1,0 +1,88 @@
+"""What a server says to a person who has started it in a terminal, where a host is expected."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+import textwrap
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from ..server import Server
+
+_MOST: Final = 8
+"""Names of one kind that are written out."""
+
+_WIDTH: Final = 78
+"""Columns, where the terminal's have not been asked for."""
+
+
+def greeting(server: Server) -> str:
+    """Return what a server is, what it offers and how to try it, in lines for a terminal.
+
+    Args:
+        server: Who is served.
+    """
+    from .. import __version__
+
+    command = _command()
+    lines = [
+        f"{server.name} {server.version}, an MCP server (mcpkit {__version__}), waits for a host on standard input.",
+        "",
+        *_offers(server),
+        "",
+    ]
+    if command:
+        entry = {"mcpServers": {server.name: {"command": command[0], "args": command[1:]}}}
+        written = json.dumps(entry, indent=2, ensure_ascii=False)
+        lines += [
+            "A host starts it by itself, once its configuration has this:",
+            "",
+            textwrap.indent(written, "  "),
+            "",
+            "To try it by hand, in a browser:",
+            "",
+            f"  npx @modelcontextprotocol/inspector {shlex.join(command)}",
+            "",
+        ]
+    return "\n".join([*lines, "Ctrl+C ends it.", ""])
+
+
+def _offers(server: Server) -> Iterator[str]:
+    resources = [*server.resources, *server.resource_templates]
+    kinds: dict[str, Iterable[Any]] = {
+        "tools": server.tools,
+        "resources": resources,
+        "prompts": server.prompts,
+    }
+    names = {kind: [each.key for each in offered if each.is_enabled] for kind, offered in kinds.items()}
+    if not any(names.values()):
+        yield "It offers nothing so far."
+    for kind, found in names.items():
+        if found:
+            told = ", ".join(found[:_MOST])
+            rest = f" and {len(found) - _MOST} more" if len(found) > _MOST else ""
+            number = f"{len(found)} {kind if len(found) > 1 else kind[:-1]}: "
+            yield textwrap.fill(
+                f"{number}{told}{rest}",
+                _WIDTH,
+                subsequent_indent="  ",
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+
+
+def _command() -> list[str]:
+    """Return what has started this process, as it can be started from anywhere; empty where nobody knows."""
+    main: Any = sys.modules["__main__"]
+    file = getattr(main, "__file__", None)
+    spec = getattr(main, "__spec__", None)
+    if spec is not None:  # python -m name
+        return [sys.executable, "-m", spec.name.removesuffix(".__main__"), *sys.argv[1:]]
+    if file is None:  # python -c, or a prompt
+        return []
+    return [sys.executable, os.fspath(Path(file).resolve()), *sys.argv[1:]]
