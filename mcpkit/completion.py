@@ -242,9 +242,8 @@ async def _call(
         return outcome if inspect.isawaitable(outcome) else _texts(outcome)
 
     if completion.injection is not None:
-        outcome = await completion.injection.call(call, {}, ctx, is_in_loop=is_in_loop)
-    else:
-        outcome = await finish_awaitable(
-            call() if is_in_loop else await ctx.server.threads.run(call, {}, ctx)
-        )
-    return _texts(outcome)
+        values: list[str] = await completion.injection.call(call, {}, ctx, _texts, is_in_loop=is_in_loop)
+        return values
+    return _texts(
+        await finish_awaitable(call() if is_in_loop else await ctx.server.threads.run(call, {}, ctx))
+    )

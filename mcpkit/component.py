@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import copy
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from typing_extensions import Self, TypedDict, Unpack
 
+from .content.lazy import LeaveLoop
 from .context import Context
 from .declarations import capabilities, check_icons, check_meta, check_text
 from .errors import RegistrationError
@@ -19,14 +19,20 @@ from .injection.plan import Injection
 from .principal import Principal
 from .protocol.revisions import narrow
 from .protocol.types import Icon
-from .running.execution import finish_awaitable
 from .running.limits import Limits, run_limited
-from .running.places import Place, check_pickles, place_of, run_in
+from .running.making import Make, Unfinished, call_and_make, finish, finish_call, make_result
+from .running.places import Place, check_pickles, is_async_generator_function, place_of, run_in
 from .schema import Signature
 from .visibility import check_visible, is_visible
 
 if TYPE_CHECKING:
     from .registry import Registry
+
+
+_LEFT_HERE: Final = frozenset(
+    {"_signature", "_injection", "_arguments", "_output", "_limits", "_place", "visible", "registry"}
+)
+"""Attributes that do not go along to a worker process."""
 
 
 class ComponentOptions(TypedDict, total=False):
@@ -167,6 +173,8 @@ class Component(ABC):
                 self._injection = Injection(f"{self.kind} {self.key!r}", hints)
             else:
                 self._injected = tuple(name for name, _, _ in hints)
+            if self._place is None and is_async_generator_function(self.function):
+                self._place = "loop"
             self._is_async = signature.is_async and self._place is None
             if self._place == "process" and signature.injected:
                 raise RegistrationError(
@@ -181,24 +189,27 @@ class Component(ABC):
     def build(self) -> None:
         """Build what the kind of component needs from the signature."""
 
-    async def run(self, kwargs: dict[str, Any], ctx: Context[Any]) -> Any:
+    def run(self, kwargs: dict[str, Any], ctx: Context[Any], make: Make) -> Coroutine[Any, Any, Any]:
         """Call the function within its limits: a coroutine function here, any other in a worker thread or process.
 
         Args:
             kwargs: The validated arguments; the Context is added.
             ctx: The request.
+            make: Makes the result of what the function returns. It is called where the function ran, or in a
+                thread where it has to read or to draw something.
 
         Returns:
-            What the function returns.
+            The result.
 
         Raises:
             CallTimeoutError: Its time is over.
-            BaseException: Whatever the function raises; of a group of errors for the client, the first.
+            BaseException: Whatever the function or `make` raises; of a group of errors for the client, the first.
         """
-        if self._limits is not None or ctx.server.timeout is not None:
-            turn = ctx._turn
-            if turn is None or turn.is_over:  # of an earlier run: a middleware may try again
-                return await run_limited(self.run(kwargs, ctx), ctx, self._limits)
+        run = self._run(kwargs, ctx, make)
+        is_limited = self._limits is not None or ctx.server.timeout is not None
+        return run_limited(run, ctx, self._limits) if is_limited else run
+
+    async def _run(self, kwargs: dict[str, Any], ctx: Context[Any], make: Make) -> Any:
         if ctx._rounds is not None:
             ctx._rounds.begin()
         try:
@@ -206,25 +217,41 @@ class Component(ABC):
                 kwargs[name] = ctx
             if self._injection is not None:
                 is_in_loop = self._is_async or self._place is not None
-                value = await self._injection.call(self.function, kwargs, ctx, is_in_loop=is_in_loop)
+                result = await self._injection.call(self.function, kwargs, ctx, make, is_in_loop=is_in_loop)
             elif self._is_async:
                 value = await self.function(**kwargs)
+                try:
+                    result = make_result(value, make, ctx)
+                except LeaveLoop:
+                    result = await finish(value, make, ctx)
             elif self._place is not None:
-                value = await run_in(self._place, self.function, kwargs, ctx)
+                result = await run_in(self._place, self.function, kwargs, ctx, make)
             else:
-                value = await finish_awaitable(await ctx.server.threads.run(self.function, kwargs, ctx))
+                work = {"function": self.function, "kwargs": kwargs, "make": make, "ctx": ctx}
+                result = await ctx.server.threads.run(call_and_make, work, ctx)
+                if type(result) is Unfinished:
+                    result = await finish_call(result.value, make, ctx)
         except BaseException as error:
             if spoken(error) is not error:  # not kept in a variable: its traceback has this frame
                 raise spoken(error) from None
             raise
         if ctx._rounds is not None:
             ctx._rounds.check_settled()
-        return value
+        return result
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what makes results in a worker process; what follows from the function is read there once more."""
+        return {name: None if name in _LEFT_HERE else value for name, value in vars(self).items()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Read all that depends on the function's type hints, as results depend on them."""
+        vars(self).update(state, is_resolved=False)
+        self.resolve()
 
     def renamed(self, key: str) -> Self:
         """Return a copy that goes by another name or URI."""
-        twin = copy.copy(self)
-        twin.key = key
+        twin = object.__new__(type(self))
+        vars(twin).update(vars(self), key=key)
         return twin
 
     @property

@@ -15,6 +15,7 @@ from typing_extensions import TypeVar
 
 from .asking.asking import Asking
 from .channel import Channel, RequestHeaders
+from .errors import CallEndedError
 from .protocol import jsonrpc
 from .protocol.eras import Client, Envelope
 from .protocol.revisions import NOTIFICATIONS, SEVERITY
@@ -312,7 +313,7 @@ class Context(Asking, Generic[State]):
 
     def _check_open(self) -> None:
         if self.cancelled:
-            raise ended(self)
+            raise CallEndedError(self.method)
 
     def _note_progress(self, done: float, total: float | None, message: str | None) -> Reports | None:
         """Take note of progress, from any thread; return who is to deliver it, where it is to be sent now."""
@@ -339,13 +340,6 @@ class Context(Asking, Generic[State]):
     def __repr__(self) -> str:
         """Show the request."""
         return f"Context({self.method!r}, id={self.request_id!r}, revision={self.revision!r})"
-
-
-def ended(ctx: Context[Any]) -> RuntimeError:
-    """Return the error for what a handler asks of its request when that has ended."""
-    return RuntimeError(
-        f"this Context belongs to a {ctx.method} request that has ended; use it only while its handler runs"
-    )
 
 
 def current_context() -> Context[Any]:

@@ -231,12 +231,21 @@ class ArgumentsError(HandlerError):
         super().__init__("\n".join(lines))
 
 
-class OutputError(Exception):
-    """What a function returned cannot be sent: it has run, but its result has no form in JSON, or not the promised one.
-
-    A fault of the server, not of the caller, who is told all the same (in a tool `isError: true`, elsewhere -32603):
-    what the function has done is done.
+class CallEndedError(RuntimeError):
+    """A function asks something of a call that nobody waits for any more; it may end.
 
     Args:
-        text: Which place in the result, what is there, and what to return instead; never the value.
+        method: The method of the call.
     """
+
+    def __init__(self, method: str) -> None:
+        super().__init__(method)
+        self.method = method
+
+    def __str__(self) -> str:
+        """Say what it is about."""
+        return f"this Context belongs to a {self.method} request that has ended; use it only while its handler runs"
+
+
+class OutputError(Exception):
+    """What a tool returned does not fit its output schema; a fault of the server, not of the caller."""

@@ -114,7 +114,7 @@ async def call_tool(ctx: Context[Any]) -> Outcome:
             ctx.client.require(*tool.requires)
         if not ROUND_PARAMS.isdisjoint(ctx.params):
             await check_rounds(ctx, tool)
-        return _tool_result(ctx, tool, tool.render(await tool.call(arguments, ctx)))
+        return _tool_result(ctx, tool, await tool.call(arguments, ctx))
     except ProtocolError:
         raise
     except BaseException as error:

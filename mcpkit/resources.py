@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from typing_extensions import Self, Unpack
@@ -104,7 +105,8 @@ class Resource(Listed):
 
     async def read(self, uri: str, ctx: Context[Any]) -> dict[str, Any]:
         """Run the function and return a `ReadResourceResult` of the newest revision."""
-        return {"contents": to_contents(await self.run({}, ctx), uri, self.mime_type)}
+        make = partial(to_contents, uri=uri, mime_type=self.mime_type)
+        return {"contents": await self.run({}, ctx, make)}
 
 
 class ResourceTemplate(Completable):
@@ -239,7 +241,8 @@ class ResourceTemplate(Completable):
             kwargs = self.arguments.validate_strings(values)
         except ArgumentsError as error:
             raise ProtocolError(INVALID_PARAMS, str(error), {"uri": uri}) from None
-        return {"contents": to_contents(await self.run(kwargs, ctx), uri, self.mime_type)}
+        make = partial(to_contents, uri=uri, mime_type=self.mime_type)
+        return {"contents": await self.run(kwargs, ctx, make)}
 
 
 def _check_uri(uri: str) -> None:

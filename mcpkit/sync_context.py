@@ -7,7 +7,7 @@ import concurrent.futures
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence, Sized
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
-from .context import ended
+from .errors import CallEndedError
 from .reporting import counted
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class SyncContext:
 
     def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
         """Report how far the work has come; see `Context.progress`."""
-        self._worker_loop()
+        worker_loop(self._ctx)
         reports = self._ctx._note_progress(done, total, message)
         if reports is not None:
             self._run(reports.deliver())
@@ -161,33 +161,60 @@ class SyncContext:
         return self._run(end(value))
 
     def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        try:
-            loop = self._worker_loop()
-        except RuntimeError:
-            coroutine.close()
-            raise
-        try:
-            return asyncio.run_coroutine_threadsafe(self._call(coroutine), loop).result()
-        except concurrent.futures.CancelledError:
-            raise ended(self._ctx) from None
+        return in_loop(coroutine, self._ctx)
 
-    def _worker_loop(self) -> asyncio.AbstractEventLoop:
-        """Return the event loop of the request, which must not be this thread's."""
-        loop = self._ctx._loop
-        if loop is None or asyncio._get_running_loop() is loop:
-            raise RuntimeError(
-                "ctx.sync is for functions that run in a worker thread; here, await the method of ctx"
-            )
-        return loop
 
-    async def _call(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Await something in the event loop, until the call is over."""
-        ctx, task = self._ctx, asyncio.current_task()
-        if ctx._sync_calls is None:
-            ctx._sync_calls = set()
-        assert task is not None
-        ctx._sync_calls.add(task)
-        try:
-            return await coroutine
-        finally:
-            ctx._sync_calls.discard(task)
+def in_loop(coroutine: Coroutine[Any, Any, T], ctx: Context[Any]) -> T:
+    """Await something in the event loop of a request, from a worker thread, until the call is over.
+
+    Raises:
+        CallEndedError: The call is over.
+        RuntimeError: This is the thread of that event loop.
+        BaseException: Whatever is raised there.
+    """
+    try:
+        loop = worker_loop(ctx)
+    except RuntimeError:
+        coroutine.close()
+        raise
+    known = _known(coroutine, ctx)
+    try:
+        future = asyncio.run_coroutine_threadsafe(known, loop)
+    except RuntimeError:  # it has been closed meanwhile
+        known.close()
+        coroutine.close()
+        raise CallEndedError(ctx.method) from None
+    try:
+        return future.result()
+    except concurrent.futures.CancelledError:
+        raise CallEndedError(ctx.method) from None
+
+
+async def _known(coroutine: Coroutine[Any, Any, T], ctx: Context[Any]) -> T:
+    """Await something in the event loop, in the sight of the request, which cancels it when it is over."""
+    task = asyncio.current_task()
+    if ctx._sync_calls is None:
+        ctx._sync_calls = set()
+    assert task is not None
+    ctx._sync_calls.add(task)
+    try:
+        return await coroutine
+    finally:
+        ctx._sync_calls.discard(task)
+
+
+def worker_loop(ctx: Context[Any]) -> asyncio.AbstractEventLoop:
+    """Return the event loop of a request, which must not be this thread's.
+
+    Raises:
+        CallEndedError: It has been closed.
+        RuntimeError: It is this thread's.
+    """
+    loop = ctx._loop
+    if loop is None or asyncio._get_running_loop() is loop:
+        raise RuntimeError(
+            "ctx.sync is for functions that run in a worker thread; here, await the method of ctx"
+        )
+    if loop.is_closed():
+        raise CallEndedError(ctx.method)
+    return loop

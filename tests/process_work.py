@@ -110,6 +110,38 @@ def talk() -> str:
     return sys.stdin.read() + os.read(0, 10).decode()
 
 
+class Shown:
+    """Can be shown, but not sent to another process."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+
+    def _repr_markdown_(self) -> str:
+        return f"shown in {os.getpid()}"
+
+
+def shown() -> Any:
+    return [Shown(), "text"]
+
+
+def numbers():  # type: ignore[no-untyped-def]
+    yield os.getpid()
+    yield {"a": 2}
+
+
+async def numbers_later():  # type: ignore[no-untyped-def]
+    yield os.getpid()
+    yield {"a": 2}
+
+
+def misses() -> int:
+    return "12"  # type: ignore[return-value]
+
+
+def described(value: Place) -> str:
+    return f"{type(value).__name__} in {os.getpid()}"
+
+
 def takes_context(ctx: Context) -> None: ...
 
 

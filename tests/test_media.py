@@ -2,27 +2,78 @@
 
 from __future__ import annotations
 
+import os
+import re
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from contents import MAGIC, PNG, encoded
-from mcpkit import Audio, EmbeddedResource, File, Image, ResourceLink, Text
+from mcpkit import Audio, EmbeddedResource, File, Image, ResourceLink, Server, Text, ToolError
 from mcpkit.content.values import to_content, to_contents
-from mcpkit.errors import OutputError
+from mcpkit.testing import connect
 
 
 def test_an_image_is_read_when_it_is_converted(tmp_path: Path) -> None:
     path = tmp_path / "plot.png"
+    path.write_bytes(b"")
     image = Image(path)
-    with pytest.raises(
-        OutputError, match=r"result could not be read: FileNotFoundError was raised"
-    ) as raised:
+    path.unlink()
+    with pytest.raises(FileNotFoundError, match=r"plot\.png"):
         to_content(image)
-    assert isinstance(raised.value.__cause__, FileNotFoundError)
     path.write_bytes(PNG)
     assert to_content(image) == [{"type": "image", "data": encoded(PNG), "mimeType": "image/png"}]
+
+
+@pytest.mark.parametrize("kind", [File, Image, Audio])
+def test_a_file_that_cannot_be_read_is_an_error_when_it_is_named(kind: Any, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "circle").symlink_to("circle")
+    for path, error in {
+        "missing": FileNotFoundError,
+        "": IsADirectoryError,
+        "file/below": NotADirectoryError,
+        "circle": OSError,
+        "n" * 300: OSError,
+    }.items():
+        with pytest.raises(error, match=re.escape(repr(str(tmp_path / path)))):
+            kind(tmp_path / path)
+        with pytest.raises(error):
+            kind(path=str(tmp_path / path))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has other users")
+def test_a_file_of_somebody_else_is_an_error_when_it_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "secret"
+    path.touch()
+    path.chmod(0)
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(65534)
+    try:
+        with pytest.raises(PermissionError):
+            File(path)
+    finally:
+        os.seteuid(user)
+
+
+@pytest.mark.anyio
+async def test_an_author_may_catch_it() -> None:
+    server = Server("s")
+
+    @server.tool
+    async def report(name: str) -> Any:
+        try:
+            return File(f"/nowhere/{name}")
+        except OSError as error:
+            raise ToolError(f"there is no report of that name ({type(error).__name__})") from None
+
+    async with connect(server) as client:
+        result = await client.call("report", {"name": "a"})
+    assert result.is_error
+    assert result.text == "there is no report of that name (FileNotFoundError)"
 
 
 @pytest.mark.parametrize(
@@ -46,11 +97,11 @@ def test_the_media_type_comes_from_the_name_then_from_the_bytes(
 @pytest.mark.parametrize("kind", [Image, Audio])
 def test_an_unknown_kind_of_media_asks_for_its_type(kind: Any) -> None:
     name = kind.__name__.lower()
-    with pytest.raises(OutputError, match=f'no known kind of {name}: give mime_type="{name}/'):
+    with pytest.raises(ValueError, match=f'no known kind of {name}: give mime_type="{name}/'):
         to_content(kind(data=b"?"))
     assert to_contents(kind(data=b"?"), "a:b", f"{name}/x-own")[0]["mimeType"] == f"{name}/x-own"
     other = MAGIC["audio/flac"] if kind is Image else PNG
-    with pytest.raises(OutputError, match="no known kind"):
+    with pytest.raises(ValueError, match="no known kind"):
         to_content(kind(data=other))
 
 

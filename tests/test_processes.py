@@ -103,6 +103,39 @@ async def test_what_it_prints_comes_out_of_standard_error_and_its_input_is_empty
     assert "written" in captured.err
 
 
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+async def test_results_are_made_in_the_worker(revision: str) -> None:
+    server = Server("s", processes=1)
+    server.tool(process=True, content=work.described)(work.where)
+    for function in (work.shown, work.numbers, work.numbers_later):
+        server.tool(process=True)(function)
+        server.prompt(process=True)(function)
+        server.resource(f"data://{function.__name__}", process=True)(function)
+    async with connect(server, revision=revision) as client:
+        result = await client.call("where")
+        worker = result.structured["process"]
+        assert worker != os.getpid()
+        assert result.text == f"Place in {worker}"
+        assert [block["text"] for block in (await client.call("shown")).content] == [
+            f"shown in {worker}",
+            "text",
+        ]
+        assert (await client.read("data://shown"))[0]["text"] == f"shown in {worker}"
+        assert (await client.get_prompt("shown"))[0]["content"]["text"] == f"shown in {worker}"
+        for name in ("numbers", "numbers_later"):
+            assert (await client.call(name)).text == f'[{worker},{{"a":2}}]'
+            assert (await client.read(f"data://{name}"))[0]["text"] == f'[{worker},{{"a":2}}]'
+            assert (await client.get_prompt(name))[0]["content"]["text"] == str(worker)
+
+
+async def test_a_result_that_does_not_fit_is_found_in_the_worker(caplog: pytest.LogCaptureFixture) -> None:
+    server = Server("s", processes=1)
+    server.tool(process=True)(work.misses)
+    async with connect(server) as client:
+        assert (await client.call("misses")).is_error
+    assert "expected an integer" in caplog.text
+
+
 # What it raises
 
 
@@ -278,6 +311,10 @@ def test_a_function_must_have_a_name_that_can_be_imported() -> None:
     refused(partial(closure), "lies inside another function")
     refused(Local().method, "lies inside another function")
     refused(Local(), "lies inside another function")
+
+
+def test_what_makes_its_text_must_have_such_a_name_as_well() -> None:
+    refused(work.add, "content: a worker process .* a lambda has no name", content=lambda value: "text")
 
 
 def test_there_is_no_context_in_another_process() -> None:

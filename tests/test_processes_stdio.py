@@ -7,6 +7,7 @@ import select
 import signal
 import subprocess
 import sys
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -187,3 +188,20 @@ def test_what_has_no_module_file_is_refused() -> None:
     )
     assert done.returncode == 1
     assert "its module has no file; define it at the top of a module" in done.stderr
+
+
+@pytest.mark.parametrize("command", [("-m", "packed"), ("packed",), ("packed.zip",)], ids=" ".join)
+def test_functions_of_a_main_module_without_a_name_of_its_own_are_found(
+    command: tuple[str, ...], folder: Path
+) -> None:
+    (folder / "packed").mkdir()
+    (folder / "packed" / "__main__.py").write_text(MODULE)
+    with zipfile.ZipFile(folder / "packed.zip", "w") as archive:
+        archive.writestr("__main__.py", MODULE)
+    with ModuleHost(folder, *command) as host:
+        sum_ = structured(host.ask(call(1, "add", a=1, b=2)))
+        assert sum_["total"] == 3
+        assert sum_["process"] != host.process.pid
+        assert text_of(host.ask(call(2, "refuse"))) == "of my own"
+        host.close_input()
+        assert host.wait() == 0

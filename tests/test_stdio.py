@@ -30,6 +30,14 @@ def test_requests_are_answered_as_they_finish() -> None:
         assert text_of(host.ask(call(3, "add", a=3, b=4))) == "7"
 
 
+def test_what_is_yielded_slowly_keeps_nobody_waiting() -> None:
+    with Host() as host:
+        host.send(call(1, "drip"), call(2, "release"))
+        answers = {answer["id"]: answer for answer in (host.receive(), host.receive())}
+        assert text_of(answers[1]) == '["first","last"]'
+        assert not text_of(answers[2])
+
+
 def test_whatever_is_printed_comes_out_of_standard_error() -> None:
     with Host() as host:
         assert text_of(host.ask(call(1, "print_everywhere"))) == "done"

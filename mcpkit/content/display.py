@@ -1,14 +1,17 @@
-"""What an object shows of itself: IPython's display protocol, matplotlib's figures, tables of pandas and polars.
+"""What an object shows of itself: IPython's display protocol, matplotlib's figures, pandas' tables.
 
 None of these libraries is imported: an object of theirs brings its library with it.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from functools import lru_cache
-from io import BytesIO, IOBase
+from io import BytesIO
 from typing import Any, NamedTuple, cast
+
+from .lazy import may_block
 
 
 class Shown(NamedTuple):
@@ -28,8 +31,6 @@ _METHODS = {
     "_repr_html_": "text/html",
 }
 """IPython's methods in the order in which a model profits from them."""
-
-_TABLES = ("DataFrame", "Series", "LazyFrame")
 
 _BUNDLE_ORDER = (
     "image/png",
@@ -57,9 +58,11 @@ def _can_show(kind: type) -> bool:
 def show(value: object) -> Shown | None:
     """Return the best representation of an object whose class `can_show`, or None where it has none now.
 
-    A figure is a PNG. A table is CSV in full, with the index of pandas where that says something: its own HTML
-    costs a model many times the tokens, and its plain text leaves out rows and columns.
+    A figure is a PNG; one of pyplot's is closed, as nobody else will. A pandas table is CSV in full, with the index
+    where that says something: its own HTML costs a model many times the tokens, and its plain text leaves out rows
+    and columns.
     """
+    may_block()
     kind = type(value)
     if _is_figure(kind):
         return _figure(value)
@@ -108,31 +111,21 @@ def _is_figure(kind: type) -> bool:
 def _figure(figure: Any) -> Shown:
     buffer = BytesIO()
     figure.savefig(buffer, format="png", bbox_inches="tight")
+    if pyplot := sys.modules.get("matplotlib.pyplot"):
+        pyplot.close(figure)  # which keeps each figure of its own until it is told so
     return Shown("image/png", buffer.getvalue())
 
 
 def _is_table(kind: type) -> bool:
     return any(
-        base.__name__ in _TABLES and base.__module__.partition(".")[0] in ("pandas", "polars")
+        base.__name__ in ("DataFrame", "Series") and base.__module__.partition(".")[0] == "pandas"
         for base in kind.__mro__
     )
 
 
-def _table(table: Any) -> Shown | None:
-    if any(base.__module__.partition(".")[0] == "polars" for base in type(table).__mro__):
-        frame = table.collect() if hasattr(table, "collect") else table
-        frame = frame.to_frame() if hasattr(frame, "to_frame") else frame
-        # CSV has no lists: what holds any is JSON instead.
-        is_nested = any(kind.is_nested() for kind in frame.dtypes)
-        return None if is_nested else Shown("text/csv", frame.write_csv())
-    from ..schema.foreign import is_row_number
-
-    return Shown("text/csv", table.to_csv(index=not is_row_number(table.index), lineterminator="\n"))
-
-
-def is_file(kind: type[Any]) -> bool:
-    """Tell whether values of a class are files that an author has opened, on disk or in memory."""
-    return issubclass(kind, IOBase) or (kind.__module__, kind.__name__) == (
-        "tempfile",
-        "_TemporaryFileWrapper",
+def _table(table: Any) -> Shown:
+    index = table.index
+    is_row_number = (
+        type(index).__name__ == "RangeIndex" and index.name is None and index.start == 0 and index.step == 1
     )
+    return Shown("text/csv", table.to_csv(index=not is_row_number, lineterminator="\n"))

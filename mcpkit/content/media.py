@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Mapping
 from os import PathLike, fspath
 from os.path import basename
+from stat import S_ISDIR, S_ISREG
 from typing import Any, ClassVar, cast
 
 from ..protocol.types import Annotations, Json
 from ..uri_expansion import quote
 from . import media_types
-from .blocks import Bytes, Content, ContentError, base64, check_mime_type, check_uri, checked
+from .blocks import Bytes, Content, base64, check_mime_type, check_uri, checked
+from .lazy import may_block
 
 
 class _Source(Content):
@@ -36,6 +40,10 @@ class _Source(Content):
         check_mime_type(mime_type)
         super().__init__(annotations, meta)
         self.path: str | None = None if path is None else fspath(path)
+        if (
+            self.path is not None
+        ):  # so that it is said where the author may catch it, and not once all is done
+            _check_readable(self.path)
         self.data: bytes | str | None = (
             data if data is None or isinstance(data, str) else bytes(cast("Bytes", data))
         )
@@ -47,6 +55,7 @@ class _Source(Content):
 
     def _read(self) -> bytes | str:
         if self.path is not None:
+            may_block()
             # pathlib would cost every server's start, files or not.
             with open(self.path, "rb") as file:  # noqa: PTH123
                 return file.read()
@@ -83,15 +92,15 @@ class _Media(_Source):
         for guess in (media_types.from_name(self.path or ""), media_types.from_bytes(data), declared):
             if guess and guess.startswith(self._kind):
                 return data, guess
-        source = repr(basename(self.path)) if self.path is not None else "the data"  # noqa: PTH119 - as above
-        raise ContentError(f'{source} is no known kind of {self._kind}: give mime_type="{self._kind}/..."')
+        source = f"{self.path!r}" if self.path is not None else "the data"
+        raise ValueError(f'{source} is no known kind of {self._kind}: give mime_type="{self._kind}/..."')
 
     def block(self) -> Json:
         """Return the `ImageContent` or `AudioContent`.
 
         Raises:
             OSError: The file cannot be read.
-            ContentError: No media type was given and none can be guessed.
+            ValueError: No media type was given and none can be guessed.
         """
         data, mime_type = self._read_media(None)
         return self._finished({"type": self._kind, "data": base64(data), "mimeType": mime_type})
@@ -106,13 +115,14 @@ class Image(_Media):
     """An image from a file or from bytes.
 
     Args:
-        path: A file, read when the value is converted.
+        path: A file, which must be there; it is read when the value is converted.
         data: Its bytes, instead of `path`.
         mime_type: Its media type; guessed from the name, then from the first bytes, when None.
         annotations: Hints on the use of the block.
         meta: The block's `_meta`.
 
     Raises:
+        OSError: `path` cannot be read: FileNotFoundError, IsADirectoryError, PermissionError.
         TypeError: Both or none of `path` and `data` are given, or they have the wrong type.
         ValueError: `mime_type` or an annotation has a value that the specification does not allow.
     """
@@ -125,13 +135,14 @@ class Audio(_Media):
     """A sound from a file or from bytes.
 
     Args:
-        path: A file, read when the value is converted.
+        path: A file, which must be there; it is read when the value is converted.
         data: Its bytes, instead of `path`.
         mime_type: Its media type; guessed from the name, then from the first bytes, when None.
         annotations: Hints on the use of the block.
         meta: The block's `_meta`.
 
     Raises:
+        OSError: `path` cannot be read: FileNotFoundError, IsADirectoryError, PermissionError.
         TypeError: Both or none of `path` and `data` are given, or they have the wrong type.
         ValueError: `mime_type` or an annotation has a value that the specification does not allow.
     """
@@ -147,7 +158,7 @@ class File(_Source):
     image, a sound, a film, a font, a PDF or `application/octet-stream`.
 
     Args:
-        path: A file, read when the value is converted.
+        path: A file, which must be there; it is read when the value is converted.
         data: What it holds, instead of `path`.
         name: Its name, from which the media type is guessed; the last part of `path` when None.
         uri: Its URI. When None, that of the resource that is read; in a result `attachment:///` and the name,
@@ -157,6 +168,7 @@ class File(_Source):
         meta: The block's `_meta`.
 
     Raises:
+        OSError: `path` cannot be read: FileNotFoundError, IsADirectoryError, PermissionError.
         TypeError: Both or none of `path` and `data` are given, or they have the wrong type.
         ValueError: `uri`, `mime_type` or an annotation has a value that the specification does not allow.
     """
@@ -203,6 +215,19 @@ class File(_Source):
         if text is not None:
             return {"uri": uri, "mimeType": mime_type or media_types.PLAIN_TEXT, "text": text}
         return {"uri": uri, "mimeType": mime_type or media_types.BINARY, "blob": base64(data)}
+
+
+def _check_readable(path: str) -> None:
+    """Raise what reading a file would raise.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    mode = os.stat(path).st_mode  # noqa: PTH116 - pathlib would cost every server's start, files or not
+    if S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    if S_ISREG(mode):  # a pipe would block
+        os.close(os.open(path, os.O_RDONLY))
 
 
 def _attachment(name: str | None, data: bytes | str) -> str:

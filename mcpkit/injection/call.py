@@ -4,36 +4,36 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..errors import BusyError
 from ..running.execution import finish_awaitable, log_late
+from ..running.making import collected, finish_call, is_async_iterable, make_result
 
 if TYPE_CHECKING:
     from ..context import Context
+    from ..running.making import Make
     from .plan import Fills, Part, Plan, Step
 
 _left_behind: set[asyncio.Task[None]] = set()
 """Calls whose thread goes on alone; the event loop itself would let go of them."""
 
 
-async def call(
-    plan: Plan, function: Callable[..., Any], kwargs: dict[str, Any], ctx: Context[Any], *, is_in_loop: bool
-) -> Any:
+async def call(plan: Plan, function: partial[Any], ctx: Context[Any], make: Make, *, is_in_loop: bool) -> Any:
     """Fill the hidden parameters, call the function, and close what has been opened, the latest first.
 
     Args:
         plan: How they are filled.
-        function: The function.
-        kwargs: Its other arguments.
+        function: The function, but for its hidden parameters.
         ctx: The request.
+        make: Makes the result of what it returns, before anything is closed.
         is_in_loop: Whether the function belongs into the event loop, or into a worker thread.
 
     Returns:
-        What it returns.
+        The result.
 
     Raises:
         BaseException: Whatever it, or something that it depends on, raises.
@@ -41,7 +41,7 @@ async def call(
     parts = plan.parts
     # What a thread begins with or ends with needs no hop of its own: it goes along with the function.
     tail = None if is_in_loop or not parts or parts[-1].is_in_loop else parts[-1]
-    work = _Call(plan, parts[:-1] if tail else parts, tail, partial(function, **kwargs), ctx, is_in_loop)
+    work = _Call(plan, parts[:-1] if tail else parts, tail, function, ctx, make, is_in_loop)
     if is_in_loop and all(part.is_in_loop is not False for part in parts):
         await work.run()
     elif not is_in_loop and not work.parts:
@@ -60,6 +60,7 @@ class _Call:
         tail: The last, where it is to run in the function's thread.
         function: The function, but for its hidden parameters.
         ctx: The request.
+        make: Makes the result.
         is_in_loop: Whether the function belongs into the event loop.
     """
 
@@ -70,6 +71,7 @@ class _Call:
         tail: Part | None,
         function: partial[Any],
         ctx: Context[Any],
+        make: Make,
         is_in_loop: bool,
     ) -> None:
         self.parts = parts
@@ -77,6 +79,7 @@ class _Call:
         self._tail = tail
         self._function = function
         self._ctx = ctx
+        self._make = make
         self._is_in_loop = is_in_loop
         self._values: list[Any] = [ctx, *[None] * (plan.size - 1)]
         self._value: Any = None
@@ -142,7 +145,8 @@ class _Call:
                 else:
                     await here.open(self._values)
             if self._is_in_loop:
-                self._value = await finish_awaitable(self._function(**_named(self._fills, self._values)))
+                returned = self._function(**_named(self._fills, self._values))
+                self._value = await finish_call(returned, self._make, self._ctx, self._in_thread)
             else:
                 self._value = await self._in_thread(self.run_in_thread)
         except BaseException as error:  # noqa: BLE001 - kept
@@ -162,6 +166,7 @@ class _Call:
             if here is not None:
                 here.open_here(self._values)
             value = _settled(self._function(**_named(self._fills, self._values)), self._ctx)
+            value = make_result(value, self._make, self._ctx)
         except BaseException as problem:  # noqa: BLE001 - raised below
             error = problem
         try:
@@ -302,10 +307,15 @@ def _name(error: BaseException, step: Step, fault: str) -> None:
 
 def _settled(value: Any, ctx: Context[Any]) -> Any:
     """Return what a function in a thread has returned; where that is to be awaited, the event loop does."""
-    if not inspect.isawaitable(value):
-        return value
-    assert ctx._loop is not None
-    return asyncio.run_coroutine_threadsafe(finish_awaitable(value), ctx._loop).result()
+    if inspect.isawaitable(value):
+        value = _in_loop(finish_awaitable(value), ctx)
+    return _in_loop(collected(value), ctx) if is_async_iterable(value) else value
+
+
+def _in_loop(coroutine: Coroutine[Any, Any, Any], ctx: Context[Any]) -> Any:
+    from ..sync_context import in_loop  # most threads ask nothing of their event loop
+
+    return in_loop(coroutine, ctx)
 
 
 def _kept(function: Callable[[], Any], outcome: list[Any]) -> Any:

@@ -17,6 +17,7 @@ from .hidden import Dependency, FromRequest, hidden, is_hidden
 if TYPE_CHECKING:
     from ..component import Component
     from ..context import Context
+    from ..running.making import Make
 
 Overrides = Mapping[Hashable, Callable[..., Any]]
 """What stands for a function in a test, by the function's `identity`."""
@@ -104,7 +105,13 @@ class Injection:
         return self._plan.takes_context
 
     async def call(
-        self, function: Callable[..., Any], kwargs: dict[str, Any], ctx: Context[Any], *, is_in_loop: bool
+        self,
+        function: Callable[..., Any],
+        kwargs: dict[str, Any],
+        ctx: Context[Any],
+        make: Make,
+        *,
+        is_in_loop: bool,
     ) -> Any:
         """Call the function with its hidden parameters.
 
@@ -112,10 +119,11 @@ class Injection:
             function: The function.
             kwargs: Its other arguments.
             ctx: The request.
+            make: Makes the result of what it returns, before what it depends on is closed.
             is_in_loop: Whether it belongs into the event loop, or into a worker thread.
 
         Returns:
-            What it returns.
+            The result.
 
         Raises:
             BaseException: Whatever it, or something that it depends on, raises.
@@ -126,7 +134,7 @@ class Injection:
             if self._overridden[0] is not overrides:
                 self._overridden = (overrides, self.plan_with(overrides))
             plan = self._overridden[1]
-        return await call(plan, function, kwargs, ctx, is_in_loop=is_in_loop)
+        return await call(plan, partial(function, **kwargs), ctx, make, is_in_loop=is_in_loop)
 
     def plan_with(self, overrides: Overrides) -> Plan:
         """Make the plan, with other functions in the place of some.

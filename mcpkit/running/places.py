@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import RegistrationError
-from .execution import finish_awaitable
+from .making import Make, finish_call
 
 if TYPE_CHECKING:
     from ..context import Context
@@ -37,22 +37,29 @@ def place_of(what: str, function: Callable[..., Any], options: Mapping[str, Any]
     if options.get("process", False):
         if "thread" in options:
             raise RegistrationError(f"{what}: it runs in a process or in a thread; leave thread= out")
-        _check_name(what, _innermost(function))
+        check_name(what, function)
         return "process"
-    if options.get("thread", False) and inspect.iscoroutinefunction(_innermost(function)):
+    if options.get("thread", False) and (
+        inspect.iscoroutinefunction(_innermost(function)) or is_async_generator_function(function)
+    ):
         raise RegistrationError(
             f"{what}: an async function runs in the event loop; remove thread=True, or write `def` instead"
         )
     return None if options.get("thread", True) else "loop"
 
 
-async def run_in(
-    place: Place, function: Callable[..., Any], kwargs: dict[str, Any], ctx: Context[Any]
-) -> Any:
-    """Call a function in its place; an `async def` is awaited there."""
+def is_async_generator_function(function: Callable[..., Any]) -> bool:
+    """Say whether a function yields by `async`: it belongs into the event loop, where nothing awaits its call."""
+    return inspect.isasyncgenfunction(_innermost(function))
+
+
+def run_in(
+    place: Place, function: Callable[..., Any], kwargs: dict[str, Any], ctx: Context[Any], make: Make
+) -> Coroutine[Any, Any, Any]:
+    """Call a function in its place, and make its result there; an `async def` is awaited there."""
     if place == "process":
-        return await ctx.server.processes.run(function, kwargs)
-    return await finish_awaitable(function(**kwargs))
+        return ctx.server.processes.run(function, kwargs, make)
+    return finish_call(function(**kwargs), make, ctx)
 
 
 def check_pickles(what: str, function: Callable[..., Any]) -> None:
@@ -71,7 +78,13 @@ def check_pickles(what: str, function: Callable[..., Any]) -> None:
         ) from error
 
 
-def _check_name(what: str, function: Any) -> None:
+def check_name(what: str, function: Any) -> None:
+    """Check that a function has a name by which another process can import it.
+
+    Raises:
+        RegistrationError: It has none; the message says why.
+    """
+    function = _innermost(function)
     name = getattr(function, "__qualname__", "")
     module = sys.modules.get(getattr(function, "__module__", None) or "")
     reason = ""

@@ -20,6 +20,8 @@ from .execution import Threads, of_a_function
 if TYPE_CHECKING:
     from multiprocessing.context import SpawnContext
 
+    from .making import Make
+
 logger = logging.getLogger("mcpkit")
 
 _START_LIMIT: Final = 60.0
@@ -53,22 +55,26 @@ class Processes:
         self._threads = Threads((os.cpu_count() or 1) if limit is None else limit)
         self._idle: list[Worker] = []  # what one thread puts there another may take
 
-    async def run(self, function: Callable[..., Any], kwargs: dict[str, Any]) -> Any:
+    async def run(
+        self, function: Callable[..., Any], kwargs: dict[str, Any], make: Make | None = None
+    ) -> Any:
         """Call `function` in a worker.
 
         Args:
             function: One that can be pickled.
             kwargs: Its arguments, which can be pickled, too.
+            make: Makes the result there, of what it returns; it can be pickled as well.
 
         Returns:
-            What it returns; of an `async def`, what it returns in the end. When the caller is cancelled, a
-            worker that has begun is killed; one that still imports the function is kept for the next call.
+            The result, or what the function returns; of an `async def`, in the end, and of an async generator, its
+            items. When the caller is cancelled, a worker that has begun is killed; one that still imports the
+            function is kept for the next call.
 
         Raises:
             ProcessEndedError: The worker has ended without a result.
-            BaseException: Whatever the function raises.
+            BaseException: Whatever the function or `make` raises.
         """
-        call = _Call(function, kwargs)
+        call = _Call(function, kwargs, make)
         # Its thread is never given up: it returns as soon as its worker is dead, and holds its place till then.
         made = asyncio.ensure_future(self._threads.run(self._make, {"call": call}))
         try:
@@ -113,8 +119,9 @@ class Processes:
 class _Call:
     """A call to be made in a worker process."""
 
-    def __init__(self, function: Callable[..., Any], kwargs: dict[str, Any]) -> None:
+    def __init__(self, function: Callable[..., Any], kwargs: dict[str, Any], make: Make | None) -> None:
         self.function = function
+        self._make = make
         self.is_over = False
         self.error: BaseException | None = None
         self._kwargs = kwargs
@@ -126,7 +133,8 @@ class _Call:
         """Have a worker make it, unless it is over."""
         import pickle
 
-        request = pickle.dumps((self.function, self._kwargs))
+        # What makes the result is in a pickle of its own, by which the worker knows it again.
+        request = pickle.dumps((self.function, self._kwargs, pickle.dumps(self._make)))
         with self._lock:
             if self.is_over:
                 return
@@ -166,6 +174,8 @@ class Worker:
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
+        import pickle
+
         from .worker import serve
 
         self._parent = os.getpid()
@@ -175,7 +185,8 @@ class Worker:
         context = _spawning()
         self._connection, theirs = context.Pipe()
         # No daemon in the sense of multiprocessing, whose daemons must not have children.
-        self._process = context.Process(target=serve, args=(theirs, function), name="mcpkit-worker")
+        given = (theirs, pickle.dumps(function), _main_module())
+        self._process = context.Process(target=serve, args=given, name="mcpkit-worker")
         with _starting, _blocked_signals():
             self._process.start()
             _workers.add(self)
@@ -250,6 +261,15 @@ def kill_workers() -> None:
     """Kill all worker processes of this process."""
     for worker in tuple(_workers):
         worker.kill()
+
+
+def _main_module() -> str | None:
+    """Return what was started by `python -m package` or `python folder`; multiprocessing leaves it to us."""
+    main = sys.modules["__main__"]
+    name = main.__spec__.name if main.__spec__ is not None else ""
+    if name == "__main__":  # of a folder or an archive, which has no name
+        return os.path.dirname(main.__file__) if main.__file__ else None  # noqa: PTH120 - of an archive, too
+    return name if name.endswith(".__main__") else None
 
 
 @functools.cache

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import types
 from collections.abc import Awaitable, Callable, Coroutine, Generator
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
+
+WORK: Final = 0.01
+"""Seconds for which a coroutine that could go on at once may hold the event loop."""
 
 
 def first_step(coroutine: Coroutine[Any, Any, Any]) -> tuple[bool, Any]:

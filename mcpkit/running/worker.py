@@ -12,12 +12,14 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable
+import types
 from contextlib import suppress
+from functools import lru_cache
 from multiprocessing.connection import Connection, wait
 from typing import Any, NamedTuple
 
 from .execution import finish_awaitable
+from .making import Make, collected, is_async_iterable, listed
 
 
 class Raised(NamedTuple):
@@ -72,15 +74,19 @@ class WorkerTraceback(Exception):  # noqa: N818 - shows where an exception came 
         return f'\n"""\n{self.args[0]}"""'
 
 
-def serve(connection: Connection, function: Callable[..., Any]) -> None:
+def serve(connection: Connection, function: bytes, main: str | None) -> None:
     """Answer requests until the other side is gone.
 
     Args:
-        connection: Where requests come from: a pickled function with its keyword arguments. Each is
-            answered with a pickled pair: what it returned, and None or what it raised.
-        function: One of those functions. It is here so that its module is imported before the first request.
+        connection: Where requests come from: a pickled function with its keyword arguments, and what makes the
+            result. Each is answered with a pickled pair: the result, and None or what was raised.
+        function: One of those functions, pickled. It is here so that its module is imported before the first request.
+        main: The module, or the folder, that the server was started with, where multiprocessing has not imported it.
     """
     _detach()
+    if main is not None and b"__main__" in function:
+        _import_main(main)
+    pickle.loads(function)
     threading.Thread(target=_end_with_parent, name="mcpkit-lifeline", daemon=True).start()
     connection.send_bytes(b"ready")
     with suppress(EOFError, OSError):
@@ -90,13 +96,40 @@ def serve(connection: Connection, function: Callable[..., Any]) -> None:
 
 def _answer(request: bytes) -> bytes:
     try:
-        function, kwargs = pickle.loads(request)
+        function, kwargs, pickled = pickle.loads(request)
+        make = _load(pickled)
         value = function(**kwargs)
         if inspect.isawaitable(value):
             value = asyncio.run(finish_awaitable(value))
+        if make is not None:
+            if is_async_iterable(value):
+                value = asyncio.run(collected(value))
+            value = make(listed(value))
         return pickle.dumps((value, None))
     except BaseException as error:  # noqa: BLE001 - raised again in the server
         return pickle.dumps((None, Raised.of(error)))
+
+
+def _import_main(main: str) -> None:
+    """Make the functions of the server's main module known here, under a name that is not `__main__`.
+
+    A server that is run unguarded in such a module would run here, so it is only done where a function lies there.
+    """
+    import runpy
+
+    module = types.ModuleType("__mp_main__")
+    if main.endswith(".__main__"):
+        vars(module).update(runpy.run_module(main, run_name="__mp_main__", alter_sys=True))
+    else:
+        vars(module).update(runpy.run_path(main, run_name="__mp_main__"))
+    sys.modules["__main__"] = sys.modules["__mp_main__"] = module
+
+
+@lru_cache(maxsize=64)
+def _load(pickled: bytes) -> Make | None:
+    """Return what makes results, the same each time, as a schema may have to be read first."""
+    make: Make | None = pickle.loads(pickled)
+    return make
 
 
 def _detach() -> None:

@@ -13,10 +13,9 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Final, cast
 
-Encode = Callable[[Any], Any]
+from ..content.lazy import EndlessError, is_iterator, items_of, may_block
 
-MOST_ITEMS: Final = 1_000_000
-"""How many items are taken from an iterator, which may be endless."""
+Encode = Callable[[Any], Any]
 
 
 def encoder(cls: Any) -> Encode | None:
@@ -62,21 +61,18 @@ def _list_of_its_own(value: Any) -> list[Any]:
 
 
 def items(values: Iterable[Any]) -> list[Any]:
-    """Return the items of an iterable.
+    """Return the items of an iterable; of an iterator not without end, and not in an event loop.
 
     Raises:
-        ValueError: There are more than `MOST_ITEMS`.
+        LeaveLoop: It is an iterator, and this is the thread of an event loop.
+        ValueError: It is an iterator that goes on and on.
     """
-    taken: list[Any] = []
-    # One by one in Python, so that a thread that is told to stop does.
-    for item in values:
-        if len(taken) == MOST_ITEMS:
-            raise ValueError(
-                f"a {type(values).__name__} of more than {MOST_ITEMS:,} items; is it endless? "
-                "Take some of them by itertools.islice"
-            )
-        taken.append(item)
-    return taken
+    if not is_iterator(values):
+        return list(values)
+    try:
+        return items_of(values)
+    except EndlessError as error:
+        raise ValueError(str(error)) from None
 
 
 def _members(value: Mapping[Any, Any]) -> dict[Any, Any]:
@@ -89,6 +85,7 @@ def _content(value: Any) -> str | bytes:
         raise ValueError("a file that is closed; return what is in it, `file.read()`, or `File(path)`")
     if isinstance(value, (io.BytesIO, io.StringIO)):
         return value.getvalue()
+    may_block()
     try:
         if value.seekable():
             value.seek(0)

@@ -204,10 +204,6 @@ class Signature(NamedTuple):
             UnresolvedHint: A type hint cannot be resolved now.
         """
         name, function, written_parameters, hints, bound = head(fn)
-        if inspect.isasyncgenfunction(function):
-            raise RegistrationError(
-                f"{name}: an async generator has no result; return a list, and report on the way by ctx.progress"
-            )
         documentation = Docstring(_docstring(fn, function))
         parameters: list[Parameter] = []
         injected: list[Parameter] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -24,6 +25,11 @@ def limited(work: Work) -> Server:
     async def wait() -> str:
         await work.wait()
         return "waited"
+
+    @server.tool(timeout=0.02)
+    def drip() -> Any:
+        yield "first"
+        work.released.wait(10)
 
     @server.tool(timeout=0.02)
     async def brief() -> None:
@@ -54,6 +60,18 @@ async def test_a_call_that_is_out_of_time_is_answered_in_a_session(
         session = await client.initialize()
         assert await session.text("brief") == "timed out after 0.02 s"
         await asyncio.wait_for(work.cancelled.wait(), 10)
+
+
+async def test_what_is_yielded_slowly_is_cut_off(limited: Server, serve: Serve, work: Work) -> None:
+    async with serve(limited) as client:
+        session = await client.initialize()
+        assert await session.text("drip") == "timed out after 0.02 s"
+        work.released.set()
+        await until(lambda: not limited.threads.given_up)
+        work.released.clear()
+        result = (await client.call("drip").response())["result"]
+        assert result["content"][0]["text"] == "timed out after 0.02 s"
+        work.released.set()
 
 
 async def test_a_client_that_hangs_up_cancels_a_call_in_time(

@@ -24,7 +24,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, deferred, mapped_column
 
-from mcpkit.schema import foreign
+from mcpkit.content import lazy
 from mcpkit.schema.foreign import encoder
 
 
@@ -184,7 +184,7 @@ def test_rows_and_instances_of_sqlalchemy_are_objects() -> None:
 
 
 def test_an_endless_iterator_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(foreign, "MOST_ITEMS", 1000)
+    monkeypatch.setattr(lazy, "MOST_ITEMS", 1000)
     with pytest.raises(ValueError, match=r"a count of more than 1,000 items; is it endless\?"):
         encoded(itertools.count())
 

@@ -13,6 +13,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from mcpkit import Context, Server
 from mcpkit.transports.stdio import run_stdio
@@ -43,6 +44,21 @@ async def add(a: int, b: int) -> int:
 @server.tool
 async def echo(text: str) -> str:
     return text
+
+
+let_go = threading.Event()
+
+
+@server.tool(timeout=60)
+def drip() -> Any:
+    yield "first"
+    let_go.wait()
+    yield "last"
+
+
+@server.tool
+async def release() -> None:
+    let_go.set()
 
 
 @server.tool

@@ -1,0 +1,164 @@
+"""What a function has returned becomes a result, where the function ran: within its time, and not in the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterator
+from contextlib import suppress
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any, Final
+
+from ..content.lazy import MOST_ITEMS, EndlessError, LeaveLoop, is_iterator, items_of, may_block, taken
+from ..errors import OutputError
+from .steps import WORK
+
+if TYPE_CHECKING:
+    from ..context import Context
+
+Make = Callable[[Any], Any]
+"""Makes a result of what a function returned: the same, however often it is called and wherever."""
+
+
+_LEAVES: Final = frozenset({str, int, float, bool, type(None)})
+
+InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
+"""Calls a function in a thread."""
+
+
+class Unfinished:
+    """What a function in a thread has returned, where the event loop has to await it or go through it.
+
+    Args:
+        value: What it returned.
+    """
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+def call_and_make(function: Callable[..., Any], kwargs: dict[str, Any], make: Make, ctx: Context[Any]) -> Any:
+    """Call a function in this thread, and make its result; `Unfinished` where the event loop comes first."""
+    value = function(**kwargs)
+    if not is_at_hand(type(value)) and (inspect.isawaitable(value) or is_async_iterable(value)):
+        return Unfinished(value)
+    return make_result(value, make, ctx)
+
+
+def make_result(value: Any, make: Make, ctx: Context[Any]) -> Any:
+    """Make a result of a value in this thread.
+
+    Raises:
+        LeaveLoop: It may block, and this is the thread of an event loop; nothing has been done yet.
+        InputRequired: The function has returned although the client has still to answer.
+        OutputError: It has no form in JSON.
+        BaseException: Whatever making it raises.
+    """
+    if ctx._rounds is not None:
+        ctx._rounds.check_settled()
+    kind = type(value)
+    return make(value if kind in _LEAVES or is_at_hand(kind) else listed(value))
+
+
+def is_at_hand(kind: Any) -> bool:
+    """Say whether values of a class are there already, with nothing to await or to go through."""
+    # The cache says to type checkers that a class is hashable only where they know which class it is.
+    return _is_at_hand(kind)
+
+
+@lru_cache(maxsize=512)
+def _is_at_hand(kind: type) -> bool:
+    return not any(hasattr(kind, name) for name in ("__await__", "__aiter__", "__next__"))
+
+
+def listed(value: Any, take: Callable[[Iterator[Any]], list[Any]] = items_of) -> Any:
+    """Return the items of an iterator, and any other value as it is; no async iterable in an event loop.
+
+    Args:
+        value: The value.
+        take: Takes them, one by one.
+
+    Raises:
+        LeaveLoop: It is to be gone through, and this is the thread of an event loop.
+        OutputError: It does not end.
+        BaseException: Whatever it raises.
+    """
+    if is_async_iterable(value):
+        may_block()
+    if not is_iterator(value):
+        return value
+    try:
+        return take(value)
+    except EndlessError as error:
+        raise OutputError(f"result has no form in JSON: {error}") from None
+
+
+async def finish(value: Any, make: Make, ctx: Context[Any], in_thread: InThread | None = None) -> Any:
+    """Make a result of a value in the event loop: of plain data here, of what may block in a thread.
+
+    Args:
+        value: What a function has returned, and has been awaited.
+        make: Makes the result.
+        ctx: The request.
+        in_thread: Calls a function in a thread; the server's threads where it is None.
+
+    Returns:
+        The result.
+
+    Raises:
+        BaseException: Whatever making it raises.
+    """
+    if is_async_iterable(value):
+        value = await collected(value)
+    with suppress(LeaveLoop):
+        return make_result(value, make, ctx)
+    work = partial(make_result, value, make, ctx)
+    return await (ctx.server.threads.run(work, {}, ctx) if in_thread is None else in_thread(work))
+
+
+async def finish_call(returned: Any, make: Make, ctx: Context[Any], in_thread: InThread | None = None) -> Any:
+    """Make a result of what a function has returned in the event loop, something to await or not; see `finish`.
+
+    What one that is not `async` yields is taken here, as its author wants it to run here.
+    """
+    if not is_at_hand(type(returned)):
+        if inspect.isawaitable(returned):
+            returned = await returned
+        elif is_iterator(returned):
+            returned = listed(returned, taken)
+    with suppress(LeaveLoop):
+        return make_result(returned, make, ctx)
+    return await finish(returned, make, ctx, in_thread)
+
+
+def is_async_iterable(value: object) -> bool:
+    """Say whether a value gives items by `async for`."""
+    return hasattr(type(value), "__aiter__")
+
+
+async def collected(items: AsyncIterable[Any]) -> list[Any]:
+    """Return the items of an async generator or another async iterable; others run at least every 10 ms.
+
+    It is closed where it is left before its end: when there are too many, and when the call is over.
+
+    Raises:
+        OutputError: There are too many.
+        BaseException: Whatever it raises.
+    """
+    loop = asyncio.get_running_loop()
+    found: list[Any] = []
+    since = loop.time()
+    try:
+        async for item in items:
+            if len(found) == MOST_ITEMS:
+                raise OutputError(f"result has no form in JSON: {EndlessError(type(items))}")
+            found.append(item)
+            if loop.time() - since > WORK:
+                await asyncio.sleep(0)
+                since = loop.time()
+    finally:
+        if close := getattr(items, "aclose", None):
+            await close()
+    return found
