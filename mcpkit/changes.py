@@ -12,6 +12,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from .audience import Audience, either
 from .errors import INVALID_PARAMS, MalformedError, ProtocolError
 from .protocol import jsonrpc
 from .protocol.eras import SUBSCRIPTION_ID
@@ -88,7 +89,7 @@ class Changes:
         self._loop = weakref.ref(asyncio.get_running_loop())
         self.origin = os.urandom(8).hex()
         self._lock = threading.Lock()
-        self._pending: dict[Change, None] = {}
+        self._pending: dict[Change, Audience | None] = {}
         self._is_delivering = False
         self._listeners: dict[Change, dict[ChangeListener, None]] = {}
         self._wants: dict[ChangeListener, dict[Change, None]] = {}
@@ -152,12 +153,17 @@ class Changes:
         for change in tuple(self._wants.get(listener, ())):
             self.unwant(listener, change)
 
-    def tell(self, change: Change) -> None:
-        """Tell whoever wants to hear of it in this loop of a change; in any thread, without blocking."""
+    def tell(self, change: Change, audience: Audience | None = None) -> None:
+        """Tell whoever wants to hear of it in this loop of a change; in any thread, without blocking.
+
+        Args:
+            change: The change.
+            audience: Whom it is for; everybody when None.
+        """
         if not self._is_wanted(change):
             return
         with self._lock:
-            self._pending[change] = None
+            self._pending[change] = either(self._pending.get(change, audience), audience)
             if self._is_delivering:
                 return
             self._is_delivering = True
@@ -175,8 +181,14 @@ class Changes:
         self._watches = Watches(self._server, self.tell)
         self._stop()
 
-    def _changed(self, what: str, uri: str | None) -> None:
-        self.tell((what, uri))
+    def principals(self, uri: str) -> set[Principal]:
+        """Return who would hear of an update here, if it were for everybody; in the loop's thread."""
+        guards = self._guards(("resource", uri))
+        listening = {listener.principal for listener in self._interested(("resource", uri))}
+        return {principal for principal in listening if may_hear(principal, guards)}
+
+    def _changed(self, what: str, uri: str | None, audience: Audience | None) -> None:
+        self.tell((what, uri), audience)
 
     def _is_wanted(self, change: Change) -> bool:
         if change in self._listeners or change == _RESOURCES:
@@ -196,24 +208,26 @@ class Changes:
 
     def _deliver(self) -> None:
         with self._lock:
-            changes = list(islice(self._pending, _AT_A_TIME))
-            for change in changes:
+            changes = list(islice(self._pending.items(), _AT_A_TIME))
+            for change, _ in changes:
                 del self._pending[change]
             has_more = self._is_delivering = bool(self._pending)
         try:
-            for change in changes:
-                self._tell(change)
+            for change, audience in changes:
+                self._tell(change, audience)
         finally:
             if has_more:
                 asyncio.get_running_loop().call_soon(self._deliver)
 
-    def _tell(self, change: Change) -> None:
+    def _tell(self, change: Change, audience: Audience | None) -> None:
         if change == _RESOURCES:
             self._watches.refresh()
         guards = self._guards(change)
         for listener in self._interested(change):
             # What another one did about this change may have ended it.
-            if listener in self._wants and may_hear(listener.principal, guards):
+            if listener not in self._wants or not may_hear(listener.principal, guards):
+                continue
+            if audience is None or audience.holds(listener.principal):
                 listener.changed(change)
 
     def _guards(self, change: Change) -> tuple[Component, ...]:

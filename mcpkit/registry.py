@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from .audience import Audience
 from .component import Component
 from .components import Components
 from .decorators import Build, Decorators
@@ -20,6 +21,7 @@ from .tools import Tool
 
 if TYPE_CHECKING:
     from .extension import Extension
+    from .principal import Principal
 
 UpdateListener = Callable[[str], None]
 """Called with the URI of a resource whose data have changed."""
@@ -55,7 +57,7 @@ class Registry(Decorators):
         self._is_resolved = False
         self._hidden_tags: frozenset[str] = frozenset()
         self._listeners: list[Listener] = []
-        self._update_listeners: list[UpdateListener] = []
+        self._update_listeners: list[Callable[[str, Audience | None], None]] = []
         self.tools: Components[Tool] = Components(self, "tools")
         self.resources: Components[Resource] = Components(self, "resources")
         self.resource_templates: Components[ResourceTemplate] = Components(self, "resources")
@@ -221,17 +223,29 @@ class Registry(Decorators):
             self._listeners.append(listener)
         return partial(self._listeners.remove, listener)
 
-    def resource_updated(self, uri: str) -> None:
-        """Tell every client that subscribed to it that a resource's data have changed.
+    def resource_updated(
+        self, uri: str, *, to: Principal | Callable[[Principal], bool] | None = None
+    ) -> None:
+        """Tell the clients that subscribed to it that a resource's data have changed.
 
         Updates of one URI that come faster than a client takes them are told once.
 
         Args:
             uri: The URI as it is registered here; where this registry is included under a prefix,
                 clients hear of the URI with the prefix.
+            to: Who is told, of those who may see it: a Principal, known by its id, or a function that says so of
+                each, quickly, as `visible=` does; everybody when None. With a broker it holds for the clients of
+                all processes.
+
+        Raises:
+            TypeError: `to` is something else.
+            ValueError: `to` is a Principal without an id.
         """
+        self._update(uri, None if to is None else Audience.of(to))
+
+    def _update(self, uri: str, audience: Audience | None) -> None:
         for listener in tuple(self._update_listeners):
-            listener(uri)
+            listener(uri, audience)
 
     def listen_updates(self, listener: UpdateListener) -> Callable[[], None]:
         """Call `listener` at each `resource_updated`, in the thread that says so.
@@ -239,6 +253,9 @@ class Registry(Decorators):
         Returns:
             A function that ends it.
         """
+        return self._listen_updates(lambda uri, audience: listener(uri))
+
+    def _listen_updates(self, listener: Callable[[str, Audience | None], None]) -> Callable[[], None]:
         with self._lock:
             self._update_listeners.append(listener)
         return partial(self._update_listeners.remove, listener)
@@ -291,7 +308,11 @@ class Registry(Decorators):
                 take_back()
                 raise
             ends.append(source.listen(follow))
-            ends.append(source.listen_updates(lambda uri: self.resource_updated(_prefixed_uri(uri, prefix))))
+            ends.append(
+                source._listen_updates(
+                    lambda uri, audience: self._update(_prefixed_uri(uri, prefix), audience)
+                )
+            )
         return Included(source, take_back)
 
     def _mirror(

@@ -8,6 +8,7 @@ from functools import cached_property, partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
+from .audience import Audience
 from .broker import Broker, MemoryBroker
 from .component import Component, optional
 from .components import Components
@@ -40,8 +41,9 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-Watcher = Callable[[str, str | None], None]
-"""Called from any thread with `tools`, `prompts` or `resources` and None, or with `resource` and a URI."""
+Watcher = Callable[[str, str | None, Audience | None], None]
+"""Called from any thread with `tools`, `prompts` or `resources` and None, or with `resource` and a URI; then with
+whom it is for, None for everybody."""
 
 _DEFAULT_CACHE: Final = {method: Cache() for method in CACHEABLE} | {"resources/read": Cache(0, "private")}
 
@@ -195,7 +197,7 @@ class Server(Serving, Registry):
         self.middleware = Middlewares(self, self)
         self.on_error = ErrorHooks()
         self.listen(self._announce)
-        self.listen_updates(self._announce_update)
+        self._listen_updates(self._announce_update)
 
     def _render(self, ctx: Context[Any], result: dict[str, Any], cache: Cache | None = None) -> bytes:
         """Write a result with what the era wants of every result; `cache` goes before what the method has."""
@@ -249,11 +251,11 @@ class Server(Serving, Registry):
             return
         self._declared.add(part.list_name)
         for watcher in tuple(self._watchers):
-            watcher(part.list_name, None)
+            watcher(part.list_name, None, None)
 
-    def _announce_update(self, uri: str) -> None:
+    def _announce_update(self, uri: str, audience: Audience | None) -> None:
         for watcher in tuple(self._watchers):
-            watcher("resource", uri)
+            watcher("resource", uri, audience)
 
     # Life
 

@@ -1,0 +1,87 @@
+"""Whom an update is for."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from .principal import Principal
+
+logger = logging.getLogger("mcpkit")
+
+Predicate = Callable[[Principal], bool]
+"""Says whether an update is for a principal."""
+
+
+@dataclass(frozen=True)
+class Audience:
+    """Some of those who listen.
+
+    Attributes:
+        ids: Who they are, whatever they have been granted.
+        principals: Who they are, with just these scopes.
+        predicates: What says so of others.
+    """
+
+    ids: frozenset[str] = frozenset()
+    principals: frozenset[Principal] = frozenset()
+    predicates: tuple[Predicate, ...] = ()
+
+    @classmethod
+    def of(cls, to: Any) -> Audience:
+        """Return those whom an author names.
+
+        Args:
+            to: A Principal, by whose id they are known, or a function of a Principal.
+
+        Raises:
+            TypeError: It is neither, or an async function.
+            ValueError: It is a Principal without an id.
+        """
+        if isinstance(to, Principal):
+            if to.id is None:
+                raise ValueError(
+                    "to=Principal() has no id, so it names nobody; leave `to` out to tell everybody"
+                )
+            return cls(ids=frozenset({to.id}))
+        if not callable(to) or inspect.iscoroutinefunction(to):
+            raise TypeError(
+                "to must be a Principal, or a function of one that is not async, such as "
+                f'lambda who: "admin" in who.scopes; got {to!r}'
+            )
+        return cls(predicates=(to,))
+
+    def holds(self, principal: Principal) -> bool:
+        """Say whether a principal belongs to it; where a function cannot say so, they do not."""
+        return (
+            principal.id in self.ids
+            or principal in self.principals
+            or any(_says(predicate, principal) for predicate in self.predicates)
+        )
+
+    def __or__(self, other: Audience) -> Audience:
+        """Return those of both."""
+        more = tuple(each for each in other.predicates if each not in self.predicates)
+        return Audience(self.ids | other.ids, self.principals | other.principals, self.predicates + more)
+
+
+def either(first: Audience | None, second: Audience | None) -> Audience | None:
+    """Return the audience of two updates of one URI that are told as one; None stands for everybody."""
+    return None if first is None or second is None else first | second
+
+
+def _says(predicate: Predicate, principal: Principal) -> bool:
+    try:
+        answer: Any = predicate(principal)
+    except Exception:  # whatever it is, nobody hears more because of it
+        logger.exception("to= of an update failed: %r is not told", principal.id)
+        return False
+    if not isinstance(answer, bool):
+        logger.error(
+            "to= of an update returned %r, neither True nor False: %r is not told", answer, principal.id
+        )
+        return False
+    return answer
