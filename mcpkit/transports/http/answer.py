@@ -49,7 +49,7 @@ class Answer:
     @property
     def caller(self) -> str | None:
         """What tells its client from others."""
-        return self._exchange.caller
+        return self._session.caller
 
     @property
     def questions(self) -> OpenQuestions | None:

@@ -183,6 +183,8 @@ class Door:
         principal = principal_of(scope, self._settings.principal)
         if pipe is None or pipe.principal.id != principal.id:
             raise UnreadError(404, "there is no such session: open /sse again")
+        if pipe.is_behind:
+            raise UnreadError(503, "too much waits on the stream: read it, then send this again", _BUSY)
         settings = self._settings
         body = await read_body(
             receive, headers.get(b"content-length"), settings.max_body, settings.body_timeout

@@ -31,10 +31,10 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Headers = Iterable[tuple[bytes, bytes]]
 
 MOST_QUEUED: Final = 16 * 1024 * 1024
-"""Bytes that may wait for a client that does not read; then it is taken for gone."""
+"""Bytes that may wait behind what is being sent before a client that asks for more has to read them."""
 
 _PATIENCE: Final = 30.0
-"""Seconds in which a client must have read what one piece of a stream waits for."""
+"""Seconds in which a client must have read what one piece of a stream waits for; then it is taken for gone."""
 
 _PIECE: Final = 64 * 1024
 """Bytes of a stream that are handed to the ASGI server at once."""
@@ -223,15 +223,22 @@ class Exchange:
         """Stay open: without a session nobody could come back."""
 
     def push(self, chunk: bytes) -> None:
-        """Send a part of the event stream, whole events or comments."""
+        """Send a part of the event stream, whole events or comments.
+
+        It is taken whatever its size: a result must arrive. What comes before a result waits for `ready`, and a client
+        that reads nothing is given up in time, not by what waits for it.
+        """
         if self.is_ended or self.is_gone:
             return
         self.is_streaming = True
         self._queue.append(chunk)
         self._queued += len(chunk)
-        if self._queued > MOST_QUEUED:
-            self.hang_up()
         self.wake()
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether so much waits behind what is being sent that the client should read before it asks for more."""
+        return self._queued > MOST_QUEUED and sum(map(len, self._queue)) > MOST_QUEUED
 
     def open_stream(self) -> None:
         """Become an event stream, if the client takes one."""

@@ -55,7 +55,7 @@ async def serve_handshake(service: Service, message: Any, headers: Headers, exch
     if service.settings.stateless:
         await _serve_guest(service, message, headers, exchange)
         return
-    session = await service.sessions.find(_session_id(headers), exchange.principal, exchange.caller)
+    session = await service.sessions.find(_session_id(headers), exchange)
     if session is None:
         await _refuse_session(headers, exchange)
         return
@@ -83,7 +83,7 @@ async def serve_get(service: Service, headers: Headers, exchange: Exchange) -> N
     Raises:
         BusyError: Too many streams are open, or the broker does not answer.
     """
-    session = await service.sessions.find(_session_id(headers), exchange.principal, exchange.caller)
+    session = await service.sessions.find(_session_id(headers), exchange)
     if session is None:
         await _refuse_session(headers, exchange)
         return
@@ -107,7 +107,7 @@ async def serve_delete(service: Service, headers: Headers, exchange: Exchange) -
     Raises:
         BusyError: The broker does not answer.
     """
-    session = await service.sessions.find(_session_id(headers), exchange.principal, exchange.caller)
+    session = await service.sessions.find(_session_id(headers), exchange)
     if session is None:
         await _refuse_session(headers, exchange)
         return
@@ -146,8 +146,7 @@ async def _initialize(service: Service, message: dict[str, Any], exchange: Excha
         if service.settings.stateless:
             result = {**result, "capabilities": _without_session(result["capabilities"])}
         else:
-            id_of_session = await service.sessions.open(handshake, exchange.principal, exchange.caller)
-            headers = ((_SESSION, id_of_session.encode()),)
+            headers = ((_SESSION, (await service.sessions.open(handshake, exchange)).encode()),)
         exchange.answer(jsonrpc.result(id_, result), 200, headers)
     except BusyError as error:
         exchange.answer(jsonrpc.error(id_, error), 503, headers_of(error))

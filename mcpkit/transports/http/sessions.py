@@ -32,6 +32,7 @@ from .session import Session
 from .token import SessionToken, issue, read
 
 if TYPE_CHECKING:
+    from .exchange import Exchange
     from .service import Service
 
 logger = logging.getLogger("mcpkit")
@@ -84,7 +85,7 @@ class Sessions:
         """Count the sessions that live in this process."""
         return len(self._by_id)
 
-    async def open(self, handshake: Handshake, principal: Principal, caller: str | None = None) -> str:
+    async def open(self, handshake: Handshake, client: Exchange) -> str:
         """Open a session and return its id.
 
         It lives briefly until the first request that names it. Of its client it knows what the id says, as
@@ -92,12 +93,12 @@ class Sessions:
 
         Args:
             handshake: What was negotiated.
-            principal: Who the client is.
-            caller: What tells it from others; see `Shares`.
+            client: Who the client is.
 
         Raises:
             BusyError: There are too many, or the broker does not answer.
         """
+        caller = client.caller
         self._make_room(caller)
         self._shares.take(caller)
         session: Session | None = None
@@ -110,7 +111,7 @@ class Sessions:
                 client=handshake.client,
                 lists=frozenset(name for name in LISTS.values() if server._declared.has(name)),
                 expires=time.time() + self._settings.session_max_age,
-                principal=_owner(principal),
+                principal=_owner(client.principal),
             )
             id_ = issue(self._keys, token)
             kept = read(self._keys, id_, -math.inf)
@@ -119,7 +120,7 @@ class Sessions:
             await _reach(self._broker.write(key, {_OPEN: "1"}, self._brief))
             record = await _reach(self._broker.read(key))
             session = Session(
-                self._service, id_, kept, key, Handshake(kept.revision, kept.client), principal, caller
+                self._service, id_, kept, key, Handshake(kept.revision, kept.client), client.principal, caller
             )
             session.prolonged = -math.inf
             self._unused[id_] = self._add(session)
@@ -129,25 +130,24 @@ class Sessions:
                 self._shares.give_back(caller)
         return id_
 
-    async def find(self, id_: str, principal: Principal, caller: str | None = None) -> Session | None:
+    async def find(self, id_: str, client: Exchange | Session) -> Session | None:
         """Return the session of an id; None when it is none, has ended, or has not been used for too long.
 
         It is in use from now on: its life is prolonged, where that has not been done a moment ago.
 
         Args:
             id_: What a client has sent as the id.
-            principal: Who the client is: the sessions of others are none.
-            caller: What tells it from others; see `Shares`.
+            client: Who the client is: the sessions of others are none.
 
         Raises:
             BusyError: It would be taken in, but there are too many; or the broker does not answer.
         """
         session = self._by_id.get(id_)
         if session is None:
-            return await self._take_in(id_, principal, caller)
-        if session.token.principal != _owner(principal):
+            return await self._take_in(id_, client)
+        if session.token.principal != _owner(client.principal):
             return None
-        session.principal = principal
+        session.principal = client.principal
         edition = session.edition
         try:  # as _reach does: each request comes by here
             record = await self._broker.read(session.key)
@@ -164,7 +164,7 @@ class Sessions:
             session.prolonged = now
             self._unused.pop(id_, None)
         if self._by_id.get(id_) is not session:  # it has ended meanwhile, or made room
-            return await self._take_in(id_, principal, caller)
+            return await self._take_in(id_, client)
         self._use(session, now)
         return session
 
@@ -310,10 +310,10 @@ class Sessions:
         self._by_id[session.id] = self._by_id.pop(session.id)
         session.used = now
 
-    async def _take_in(self, id_: str, principal: Principal, caller: str | None) -> Session | None:
+    async def _take_in(self, id_: str, client: Exchange | Session) -> Session | None:
         """Return the session of an id that is not known here, if it is good: another process may have it."""
         token = read(self._keys, id_, time.time())
-        if token is None or token.principal != _owner(principal):
+        if token is None or token.principal != _owner(client.principal):
             return None
         key = self._key(token)
         record = await _reach(self._broker.read(key))
@@ -322,11 +322,12 @@ class Sessions:
         await self._write(key, {})
         session = self._by_id.get(id_)
         if session is None:  # else another request of its has been faster
+            caller = client.caller
             self._make_room(caller)
             self._shares.take(caller)
             handshake = Handshake(token.revision, token.client)
             handshake.is_initialized = True
-            session = self._add(Session(self._service, id_, token, key, handshake, principal, caller))
+            session = self._add(Session(self._service, id_, token, key, handshake, client.principal, caller))
             session.load(record)
         return session
 
@@ -395,7 +396,7 @@ class Sessions:
         with suppress(BusyError):  # it has been logged
             for session in sessions:
                 if session.is_busy:
-                    await self.find(session.id, session.principal, session.caller)
+                    await self.find(session.id, session)
 
 
 def _owner(principal: Principal) -> str | None:

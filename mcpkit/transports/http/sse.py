@@ -57,6 +57,11 @@ class Pipe:
         endpoint = f"{quote(messages)}?session_id={self.id}"
         exchange.push(b"event: endpoint\ndata: %s\n\n" % endpoint.encode())
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether the client should read its stream before it asks for more."""
+        return self._exchange.is_behind
+
     async def aclose(self) -> None:
         """Take leave of the client, and cancel what runs."""
         self._leave()
