@@ -76,6 +76,7 @@ class Serving:
         session_ttl: float = 3600.0,
         session_max_age: float = 86_400.0,
         max_streams: int = 10_000,
+        max_kept: int = 64 * 1024 * 1024,
         stream_after: float | None = None,
         keep_alive: float = 15.0,
     ) -> None:
@@ -112,6 +113,8 @@ class Serving:
             session_ttl: The seconds without a request after which a session ends.
             session_max_age: The seconds after which a session ends in any case.
             max_streams: The most event streams that listen for changes in one process.
+            max_kept: The most bytes of events that are kept in one process for clients that come back to a stream
+                (`Last-Event-ID`), a sixteenth of it for one session; 0 keeps none.
             stream_after: The seconds after which an answer becomes an event stream; None is 1 in sessions and 10
                 elsewhere.
             keep_alive: The seconds of silence after which a comment is sent on an event stream.
@@ -146,6 +149,7 @@ class Serving:
         session_ttl: float = 3600.0,
         session_max_age: float = 86_400.0,
         max_streams: int = 10_000,
+        max_kept: int = 64 * 1024 * 1024,
         stream_after: float | None = None,
         keep_alive: float = 15.0,
         grace: float | None = 10.0,
@@ -176,6 +180,8 @@ class Serving:
             session_ttl: The seconds without a request after which a session ends.
             session_max_age: The seconds after which a session ends in any case.
             max_streams: The most event streams that listen for changes in one process.
+            max_kept: The most bytes of events that are kept in one process for clients that come back to a stream
+                (`Last-Event-ID`), a sixteenth of it for one session; 0 keeps none.
             stream_after: The seconds after which an answer becomes an event stream; None is 1 in sessions and 10
                 elsewhere.
             keep_alive: The seconds of silence after which a comment is sent on an event stream.

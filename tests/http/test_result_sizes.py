@@ -16,10 +16,11 @@ from asgi_answer import Answer
 from asgi_client import Serve, initialize
 from mcpkit import Context, Server
 from mcpkit.transports.http import events, exchange
+from mcpkit.transports.http.options import Settings
 from serving import in_thread
 from waiting import until
 
-BOUNDS = (exchange._PIECE, exchange._MUCH, events.MOST_BYTES, exchange.MOST_QUEUED)
+BOUNDS = (exchange._PIECE, exchange._MUCH, Settings.max_kept // events.SHARE, exchange.MOST_QUEUED)
 SIZES = st.one_of(
     st.integers(0, 4096),
     st.builds(lambda bound, off: bound + off, st.sampled_from(BOUNDS), st.integers(-400, 400)),

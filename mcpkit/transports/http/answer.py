@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ...errors import INVALID_REQUEST, PARSE_ERROR, BusyError, ProtocolError
+from ...errors import INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR, BusyError, ProtocolError
+from ...protocol import jsonrpc
 from ...protocol.jsonrpc import is_array, is_object
 from .exchange import Exchange, headers_of
 
@@ -72,9 +73,8 @@ class Answer:
         if not self._session.has_ids:
             return
         self._exchange.open_stream()
-        if self._stream is not None and self._stream.exchange is not None:
-            exchange, self._stream.exchange = self._stream.exchange, None
-            exchange.finish()
+        if self._stream is not None:
+            self._end_connection(self._stream)
 
     def reply(self, message: bytes | None, problem: BaseException | None) -> None:
         """Send the response, or end without one."""
@@ -91,19 +91,36 @@ class Answer:
             exchange.answer(None, 202)
             return
         if message is not None:
-            self._push(message)
+            self._push(message, self._not_kept)
         self._stream.is_finished = True
-        if self._stream.exchange is not None:
-            self._stream.exchange.finish()
+        self._end_connection(self._stream)
 
-    def _push(self, message: bytes) -> None:
+    @staticmethod
+    def _end_connection(stream: Stream) -> None:
+        """End what a stream is sent on, after what has been said, and let go of it."""
+        exchange, stream.exchange = stream.exchange, None
+        if exchange is not None:
+            exchange.finish()
+
+    def _push(self, message: bytes, instead: Callable[[int, int], bytes] | None = None) -> None:
         if self._stream is None:
             self._open()
         stream = self._stream
         assert stream is not None
-        chunk = stream.event(message)
+        chunk = stream.event(message, instead)
         if stream.exchange is not None:
             stream.exchange.push(chunk)
+
+    def _not_kept(self, size: int, most: int) -> bytes:
+        """Return the response for a client that has not got the one that is too large to be kept."""
+        return jsonrpc.error(
+            self._message["id"],  # revisions whose clients come back have no batches
+            ProtocolError(
+                INTERNAL_ERROR,
+                f"The response is too large to be kept for a client that has lost its connection ({size:,} bytes, of "
+                f"at most {most:,}): send the request again",
+            ),
+        )
 
     def _open(self) -> None:
         if self._stream is None:

@@ -7,14 +7,20 @@ event's place in it, so what is sent again is what that stream has said, and not
 from __future__ import annotations
 
 import re
-from collections import deque
+from collections import OrderedDict, deque
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from .exchange import Exchange, event
 
 MOST_EVENTS: Final = 256
-MOST_BYTES: Final = 4 * 1024 * 1024
 """What one session keeps for clients that come back; the oldest goes first."""
+
+SHARE: Final = 16
+"""One session keeps this part of what all may keep together."""
+
+_BESIDES: Final = 400
+"""Bytes of memory that an event takes beside its message."""
 
 RETRY: Final = 1000
 """Milliseconds after which a client whose stream was closed comes back."""
@@ -26,9 +32,48 @@ _CALLS: Final = re.compile(r"[0-9a-f]{8}c[0-9]+")
 
 
 class _Kept(NamedTuple):
+    serial: int
     stream: str
     number: int
     message: bytes
+
+    @property
+    def size(self) -> int:
+        return len(self.message) + _BESIDES
+
+
+class Shelf:
+    """What all sessions of an app keep in one process, together no more than a number of bytes.
+
+    Args:
+        limit: That number.
+
+    Attributes:
+        most: The bytes that one session may keep, so that an event of more is not kept at all.
+        size: The bytes that are kept.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.most = limit // SHARE
+        self.size = 0
+        self._limit = limit
+        self._serial = 0
+        self._owners: OrderedDict[int, Events] = OrderedDict()  # of what is kept, the oldest first
+
+    def put(self, owner: Events, stream: str, number: int, message: bytes) -> _Kept:
+        """Take an event, which its session keeps, and have the oldest ones of all go for it."""
+        self._serial += 1
+        kept = _Kept(self._serial, stream, number, message)
+        self.size += kept.size
+        while self.size > self._limit:
+            next(iter(self._owners.values())).drop()
+        self._owners[kept.serial] = owner
+        return kept
+
+    def remove(self, kept: _Kept) -> None:
+        """Let go of an event that its session has dropped."""
+        del self._owners[kept.serial]
+        self.size -= kept.size
 
 
 class Events:
@@ -36,10 +81,12 @@ class Events:
 
     Args:
         process: A text that no other process has, so that ids of its streams are not mistaken for ours.
+        shelf: Where the sessions of the process keep theirs.
     """
 
-    def __init__(self, process: str) -> None:
+    def __init__(self, process: str, shelf: Shelf) -> None:
         self._process = process
+        self._shelf = shelf
         self._kept: deque[_Kept] = deque()
         self._bytes = 0
         self._opened = 0
@@ -49,12 +96,36 @@ class Events:
         self._opened += 1
         return f"{self._process}{kind}{self._opened}"
 
-    def keep(self, stream: str, number: int, message: bytes) -> None:
-        """Keep an event, and let go of the oldest ones for it."""
-        self._kept.append(_Kept(stream, number, message))
-        self._bytes += len(message)
-        while len(self._kept) > MOST_EVENTS or (self._bytes > MOST_BYTES and len(self._kept) > 1):
-            self._bytes -= len(self._kept.popleft().message)
+    def keep(self, stream: str, number: int, message: bytes) -> bool:
+        """Keep an event, and let go of the oldest ones for it.
+
+        Returns:
+            Whether it is kept: one that is too large is not, and costs no other its place.
+        """
+        if len(message) + _BESIDES > self._shelf.most:
+            return False
+        kept = self._shelf.put(self, stream, number, message)
+        self._kept.append(kept)
+        self._bytes += kept.size
+        while len(self._kept) > MOST_EVENTS or self._bytes > self._shelf.most:
+            self.drop()
+        return True
+
+    def drop(self) -> None:
+        """Let go of the oldest event."""
+        kept = self._kept.popleft()
+        self._bytes -= kept.size
+        self._shelf.remove(kept)
+
+    def clear(self) -> None:
+        """Let go of all: nobody comes back."""
+        while self._kept:
+            self.drop()
+
+    @property
+    def most(self) -> int:
+        """The bytes of the largest message that is kept."""
+        return max(0, self._shelf.most - _BESIDES)
 
     def after(self, stream: str, number: int) -> list[_Kept]:
         """Return the events of a stream that came after one of them, as far as they are kept."""
@@ -100,12 +171,19 @@ class Stream:
             return b":\n\n"
         return b"id: %s\nretry: %d\ndata: \n\n" % (self._id(self._sent).encode(), RETRY)
 
-    def event(self, message: bytes) -> bytes:
-        """Return a message as the stream's next event, kept for clients that come back."""
+    def event(self, message: bytes, instead: Callable[[int, int], bytes] | None = None) -> bytes:
+        """Return a message as the stream's next event, kept for clients that come back.
+
+        Args:
+            message: The message.
+            instead: Makes what is kept in its place where it is too large: of its bytes, and the most that there may
+                be. Nothing is, without.
+        """
         if not self.has_ids:
             return event(message)
         self._sent += 1
-        self._events.keep(self.name, self._sent, message)
+        if not self._events.keep(self.name, self._sent, message) and instead is not None:
+            self._events.keep(self.name, self._sent, instead(len(message), self._events.most))
         return event(message, self._id(self._sent))
 
     def has_more(self, number: int) -> bool:

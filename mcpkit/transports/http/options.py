@@ -52,6 +52,7 @@ class Settings:
     session_ttl: Annotated[float, _check_seconds] = 3600.0
     session_max_age: Annotated[float, _check_seconds] = 86_400.0
     max_streams: Annotated[int, _check_count] = 10_000
+    max_kept: Annotated[int, _check_count] = 64 * 1024 * 1024
     stream_after: Annotated[float, _check_seconds]
     keep_alive: Annotated[float, _check_seconds] = 15.0
     grace: Annotated[float | None, _check_seconds] = 10.0
@@ -119,8 +120,9 @@ def _check_switch(name: str, value: Any) -> None:
 
 
 def _check_count(name: str, count: Any) -> None:
-    is_size = name == "max_body"
-    check_count(name, count, example=" of bytes, such as 4 * 1024 * 1024" if is_size else " such as 10_000")
+    is_size = name in {"max_body", "max_kept"}
+    example = " of bytes, such as 4 * 1024 * 1024" if is_size else " such as 10_000"
+    check_count(name, count, least=0 if name == "max_kept" else 1, example=example)
 
 
 def _check_seconds(name: str, seconds: Any) -> None:

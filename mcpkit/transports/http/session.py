@@ -90,7 +90,7 @@ class Session(Peer):
         self._service = service
         self._unsaved: dict[str, str | None] = {}
         self._level = handshake.log_level
-        self._events = Events(self._process)
+        self._events = Events(self._process, service.sessions.shelf)
         self._streams: dict[str, Stream] = {}
         self._pending = Pending()
         self._crowd: dict[Change, None] = {}
@@ -342,6 +342,7 @@ class Session(Peer):
         self._service.changes.forget(self)
         self.end_streams()
         self._calls.cancel_all()
+        self._events.clear()
 
     async def aclose(self) -> None:
         """Tell what runs that the server ends, cancel it, and wait until it has stopped."""

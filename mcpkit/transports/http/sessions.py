@@ -27,6 +27,7 @@ from ...keys import Keys
 from ...principal import Principal
 from ...protocol.eras import Handshake
 from ...running.shares import Shares
+from .events import Shelf
 from .following import CHANGED, Following
 from .session import Session
 from .token import SessionToken, issue, read
@@ -62,6 +63,7 @@ class Sessions:
         broker: Where the rest of their state is.
 
     Attributes:
+        shelf: What they keep for clients that come back.
         process: A text that no other process has, nor any other event loop of this one.
     """
 
@@ -73,6 +75,7 @@ class Sessions:
         self._settings = service.settings
         self._spacing = min(service.settings.session_ttl / 10, _SPACING)
         self._brief = min(service.settings.session_ttl, _BRIEF)
+        self.shelf = Shelf(service.settings.max_kept)
         self._by_id: dict[str, Session] = {}
         self._unused: dict[str, Session] = {}  # those of which nothing has come after `initialize`
         self._shares = Shares()  # of those that live here, or are about to
