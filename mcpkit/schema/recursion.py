@@ -8,7 +8,7 @@ the one that knows most of an object's members, else the first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from typing import Any, cast
 
@@ -213,7 +213,7 @@ def _with(value: Any, replaced: Mapping[int, Callable[[Any], CoreSchema]]) -> An
     if is_array(value):
         return [_with(item, replaced) for item in value]
     if isinstance(value, tuple):
-        return tuple(_with(item, replaced) for item in value)
+        return tuple(_with(item, replaced) for item in cast("Iterable[Any]", value))
     if not is_object(value):
         return value
     copy = {
