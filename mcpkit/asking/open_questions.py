@@ -34,6 +34,7 @@ class OpenQuestions:
         prefix: What the ids of these questions begin with; different for whoever else asks this client.
         on_open: Awaited with the id of a question before it is sent.
         on_close: Called with the id of a question that is over.
+        late: What is said beside that the client has not answered in time.
     """
 
     def __init__(
@@ -41,8 +42,10 @@ class OpenQuestions:
         prefix: str = "",
         on_open: Callable[[str], Awaitable[None]] | None = None,
         on_close: Callable[[str], None] | None = None,
+        late: str = "",
     ) -> None:
         self._prefix = prefix
+        self._late = late
         self._on_open = on_open
         self._on_close = on_close
         self._count = 0
@@ -102,7 +105,7 @@ class OpenQuestions:
                     self._close(opened[number])
                     opened[number] = again
         except TimeoutError:
-            raise AnswerError(f"The client did not answer within {seconds:g} s") from None
+            raise AnswerError(f"The client did not answer within {seconds:g} s{self._late}") from None
         finally:
             for id_ in opened:
                 self._take_back(id_)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ...errors import RegistrationError
 from ...keys import check_environment
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
     from ...server import Server
     from .door import Door
     from .exchange import Receive, Scope, Send
+
+
+_SUPERVISORS: Final = frozenset({"uvicorn.supervisors.multiprocess", "gunicorn.arbiter"})
+"""Modules of those who run an app in several processes."""
 
 
 class HttpApp:
@@ -41,6 +46,10 @@ class HttpApp:
         self._mounts: list[tuple[str, ASGIApp]] = []
         self._door: Door | None = None
         self._lock = threading.Lock()
+        if not _SUPERVISORS.isdisjoint(sys.modules):
+            from .workers import warn_of_workers
+
+            warn_of_workers(server, settings)
         check_environment()
         for route in server.routes:
             settings.check_route(route)

@@ -25,6 +25,7 @@ from .shutdown import end_on_signals
 from .sse import Pipe
 from .stateless import is_stateless, serve_stateless, unknown_revision
 from .unread import UnreadError, watch
+from .workers import warn_of_workers
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -51,6 +52,7 @@ class Door:
         self._server = server
         self._settings = settings
         self._guard = guard
+        warn_of_workers(server, settings)  # again: gunicorn may have loaded the app before there were any
         self._keys = server.keys
         self._broker = MemoryBroker() if server.broker is None else server.broker
         self._services: dict[asyncio.AbstractEventLoop, Service] = {}

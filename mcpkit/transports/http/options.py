@@ -100,6 +100,11 @@ class Settings:
 
 
 def _unknown(name: str) -> str:
+    if name in {"workers", "reload"}:
+        return (
+            f"the HTTP app has no option {name!r}, as it serves in one process: write `app = server.asgi()` in a "
+            f"module, and start `uvicorn module:app --{name}{' 4' if name == 'workers' else ''}`"
+        )
     guess = nearest(name, OPTIONS)
     hint = f"; did you mean {guess!r}?" if guess is not None else f"; there are {', '.join(OPTIONS)}"
     return f"the HTTP app has no option {name!r}{hint}"

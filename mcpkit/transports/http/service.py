@@ -53,6 +53,7 @@ class Service:
         is_ready: Whether the author's lifespan has been entered, and work is taken.
         is_open: Whether it takes work.
         is_closing: Whether it takes no more work.
+        has_met_strange_answer: Whether a client has answered here what another process has asked.
         is_last: Whether the process has been told to end, so that nothing is served here after it.
     """
 
@@ -74,6 +75,7 @@ class Service:
         self.is_closing = False
         self.is_last = False
         self.is_started = False
+        self.has_met_strange_answer = False
         self._on_end = on_end
         self._waiting: set[asyncio.Task[object]] = set()
         self._is_over = False

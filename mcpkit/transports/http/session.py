@@ -5,6 +5,8 @@ Follows "Streamable HTTP" of basic/transports (2025-11-25), and what was differe
 
 from __future__ import annotations
 
+import logging
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,15 +23,25 @@ from ...running.calls import Calls, Reply, server_ended
 from .answer import Answer
 from .events import MOST_EVENTS, Events, Stream, read_event_id, was_for_call
 from .exchange import Exchange
+from .workers import CURE
 
 if TYPE_CHECKING:
     from .following import Following
     from .service import Service
     from .token import SessionToken
 
+logger = logging.getLogger("mcpkit")
+
 _LEVEL: Final = "level"
 _URI: Final = "uri:"
 _QUESTION: Final = "question:"
+_ASKED_ELSEWHERE: Final = re.compile(r"[0-9a-f]{8}-\d+")
+"""The id of a question of a process."""
+
+_PERHAPS_ELSEWHERE: Final = (
+    "; where several processes serve, its answer may have reached another one, whose log says what to do"
+)
+
 _TELLER: Final = "teller"
 """The process with the newest stream that listens: it alone tells what changes."""
 
@@ -72,7 +84,13 @@ class Session(Peer):
         caller: str | None,
     ) -> None:
         self._process = service.sessions.process
-        questions = OpenQuestions(f"{self._process}-", self._ask, self._ask_no_more)
+        self._is_shared = service.server.broker is not None
+        questions = OpenQuestions(
+            f"{self._process}-",
+            self._ask,
+            self._ask_no_more,
+            late="" if self._is_shared else _PERHAPS_ELSEWHERE,
+        )
         super().__init__(service.server, Calls(service.server), questions)
         self.session = self._negotiated = handshake
         self.id = id_
@@ -241,10 +259,22 @@ class Session(Peer):
         id_ = message.get("id")
         is_ours = not isinstance(id_, str) or id_.startswith(f"{self._process}-")
         if is_ours or f"{_QUESTION}{id_}" not in self.latest:
+            if not is_ours and not self._is_shared:
+                self._note_strange_answer(id_)
             super()._receive_response(message, reply)
         else:
             self.answers.append(jsonrpc.encode(message).decode())
             reply(None, None)
+
+    def _note_strange_answer(self, id_: object) -> None:
+        service = self._service
+        if isinstance(id_, str) and _ASKED_ELSEWHERE.fullmatch(id_) and not service.has_met_strange_answer:
+            service.has_met_strange_answer = True
+            logger.warning(
+                "an answer has come to a question that another process has asked, or this one before it was started "
+                "again, so it is lost; where several processes serve, %s",
+                CURE,
+            )
 
     # Changes
 

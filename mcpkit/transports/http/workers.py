@@ -1,0 +1,64 @@
+"""Several processes that serve without a broker: said where that is certain, or shows."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import sys
+import threading
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from ...server import Server
+    from .options import Settings
+
+logger = logging.getLogger("mcpkit")
+
+CURE: Final = (
+    "run one process, have a proxy keep each session at one process (sticky sessions), "
+    "or let them share a broker: Server(broker=...)"
+)
+
+_saying = threading.Lock()
+_is_said = False
+
+
+def warn_of_workers(server: Server, settings: Settings) -> None:
+    """Log once for all workers that they share nothing, where several are certain.
+
+    That is under `uvicorn --workers` and gunicorn, with a server that has sessions and no broker.
+
+    Args:
+        server: What is served.
+        settings: How.
+    """
+    global _is_said  # noqa: PLW0603 - workers belong to the process, and so does this
+    if server.broker is not None or settings.stateless:
+        return
+    count, is_first = _workers()
+    with _saying:
+        if count < 2 or not is_first or _is_said:
+            return
+        _is_said = True
+    logger.warning(
+        "%d workers serve, and share nothing: the answer to a question may reach another worker than the one that "
+        "asked, and changes, subscriptions and ends of sessions are heard of in one alone; %s",
+        count,
+        CURE,
+    )
+
+
+def _workers() -> tuple[int, bool]:
+    """Return how many workers there are, and whether this is the first: those who have started it are on the stack."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        module = frame.f_globals.get("__name__")
+        if module == "uvicorn.supervisors.multiprocess":
+            config: Any = getattr(frame.f_locals.get("self"), "config", None)
+            return getattr(config, "workers", 0) or 0, multiprocessing.current_process().name.endswith("-1")
+        if module == "gunicorn.arbiter":
+            arbiter: Any = frame.f_locals.get("self")
+            return getattr(arbiter, "num_workers", 0), getattr(arbiter, "worker_age", 0) == 1
+        frame = frame.f_back
+    return 0, False
