@@ -248,4 +248,11 @@ class CallEndedError(RuntimeError):
 
 
 class OutputError(Exception):
-    """What a tool returned does not fit its output schema; a fault of the server, not of the caller."""
+    """What a function returned cannot be sent: it has run, but its result has no form in JSON, or not the promised one.
+
+    A fault of the server, not of the caller, who is told all the same (in a tool `isError: true`, elsewhere -32603):
+    what the function has done is done.
+
+    Args:
+        text: Which place in the result, what is there, and what to return instead; never the value.
+    """

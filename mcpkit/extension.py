@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from .content.data import json_value
 from .content.values import ExtensionResult
 from .declarations import capabilities, json_object
 from .errors import MissingCapabilityError, RegistrationError
@@ -14,7 +15,6 @@ from .protocol.capabilities import tree
 from .protocol.jsonrpc import is_object
 from .protocol.revisions import ALL, RESULT_TYPES, knows
 from .registry import Registry
-from .tools import to_json_value
 
 if TYPE_CHECKING:
     from .context import Context
@@ -92,7 +92,8 @@ class Extension(Registry):
             MissingCapabilityError: The client has not declared the extension, so it would have to take
                 the result for an invalid one; let it pass, or ask `is_supported` before.
             TypeError: The members are no JSON object.
-            ValueError: The type is empty or the core protocol's, or JSON has no form for a member.
+            ValueError: The type is empty or the core protocol's.
+            OutputError: A member has no form in JSON.
         """
         named: Any = result_type
         if not isinstance(named, str) or not named or named in RESULT_TYPES:
@@ -101,7 +102,7 @@ class Extension(Registry):
             )
         if not self.is_supported(ctx):
             raise MissingCapabilityError([self.capability], tree([self.capability]))
-        data: Any = {} if members is None else to_json_value(members)
+        data: Any = {} if members is None else json_value(members, "members")
         if not is_object(data):
             raise TypeError(f"the members of a result are an object, not {type(members).__name__}")
         return ExtensionResult({**data, "resultType": result_type})

@@ -16,6 +16,7 @@ from .errors import (
     HandlerError,
     InputRequired,
     MissingCapabilityError,
+    OutputError,
     ProcessEndedError,
     ProtocolError,
     ResourceNotFoundError,
@@ -93,6 +94,8 @@ def tool_error(ctx: Context[Any], error: BaseException) -> dict[str, Any]:
     ctx._exception = single(error)
     if isinstance(error, HandlerError):
         text = readable(str(error)) or "The tool failed, and did not say why."
+    elif isinstance(error, OutputError):
+        text = _unsent(ctx, error)
     else:
         text = internal(ctx, error)
     return {"content": [{"type": "text", "text": text}], "isError": True}
@@ -107,12 +110,12 @@ def single(error: BaseException) -> BaseException:
 
 def is_masked(error: BaseException) -> bool:
     """Say whether an exception says nothing that a client may read, so that it has a reference to the log instead."""
-    return not isinstance(error, (HandlerError, ProtocolError))
+    return not isinstance(error, (HandlerError, OutputError, ProtocolError))
 
 
 def is_unmeant(error: BaseException) -> bool:
     """Say whether an exception is no answer of anybody's, but what somebody should look into."""
-    return is_masked(error) or isinstance(error, (CallTimeoutError, ProcessEndedError))
+    return is_masked(error) or isinstance(error, (CallTimeoutError, OutputError, ProcessEndedError))
 
 
 def _explained(ctx: Context[Any], error: BaseException) -> BaseException:
@@ -138,15 +141,33 @@ def internal(ctx: Context[Any], error: BaseException) -> str:
     type and text of the exception. The traceback stays here: it tells about the server, not about the call.
     """
     ref = ref_of(ctx)
-    what = ctx.params.get("name") or ctx.params.get("uri") or ctx.params.get("ref")
-    about = f" {what!r}"[:200] if what else ""
-    logger.error("%s%s failed (ref %s)", ctx.method, about, ref, exc_info=error)
+    logger.error("%s%s failed (ref %s)", ctx.method, _about(ctx), ref, exc_info=error)
     if ctx.server.mask_errors:
         return f"Internal error (ref {ref})"
     import traceback
 
     shown = "".join(traceback.format_exception_only(error)).strip()
     return f"{readable(shown)} (ref {ref})"
+
+
+def _about(ctx: Context[Any]) -> str:
+    what = ctx.params.get("name") or ctx.params.get("uri") or ctx.params.get("ref")
+    return f" {what!r}"[:200] if what else ""
+
+
+def _unsent(ctx: Context[Any], error: OutputError) -> str:
+    """Log that a function has run, but its result cannot be sent, and return the same for the client."""
+    ran = _RAN.get(ctx.method, "the method ran")
+    text = readable(f"{ran}, but {error}")
+    logger.error("%s%s: %s", ctx.method, _about(ctx), text, exc_info=error.__cause__)
+    return text
+
+
+_RAN = {
+    "tools/call": "the tool ran",
+    "resources/read": "the resource was read",
+    "prompts/get": "the prompt was made",
+}
 
 
 def ref_of(ctx: Context[Any]) -> str:
@@ -195,4 +216,6 @@ def _problem(ctx: Context[Any], error: BaseException) -> ProtocolError:
         return ProtocolError(code, str(error), {"requiredCapabilities": error.required})
     if isinstance(error, HandlerError):
         return ProtocolError(code, readable(str(error)))
-    return ProtocolError(code, internal(ctx, error))
+    return ProtocolError(
+        code, _unsent(ctx, error) if isinstance(error, OutputError) else internal(ctx, error)
+    )

@@ -9,15 +9,15 @@ from typing import Any, Final, TypeGuard, cast
 from typing_extensions import Unpack
 
 from .component import Component, ComponentOptions
+from .content.data import described, json_value
 from .content.values import ExtensionResult
 from .context import Context
-from .errors import ArgumentsError, MalformedError, RegistrationError
+from .errors import ArgumentsError, MalformedError, OutputError, RegistrationError
 from .protocol.eras import Cache
 from .protocol.jsonrpc import is_object
 from .protocol.revisions import ALL, CLIENT_METHODS, METHODS
 from .schema import Arguments, Output
 from .schema.signature import empty
-from .tools import to_json_value
 
 _NAME: Final = re.compile(r"[!-~]{1,128}")
 """What the header `Mcp-Method` can carry as it is."""
@@ -104,8 +104,7 @@ class Method(Component):
 
         Raises:
             MalformedError: The params do not fit.
-            OutputError: What the function returned does not fit its annotation.
-            TypeError: It returned no JSON object.
+            OutputError: What the function returned does not fit its annotation, or is no JSON object.
             Exception: Whatever the function raises.
         """
         if self._arguments is None:
@@ -127,11 +126,13 @@ class Method(Component):
         if value is None and self._output is None:
             return {}
         if self._output is None or isinstance(value, ExtensionResult):
-            data = to_json_value(value)
+            data = json_value(value)
         else:
             data = self._output.dump(value)
         if not is_object(data):
-            raise TypeError(f"the method {self.key!r} returned {type(value).__name__}: return a JSON object")
+            raise OutputError(
+                f"result is {described(type(value))}; return a JSON object: a dict, a model or a dataclass"
+            )
         return data
 
 

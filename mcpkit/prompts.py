@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Literal, cast
 
 from typing_extensions import Unpack
 
 from .completion import Completable, Completers
 from .component import ComponentOptions, function_name, optional
+from .content.data import described, json_value
 from .content.values import to_content
 from .context import Context
-from .errors import RegistrationError
+from .errors import OutputError, RegistrationError
+from .protocol.jsonrpc import is_object
 from .protocol.revisions import narrow
 
 Role = Literal["user", "assistant"]
@@ -142,20 +144,96 @@ def to_messages(value: Any) -> list[dict[str, Any]]:
     """Return what a prompt's function returned as messages of the newest revision.
 
     Args:
-        value: A string, a `Message`, content of any kind, or a list of these. What is no
-            `Message` is said by the user.
+        value: A string, a `Message`, a message as the specification writes it (`{"role": ..., "content": ...}`),
+            content of any kind, or a list of these. What is no message is said by the user.
 
     Raises:
-        TypeError: It has no JSON form, or is a message written as a dict.
-        ValueError: A string in it has no JSON form.
+        OutputError: Something in it has no form in JSON, or is no message; the text names the place.
+        HandlerError: The author's code has raised it, while it was read.
     """
-    parts: Sequence[Any] = value if type(value) in {list, tuple} else [value]
-    messages: list[dict[str, Any]] = []
-    for part in parts:
-        if isinstance(part, dict) and part.keys() == {"role", "content"}:
-            raise TypeError(
-                'a prompt returned a dict with role and content: write user("...") or assistant("...")'
-            )
-        message = part if isinstance(part, Message) else Message("user", part)
-        messages += [{"role": message.role, "content": block} for block in to_content(message.content)]
-    return messages
+    if isinstance(value, Iterator):
+        from .content.reading import unrolled
+
+        value = unrolled(value)
+    if not isinstance(value, (list, tuple)):
+        return _messages(value, "result")
+    parts = cast("Sequence[Any]", value)
+    return [message for index, part in enumerate(parts) for message in _messages(part, f"result[{index}]")]
+
+
+def _messages(part: Any, place: str) -> list[dict[str, Any]]:
+    if isinstance(part, Message):
+        role, blocks = part.role, to_content(part.content, f"{place}.content")
+    elif is_object(part) and _is_message(part):
+        _check_message(part, place)
+        role, blocks = part["role"], _blocks(part["content"], f"{place}.content")
+    else:
+        role, blocks = "user", to_content(part, place)
+    return [{"role": role, "content": block} for block in blocks]
+
+
+def _is_message(part: dict[str, Any]) -> bool:
+    """Tell a message as a dict from data, which may have members of any name."""
+    return part.keys() >= {"role", "content"} or (part.keys() == {"role"} and part["role"] in _ROLES)
+
+
+def _check_message(message: dict[str, Any], place: str) -> None:
+    if message["role"] not in _ROLES:
+        hint = '; what a system prompt says belongs into a message of the "user"' * (
+            message["role"] == "system"
+        )
+        raise OutputError(
+            f'{place}.role: expected "user" or "assistant", got {_shown(message["role"])}{hint}'
+        )
+    if "content" not in message:
+        raise OutputError(f"{place}.content: expected text or other content, but it is missing")
+    if others := [name for name in message if name not in ("role", "content")]:
+        raise OutputError(f'{place}.{others[0]}: unknown key; a message has "role" and "content"')
+
+
+def _blocks(content: Any, place: str) -> list[dict[str, Any]]:
+    """Return the content of a message that is a dict: as the specification writes a block, or as for a `Message`."""
+    if isinstance(content, list):
+        items: list[Any] = content
+        return [block for index, item in enumerate(items) for block in _blocks(item, f"{place}[{index}]")]
+    if not is_object(content) or "type" not in content:
+        return to_content(content, place)
+    kind = content["type"]
+    if kind not in _BLOCKS:
+        raise OutputError(f"{place}.type: expected one of {', '.join(_BLOCKS)}, got {_shown(kind)}")
+    for name in _BLOCKS[kind]:
+        if not isinstance(content.get(name), str):
+            raise OutputError(f"{place}.{name}: expected a string{_instead(content, name)}")
+    if kind == "resource":
+        _check_resource(content.get("resource"), f"{place}.resource")
+    return [json_value(content, place)]
+
+
+def _check_resource(resource: Any, place: str) -> None:
+    if not is_object(resource):
+        raise OutputError(f"{place}: expected an object with a uri, and text or blob")
+    if not isinstance(resource.get("uri"), str):
+        raise OutputError(f"{place}.uri: expected a string{_instead(resource, 'uri')}")
+    if not isinstance(resource.get("text", resource.get("blob")), str):
+        raise OutputError(f"{place}: expected text, or blob in base64, as a string")
+
+
+def _shown(value: Any) -> str:
+    return f'"{value[:60]}"' if isinstance(value, str) else described(type(value))
+
+
+def _instead(holder: dict[str, Any], name: str) -> str:
+    if name not in holder:
+        return ", but it is missing"
+    return f", got {described(type(holder[name]))}"
+
+
+_ROLES = ("user", "assistant")
+_BLOCKS = {
+    # the strings that a block of each type must have
+    "text": ("text",),
+    "image": ("data", "mimeType"),
+    "audio": ("data", "mimeType"),
+    "resource": (),
+    "resource_link": ("uri", "name"),
+}

@@ -12,6 +12,7 @@ from .audience import Audience
 from .broker import Broker, MemoryBroker
 from .component import Component, optional
 from .components import Components
+from .content.data import LONG, may_hold_huge_number, unwritten
 from .context import Context
 from .declarations import check_icons
 from .declared import CAPABILITIES, Declared
@@ -200,8 +201,20 @@ class Server(Serving, Registry):
         self._listen_updates(self._announce_update)
 
     def _render(self, ctx: Context[Any], result: dict[str, Any], cache: Cache | None = None) -> bytes:
-        """Write a result with what the era wants of every result; `cache` goes before what the method has."""
-        return ctx._envelope.render(result, self._declared.identity, cache or self._cache.get(ctx.method))
+        """Write a result with what the era wants of every result; `cache` goes before what the method has.
+
+        Raises:
+            OutputError: Something in it cannot be written as JSON.
+        """
+        try:
+            written = ctx._envelope.render(
+                result, self._declared.identity, cache or self._cache.get(ctx.method)
+            )
+        except ValueError as error:
+            raise unwritten(result) or error from None
+        if len(written) > LONG and may_hold_huge_number(written) and (problem := unwritten(result)):
+            raise problem
+        return written
 
     def _attach(self, extension: Extension) -> None:
         super()._attach(extension)

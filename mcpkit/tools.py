@@ -6,20 +6,20 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import Any, Literal, cast
 
-from pydantic_core import to_jsonable_python
 from typing_extensions import Self, Unpack
 
 from .component import ComponentOptions, Listed, function_name, optional
-from .content.values import ExtensionResult, ToolResult, WholeResult, is_data, to_content
+from .content.data import is_json, json_value, text_of, unreadable
+from .content.values import ExtensionResult, ToolResult, WholeResult, holds_content, to_content
 from .context import Context
 from .declarations import check_members
-from .errors import OutputError, RegistrationError
-from .protocol.jsonrpc import encode
+from .errors import HandlerError, OutputError, ProtocolError, RegistrationError
 from .protocol.revisions import OBJECTS_ONLY, knows
 from .protocol.types import ToolAnnotations
 from .running.places import check_name
 from .schema import Arguments, MirroredParameter, Output
 
+_STRUCTURES = (dict, list)
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
 TextOf = Literal["json", "none"] | Callable[[Any], str]
@@ -178,7 +178,8 @@ class Tool(Listed):
         """Make a `CallToolResult` of the newest revision from what the function returned; an `ExtensionResult` is none.
 
         Raises:
-            OutputError: The value does not fit the output schema.
+            OutputError: The value has no form in JSON, or does not fit the output schema.
+            HandlerError: The author's code has raised it, while the value was read.
         """
         if isinstance(value, WholeResult):
             return (
@@ -189,30 +190,53 @@ class Tool(Listed):
         output = self._output
         if output is not None:
             data = output.dump(value)
-        elif self.is_structured and is_data(value):
-            data = to_json_value(value)
+        elif is_json(value):
+            data = value
         else:
+            return self._render_any(value)
+        if output is None and (type(data) not in _STRUCTURES or not self.is_structured):
+            return {"content": to_content(data)}
+        return {"content": self._content_of(value, data), "structuredContent": data}
+
+    def _render_any(self, value: Any) -> dict[str, Any]:
+        """Make a result from a value that is no JSON, of which nothing is promised."""
+        from .content.reading import unrolled
+
+        value = unrolled(value)
+        if not self.is_structured or holds_content(value):
             return {"content": to_content(value)}
+        data = json_value(value)
+        if type(data) not in _STRUCTURES:
+            return {"content": to_content(data)}
         return {"content": self._content_of(value, data), "structuredContent": data}
 
     def _content_of(self, value: Any, data: Any) -> list[dict[str, Any]]:
         if self.content == "json":
-            return [{"type": "text", "text": data if type(data) is str else encode(data).decode()}]
+            return [{"type": "text", "text": text_of(data)}]
         if callable(self.content):
-            return to_content(self.content(value))
+            return to_content(self._text(value))
         return []
+
+    def _text(self, value: Any) -> Any:
+        assert callable(self.content)
+        try:
+            return self.content(value)
+        except (OutputError, HandlerError, ProtocolError):
+            raise
+        except Exception as error:
+            raise OutputError(unreadable("the text of its result", error)) from error
 
     def _render_result(self, value: ToolResult) -> dict[str, Any]:
         result: dict[str, Any] = {}
         structured = value.structured
         has_structured = structured is not ToolResult.ABSENT
         if self._output is not None and not has_structured and not value.is_error:
-            raise OutputError("its output schema promises structured data: pass structured= to ToolResult")
+            raise OutputError("its type promises structured data: pass structured= to ToolResult")
         if has_structured:
             structured = (
                 self._output.dump(structured)
                 if self._output and not value.is_error
-                else to_json_value(structured)
+                else json_value(structured)
             )
         if value.content is None:
             result["content"] = self._content_of(value.structured, structured) if has_structured else []
@@ -225,15 +249,6 @@ class Tool(Listed):
         if value.meta:
             result["_meta"] = dict(value.meta)
         return result
-
-
-def to_json_value(value: Any) -> Any:
-    """Return a value of any type as the JSON value that it stands for.
-
-    Raises:
-        ValueError: It has no JSON form.
-    """
-    return to_jsonable_python(value, inf_nan_mode="null", bytes_mode="base64")
 
 
 def check_tool_name(name: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import enum
+import io
 import uuid
 from decimal import Decimal
 from pathlib import Path
@@ -13,7 +14,8 @@ import pytest
 
 from contents import MAGIC, PNG, Point, Shape, Station, encoded, shows, text
 from mcpkit import Audio, EmbeddedResource, File, Image, ResourceLink, Text, ToolResult
-from mcpkit.content.values import is_data, to_content, to_contents
+from mcpkit.content.values import holds_content, to_content, to_contents
+from mcpkit.errors import OutputError
 
 
 class Color(enum.Enum):
@@ -58,11 +60,16 @@ def test_none_is_no_content() -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [float("nan"), float("-inf"), {"a": [float("inf")]}, [1.0, float("nan"), "NaN"]]
+    ("value", "expected"),
+    [
+        (float("nan"), "null"),
+        (float("-inf"), "null"),
+        ({"a": [float("inf")]}, '{"a":[null]}'),
+        ([1.0, float("nan"), "NaN"], '[1.0,null,"NaN"]'),
+    ],
 )
-def test_numbers_that_json_does_not_know_are_refused(value: Any) -> None:
-    with pytest.raises(ValueError, match="NaN and Infinity have no form in JSON"):
-        to_content(value)
+def test_numbers_that_json_does_not_know_are_null(value: Any, expected: str) -> None:
+    assert to_content(value) == text(expected)
 
 
 @pytest.mark.parametrize(
@@ -77,17 +84,24 @@ def test_numbers_that_json_does_not_know_are_refused(value: Any) -> None:
     ],
 )
 def test_lone_surrogates_are_refused(value: Any) -> None:
-    with pytest.raises(ValueError, match=r"lone surrogate.*UTF-8 cannot carry"):
+    with pytest.raises(OutputError, match=r"^result.*surrogate.*decode with errors"):
         to_content(value)
-    with pytest.raises(ValueError, match=r"lone surrogate.*UTF-8 cannot carry"):
+    with pytest.raises(OutputError, match=r"^result.*surrogate.*decode with errors"):
         to_contents(value, "a:b", None)
 
 
 @pytest.mark.parametrize(
-    "value", [object(), {"a": object()}, {"plot": Image(data=PNG)}, ToolResult("x"), [ToolResult("x")]]
+    ("value", "message"),
+    [
+        (object(), "result has no form in JSON: an object; return a dict"),
+        ({"a": object()}, r"result\.a has no form in JSON: an object; return a dict"),
+        ({"plot": Image(data=PNG)}, r"result\.plot has no form in JSON: an Image, .* return a list of both"),
+        (ToolResult("x"), "result has no form in JSON: a ToolResult, which is a whole result"),
+        (["x", b"", ToolResult("x")], r"result\[2\] has no form in JSON: a ToolResult"),
+    ],
 )
-def test_what_has_no_json_form_says_what_to_return_instead(value: Any) -> None:
-    with pytest.raises(TypeError, match=r"into JSON: .*content classes by themselves or in a list"):
+def test_what_has_no_json_form_says_what_to_return_instead(value: Any, message: str) -> None:
+    with pytest.raises(OutputError, match=message):
         to_content(value)
 
 
@@ -176,26 +190,34 @@ def test_wrong_annotations_are_refused(annotations: Any, message: str) -> None:
 @pytest.mark.parametrize(
     ("value", "answer"),
     [
-        ({"a": 1}, True),
-        ([1], True),
-        ([], True),
-        ((1, 2), True),
-        ({1, 2}, True),
-        (Point(x=1), True),
-        (Station("a", (1, 2)), True),
+        ({"a": 1}, False),
+        ([1], False),
+        ([], False),
+        ((1, 2), False),
+        ({1, 2}, False),
+        (Point(x=1), False),
+        (Station("a", (1, 2)), False),
         ("a", False),
         (3, False),
         (None, False),
-        (b"a", False),
         (dt.date(2026, 1, 1), False),
-        (Text("a"), False),
-        (["a", Text("b")], False),
-        (ToolResult("a"), False),
-        (shows(png=PNG), False),
+        ({"a": b""}, False),
+        (b"a", True),
+        (io.BytesIO(), True),
+        (Text("a"), True),
+        (["a", Text("b")], True),
+        (["a", [1, ("b", [Text("b")])]], True),
+        (shows(png=PNG), True),
     ],
 )
-def test_is_data(value: Any, answer: bool) -> None:
-    assert is_data(value) is answer
+def test_content_is_told_from_data(value: Any, answer: bool) -> None:
+    assert holds_content(value) is answer
+
+
+def test_a_list_in_itself_is_told_from_content() -> None:
+    circle: list[Any] = []
+    circle += [circle, circle]
+    assert not holds_content(circle)
 
 
 def test_a_tool_result_keeps_what_it_is_given() -> None:

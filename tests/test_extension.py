@@ -19,6 +19,7 @@ from mcpkit import (
     Server,
     ToolError,
 )
+from mcpkit.errors import OutputError
 from mcpkit.testing import Client, connect
 from typed.extension import server as typed_server
 
@@ -309,7 +310,7 @@ async def test_it_never_reaches_an_older_revision(revision: str) -> None:
         (None, None, ValueError),
         ("ticket", [1], TypeError),
         ("ticket", "text", TypeError),
-        ("ticket", {"value": object()}, ValueError),
+        ("ticket", {"value": object()}, OutputError),
     ],
 )
 async def test_a_result_that_is_none_is_refused_where_it_is_made(

@@ -14,7 +14,7 @@ from mcpkit import Server
 
 server = Server("lazy", version="1.0.0")
 
-@server.tool
+@server.tool(concurrency=1)  # the second call sees all that the first has loaded
 def loaded(depth: int = 1) -> list[str]:
     """The packages that are loaded."""
     return sorted({".".join(name.split(".")[:depth]) for name in sys.modules})

@@ -13,6 +13,7 @@ import pytest
 from contents import MAGIC, PNG, encoded
 from mcpkit import Audio, EmbeddedResource, File, Image, ResourceLink, Server, Text, ToolError
 from mcpkit.content.values import to_content, to_contents
+from mcpkit.errors import OutputError
 from mcpkit.testing import connect
 
 
@@ -21,8 +22,11 @@ def test_an_image_is_read_when_it_is_converted(tmp_path: Path) -> None:
     path.write_bytes(b"")
     image = Image(path)
     path.unlink()
-    with pytest.raises(FileNotFoundError, match=r"plot\.png"):
+    with pytest.raises(
+        OutputError, match=r"result could not be read: FileNotFoundError was raised"
+    ) as raised:
         to_content(image)
+    assert isinstance(raised.value.__cause__, FileNotFoundError)
     path.write_bytes(PNG)
     assert to_content(image) == [{"type": "image", "data": encoded(PNG), "mimeType": "image/png"}]
 
@@ -97,11 +101,11 @@ def test_the_media_type_comes_from_the_name_then_from_the_bytes(
 @pytest.mark.parametrize("kind", [Image, Audio])
 def test_an_unknown_kind_of_media_asks_for_its_type(kind: Any) -> None:
     name = kind.__name__.lower()
-    with pytest.raises(ValueError, match=f'no known kind of {name}: give mime_type="{name}/'):
+    with pytest.raises(OutputError, match=f'no known kind of {name}: give mime_type="{name}/'):
         to_content(kind(data=b"?"))
     assert to_contents(kind(data=b"?"), "a:b", f"{name}/x-own")[0]["mimeType"] == f"{name}/x-own"
     other = MAGIC["audio/flac"] if kind is Image else PNG
-    with pytest.raises(ValueError, match="no known kind"):
+    with pytest.raises(OutputError, match="no known kind"):
         to_content(kind(data=other))
 
 

@@ -20,7 +20,6 @@ from mcpkit import (
     assistant,
     user,
 )
-from mcpkit.prompts import to_messages
 from mcpkit.testing import connect
 
 pytestmark = pytest.mark.anyio
@@ -190,8 +189,3 @@ async def test_disabled_prompts_are_unknown(server: Server) -> None:
         assert await client.list_prompts() == []
         with pytest.raises(ProtocolError, match="Unknown prompt"):
             await client.get_prompt("p")
-
-
-def test_a_message_written_as_a_dict_says_what_to_write() -> None:
-    with pytest.raises(TypeError, match=r"write user\(.*assistant\("):
-        to_messages([{"role": "user", "content": "hello"}])

@@ -9,6 +9,7 @@ import pytest
 from contents import PNG, Point, Shape, encoded
 from mcpkit import EmbeddedResource, File, Image, ResourceLink, ToolResult
 from mcpkit.content.values import to_contents
+from mcpkit.errors import OutputError
 
 
 @pytest.mark.parametrize(
@@ -52,11 +53,11 @@ def test_several_contents_keep_their_own_uris() -> None:
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (None, "data://x returned None; return its contents or raise ResourceNotFoundError"),
-        (ResourceLink("a:b", "n"), "data://x returned a ResourceLink.*return a File"),
-        (ToolResult("x"), "cannot turn ToolResult into JSON"),
+        (None, "result is None; return the contents, or raise ResourceNotFoundError"),
+        (ResourceLink("a:b", "n"), "result cannot be sent: it is a ResourceLink.*return a File"),
+        (ToolResult("x"), "a ToolResult, which is a whole result"),
     ],
 )
 def test_what_is_no_contents_is_refused(value: Any, message: str) -> None:
-    with pytest.raises(TypeError, match=message):
+    with pytest.raises(OutputError, match=message):
         to_contents(value, "data://x", None)

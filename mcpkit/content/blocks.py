@@ -20,7 +20,11 @@ _ROLES = {"user", "assistant"}
 Bytes = bytes | bytearray | memoryview
 
 
-def base64(data: bytes) -> str:
+class ContentError(ValueError):
+    """Content cannot be sent; the text says why, and what to do instead, to whoever reads the result."""
+
+
+def base64(data: Bytes) -> str:
     """Return standard base64."""
     return b2a_base64(data, newline=False).decode("ascii")
 
@@ -29,13 +33,13 @@ def checked(text: str) -> str:
     """Return `text`, which JSON can carry.
 
     Raises:
-        ValueError: It holds a lone surrogate.
+        ContentError: It holds a lone surrogate.
     """
     if not text.isascii():
         try:
             text.encode()
         except UnicodeEncodeError as error:
-            raise ValueError(
+            raise ContentError(
                 f"the text holds a lone surrogate (U+{ord(text[error.start]):04X} at index {error.start}), "
                 'which UTF-8 cannot carry; decode with errors="replace" where it comes from'
             ) from None
@@ -266,7 +270,5 @@ class ResourceLink(Content):
         return self._finished({key: value for key, value in members.items() if value is not None})
 
     def contents(self, uri: str, mime_type: str | None) -> Json:
-        """Raise a TypeError: a link has no contents."""
-        raise TypeError(
-            f"the resource {uri} returned a ResourceLink, which has no contents; return a File instead"
-        )
+        """Raise a ContentError: a link has no contents."""
+        raise ContentError("it is a ResourceLink, which has no contents; return a File instead")

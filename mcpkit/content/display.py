@@ -1,4 +1,4 @@
-"""What an object shows of itself: IPython's display protocol, matplotlib's figures, pandas' tables.
+"""What an object shows of itself: IPython's display protocol, matplotlib's figures, tables of pandas and polars.
 
 None of these libraries is imported: an object of theirs brings its library with it.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from functools import lru_cache
-from io import BytesIO
+from io import BytesIO, IOBase
 from typing import Any, NamedTuple, cast
 
 from .lazy import may_block
@@ -31,6 +31,8 @@ _METHODS = {
     "_repr_html_": "text/html",
 }
 """IPython's methods in the order in which a model profits from them."""
+
+_TABLES = ("DataFrame", "Series", "LazyFrame")
 
 _BUNDLE_ORDER = (
     "image/png",
@@ -58,7 +60,7 @@ def _can_show(kind: type) -> bool:
 def show(value: object) -> Shown | None:
     """Return the best representation of an object whose class `can_show`, or None where it has none now.
 
-    A figure is a PNG; one of pyplot's is closed, as nobody else will. A pandas table is CSV in full, with the index
+    A figure is a PNG; one of pyplot's is closed, as nobody else will. A table is CSV in full, with the index of pandas
     where that says something: its own HTML costs a model many times the tokens, and its plain text leaves out rows
     and columns.
     """
@@ -118,14 +120,26 @@ def _figure(figure: Any) -> Shown:
 
 def _is_table(kind: type) -> bool:
     return any(
-        base.__name__ in ("DataFrame", "Series") and base.__module__.partition(".")[0] == "pandas"
+        base.__name__ in _TABLES and base.__module__.partition(".")[0] in ("pandas", "polars")
         for base in kind.__mro__
     )
 
 
-def _table(table: Any) -> Shown:
-    index = table.index
-    is_row_number = (
-        type(index).__name__ == "RangeIndex" and index.name is None and index.start == 0 and index.step == 1
+def _table(table: Any) -> Shown | None:
+    if any(base.__module__.partition(".")[0] == "polars" for base in type(table).__mro__):
+        frame = table.collect() if hasattr(table, "collect") else table
+        frame = frame.to_frame() if hasattr(frame, "to_frame") else frame
+        # CSV has no lists: what holds any is JSON instead.
+        is_nested = any(kind.is_nested() for kind in frame.dtypes)
+        return None if is_nested else Shown("text/csv", frame.write_csv())
+    from ..schema.foreign import is_row_number
+
+    return Shown("text/csv", table.to_csv(index=not is_row_number(table.index), lineterminator="\n"))
+
+
+def is_file(kind: type[Any]) -> bool:
+    """Tell whether values of a class are files that an author has opened, on disk or in memory."""
+    return issubclass(kind, IOBase) or (kind.__module__, kind.__name__) == (
+        "tempfile",
+        "_TemporaryFileWrapper",
     )
-    return Shown("text/csv", table.to_csv(index=not is_row_number, lineterminator="\n"))

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, cast
 from ..protocol.types import Annotations, Json
 from ..uri_expansion import quote
 from . import media_types
-from .blocks import Bytes, Content, base64, check_mime_type, check_uri, checked
+from .blocks import Bytes, Content, ContentError, base64, check_mime_type, check_uri, checked
 from .lazy import may_block
 
 
@@ -92,15 +92,15 @@ class _Media(_Source):
         for guess in (media_types.from_name(self.path or ""), media_types.from_bytes(data), declared):
             if guess and guess.startswith(self._kind):
                 return data, guess
-        source = f"{self.path!r}" if self.path is not None else "the data"
-        raise ValueError(f'{source} is no known kind of {self._kind}: give mime_type="{self._kind}/..."')
+        source = repr(basename(self.path)) if self.path is not None else "the data"  # noqa: PTH119 - as above
+        raise ContentError(f'{source} is no known kind of {self._kind}: give mime_type="{self._kind}/..."')
 
     def block(self) -> Json:
         """Return the `ImageContent` or `AudioContent`.
 
         Raises:
             OSError: The file cannot be read.
-            ValueError: No media type was given and none can be guessed.
+            ContentError: No media type was given and none can be guessed.
         """
         data, mime_type = self._read_media(None)
         return self._finished({"type": self._kind, "data": base64(data), "mimeType": mime_type})

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, ClassVar, cast
 
-from pydantic_core import PydanticSerializationError, from_json, to_json
-
+from ..errors import HandlerError, OutputError, ProtocolError
 from ..protocol.types import Json
 from . import media_types
-from .blocks import Bytes, Content, EmbeddedResource, ResourceLink, Text, base64, checked
-from .display import can_show, show
+from .blocks import Bytes, Content, ContentError, EmbeddedResource, ResourceLink, Text, base64, checked
+from .data import json_value, text_of, unreadable
+from .display import Shown, can_show, is_file, show
 from .media import Audio, File, Image
 
 __all__ = [
@@ -24,7 +24,7 @@ __all__ = [
     "Text",
     "ToolResult",
     "WholeResult",
-    "is_data",
+    "holds_content",
     "to_content",
     "to_contents",
 ]
@@ -80,23 +80,26 @@ class ToolResult(WholeResult):
         return f"ToolResult({self.content!r}{structured}, is_error={self.is_error})"
 
 
-def to_content(value: Any) -> list[Json]:
+def to_content(value: Any, place: str = "result") -> list[Json]:
     """Return a value as content blocks of revision 2026-07-28 (schema, `ContentBlock`).
 
     A `str` is text, None is nothing, an image or a sound in bytes is an image or audio block, other bytes are
-    an embedded blob. A list or tuple that holds any content (the classes of this module, bytes, objects that
-    show themselves) becomes the blocks of its items. An object that shows itself (see `display`) is that
-    image or text. Everything else is compact JSON in a text block, or plain text where that JSON is a string.
+    an embedded blob, and an open file is what is in it. A list, tuple or iterator that holds any content (the
+    classes of this module, bytes, files, objects that show themselves), however deep in lists, becomes the blocks
+    of its items. An object that shows itself (see `display`) is that image or text. Everything else is compact
+    JSON in a text block, or plain text where that JSON is a string.
+
+    Args:
+        value: The value.
+        place: What it is called in an error.
 
     Raises:
-        OSError: A file cannot be read.
-        TypeError: A value has no form in JSON.
-        ValueError: A text holds a lone surrogate, data holds NaN or Infinity, or the media type of an image
-            or a sound is unknown.
+        OutputError: It has no form in JSON, or cannot be read; the text names the place.
+        HandlerError: The author's code has raised it, while it was read.
     """
     if type(value) is str:
-        return [{"type": "text", "text": checked(value)}]
-    return [item.block() for item in _items(value)]
+        return [_made(place, lambda: {"type": "text", "text": checked(value)})]
+    return [_made(inner, item.block) for inner, item in _items(value, place)]
 
 
 def to_contents(value: Any, uri: str, mime_type: str | None) -> list[Json]:
@@ -111,70 +114,94 @@ def to_contents(value: Any, uri: str, mime_type: str | None) -> list[Json]:
         mime_type: The media type that the resource declares, or None to find it out.
 
     Raises:
-        OSError: A file cannot be read.
-        TypeError: The value is None, a link or a `ToolResult`, or has no form in JSON.
-        ValueError: As for `to_content`.
+        OutputError: As for `to_content`; or it is None or a link, which have no contents.
+        HandlerError: The author's code has raised it, while it was read.
     """
-    if type(value) is str:
-        return [{"uri": uri, "mimeType": mime_type or media_types.PLAIN_TEXT, "text": checked(value)}]
     if value is None:
-        raise TypeError(
-            f"the resource {uri} returned None; return its contents or raise ResourceNotFoundError"
-        )
-    return [item.contents(uri, mime_type) for item in _items(value)]
+        raise OutputError("result is None; return the contents, or raise ResourceNotFoundError")
+    return [
+        _made(place, lambda item=item: item.contents(uri, mime_type))  # type: ignore[misc]  # of this round
+        for place, item in _items(value, "result")
+    ]
 
 
-def _items(value: Any) -> list[Content]:
-    if value is None:
-        return []
-    if isinstance(value, Content):
-        return [value]
-    if isinstance(value, _BYTES):
-        return [_Blob(bytes(cast("Bytes", value)))]
-    parts = _parts(value)
-    if parts is not None:
-        return [item for part in parts for item in _items(part)]
-    return [_rendered(value)]
+def holds_content(value: Any) -> bool:
+    """Tell whether a value is content rather than data: by itself, or at any place in lists and tuples."""
+    return _holds_content(value, set())
 
 
-def _rendered(value: Any) -> Content:
-    shown = show(value) if can_show(type(value)) else None
-    if shown is None:
-        return _json(value)
-    if isinstance(shown.data, bytes):
-        return Image(data=shown.data, mime_type=shown.mime_type)
-    return _Rendered(shown.data, shown.mime_type)
+def _holds_content(value: Any, seen: set[int]) -> bool:
+    if not isinstance(value, (list, tuple)):
+        return _is_content(cast("Any", type(value)))
+    items = cast("Sequence[Any]", value)
+    kinds = set(map(type, items))
+    if any(map(_is_content, kinds)):
+        return True
+    if id(value) in seen or not any(issubclass(kind, (list, tuple)) for kind in kinds):
+        return False
+    seen.add(id(value))
+    return any(_holds_content(item, seen) for item in items if isinstance(item, (list, tuple)))
 
 
-def _json(value: Any) -> _Rendered:
+@lru_cache(maxsize=512)
+def _is_content(kind: Any) -> bool:
+    return issubclass(kind, (Content, *_BYTES)) or is_file(kind) or can_show(kind)
+
+
+def _made(place: str, make: Callable[[], Json]) -> Json:
     try:
-        encoded = to_json(value, bytes_mode="base64", inf_nan_mode="constants")
-    except PydanticSerializationError as error:
-        raise _no_json(value, error) from error
-    # The words may also stand inside strings, so only a second look decides.
-    if (b"NaN" in encoded or b"Infinity" in encoded) and encoded != to_json(
-        value, bytes_mode="base64", inf_nan_mode="null"
-    ):
-        raise ValueError("NaN and Infinity have no form in JSON: return None or a string in their place")
-    if encoded.startswith(b'"'):
-        return _Rendered(from_json(encoded), media_types.PLAIN_TEXT)
-    return _Rendered(encoded.decode(), media_types.JSON)
+        return make()
+    except (OutputError, HandlerError, ProtocolError):
+        raise
+    except ContentError as error:
+        raise OutputError(f"{place} cannot be sent: {error}") from None
+    except Exception as error:  # of the file system, or the author's code
+        raise OutputError(unreadable(place, error)) from error
 
 
-def _no_json(value: Any, error: PydanticSerializationError) -> Exception:
-    message = str(error)
-    if "surrogates not allowed" in message:
-        return ValueError(
-            'a string holds a lone surrogate, which UTF-8 cannot carry; decode with errors="replace"'
+def _items(value: Any, place: str) -> Iterator[tuple[str, Content]]:
+    if isinstance(value, Content):
+        yield place, value
+    elif isinstance(value, _BYTES):
+        yield place, _Blob(bytes(cast("Bytes", value)))
+    elif isinstance(value, (list, tuple)) and holds_content(value):
+        for index, item in enumerate(cast("Sequence[Any]", value)):
+            yield from _items(item, f"{place}[{index}]")
+    elif value is not None:
+        yield from _others(value, place)
+
+
+def _others(value: Any, place: str) -> Iterator[tuple[str, Content]]:
+    kind = type(value)
+    if is_file(kind):
+        from .reading import read_file
+
+        data = read_file(value, place)
+        yield place, Text(data) if isinstance(data, str) else _Blob(data)
+    elif can_show(kind) and (shown := _shown(value, place)) is not None:
+        if isinstance(shown.data, bytes):
+            yield place, Image(data=shown.data, mime_type=shown.mime_type)
+        else:
+            yield place, _Rendered(shown.data, shown.mime_type)
+    elif isinstance(value, Iterator):
+        from .reading import unrolled
+
+        yield from _items(unrolled(value, place), place)
+    else:
+        data = json_value(value, place)
+        yield (
+            place,
+            _Rendered(text_of(data), media_types.PLAIN_TEXT if type(data) is str else media_types.JSON),
         )
-    if inspect.isawaitable(value):
-        return TypeError(
-            f"a {type(value).__name__} was returned that nobody awaited; write `return await ...`"
-        )
-    return TypeError(
-        f"cannot turn {type(value).__name__} into JSON: {message}. Return text, bytes, JSON data, models, "
-        "or content classes by themselves or in a list"
-    )
+
+
+def _shown(value: Any, place: str) -> Shown | None:
+    try:
+        return show(value)
+    except (HandlerError, ProtocolError):
+        raise
+    except Exception as error:
+        raise OutputError(unreadable(place, error)) from error
 
 
 class _Rendered(Text):
@@ -208,25 +235,3 @@ class _Blob(Content):
     def contents(self, uri: str, mime_type: str | None) -> Json:
         mime_type = mime_type or media_types.from_bytes(self.data) or media_types.BINARY
         return {"uri": uri, "mimeType": mime_type, "blob": base64(self.data)}
-
-
-def is_data(value: object) -> bool:
-    """Tell whether a value is an object or an array of data, and neither content nor shows itself."""
-    kind = type(value)
-    if can_show(kind) or isinstance(value, Content | ToolResult):
-        return False
-    if issubclass(kind, list | tuple):
-        return _parts(value) is None
-    is_object = hasattr(kind, "__pydantic_serializer__") or hasattr(kind, "__dataclass_fields__")
-    return is_object or isinstance(value, Mapping | set | frozenset)
-
-
-def _parts(value: object) -> Sequence[Any] | None:
-    """Return the items of a list or tuple that holds any content, else None."""
-    if not isinstance(value, list | tuple):
-        return None
-    items = cast("Sequence[Any]", value)
-    holds_content = any(
-        issubclass(kind, (Content, *_BYTES)) or can_show(kind) for kind in set(map(type, items))
-    )
-    return items if holds_content else None

@@ -5,29 +5,37 @@ from __future__ import annotations
 import collections.abc
 import enum
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cached_property
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
 
 from pydantic_core import (
-    PydanticSerializationError,
     SchemaSerializer,
     SchemaValidator,
     ValidationError,
     from_json,
-    to_json,
 )
 from typing_extensions import is_typeddict
 
-from ..errors import OutputError, RegistrationError
+from ..content.data import json_value
+from ..errors import HandlerError, OutputError, ProtocolError, RegistrationError
 from . import types
 from .signature import empty
 from .values import Json
 
 _STRUCTURES = (tuple, enum.Enum)
-# Annotations that promise nothing about the data.
-_NOTHING: tuple[Any, ...] = (empty, Any, object, None, type(None), bytes, bytearray, memoryview)
 _AWAITED = (collections.abc.Awaitable, collections.abc.Coroutine)
+_ITERATORS = (
+    *(collections.abc.Iterable, collections.abc.Iterator, collections.abc.Generator),
+    *(collections.abc.AsyncIterable, collections.abc.AsyncIterator, collections.abc.AsyncGenerator),
+)
+_LISTS = (list, tuple, collections.abc.Sequence, collections.abc.Collection)
+# Annotations that promise nothing about the data, and may stand for content.
+_OPEN: tuple[Any, ...] = (empty, Any, object, None, type(None), *_LISTS, *_ITERATORS)
+
+
+_MOST_LINES = 5
 
 
 class Output:
@@ -65,7 +73,10 @@ class Output:
         if get_origin(annotation) in _AWAITED:
             annotation = get_args(annotation)[-1]
         annotation = _without_extension_results(annotation)
-        if _is_nothing(annotation) or any(_is_content(part) for part in _parts(annotation)):
+        if get_origin(annotation) in _ITERATORS:
+            item = (*get_args(annotation), Any)[0]
+            annotation = list[item]  # type: ignore[valid-type]  # what it yields is what is sent
+        if _may_be_content(annotation) or any(_is_content(part) for part in _parts(annotation)):
             return None
         try:
             described = types.describe(annotation, "serialization")
@@ -94,6 +105,10 @@ class Output:
         return from_schema.validator(self.schema)
 
     @cached_property
+    def _is_array(self) -> bool:
+        return self.schema.get("type") == "array"
+
+    @cached_property
     def _serializer(self) -> SchemaSerializer | None:
         core = self._described.output
         return None if core is None else SchemaSerializer(core, _use_prebuilt=False)
@@ -105,10 +120,12 @@ class Output:
             value: What the tool returned.
 
         Returns:
-            Dicts, lists, strings, numbers, booleans and None; NaN and the infinities are None if that fits.
+            Dicts, lists, strings, numbers, booleans and None; where None fits, NaN and the infinities are it, or will
+            be written as null.
 
         Raises:
-            OutputError: The value does not fit the schema, or JSON has no form for it.
+            OutputError: The value does not fit the schema, or JSON has no form for it; the text names the place.
+            HandlerError: The author's code has raised it, while the value was read.
         """
         if self._described.is_plain:
             try:
@@ -117,31 +134,82 @@ class Output:
                 pass  # It may still become what it should be: a tuple an array, NaN null.
             else:
                 return value
+        if self._is_array and type(value) not in (list, tuple):
+            from ..content.reading import unrolled
+
+            value = unrolled(value)
         data = self._serialize(value)
         try:
             self._validator.validate_python(data)
         except ValidationError as error:
-            from .arguments import from_validator
-            from .problems import problems
+            if data is value:  # JSON already, but perhaps not its numbers and strings
+                from ..content.reading import read
 
-            found = problems(self.schema, data) or from_validator(error, data, self.schema)
-            wrong = "; ".join(map(str, found))
-            raise OutputError(f"the returned value does not fit the output schema: {wrong}") from None
+                data = read(value)
+                if self._validator.isinstance_python(data):
+                    return data
+            raise self._misfit(value, data, error) from None
         return data
 
     def _serialize(self, value: Any) -> Any:
+        if self._serializer is None:
+            return json_value(value)
         try:
-            if self._serializer is None:
-                text = to_json(value, by_alias=True, bytes_mode="base64", inf_nan_mode="null")
-            else:
-                text = self._serializer.to_json(value, by_alias=True, warnings=False)
-            return from_json(text, allow_inf_nan=False)
-        except (PydanticSerializationError, ValueError) as error:
-            raise OutputError(f"it has no form in JSON: {error}") from error
+            # Whatever is not of its type is an error: what becomes of it is not left to chance.
+            return from_json(self._serializer.to_json(value, by_alias=True, warnings="error"))
+        except (HandlerError, ProtocolError):
+            raise
+        except Exception:  # noqa: BLE001 - of pydantic or the author's code; read once more to say where
+            return self._read(value)
+
+    def _read(self, value: Any) -> Any:
+        """Return what the values are, whatever their types say; by the types' serialisers where only that fits."""
+        data = json_value(value)
+        if not self._validator.isinstance_python(data):
+            assert self._serializer is not None
+            with suppress(
+                Exception
+            ):  # of pydantic or the author's code; what does not fit is told by the caller
+                text = self._serializer.to_json(value, by_alias=True, warnings=False, fallback=json_value)
+                lenient = from_json(text)
+                if self._validator.isinstance_python(lenient):
+                    return lenient
+        return data
+
+    def _misfit(self, value: Any, data: Any, error: ValidationError) -> OutputError:
+        """Say where a result does not fit, what was promised there and what came."""
+        from ..content.reading import infinite_places
+        from .arguments import from_validator
+        from .problems import Reader, path, told
+
+        infinite = infinite_places(value)
+        found = list(Reader(self.schema).faults(data))
+        for fault in found:
+            if (what := infinite.get(fault.steps)) is not None:
+                place = path(("result", *fault.steps))
+                return OutputError(
+                    f"{place} has no form in JSON: {what}; return None or a string there, and say so in the type"
+                )
+        wrong = told(found) or from_validator(error, data, self.schema)
+        lines = [f"{_place(problem.field)}: {problem.message}" for problem in wrong[:_MOST_LINES]]
+        more = f"; and {len(wrong) - len(lines)} more" if len(wrong) > len(lines) else ""
+        return OutputError(f"{'; '.join(lines)}{more}; return what its type promises, or change the type")
 
 
-def _is_nothing(annotation: Any) -> bool:
-    return isinstance(annotation, collections.abc.Hashable) and annotation in _NOTHING
+def _place(field: str) -> str:
+    return f"result{'' if not field or field.startswith('[') else '.'}{field}"
+
+
+def _may_be_content(annotation: Any) -> bool:
+    """Tell whether an annotation leaves open what comes, by itself or in a list: it may be content."""
+    if isinstance(annotation, collections.abc.Hashable) and annotation in _OPEN:
+        return True
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        return _may_be_content(annotation.__origin__)
+    return origin in (*_LISTS, Union, UnionType) and any(
+        part not in (None, type(None)) and _may_be_content(part) for part in get_args(annotation)
+    )
 
 
 def _parts(annotation: Any) -> Iterator[Any]:

@@ -284,10 +284,36 @@ def _serialized_by(encode: Callable[[Any], Any]) -> Rewrite:
     return rewrite
 
 
+def _encode_any(value: Any) -> Any:
+    from ..content.data import json_value
+
+    return json_value(value)
+
+
+def _names(node: Node) -> Node:
+    """Let nothing become of two keys that are one name: only keys of several types can be."""
+    if node.get("keys_schema", {}).get("type") in _DISTINCT:
+        return node
+    distinct = core_schema.wrap_serializer_function_ser_schema(_distinct, when_used="json")
+    return {"serialization": distinct, **node}
+
+
+_DISTINCT = frozenset({"str", "int", "float", "bool", "date", "datetime", "time", "uuid"})
+
+
+def _distinct(mapping: Any, write: Callable[[Any], Any]) -> Any:
+    written = write(mapping)
+    if isinstance(mapping, Mapping) and len(written) < len(mapping):
+        raise ValueError("two keys are one name")  # which of them is told by whoever reads the value again
+    return written
+
+
 _TO_SERIALIZE: dict[str, Rewrite] = {
+    "dict": _names,
     "model": _in_one_form,
     "dataclass": _in_one_form,
     "typed-dict": _in_one_form,
+    "any": _serialized_by(_encode_any),
     "bytes": _serialized_by(_encode_base64),
     "decimal": _serialized_by(_encode_decimal),
 }

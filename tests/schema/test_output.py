@@ -18,6 +18,7 @@ import pytest
 from pydantic import AwareDatetime, BaseModel, Field, NaiveDatetime, PlainSerializer, computed_field
 
 from mcpkit.errors import OutputError, RegistrationError
+from mcpkit.protocol.jsonrpc import encode
 from mcpkit.schema import Output, UnresolvedHint
 from mcpkit.schema.signature import empty
 from structures import Place, Point
@@ -149,7 +150,7 @@ def test_a_recursive_model_is_an_object() -> None:
         (Optional[str], None, None),
         (list[int], [1], [1]),
         (list[int], (1, 2), [1, 2]),
-        (Sequence[int], range(2), None),
+        (Sequence[int], range(2), [0, 1]),
         (tuple[int, str], (1, "a"), [1, "a"]),
         (set[int], {1}, [1]),
         (dict[str, float], {"a": 0.5}, {"a": 0.5}),
@@ -177,10 +178,6 @@ def test_a_recursive_model_is_an_object() -> None:
     ],
 )
 def test_a_value_becomes_json(annotation: Any, value: Any, dumped: Any) -> None:
-    if dumped is None and value is not None:
-        with pytest.raises(OutputError):
-            of(annotation).dump(value)
-        return
     result = of(annotation).dump(value)
     assert result == dumped
     assert type(result) is type(dumped)
@@ -208,14 +205,13 @@ def test_a_value_becomes_json(annotation: Any, value: Any, dumped: Any) -> None:
             "expected a date and time without offset",
         ),
         (AwareDatetime, dt.datetime(2026, 1, 31), "expected a date and time with offset"),
-        (float, math.nan, "expected a number"),
-        (list[float], [math.inf], r"\[0\]: expected a number"),
+        (float, math.nan, "result has no form in JSON: NaN"),
+        (list[float], [math.inf], r"result\[0\] has no form in JSON: Infinity"),
         (str, "\ud800", "has no form in JSON"),
         (list[str], ["\ud800"], "has no form in JSON"),
         (dict[str, str], {"\ud800": ""}, "has no form in JSON"),
-        (dict[str, Any], {"a": "\ud800"}, "has no form in JSON"),
         (dict[str, Any], {"a": object()}, "has no form in JSON"),
-        (Decimal, Decimal("NaN"), "expected a string"),
+        (Decimal, Decimal("NaN"), "result has no form in JSON: NaN"),
     ],
 )
 def test_a_value_that_does_not_fit_is_an_error(annotation: Any, value: Any, message: str) -> None:
@@ -226,7 +222,7 @@ def test_a_value_that_does_not_fit_is_an_error(annotation: Any, value: Any, mess
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_numbers_that_json_does_not_know_are_null_where_null_fits(value: float) -> None:
     assert of(Optional[float]).dump(value) is None
-    assert of(dict[str, Any]).dump({"a": [value]}) == {"a": [None]}
+    assert encode(of(dict[str, Any]).dump({"a": [value]})) == b'{"a":[null]}'
 
 
 def test_the_schema_is_that_of_what_leaves() -> None:

@@ -1,0 +1,133 @@
+"""Results that are JSON already, which costs them next to nothing; others are made so by reading.py."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import Any, Final
+
+from ..errors import OutputError
+from ..protocol.jsonrpc import encode
+
+DEEPEST: Final = 190
+"""The levels of arrays and objects that a result may have: readers of JSON that clients use end at 200."""
+
+LONG: Final = 308
+"""Digits that a number needs at least to be infinite to readers of JSON that have doubles only."""
+
+_STEP: Final = 20
+_SHAPE: Final = bytes(48 if byte in b"0123456789" else 32 for byte in range(256))
+_LONG_RUN: Final = b"0" * (LONG // _STEP)
+
+_TEXT: Final = frozenset({str})
+_LEAVES: Final = frozenset({str, int, float, bool, type(None)})
+_JSON: Final = _LEAVES | {dict, list}
+_FEW: Final = 8
+_MANY: Final = 10_000
+
+
+def is_json(value: Any, levels: int = DEEPEST) -> bool:
+    """Tell whether a value consists of nothing but JSON's own types.
+
+    Strings and numbers are not looked into: what cannot be written of them is found where they are.
+
+    Args:
+        value: A value.
+        levels: How many levels of arrays and objects it may have.
+    """
+    kind = type(value)
+    if kind is list and len(value) > _FEW:
+        return _is_level_json([value], levels)
+    if kind is list or kind is dict:
+        if kind is dict:
+            for key in value:
+                if type(key) is not str:
+                    return False
+            value = value.values()
+        for item in value:  # noqa: SIM110 - `all` and a generator cost as much again
+            if type(item) not in _LEAVES and not (levels > 1 and is_json(item, levels - 1)):
+                return False
+        return True
+    return kind in _LEAVES
+
+
+def _is_level_json(level: list[Any], levels: int) -> bool:
+    """Tell the same of many arrays and objects at once, with few steps in Python for each."""
+    while levels:
+        dicts = [each for each in level if type(each) is dict]
+        if not _TEXT.issuperset(map(type, chain.from_iterable(dicts))):
+            return False
+        inner: list[Any] = list(chain.from_iterable(map(dict.values, dicts)))
+        if len(dicts) < len(level):
+            inner.extend(chain.from_iterable([each for each in level if type(each) is list]))
+        kinds = set(map(type, inner))
+        if kinds <= _LEAVES:
+            return True
+        if not kinds <= _JSON:
+            return False
+        level = [each for each in inner if type(each) not in _LEAVES]
+        if len(level) > _MANY:  # what holds itself would be met more and more often
+            level = list(dict(zip(map(id, level), level, strict=True)).values())
+        levels -= 1
+    return False
+
+
+def json_value(value: Any, place: str = "result") -> Any:
+    """Return a value of any type as the JSON value that it stands for; itself where it is one.
+
+    Models, dataclasses and the like are as their classes' schemas say, bytes are base64 (RFC 4648, section 4),
+    iterators are read. NaN and the infinities are written as null.
+
+    Args:
+        value: The value.
+        place: What it is called in an error.
+
+    Raises:
+        OutputError: It has no form in JSON; the text names the place, the type and the cure.
+        HandlerError: The author's code has raised it, while it was read.
+    """
+    if is_json(value):
+        return value
+    from .reading import converted
+
+    return converted(value, place)
+
+
+def text_of(data: Any) -> str:
+    """Return a JSON value as text: its JSON, or itself where it is a string.
+
+    Raises:
+        OutputError: Something in it cannot be written: half of a surrogate pair, a number that few can read.
+    """
+    if type(data) is str:
+        return data
+    try:
+        written = encode(data)
+    except ValueError as error:
+        raise unwritten(data) or error from None
+    if len(written) > LONG and may_hold_huge_number(written) and (problem := unwritten(data)):
+        raise problem
+    return written.decode()
+
+
+def may_hold_huge_number(text: bytes) -> bool:
+    """Tell from every twentieth byte of a JSON text whether a number of more than 300 digits may be in it."""
+    return text[::_STEP].translate(_SHAPE).find(_LONG_RUN) >= 0
+
+
+def unwritten(value: Any) -> OutputError | None:
+    """Return why a result, or its data, cannot be written as JSON; None where nothing is found."""
+    from .reading import unsayable
+
+    if type(value) is dict and "structuredContent" in value:
+        return unsayable(value["structuredContent"]) or unsayable(value)
+    return unsayable(value)
+
+
+def unreadable(place: str, error: Exception) -> str:
+    """Return what is said of a place where code of the author's has raised something; its text is for nobody else."""
+    return f"{place} could not be read: {type(error).__name__} was raised; the server's log says where"
+
+
+def described(kind: type[Any]) -> str:
+    """Return what a value of a class is called in a message."""
+    return f"{'an' if kind.__name__[:1].lower() in 'aeiou' else 'a'} {kind.__name__}"

@@ -1,0 +1,334 @@
+"""Values of Python read one by one, as the JSON values that they stand for, or where they have none, and why."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import enum
+import inspect
+import math
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from decimal import Decimal
+from functools import lru_cache
+from types import BuiltinFunctionType, FunctionType, MethodType
+from typing import Any, Final, NoReturn, cast
+
+from pydantic_core import SchemaSerializer, from_json, to_jsonable_python
+
+from ..errors import HandlerError, OutputError, ProtocolError
+from ..schema import foreign, object_keys
+from ..schema.expectations import shown
+from ..schema.problems import Steps, path
+from .blocks import base64
+from .data import DEEPEST, described, is_json, unreadable
+from .display import can_show, is_file
+from .values import WholeResult
+
+_GREATEST: Final = 2**1024
+"""Integers beyond it, and its negative, are infinite to readers of JSON that have doubles only."""
+
+_SCALARS: Final = frozenset({str, int, float, bool, type(None)})
+_TIMES: Final = frozenset({dt.datetime, dt.date, dt.time, dt.timedelta})
+_ARRAYS: Final = (list, tuple, set, frozenset, deque)
+
+
+def converted(value: Any, place: str = "result") -> Any:
+    """Return what `data.json_value` does, of a value that is no JSON yet; strings in it are not looked into."""
+    return _Reading(value, place).all()
+
+
+def read(value: Any, place: str = "result") -> Any:
+    """Return a value as JSON, with each string and each number looked into; NaN and the infinities are None.
+
+    Raises:
+        OutputError: It has no form in JSON; the text names the place, the type and the cure.
+        HandlerError: The author's code has raised it, while it was read.
+    """
+    return _Reading(value, place, is_thorough=True).all()
+
+
+def unrolled(value: Any, place: str = "result") -> Any:
+    """Return the items of an iterator, which can be read once only, as a list; any other value itself.
+
+    Raises:
+        OutputError: The iterator has too many, or has raised something.
+        HandlerError: The iterator has raised it.
+    """
+    if isinstance(value, Iterator) and not is_file(type(value)):
+        return _Reading(value, place).items()
+    return value
+
+
+def read_file(file: Any, place: str) -> str | bytes:
+    """Return all that is in a file that an author has opened, or in memory.
+
+    Raises:
+        OutputError: It is closed, or cannot be read.
+    """
+    content: str | bytes = _Reading(file, place).contents()
+    return content
+
+
+def unsayable(value: Any) -> OutputError | None:
+    """Return what is wrong with a value that could not be written as JSON; None where nothing is found."""
+    try:
+        read(value)
+    except OutputError as error:
+        return error
+    return None
+
+
+def infinite_places(value: Any) -> dict[Steps, str]:
+    """Return where NaN and the infinities are in a value, and which it is."""
+    reading = _Reading(value, is_thorough=True)
+    with suppress(OutputError):
+        reading.all()
+    return reading.infinite
+
+
+_PLAINER: Final[tuple[tuple[Any, Callable[[Any], Any]], ...]] = (
+    # In this order: an enum may be a str or an int as well, and a bool is an int.
+    (enum.Enum, lambda member: member.value),
+    (str, str.__str__),
+    (int, int),
+    (float, float),
+    ((bytes, bytearray), base64),
+    (Decimal, lambda number: str(number) if number.is_finite() else float(number)),
+)
+"""What makes values of a class, and of classes derived from it, plainer."""
+
+
+class _Reading:
+    """One reading of a value, from its top to wherever it ends.
+
+    Args:
+        value: The value.
+        place: What its top is called.
+        is_thorough: Whether all strings and numbers are looked into.
+
+    Attributes:
+        infinite: Where NaN and the infinities were, and which.
+    """
+
+    def __init__(self, value: Any, place: str = "result", *, is_thorough: bool = False) -> None:
+        self._root = value
+        self._path: list[str | int] = [place]
+        self._open: dict[int, int] = {}  # what is being read: how long the path to it is
+        self._is_thorough = is_thorough
+        self.infinite: dict[Steps, str] = {}
+
+    def all(self) -> Any:
+        """Return the value as JSON."""
+        try:
+            return self._read(self._root)
+        except RecursionError:
+            raise OutputError(f"{self._path[0]} has no form in JSON: it is nested too deeply") from None
+        except Exception as error:  # noqa: BLE001 - of the author's code, wherever the path has come to
+            self._failed(error)
+
+    def items(self) -> list[Any]:
+        """Return the items of an iterator as they are."""
+        items: list[Any] = self._encoded(foreign.items, self._root)
+        return items
+
+    def contents(self) -> Any:
+        """Return what is in a file."""
+        encode = foreign.encoder(type(self._root))
+        assert encode is not None
+        return self._encoded(encode, self._root)
+
+    def _refuse(self, what: str) -> NoReturn:
+        raise OutputError(f"{path(tuple(self._path))} has no form in JSON: {what}")
+
+    def _failed(self, error: Exception) -> NoReturn:
+        """Say that code of the author's has raised something; what it says may be meant for nobody."""
+        if isinstance(error, (OutputError, HandlerError, ProtocolError)):
+            raise error
+        raise OutputError(unreadable(path(tuple(self._path)), error)) from error
+
+    def _read(self, value: Any) -> Any:
+        kind = type(value)
+        if kind is str and self._is_thorough:
+            self._check_text(value)
+        elif kind is int and not -_GREATEST < value < _GREATEST:
+            self._refuse(f"an integer of {value.bit_length():,} bits, which few can read; return a string")
+        elif kind is float and not math.isfinite(value):
+            return self._infinite(value)
+        if kind in _SCALARS:
+            return value
+        if kind is not dict and kind is not list:
+            return to_jsonable_python(value) if kind in _TIMES else self._other(value, kind)
+        if len(self._path) <= 2 and not self._is_thorough and is_json(value, DEEPEST - len(self._open)):
+            return value
+        return self._within(value, self._object if kind is dict else self._array)
+
+    def _check_text(self, text: str, what: str = "text") -> None:
+        if not text.isascii():
+            try:
+                text.encode()
+            except UnicodeEncodeError as error:
+                self._refuse(
+                    f"half of a surrogate pair, U+{ord(text[error.start]):04X}, at index {error.start} of a {what}; "
+                    'decode with errors="replace" where it comes from'
+                )
+
+    def _infinite(self, value: float) -> None:
+        what = "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+        self.infinite[tuple(self._path[1:])] = what
+
+    def _within(self, value: Any, read: Callable[[Any], Any]) -> Any:
+        """Read what holds other values, unless it holds itself or is too deep."""
+        if (length := self._open.get(id(value))) is not None:
+            self._refuse(f"it is {path(tuple(self._path[:length]))} again, which holds it; leave it out")
+        if len(self._open) >= DEEPEST:
+            self._refuse(f"more than {DEEPEST} levels of arrays and objects; return less, or a flat list")
+        self._open[id(value)] = len(self._path)
+        try:
+            return read(value)
+        finally:
+            del self._open[id(value)]
+
+    def _array(self, value: Iterable[Any]) -> list[Any]:
+        result: list[Any] = []
+        here = self._path
+        for index, item in enumerate(value):
+            here.append(index)
+            result.append(self._read(item))
+            here.pop()
+        return result
+
+    def _object(self, value: Mapping[Any, Any]) -> dict[str, Any]:
+        result: dict[str, Any] = {}
+        here = self._path
+        for key, item in value.items():
+            name = key if type(key) is str else self._key(key)
+            if self._is_thorough:
+                self._check_text(name, "key")
+            here.append(name)
+            if name in result:
+                self._refuse(f"two keys that are both {shown(name)} there; make them strings that differ")
+            result[name] = self._read(item)
+            here.pop()
+        return result
+
+    def _key(self, key: Any) -> str:
+        """Return a key as the name of a member; a key that is a value of JSON as JSON writes it."""
+        plain = key if isinstance(key, (tuple, frozenset)) else self._read(key)
+        if type(plain) is str:
+            return plain
+        if type(plain) not in _SCALARS or (plain is None and key is not None):
+            self._refuse(f"{described(type(key))} as a key; make it a string")
+        return object_keys.text(plain)
+
+    def _other(self, value: Any, kind: type[Any]) -> Any:
+        if (encoder := foreign.encoder(kind)) is not None:
+            return self._within(value, lambda foreigner: self._read(self._encoded(encoder, foreigner)))
+        for known, plainer in _PLAINER:
+            if isinstance(value, known):
+                return self._read(plainer(value))
+        reads: list[tuple[bool, Callable[[Any], Any]]] = [
+            (isinstance(value, dict), self._object),
+            (isinstance(value, _ARRAYS), self._array),
+            (hasattr(kind, "__pydantic_serializer__"), self._model),
+            (dataclasses.is_dataclass(value), self._dataclass),
+        ]
+        read = next((read for is_it, read in reads if is_it), None)
+        return self._last(value, kind) if read is None else self._within(value, read)
+
+    def _encoded(self, encode: Callable[[Any], Any], value: Any) -> Any:
+        try:
+            return encode(value)
+        except Exception as error:  # noqa: BLE001 - it may be the author's iterator that has raised it
+            if type(error) in (TypeError, ValueError) and _is_raised_in(error, foreign.__file__):
+                self._refuse(str(error))
+            self._failed(error)
+
+    def _model(self, value: Any) -> Any:
+        if self._is_thorough:
+            return self._members(value)
+        try:
+            serializer = _serializer(cast("Any", type(value)))
+            return from_json(serializer.to_json(value, by_alias=True, warnings="error"))
+        except Exception:  # noqa: BLE001 - what it was is found member by member
+            return self._members(value)
+
+    def _members(self, value: Any) -> Any:
+        """Read a model member by member: something in it is not what its class says."""
+        cls: Any = type(value)
+        if getattr(cls, "__pydantic_root_model__", False):
+            return self._read(value.root)
+        if cls.__pydantic_decorators__.model_serializers:
+            return self._read(cls.__pydantic_serializer__.to_python(value, by_alias=True))
+        names = [*getattr(cls, "__pydantic_fields__", ()), *getattr(cls, "__pydantic_computed_fields__", ())]
+        members: dict[str, Any] = {}
+        serializer = cls.__pydantic_serializer__
+        for name in names:
+            self._path.append(name)
+            members |= serializer.to_python(value, include={name}, by_alias=True, warnings=False)
+            self._path.pop()
+        return self._object(members | (getattr(value, "__pydantic_extra__", None) or {}))
+
+    def _dataclass(self, value: Any) -> Any:
+        members: dict[str, Any] = {}
+        for field in dataclasses.fields(value):
+            self._path.append(field.name)
+            members[field.name] = getattr(value, field.name)
+            self._path.pop()
+        return self._object(members)
+
+    def _last(self, value: Any, kind: type[Any]) -> Any:
+        if isinstance(value, complex):
+            self._refuse("a complex number; return [z.real, z.imag]")
+        if inspect.isawaitable(value):
+            close_coroutines(self._root)
+            is_alone = len(self._path) == 1
+            cure = (
+                "write `return await ...`" if is_alone else "await it first, several by `asyncio.gather(...)`"
+            )
+            self._refuse(f"{described(kind)} that nobody awaited; {cure}")
+        if hasattr(kind, "__aiter__"):
+            self._refuse(
+                f"{described(kind)} that nobody iterated; write `[item async for item in ...]` in an async function"
+            )
+        if isinstance(value, (FunctionType, MethodType, BuiltinFunctionType)):
+            self._refuse("a function; call it, and return what it returns")
+        if issubclass(kind, WholeResult):
+            self._refuse(f"{described(kind)}, which is a whole result; return it by itself")
+        if getattr(kind, "__mcp_content__", False) or can_show(kind):
+            self._refuse(
+                f"{described(kind)}, which is content beside the data, not a part of it; "
+                "return a list of both, or ToolResult([...], structured=...)"
+            )
+        try:
+            return to_jsonable_python(value)
+        except Exception:  # noqa: BLE001 - nobody has a form for it
+            self._refuse(f"{described(kind)}; return a dict, a dataclass or a model with what it holds")
+
+
+def close_coroutines(value: Any, depth: int = 4) -> None:
+    """Close the coroutines in a value that nobody will await, so that Python does not warn of each."""
+    if inspect.iscoroutine(value):
+        value.close()
+    elif depth and isinstance(value, (list, tuple, dict)):
+        held = cast("Any", value)
+        for each in held.values() if isinstance(value, dict) else held:
+            close_coroutines(each, depth - 1)
+
+
+def _is_raised_in(error: Exception, file: str | None) -> bool:
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is not None and trace.tb_frame.f_code.co_filename == file
+
+
+@lru_cache(maxsize=256)
+def _serializer(cls: Any) -> SchemaSerializer:
+    """Return what writes the instances of a model or dataclass of pydantic as its annotation would."""
+    from pydantic import TypeAdapter
+
+    from ..schema import wire
+
+    return SchemaSerializer(wire.serializing(TypeAdapter(cls).core_schema), _use_prebuilt=False)

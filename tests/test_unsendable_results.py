@@ -1,0 +1,350 @@
+"""Results that cannot be sent: whoever asked learns that the function ran, where the fault is, and why."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, computed_field, field_serializer
+from typing_extensions import TypedDict
+
+from contents import PNG
+from mcpkit import Image, ProtocolError, Server, ToolError, ToolResult, user
+from mcpkit.testing import Client, connect
+
+pytestmark = pytest.mark.anyio
+ERAS = pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25", "2026-07-28"])
+
+
+@dataclass
+class Row:
+    price: float
+    counts: dict[str, int] = field(default_factory=dict)
+    note: str = ""
+    more: Any = None
+
+
+class Sheet(BaseModel):
+    rows: list[Row] = []
+    counts: dict[str, int] = {}
+    more: Any = None
+
+
+class Report(TypedDict):
+    rows: list[Row]
+
+
+class Failing(BaseModel):
+    inner: int = 1
+
+    @computed_field
+    def ratio(self) -> float:
+        return 1 / (self.inner - 1)
+
+
+class Serialized(BaseModel):
+    code: int = 1
+
+    @field_serializer("code")
+    def write(self, code: int) -> str:
+        raise LookupError("hunter2")
+
+
+class Unread(list[int]):
+    def __iter__(self) -> Iterator[int]:
+        raise LookupError("hunter2")
+
+
+class Hidden:
+    """Has a form nowhere."""
+
+    def __repr__(self) -> str:
+        return "hunter2"
+
+
+class Drawing:
+    def _repr_png_(self) -> bytes:
+        raise LookupError("hunter2")
+
+
+def circle() -> Any:
+    inner: dict[str, Any] = {}
+    inner["parent"] = [inner]
+    return {"top": inner}
+
+
+def deep(levels: int) -> Any:
+    value: Any = 1
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+async def fetch() -> int:
+    return 1
+
+
+async def stream() -> AsyncIterator[int]:
+    yield 1
+
+
+def failing_iterator() -> Iterator[int]:
+    yield 1
+    raise LookupError("hunter2")
+
+
+UNTYPED: list[tuple[Callable[[], Any], str]] = [
+    (lambda: {"a": [1, Hidden()]}, "result.a[1] has no form in JSON: a Hidden; return a dict"),
+    (Hidden, "result has no form in JSON: a Hidden; return a dict"),
+    (lambda: {1: "a", "1": "b"}, 'result.1 has no form in JSON: two keys that are both "1" there'),
+    (lambda: [{"a": {True: 1, "true": 2}}], "result[0].a.true has no form in JSON: two keys"),
+    (lambda: {"a": {(1, 2): 3}}, "result.a has no form in JSON: a tuple as a key; make it a string"),
+    (lambda: {"a": 1 + 2j}, "result.a has no form in JSON: a complex number; return [z.real, z.imag]"),
+    (lambda: [1, fetch], "result[1] has no form in JSON: a function; call it"),
+    (lambda: {"a": int}, "result.a has no form in JSON: a type"),
+    (lambda: {"plot": Image(data=PNG)}, "result.plot has no form in JSON: an Image, which is content"),
+    (lambda: {"a": ToolResult("x")}, "result.a has no form in JSON: a ToolResult, which is a whole result"),
+    (
+        lambda: ["a\ud800"],
+        "result[0] has no form in JSON: half of a surrogate pair, U+D800, at index 1 of a text",
+    ),
+    (lambda: {"a": {"\udfff": 1}}, "result.a has no form in JSON: half of a surrogate pair"),
+    (lambda: "\ud800", "result cannot be sent: the text holds a lone surrogate"),
+    (
+        circle,
+        "result.top.parent[0] has no form in JSON: it is result.top again, which holds it; leave it out",
+    ),
+    (lambda: deep(191), "has no form in JSON: more than 190 levels of arrays and objects"),
+    (lambda: {"n": 10**400}, "result.n has no form in JSON: an integer of 1,329 bits"),
+    (fetch, "result has no form in JSON: a coroutine that nobody awaited; write `return await ...`"),
+    (
+        lambda: [fetch(), fetch()],
+        "result[0] has no form in JSON: a coroutine that nobody awaited; await it first",
+    ),
+    (lambda: {"a": [fetch()]}, "result.a[0] has no form in JSON: a coroutine that nobody awaited"),
+    (lambda: {"a": stream()}, "result.a has no form in JSON: an async_generator that nobody iterated"),
+    (Failing, "result.ratio could not be read: ZeroDivisionError was raised; the server's log says where"),
+    (Serialized, "result.code could not be read: "),
+    (lambda: {"a": Unread([1])}, "result.a could not be read: LookupError was raised"),
+    (lambda: {"a": failing_iterator()}, "result.a could not be read: LookupError was raised"),
+    (Drawing, "result could not be read: LookupError was raised"),
+    (lambda: ["a", Drawing()], "result[1] could not be read: LookupError was raised"),
+    (
+        lambda: ["a", Image(data=b"?")],
+        "result[1] cannot be sent: the data is no known kind of image: give mime_type=",
+    ),
+    (lambda: Row(1, {"1": 1, 1: 2}), "result.counts.1 has no form in JSON: two keys"),  # type: ignore[dict-item]
+    (
+        lambda: Sheet.model_construct(counts={"1": 1, 1: 2}),  # type: ignore[dict-item]
+        "result.counts.1 has no form in JSON: two keys",
+    ),
+    (lambda: Sheet(more={"1": 1, 1: 2}), "result.more.1 has no form in JSON: two keys"),
+    (lambda: Sheet(more=[Hidden()]), "result.more[0] has no form in JSON: a Hidden"),
+]
+
+
+async def outcome(client: Client, name: str) -> str:
+    result = await client.call(name)
+    assert result.is_error
+    assert len(result.content) == 1
+    assert "hunter2" not in result.text
+    return result.text
+
+
+@ERAS
+@pytest.mark.parametrize(("make", "text"), UNTYPED)
+async def test_a_tool_that_ran_says_where_its_result_has_no_form(
+    make: Callable[[], Any], text: str, revision: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = Server("s")
+
+    @server.tool
+    async def untyped() -> Any:
+        return make()
+
+    @server.tool
+    async def unstructured() -> Any:
+        return ToolResult("fine", structured=make())
+
+    async with connect(server, revision=revision) as client:
+        told = await outcome(client, "untyped")
+    assert told.startswith("the tool ran, but result")
+    assert text in told
+    assert "Internal error" not in told
+    assert [record.getMessage() for record in caplog.records] == [f"tools/call 'untyped': {told}"]
+
+
+class Place(BaseModel):
+    name: str
+    height: float
+
+
+TYPED: list[tuple[Any, Callable[[], Any], str]] = [
+    (
+        str,
+        lambda: None,
+        "result: expected a string, got null; return what its type promises, or change the type",
+    ),
+    (int, lambda: "12", 'result: expected an integer, got "12"; return what its type promises'),
+    (list[int], lambda: [1, "2"], 'result[1]: expected an integer, got "2"'),
+    (Place, lambda: {"name": "a"}, "result.height: expected a number, but it is missing"),
+    (
+        Place,
+        lambda: Place(name="a", height=math.nan),
+        "result.height has no form in JSON: NaN; return None or a string",
+    ),
+    (float, lambda: -math.inf, "result has no form in JSON: -Infinity"),
+    (dict[str, list[float]], lambda: {"a": [1, math.inf]}, "result.a[1] has no form in JSON: Infinity"),
+    (
+        Report,
+        lambda: {"rows": [Row(1.5)] * 3 + [Row(math.nan)]},
+        "result.rows[3].price has no form in JSON: NaN",
+    ),
+    (
+        Report,
+        lambda: {"rows": [Row(1, {"1": 1, 1: 2})]},
+        "result.rows[0].counts.1 has no form in JSON: two keys",
+    ),
+    (Row, lambda: Row(1, {"1": 1, 1: 2}), "result.counts.1 has no form in JSON: two keys"),
+    (Row, lambda: Row(1, more={"1": 1, 1: 2}), "result.more.1 has no form in JSON: two keys"),
+    (Sheet, lambda: Sheet(more=Hidden()), "result.more has no form in JSON: a Hidden"),
+    (dict[str, Any], lambda: {"a": {"1": 1, 1: 2}}, "result.a.1 has no form in JSON: two keys"),
+    (dict[str, int], lambda: {"1": 1, 1: 2}, "result.1 has no form in JSON: two keys"),
+    (dict[str, Any], lambda: {"a": "\ud800"}, "result.a has no form in JSON: half of a surrogate pair"),
+    (list[str], lambda: ["\ud800"], "result[0] has no form in JSON: half of a surrogate pair"),
+    (int, lambda: 10**5000, "result has no form in JSON: an integer of 16,610 bits"),
+    (list[int], lambda: [1, 10**400], "result[1] has no form in JSON: an integer of 1,329 bits"),
+    (int, fetch, "result has no form in JSON: a coroutine that nobody awaited; write `return await ...`"),
+    (list[int], lambda: [fetch(), fetch()], "result[0] has no form in JSON: a coroutine that nobody awaited"),
+    (Place, fetch, "result has no form in JSON: a coroutine that nobody awaited"),
+    (list[Place], lambda: [fetch()], "result[0] has no form in JSON: a coroutine that nobody awaited"),
+    (Failing, Failing, "result.ratio could not be read: ZeroDivisionError"),
+]
+
+
+@ERAS
+@pytest.mark.parametrize(("annotation", "make", "text"), TYPED)
+async def test_a_tool_that_ran_says_where_its_result_is_not_what_was_promised(
+    annotation: Any, make: Callable[[], Any], text: str, revision: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = Server("s")
+
+    async def typed() -> Any:
+        return make()
+
+    typed.__annotations__["return"] = annotation
+    server.tool(typed)
+    async with connect(server, revision=revision) as client:
+        told = await outcome(client, "typed")
+    assert told.startswith(f"the tool ran, but {text}")
+    assert [record.getMessage() for record in caplog.records] == [f"tools/call 'typed': {told}"]
+
+
+@ERAS
+@pytest.mark.parametrize("make", [lambda: {"n": [10**400]}, lambda: {"n": ["\ud800"]}])
+async def test_what_is_sent_as_data_alone_is_told_as_well(make: Callable[[], Any], revision: str) -> None:
+    server = Server("s")
+
+    @server.tool(content="none")
+    def silent() -> dict[str, Any]:
+        return make()
+
+    @server.tool(content=lambda value: "in words")
+    def in_words() -> dict[str, Any]:
+        return make()
+
+    async with connect(server, revision=revision) as client:
+        for name in ("silent", "in_words"):
+            assert "result.n[0] has no form in JSON: " in await outcome(client, name)
+
+
+async def test_the_log_has_the_traceback_of_the_authors_code(caplog: pytest.LogCaptureFixture) -> None:
+    server = Server("s")
+
+    @server.tool
+    def draw() -> Any:
+        return Drawing()
+
+    async with connect(server) as client:
+        await outcome(client, "draw")
+    (record,) = caplog.records
+    assert record.exc_info
+    assert repr(record.exc_info[1]) == "LookupError('hunter2')"
+
+
+async def test_what_an_iterator_raises_for_the_client_is_what_it_reads() -> None:
+    server = Server("s")
+
+    def broken() -> Iterator[int]:
+        yield 1
+        raise ToolError("the disk is full")
+
+    @server.tool
+    def typed() -> Iterator[int]:
+        return broken()
+
+    @server.tool
+    def nested() -> dict[str, Any]:
+        return {"all": broken()}
+
+    async with connect(server) as client:
+        assert await outcome(client, "typed") == "the disk is full"
+        assert await outcome(client, "nested") == "the disk is full"
+
+
+@ERAS
+async def test_resources_and_prompts_say_it_in_their_errors(
+    revision: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = Server("s")
+    value: Any = None
+
+    @server.resource("data://x")
+    def read() -> Any:
+        return value
+
+    @server.prompt
+    def ask() -> Any:
+        return ["a", user(value)]
+
+    async with connect(server, revision=revision) as client:
+        for value, text in (
+            ({"a": [Hidden()]}, "result.a[0] has no form in JSON: a Hidden"),
+            ({"a": {"1": 1, 1: 2}}, "result.a.1 has no form in JSON: two keys"),
+            ("\ud800", "result cannot be sent: the text holds a lone surrogate"),
+            (Drawing(), "result could not be read: LookupError was raised"),
+        ):
+            caplog.clear()
+            with pytest.raises(ProtocolError) as refused:
+                await client.read("data://x")
+            assert refused.value.code == -32603
+            assert refused.value.message.startswith(f"the resource was read, but {text}")
+            with pytest.raises(ProtocolError) as refused:
+                await client.get_prompt("ask")
+            assert refused.value.code == -32603
+            assert refused.value.message.startswith(
+                "the prompt was made, but result[1].content" + text.removeprefix("result")
+            )
+            assert [record.levelname for record in caplog.records] == ["ERROR"] * 2
+        value = None
+        with pytest.raises(
+            ProtocolError, match="the resource was read, but result is None; return the contents"
+        ):
+            await client.read("data://x")
+
+
+async def test_no_coroutine_is_left_to_warn_of(recwarn: pytest.WarningsRecorder) -> None:
+    server = Server("s")
+
+    @server.tool
+    async def gather_forgotten() -> list[int]:
+        return [fetch(), {"a": fetch()}, (fetch(),)]  # type: ignore[list-item]
+
+    async with connect(server) as client:
+        await outcome(client, "gather_forgotten")
+    await asyncio.sleep(0)
+    assert not [each for each in recwarn if "never awaited" in str(each.message)]
