@@ -7,6 +7,7 @@ import datetime as dt
 import enum
 import inspect
 import math
+import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -281,6 +282,8 @@ class _Reading:
     def _last(self, value: Any, kind: type[Any]) -> Any:
         if isinstance(value, complex):
             self._refuse("a complex number; return [z.real, z.imag]")
+        if isinstance(value, os.PathLike):
+            return self._read(os.fspath(value))
         if inspect.isawaitable(value):
             close_coroutines(self._root)
             is_alone = len(self._path) == 1
