@@ -192,7 +192,7 @@ def _union(branches: list[Described]) -> Described:
         return Described({}, core_schema.any_schema())
     cores: list[Any] = [branch.core for branch in rest]
     core: CoreSchema = cores[0] if len(cores) == 1 else core_schema.union_schema(cores)
-    if first := values.before_text(cores):
+    if first := values.first_choices(cores):
         core = values.in_order([*first, core])
     if len(rest) < len(branches):
         core = core_schema.nullable_schema(core)

@@ -241,14 +241,18 @@ def members(cls: type[enum.Enum]) -> list[tuple[Any, enum.Enum]]:
     return [(0, cls(0)), *sorted(combined.items())]
 
 
-def before_text(choices: Sequence[Any]) -> list[Any]:
-    """Return those choices of a union that a text is read as before it is taken for a `str`: those written before it.
+def first_choices(choices: Sequence[Any]) -> list[Any]:
+    """Return what a value is read as before all the choices of a union are weighed against each other.
 
-    Any text is a `str`, so that the others would never be chosen. What is no text by intention may be base64 by
-    accident, and is none of them.
+    Any text is a `str`: those written before it would never be chosen. What is no text by intention may be base64
+    by accident, and is none of them. A number with a fraction of zero is an integer only where there is no `float`.
     """
     last = next((index for index, core in enumerate(choices) if core["type"] == "str"), 0)
-    return [core for core in choices[:last] if _takes_text(core)]
+    first = [core for core in choices[:last] if _takes_text(core)]
+    if any(core["type"] == "union" and core["choices"][0]["type"] == "int" for core in choices):
+        written = core_schema.is_instance_schema(float)
+        first += [core_schema.chain_schema([written, core]) for core in choices if core["type"] == "float"]
+    return first
 
 
 def _takes_text(core: Any) -> bool:

@@ -198,7 +198,9 @@ def _strict(node: Node) -> Any:
 
 def _union(node: Node) -> Node:
     node = _lax_container(node)
-    first = values.before_text([choice[0] if _is_labelled(choice) else choice for choice in node["choices"]])
+    first = values.first_choices(
+        [choice[0] if _is_labelled(choice) else choice for choice in node["choices"]]
+    )
     if not first:
         return node
     reference = {"ref": node.pop("ref")} if "ref" in node else {}

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from interop.conftest import node_search_path
+from node import node_search_path
 from serving import serving
 
 ROOT = Path(__file__).parents[2]

