@@ -65,7 +65,7 @@ class Web:
 
     def __init__(self, checkout: Path, before: Sequence[str], revision: str) -> None:
         command = (*before, sys.executable, str(COUNTED / "server.py"), "http")
-        served = _Served("mcpkit", sys.executable, None, command=command)
+        served = Served("mcpkit", sys.executable, None, command=command)
         self._server = WebServer(served, "", environment(checkout))
         self.process = self._server.process.pid
         self._revision = revision
@@ -87,7 +87,7 @@ class Web:
 
 
 @dataclass(frozen=True)
-class _Served(Contender):
+class Served(Contender):
     """What `WebServer` starts."""
 
     command: tuple[str, ...] = ()

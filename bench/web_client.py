@@ -84,8 +84,7 @@ class WebServer:
 
     def processor_time(self) -> float:
         """Return the seconds of a processor that its threads have used so far."""
-        tasks = Path(f"/proc/{self.process.pid}/task")
-        return sum(int((each / "schedstat").read_text().split()[0]) for each in tasks.iterdir()) / 1e9
+        return processor_time(self.process.pid)
 
     def resident(self) -> int:
         """Return resident memory in KiB."""
@@ -143,6 +142,12 @@ class Answer:
 
     def __repr__(self) -> str:
         return f"{self.status} {self.headers} {self.body[:500]!r}"
+
+
+def processor_time(process: int) -> float:
+    """Return the seconds of a processor that the threads of a process have used so far (Linux)."""
+    tasks = Path(f"/proc/{process}/task")
+    return sum(int((each / "schedstat").read_text().split()[0]) for each in tasks.iterdir()) / 1e9
 
 
 def read_answer(connection: socket.socket) -> Answer:

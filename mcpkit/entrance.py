@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 
 from .declared import CAPABILITIES
 from .methods import Dispatch, Outcome, dispatch, is_there
+from .protocol.jsonrpc import Pieces
 
 if TYPE_CHECKING:
     from .context import Context
@@ -93,7 +94,7 @@ class Entrance:
         if not here.is_over.is_set() and is_there(ctx):
             await here.is_over.wait()
         outcome = self._inner(ctx)
-        return outcome if isinstance(outcome, (dict, bytes)) else await outcome
+        return outcome if isinstance(outcome, (dict, bytes, Pieces)) else await outcome
 
     def _give_up(self, here: _Entering) -> None:
         logger.warning(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from .asking.asking import check_rounds
@@ -14,6 +15,8 @@ from .errors import INVALID_PARAMS, METHOD_NOT_FOUND, MalformedError, ProtocolEr
 from .failures import is_protocol_error, not_found, tool_error
 from .protocol import content
 from .protocol.eras import Handshake, check_log_level
+from .protocol.jsonrpc import Pieces
+from .protocol.repetition import RepetitiveResult
 from .protocol.revisions import LATEST, METHODS, ROUND_PARAMS, STATELESS, narrow
 from .resources import Resource, ResourceTemplate
 from .running.execution import FATAL
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
 _MAX_URI_LENGTH: Final = 8192
 """Characters of a URI that is read, as it is held against every template."""
 
-Outcome = dict[str, Any] | bytes
+Outcome = dict[str, Any] | bytes | Pieces
 """A result object, or its JSON already rendered."""
 
 Handler = Callable[["Context[Any]"], Outcome | Coroutine[Any, Any, Outcome]]
@@ -130,7 +133,13 @@ def becomes_result(ctx: Context[Any], error: BaseException) -> bool:
     return not is_cancelled_from_outside(error)
 
 
-def _tool_result(ctx: Context[Any], tool: Tool, result: dict[str, Any]) -> bytes:
+def _tool_result(ctx: Context[Any], tool: Tool, result: dict[str, Any]) -> bytes | Pieces:
+    if type(result) is RepetitiveResult:
+        return result.rendered(partial(_rendered, ctx, tool))
+    return _rendered(ctx, tool, result)
+
+
+def _rendered(ctx: Context[Any], tool: Tool, result: dict[str, Any]) -> bytes:
     if ctx.revision != LATEST and not isinstance(result, ExtensionResult):
         result = content.tool_result(result, ctx.revision, wrapped=tool.is_wrapped)
     return ctx.server._render(ctx, result)

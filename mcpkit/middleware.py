@@ -135,6 +135,8 @@ class Result(MutableMapping[str, Any]):
     def rendered(self) -> bytes:
         """Return its JSON, on one line."""
         outcome = self.outcome
+        if isinstance(outcome, jsonrpc.Pieces):
+            outcome = self._outcome = b"".join(outcome)
         return outcome if isinstance(outcome, bytes) else jsonrpc.encode(outcome)
 
     def __getitem__(self, name: str) -> Any:
@@ -171,7 +173,7 @@ class ToolCallResult(Result):
     def is_error(self) -> bool:
         """Whether the tool could not do what it was asked."""
         # Inside a JSON string the quotes would be escaped, so where this is not found there is no such member.
-        if isinstance(self.outcome, bytes) and b'"isError":true' not in self.outcome:
+        if not isinstance(self.outcome, dict) and b'"isError":true' not in self.rendered():
             return False
         return self.data.get("isError") is True
 
@@ -373,7 +375,7 @@ async def _handled(request: Request) -> Outcome:
         ctx.meta = request.params.get("_meta") or {}
     outcome = dispatch(ctx)
     try:
-        return outcome if isinstance(outcome, (dict, bytes)) else await outcome
+        return outcome if isinstance(outcome, (dict, bytes, jsonrpc.Pieces)) else await outcome
     finally:
         ctx._state = NO_STATE  # the handler's may be that of a server which is included
 

@@ -9,11 +9,12 @@ from typing import Any, Literal, cast
 from typing_extensions import Self, Unpack
 
 from .component import ComponentOptions, Listed, function_name, optional
-from .content.data import is_json, json_value, text_of, unreadable
+from .content.data import is_json, json_of, json_value, text_of, unreadable
 from .content.values import ExtensionResult, ToolResult, WholeResult, holds_content, to_content
 from .context import Context
 from .declarations import check_members
 from .errors import HandlerError, OutputError, ProtocolError, RegistrationError
+from .protocol.repetition import LONG, RepetitiveResult
 from .protocol.revisions import OBJECTS_ONLY, knows
 from .protocol.types import ToolAnnotations
 from .running.places import check_name
@@ -196,7 +197,7 @@ class Tool(Listed):
             return self._render_any(value)
         if output is None and (type(data) not in _STRUCTURES or not self.is_structured):
             return {"content": to_content(data)}
-        return {"content": self._content_of(value, data), "structuredContent": data}
+        return self._structured(value, data)
 
     def _render_any(self, value: Any) -> dict[str, Any]:
         """Make a result from a value that is no JSON, of which nothing is promised."""
@@ -208,7 +209,21 @@ class Tool(Listed):
         data = json_value(value)
         if type(data) not in _STRUCTURES:
             return {"content": to_content(data)}
-        return {"content": self._content_of(value, data), "structuredContent": data}
+        return self._structured(value, data)
+
+    def _structured(self, value: Any, data: Any) -> dict[str, Any]:
+        if self.content != "json":
+            return {"content": self._content_of(value, data), "structuredContent": data}
+        if type(data) is str:
+            if len(data) >= LONG:
+                return RepetitiveResult(data, json_of(data), data)
+            text = data
+        else:
+            data_json = json_of(data)
+            text = data_json.decode()
+            if len(data_json) >= LONG:
+                return RepetitiveResult(data, data_json, text)
+        return {"content": [{"type": "text", "text": text}], "structuredContent": data}
 
     def _content_of(self, value: Any, data: Any) -> list[dict[str, Any]]:
         if self.content == "json":

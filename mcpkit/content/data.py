@@ -98,15 +98,18 @@ def text_of(data: Any) -> str:
     Raises:
         OutputError: Something in it cannot be written: half of a surrogate pair, a number that few can read.
     """
-    if type(data) is str:
-        return data
+    return data if type(data) is str else json_of(data).decode()
+
+
+def json_of(data: Any) -> bytes:
+    """Return the JSON of a JSON value; raises as `text_of` does."""
     try:
         written = encode(data)
     except ValueError as error:
         raise unwritten(data) or error from None
     if len(written) > LONG and may_hold_huge_number(written) and (problem := unwritten(data)):
         raise problem
-    return written.decode()
+    return written
 
 
 def may_hold_huge_number(text: bytes) -> bool:

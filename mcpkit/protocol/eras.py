@@ -40,6 +40,9 @@ SUBSCRIPTION_ID: Final = "io.modelcontextprotocol/subscriptionId"
 MAX_CLIENT_LENGTH: Final = 256 * 1024
 """Bytes of what a client may say about itself when it opens a session."""
 
+_LONG: Final = 64 * 1024
+"""Bytes of a result from which on it is not copied once more than it must be."""
+
 _DEFAULT_LOG_LEVEL: Final = "info"  # "the server MAY decide" until the client has said logging/setLevel
 
 
@@ -228,7 +231,10 @@ class Stateless(_Envelope):
         server = identity(self.revision)
         meta = finished.pop("_meta", None)
         if not meta:
-            return encode(finished)[:-1] + server.closing
+            encoded = encode(finished)
+            if len(encoded) > _LONG:
+                return b"".join((memoryview(encoded)[:-1], server.closing))
+            return encoded[:-1] + server.closing
         return encode({**finished, "_meta": {**meta, SERVER_INFO: server.info}})
 
 

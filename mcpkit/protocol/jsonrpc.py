@@ -25,6 +25,10 @@ _LONG_NUMBER = b"0" * 32
 _LONG = 200
 """Bytes below which there cannot be hundreds of digits."""
 
+_LARGE = 4096
+_BYTES_A_VALUE = 64
+"""From how many bytes on, and with how many for each value, it is cheaper to look at the values than at the bytes."""
+
 
 def decode(data: bytes) -> Any:
     """Read one JSON text.
@@ -43,22 +47,40 @@ def decode(data: bytes) -> Any:
         value = from_json(data, allow_inf_nan=False, cache_strings="keys")  # what clients say is not kept
     except ValueError as error:
         raise ProtocolError(PARSE_ERROR, f"Parse error: {error}") from None
-    if _may_overflow(data) and _has_infinity(value):
+    if _has_infinity(value, data):
         raise ProtocolError(PARSE_ERROR, "Parse error: number out of range")
     return value
 
 
-def _may_overflow(data: bytes) -> bool:
+def _has_infinity(value: Any, data: bytes) -> bool:
+    """Say whether a number of a JSON text was out of range; `data` is the text that `value` was read from."""
+    if len(data) > _LARGE:
+        found = _find_infinity(value, len(data) // _BYTES_A_VALUE)
+        if found is not None:
+            return found
     shape = data.translate(_SHAPE)
-    return shape.find(_LONG_EXPONENT) >= 0 or (len(data) > _LONG and shape.find(_LONG_NUMBER) >= 0)
+    may_be = shape.find(_LONG_EXPONENT) >= 0 or (len(data) > _LONG and shape.find(_LONG_NUMBER) >= 0)
+    return may_be and _find_infinity(value, len(data)) is True
 
 
-def _has_infinity(value: Any) -> bool:
-    if isinstance(value, float):
-        return math.isinf(value)
-    if is_object(value):
-        return any(map(_has_infinity, value.values()))
-    return is_array(value) and any(map(_has_infinity, value))
+def _find_infinity(value: Any, most: int) -> bool | None:
+    """Say whether a JSON value is, or holds, an infinity; None where it holds more than `most` values."""
+    waiting: list[Any] = [(value,)]
+    while waiting:
+        holder = waiting.pop()
+        most -= len(holder)
+        if most < 0:
+            return None
+        for each in holder:
+            kind = type(each)
+            if kind is float:
+                if math.isinf(each):
+                    return True
+            elif kind is dict:
+                waiting.append(each.values())
+            elif kind is list:
+                waiting.append(each)
+    return False
 
 
 def encode(message: Any) -> bytes:
@@ -77,10 +99,18 @@ def encode(message: Any) -> bytes:
     return to_json(message, inf_nan_mode="null")
 
 
-def result(id_: RequestId, value: dict[str, Any] | bytes) -> bytes:
+class Pieces(tuple[bytes, ...]):
+    """The JSON of a long result, in pieces that are put together once."""
+
+    __slots__ = ()
+
+
+def result(id_: RequestId, value: dict[str, Any] | bytes | Pieces) -> bytes:
     """Write a result response; `value` is the result object, or its JSON already rendered."""
     if type(value) is bytes:
         return b"".join((b'{"jsonrpc":"2.0","id":', to_json(id_), b',"result":', value, b"}"))
+    if type(value) is Pieces:
+        return b"".join((b'{"jsonrpc":"2.0","id":', to_json(id_), b',"result":', *value, b"}"))
     return to_json({"jsonrpc": "2.0", "id": id_, "result": value}, inf_nan_mode="null")
 
 

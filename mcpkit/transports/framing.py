@@ -6,6 +6,8 @@ recommends for every reliable byte stream, such as a Unix socket.
 
 from __future__ import annotations
 
+from io import BytesIO
+
 from ..errors import INVALID_REQUEST, ProtocolError
 
 MAX_LINE = 64 * 1024 * 1024
@@ -33,7 +35,7 @@ class Framing:
 
     def __init__(self, max_line: int = MAX_LINE) -> None:
         self._max_line = max_line
-        self._partial = bytearray()
+        self._partial: BytesIO | None = None  # its content becomes a line without being copied
         self._is_skipping = False
 
     def feed(self, chunk: bytes) -> list[bytes | ProtocolError]:
@@ -46,12 +48,13 @@ class Framing:
             What became complete, in order: the lines without their newlines, and an error in the place of
             each line that is too long.
         """
-        *ended, rest = chunk.split(b"\n")
         lines: list[bytes | ProtocolError] = []
-        for piece in ended:
-            self._end_line(piece, lines)
-        if rest:
-            self._extend(rest, lines)
+        start = 0
+        while (end := chunk.find(b"\n", start)) >= 0:
+            self._end_line(chunk[start:end], lines)
+            start = end + 1
+        if start < len(chunk):
+            self._extend(chunk[start:], lines)
         return lines
 
     def finish(self) -> list[bytes | ProtocolError]:
@@ -66,25 +69,27 @@ class Framing:
         if self._is_skipping:
             self._is_skipping = False
             return
-        if len(self._partial) + len(piece) > self._max_line:
-            self._partial.clear()
+        partial, self._partial = self._partial, None
+        if len(piece) + (partial.tell() if partial is not None else 0) > self._max_line:
             lines.append(self._too_long())
             return
-        if self._partial:
-            piece = bytes(self._partial + piece)
-            self._partial.clear()
+        if partial is not None:
+            partial.write(piece.rstrip(_JSON_WHITESPACE))
+            piece = partial.getvalue()
         if line := piece.strip(_JSON_WHITESPACE):
             lines.append(line)
 
     def _extend(self, piece: bytes, lines: list[bytes | ProtocolError]) -> None:
         if self._is_skipping:
             return
-        if len(self._partial) + len(piece) > self._max_line:
-            self._partial.clear()
+        if self._partial is None:
+            self._partial = BytesIO()
+        if self._partial.tell() + len(piece) > self._max_line:
+            self._partial = None
             self._is_skipping = True
             lines.append(self._too_long())
             return
-        self._partial += piece
+        self._partial.write(piece)
 
     def _too_long(self) -> ProtocolError:
         return ProtocolError(INVALID_REQUEST, f"Message too long: a line has at most {self._max_line} bytes")

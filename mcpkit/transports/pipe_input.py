@@ -13,8 +13,13 @@ import threading
 from collections.abc import Callable
 from typing import Protocol
 
-_CHUNK = 64 * 1024
-"""What a pipe holds by default on Linux; a longer read would never be filled."""
+from .pipe_size import enlarge
+
+CHUNK = 64 * 1024
+"""What a pipe holds by default on Linux; a longer read would not be filled."""
+
+_LONG_CHUNK = 128 * 1024
+"""What is read at once of a long message: more would save few turns of the loop, and take memory twice."""
 
 logger = logging.getLogger("mcpkit")
 
@@ -25,6 +30,9 @@ class PipeInput(Protocol):
     descriptor: int
     chunks: int
     """How many reads have been made: what tells a busy loop from one that is stuck."""
+
+    def expect_more(self) -> None:
+        """Read more at once the next time: what has come is a part of something long."""
 
     def pause(self) -> None:
         """Stop reading."""
@@ -50,14 +58,39 @@ def read_pipe(descriptor: int, take: Callable[[bytes], None]) -> PipeInput:
         return _ThreadedInput(descriptor, take)
 
 
-class _PolledInput:
+class _Reader:
+    """Reads a descriptor, and more at once of what is long."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        self.chunks = 0
+        self._size = CHUNK
+        self._is_enlarged = False
+
+    def expect_more(self) -> None:
+        if not self._is_enlarged:
+            self._is_enlarged = True
+            enlarge(self.descriptor)
+        self._size = _LONG_CHUNK
+
+    def read(self) -> bytes:
+        size, self._size = self._size, CHUNK
+        try:
+            return os.read(self.descriptor, size)
+        except BlockingIOError:
+            raise
+        except OSError as error:  # a terminal that was closed (EIO), a socket whose host died (ECONNRESET)
+            logger.info("Standard input ended: %s", error)
+            return b""
+
+
+class _PolledInput(_Reader):
     """The loop says that there is something to read, so the read does not block."""
 
     def __init__(self, descriptor: int, take: Callable[[bytes], None]) -> None:
+        super().__init__(descriptor)
         self._loop = asyncio.get_running_loop()
-        self.descriptor = descriptor
         self._take = take
-        self.chunks = 0
         self.resume()
 
     def pause(self) -> None:
@@ -71,7 +104,7 @@ class _PolledInput:
 
     def _read(self) -> None:
         try:
-            chunk = _read(self.descriptor)
+            chunk = self.read()
         except BlockingIOError:  # the host made the pipe non-blocking, and somebody else read from it
             return
         if not chunk:
@@ -80,18 +113,17 @@ class _PolledInput:
         self._take(chunk)
 
 
-class _ThreadedInput:
+class _ThreadedInput(_Reader):
     """A thread waits for the descriptor, and hands over one chunk at a time."""
 
     def __init__(self, descriptor: int, take: Callable[[bytes], None]) -> None:
+        super().__init__(descriptor)
         self._loop = asyncio.get_running_loop()
-        self.descriptor = descriptor
         self._take = take
         self._is_paused = False
         self._is_closed = False
         self._wanted = threading.Event()
         self._wanted.set()
-        self.chunks = 0
         threading.Thread(target=self._run, name="mcpkit-stdin", daemon=True).start()
 
     def pause(self) -> None:
@@ -111,11 +143,12 @@ class _ThreadedInput:
             self._wanted.clear()
             if self._is_closed:
                 return
-            chunk = _read(self.descriptor)
+            chunk = self.read()
             try:
                 self._loop.call_soon_threadsafe(self._hand_over, chunk)
             except RuntimeError:  # the loop was closed meanwhile
                 return
+            del chunk  # it must not live until there is another
 
     def _hand_over(self, chunk: bytes) -> None:
         if self._is_closed:
@@ -126,13 +159,3 @@ class _ThreadedInput:
         self._take(chunk)
         if not self._is_paused:
             self._wanted.set()
-
-
-def _read(descriptor: int) -> bytes:
-    try:
-        return os.read(descriptor, _CHUNK)
-    except BlockingIOError:
-        raise
-    except OSError as error:  # a terminal that was closed (EIO), a socket whose host died (ECONNRESET)
-        logger.info("Standard input ended: %s", error)
-        return b""

@@ -13,8 +13,11 @@ import select
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
+from itertools import islice
+
+from .pipe_size import enlarge
 
 _FULL = 1024 * 1024
 """Bytes waiting for the host beyond which no more is welcome."""
@@ -22,11 +25,11 @@ _FULL = 1024 * 1024
 _ROOM = 256 * 1024
 """Bytes waiting for the host below which more is welcome again."""
 
-_PIPE_SIZE = 1024 * 1024
-"""What a pipe may hold, in bytes: the most that Linux allows by default."""
-
 _AT_ONCE = 64 * 1024
 """The most that the loop writes itself, in bytes: what a pipe holds by default on Linux."""
+
+_BLOCKS = 16
+"""The most blocks that one write takes: what every system has room for."""
 
 _LONGEST_WAIT = 0.001
 """Seconds after a write at which the next message leaves at once, although the turn goes on."""
@@ -65,11 +68,18 @@ class PipeOutput:
         self._has_room.set()
         self._has_written = asyncio.Event()
         self._poll = _poll_of(descriptor)
-        _enlarge(descriptor)
+        enlarge(
+            descriptor
+        )  # what is long leaves without taking turns with a host that reads little at a time
 
     def send(self, message: bytes) -> None:
         """Send one message, which comes without its newline."""
-        if not self._is_gathering:
+        if len(message) >= _AT_ONCE:  # too long to be copied for a newline, or for its neighbours
+            if self._gathered:
+                self._write_gathered()
+            if not self.is_broken:
+                self._thread.write(message, b"\n")
+        elif not self._is_gathering:
             self._is_gathering = True
             self._last_write = time.monotonic()
             self._loop.call_soon(self._end_turn)
@@ -183,10 +193,10 @@ class _WritingThread:
         self._is_started = False
         self._is_closed = False
 
-    def write(self, data: bytes) -> None:
+    def write(self, *blocks: bytes) -> None:
         with self._changed:
-            self._blocks.append(data)
-            self.unwritten += len(data)
+            self._blocks += blocks
+            self.unwritten += sum(map(len, blocks))
             self._changed.notify()
         if not self._is_started:
             self._is_started = True
@@ -198,55 +208,52 @@ class _WritingThread:
             self._changed.notify()
 
     def _run(self) -> None:
-        while True:
+        error: OSError | None = None
+        while error is None:
             with self._changed:
                 while not self._blocks and not self._is_closed:
                     self._changed.wait()
-                block = b"".join(self._blocks)
+                blocks = deque(memoryview(block) for block in self._blocks)
                 self._blocks.clear()
-            error = self._write(block)
+            size = sum(map(len, blocks))
+            error = self._write(blocks)
+            del blocks  # what was said must not live until more is
             with self._changed:
                 if self._is_closed:
                     return
-                self.unwritten -= len(block)
+                self.unwritten -= size
                 self._loop.call_soon_threadsafe(self._after_write, error)
-                if error is not None:
-                    return
 
-    def _write(self, block: bytes) -> OSError | None:
-        rest = memoryview(block)
-        while rest and not self._is_closed:
+    def _write(self, blocks: deque[memoryview]) -> OSError | None:
+        while blocks and not self._is_closed:
             try:
-                rest = rest[os.write(self._descriptor, rest) :]
+                written = _write_some(self._descriptor, blocks)
             except BlockingIOError:  # the host made the pipe non-blocking
                 _poll_of(self._descriptor)(None)
+                continue
             except OSError as error:
-                return error
+                return error.with_traceback(None)  # which would hold what could not be written
+            while blocks and written >= len(blocks[0]):
+                written -= len(blocks.popleft())
+            if written:
+                blocks[0] = blocks[0][written:]
         return None
-
-
-if sys.platform == "linux":
-    import fcntl
-
-    def _enlarge(descriptor: int) -> None:
-        # A long list or an image then leaves at once, instead of in turns with a host that reads 64 KiB at a time.
-        with suppress(OSError):  # it is no pipe, or this user's pipes hold too much already
-            fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _PIPE_SIZE)
-
-else:
-
-    def _enlarge(descriptor: int) -> None:
-        """Leave it: only Linux can change the size of a pipe."""
 
 
 if sys.platform == "win32":  # it cannot tell whether a pipe has room, so the thread writes everything
     _PIPE_BUF = 0
+
+    def _write_some(descriptor: int, blocks: deque[memoryview]) -> int:
+        return os.write(descriptor, blocks[0])
 
     def _poll_of(descriptor: int) -> Callable[[float | None], object]:
         return lambda timeout: None
 
 else:
     _PIPE_BUF = select.PIPE_BUF
+
+    def _write_some(descriptor: int, blocks: deque[memoryview]) -> int:
+        return os.writev(descriptor, tuple(islice(blocks, _BLOCKS)))
 
     def _poll_of(descriptor: int) -> Callable[[float | None], object]:
         poll = select.poll()

@@ -17,7 +17,7 @@ from ..errors import ProtocolError
 from ..numbers import check_count, check_seconds
 from ..principal import ANYONE, Principal, checked_principal
 from .framing import MAX_LINE, Framing
-from .pipe_input import read_pipe
+from .pipe_input import CHUNK, read_pipe
 from .pipe_output import PipeOutput
 from .standard_streams import StandardStreams, hold_standard_descriptors, take_over_standard_streams
 from .watchdog import Watchdog
@@ -219,7 +219,11 @@ class _Host:
 
     def _take(self, chunk: bytes) -> None:
         if chunk:
-            self._lines.extend(self._framing.feed(chunk))
+            lines = self._framing.feed(chunk)
+            if lines:
+                self._lines.extend(lines)
+            elif len(chunk) >= CHUNK:
+                self._input.expect_more()
         else:
             self._is_at_end = True
             self._lines.extend(self._framing.finish())

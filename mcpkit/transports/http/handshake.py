@@ -132,7 +132,7 @@ async def _initialize(service: Service, message: dict[str, Any], exchange: Excha
         handshake = Handshake.receive(params)
         ctx: Context[Any] = Context(service.server, handshake, exchange, id_, "initialize", params, meta)
         result = service.server._dispatch(ctx)
-        if not isinstance(result, (dict, bytes)):
+        if not isinstance(result, (dict, bytes, jsonrpc.Pieces)):
             token = _current.set(ctx)
             try:
                 result = await result

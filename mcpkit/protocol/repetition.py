@@ -1,0 +1,51 @@
+"""Long results of tools, which say the same twice, as structured content and as text, and are encoded once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any, Final
+
+from .jsonrpc import Pieces, encode
+
+LONG: Final = 64 * 1024
+"""Characters of a text from which on encoding it twice takes longer than putting it in its places."""
+
+
+class RepetitiveResult(dict[str, Any]):
+    """The result of a tool whose one block is the JSON of its structured content, or that itself where it is a text.
+
+    Args:
+        data: The structured content.
+        data_json: Its JSON.
+        text: The text of the block.
+    """
+
+    __slots__ = ("data_json",)
+
+    def __init__(self, data: Any, data_json: bytes, text: str) -> None:
+        super().__init__(content=[{"type": "text", "text": text}], structuredContent=data)
+        self.data_json = data_json
+
+    def rendered(self, render: Callable[[dict[str, Any]], bytes]) -> Pieces:
+        """Return its JSON.
+
+        Args:
+            render: Renders a result as the revision of the request can say it, with short texts in the place
+                of the long ones.
+
+        Raises:
+            ValueError: The text holds half of a surrogate pair.
+        """
+        data = self["structuredContent"]
+        text = self["content"][0]["text"]
+        text_json = self.data_json if text is data else encode(text)
+        mark = os.urandom(16).hex()  # so that it stands nowhere else
+        text_mark, data_mark = f"text {mark}", f"data {mark}"
+        stand_in = {data_mark: 0} if type(data) is dict else data_mark  # revisions know objects alone
+        template = render({"content": [{"type": "text", "text": text_mark}], "structuredContent": stand_in})
+        before, rest = template.split(encode(text_mark))
+        between, _, after = rest.partition(encode(stand_in))
+        if not after:  # older revisions have the text alone
+            return Pieces((before, text_json, rest))
+        return Pieces((before, text_json, between, self.data_json, after))
