@@ -38,6 +38,7 @@ from .errors import (
 from .extension import Extension
 from .headers import Header
 from .injection.hidden import Depends, FromHeader, FromState
+from .json_types import json_type
 from .log_handler import LogHandler
 from .marking import prompt, resource, tool
 from .own_methods import Method
@@ -112,6 +113,7 @@ __all__ = [
     "Uri",
     "assistant",
     "current_context",
+    "json_type",
     "prompt",
     "resource",
     "resource_dir",

@@ -97,6 +97,7 @@ class Decorators(ABC):
         description: str | None = None,
         annotations: ToolAnnotations | None = None,
         input_schema: Any = None,
+        output_schema: Any = None,
         extra: Literal["forbid", "ignore"] = "forbid",
         structured: bool = True,
         content: TextOf = "json",
@@ -125,6 +126,8 @@ class Decorators(ABC):
             annotations: Hints on its behaviour, such as `{"readOnlyHint": True}`.
             input_schema: A JSON Schema, a TypedDict or a mapping of names to types, in place of the signature; the
                 function then takes all arguments as one dict.
+            output_schema: A JSON Schema, or a type, in place of the return annotation: what is returned is held
+                against it.
             extra: What becomes of arguments that the tool does not have: `forbid` refuses them and names the right
                 one, `ignore` drops them.
             structured: False sends no structured content and no output schema.

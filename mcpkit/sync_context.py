@@ -114,6 +114,10 @@ class SyncContext:
         return self._run(self._ctx.ask(*questions))
 
     @overload
+    def elicit(
+        self, message: str, type_: Mapping[str, Any], *, key: str | None = None
+    ) -> Answer[dict[str, Any]]: ...
+    @overload
     def elicit(self, message: str, type_: type[T], *, key: str | None = None) -> Answer[T]: ...
     @overload
     def elicit(self, message: str, type_: TypeForm[T], *, key: str | None = None) -> Answer[T]: ...

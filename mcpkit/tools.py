@@ -35,6 +35,7 @@ class Tool(Listed):
         annotations: Hints on its behaviour.
         input_schema: A JSON Schema, a TypedDict or a mapping of names to types, in place of the
             signature; the function then takes all arguments as one dict.
+        output_schema: A JSON Schema, or a type, in place of the return annotation.
         extra: What becomes of arguments that the tool does not have: `forbid` refuses them and names the
             right one, `ignore` drops them.
         structured: False sends no structured content and no output schema.
@@ -56,6 +57,7 @@ class Tool(Listed):
         name: str | None = None,
         annotations: ToolAnnotations | None = None,
         input_schema: Any = None,
+        output_schema: Any = None,
         extra: Literal["forbid", "ignore"] = "forbid",
         structured: bool = True,
         content: TextOf = "json",
@@ -77,7 +79,12 @@ class Tool(Listed):
         self.annotations = annotations
         self.content = content
         self.is_structured = structured
+        if output_schema is not None and not structured:
+            raise RegistrationError(
+                f"tool {name!r}: output_schema promises structured data, and structured=False sends none; leave one out"
+            )
         self._input_schema = input_schema
+        self._output_schema = output_schema
         self._drops_unknown = extra == "ignore"
         self._arguments: Arguments | None = None
         self._output: Output | None = None
@@ -115,7 +122,9 @@ class Tool(Listed):
     def build(self) -> None:
         """Build both schemas from the type hints."""
         signature = self.signature
-        if self.is_structured:
+        if self._output_schema is not None:
+            self._output = self._explicit_output(self._output_schema)
+        elif self.is_structured:
             try:
                 self._output = Output.of(signature.returns)
             except RegistrationError as error:
@@ -130,6 +139,12 @@ class Tool(Listed):
                 f"give it exactly one parameter beside the Context, not {len(signature.parameters)}"
             )
         self._arguments = arguments
+
+    def _explicit_output(self, schema: Any) -> Output:
+        try:
+            return Output.explicit(schema)
+        except RegistrationError as error:
+            raise type(error)(f"tool {self.key!r}: {error}") from error
 
     def describe(self, revision: str) -> dict[str, Any]:
         """Return the `Tool` of the specification."""

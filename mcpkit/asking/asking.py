@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, overload
 
@@ -89,6 +89,10 @@ class Asking:
         return tuple(await _answers(ctx, questions, requests, names))
 
     @overload
+    async def elicit(
+        self, message: str, type_: Mapping[str, Any], *, key: str | None = None
+    ) -> Answer[dict[str, Any]]: ...
+    @overload
     async def elicit(self, message: str, type_: type[T], *, key: str | None = None) -> Answer[T]: ...
     @overload
     async def elicit(self, message: str, type_: TypeForm[T], *, key: str | None = None) -> Answer[T]: ...
@@ -100,8 +104,8 @@ class Asking:
         Args:
             message: Why it is asked, for the user.
             type_: What is asked for: a pydantic model, dataclass, TypedDict or NamedTuple with fields of text,
-                number, boolean, date or choice; or one such type, or a list of choices. No secrets: for
-                those, see `elicit_url`.
+                number, boolean, date or choice; or one such type, or a list of choices; or the form as a JSON
+                Schema, whose answer is a dict. No secrets: for those, see `elicit_url`.
             key: See `Question`.
 
         Returns:

@@ -136,7 +136,8 @@ class Elicit(Question[Answer[T]]):
     Args:
         message: Why it is asked, for the user.
         type_: What to ask for: a pydantic model, dataclass, TypedDict or NamedTuple with fields of text, number,
-            boolean, date or choice; or one such type, or a list of choices.
+            boolean, date or choice; or one such type, or a list of choices. Or the form as a JSON Schema, whose
+            answer is a dict.
         key: See `Question`.
 
     Raises:
@@ -146,6 +147,10 @@ class Elicit(Question[Answer[T]]):
 
     method = "elicitation/create"
 
+    @overload
+    def __init__(
+        self: Elicit[dict[str, Any]], message: str, type_: Mapping[str, Any], *, key: str | None = None
+    ) -> None: ...
     @overload
     def __init__(self, message: str, type_: type[T], *, key: str | None = None) -> None: ...
     @overload

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Final, cast
 
+from .. import json_types
 from ..content.lazy import EndlessError, is_iterator, items_of, may_block
 
 Encode = Callable[[Any], Any]
@@ -28,7 +29,20 @@ def encoder(cls: Any) -> Encode | None:
         cls: The class of a value.
     """
     # The cache says to type checkers that a class is hashable only where they know which class it is.
-    return _encoder(cls)
+    return json_types.encoder(cls) or _encoder(cls)
+
+
+def plain(value: Any) -> Any:
+    """Return a value as plainer data; what pydantic-core takes as `fallback=`.
+
+    Raises:
+        TypeError: Nothing makes data of it.
+        Exception: Whatever its encoder raises.
+    """
+    encode = encoder(type(value))
+    if encode is None:
+        raise TypeError(f"a {type(value).__name__} has no form in JSON")
+    return encode(value)
 
 
 @lru_cache(maxsize=512)
@@ -128,11 +142,16 @@ def _duration_of_numpy(value: Any) -> str | None:
 def duration(nanoseconds: int) -> str:
     """Return a length of time as ISO 8601 writes it."""
     seconds, fraction = divmod(abs(nanoseconds), 1_000_000_000)
-    days, seconds = divmod(seconds, 86_400)
+    minutes, seconds = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
     part = f".{fraction:09}".rstrip("0") if fraction else ""
-    sign = "-" if nanoseconds < 0 else ""
-    time = f"T{seconds}{part}S" if seconds or fraction or not days else ""
-    return f"{sign}P{f'{days}D' if days else ''}{time}"
+    counts = ((hours, "H"), (minutes, "M"), (f"{seconds}{part}" if seconds or fraction else 0, "S"))
+    time = "".join(f"{count}{unit}" for count, unit in counts if count)
+    date = f"{days}D" if days else ""
+    if not date and not time:
+        time = "0S"
+    return f"{'-' if nanoseconds < 0 else ''}P{date}{'T' if time else ''}{time}"
 
 
 def _array_of_numpy(value: Any) -> Any:

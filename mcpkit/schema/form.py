@@ -16,7 +16,7 @@ from typing_extensions import is_typeddict
 
 from ..errors import ArgumentsError, Problem, RegistrationError
 from ..protocol.jsonrpc import is_object
-from . import typed_dict, types
+from . import typed_dict, types, written_form
 from .arguments import Arguments, from_validator
 from .form_fields import FORMS, CannotSayError, Field
 from .problems import problems
@@ -111,11 +111,18 @@ class Form:
                 Enum of texts, a list of one of these two), which travels as `{"value": ...}`. A field that
                 may be None, or has a default, may be left out. A choice shows the `label` of its Enum's
                 members, or the titles in `Annotated[Literal["s"], "Small"] | Annotated[Literal["l"], "Large"]`.
+                Or the form itself, as the JSON Schema of an object whose fields are of these kinds; its value is
+                a dict, in which defaults stand for what is left out.
 
         Raises:
             RegistrationError: No form can ask for it; the message names the field and what to change.
             UnresolvedHint: A type hint needs a name that is not defined yet.
         """
+        if is_object(annotation):
+            schema = written_form.checked(annotation)
+            return Form(
+                lambda field: f"the field {field!r}", _Source(schema, {}, written_form.reader(schema))
+            )
         _refuse_values(annotation)
         if get_origin(annotation) is Annotated and _is_structure(annotation.__origin__):
             annotation = annotation.__origin__

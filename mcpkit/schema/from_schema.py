@@ -33,12 +33,17 @@ _CONSTRAINTS = {
 
 def validator(schema: Json) -> SchemaValidator:
     """Return the validator of a schema."""
+    return SchemaValidator(core(schema))
+
+
+def core(schema: Json) -> CoreSchema:
+    """Return the validator of a schema as pydantic-core describes it."""
     core = _core(schema)
     definitions = schema.get("$defs", {})
     if definitions:
         named: list[Any] = [{**_core(inner), "ref": f"#/$defs/{name}"} for name, inner in definitions.items()]
         core = core_schema.definitions_schema(core, named)
-    return SchemaValidator(core)
+    return core
 
 
 def _core(schema: Json) -> CoreSchema:

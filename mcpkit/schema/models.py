@@ -9,22 +9,27 @@ from __future__ import annotations
 import enum
 from typing import Any, Literal
 
-from pydantic import PydanticUndefinedAnnotation, PydanticUserError, TypeAdapter
+from pydantic import ConfigDict, PydanticUndefinedAnnotation, PydanticUserError, TypeAdapter
 from pydantic.errors import PydanticInvalidForJsonSchema
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import SchemaError, core_schema
 
 from ..errors import RegistrationError
-from . import formats, inline, object_keys, recursion, typed_dict, values, wire
+from . import foreign_core, formats, inline, object_keys, recursion, structs, typed_dict, values, wire
 from .signature import UnresolvedHint
 from .types import Described, NotInTable, one_of
+
+_KNOWS_NOT_ALL = ConfigDict(arbitrary_types_allowed=True)
+# Subscribed with what is only known at run time, which no type checker follows.
+_TUPLE: Any = tuple
 
 
 def describe(annotation: Any, mode: Literal["validation", "serialization"]) -> Described:
     """Return JSON Schema and validator of a type; see `types.describe`."""
     try:
         typed_dict.prepare(annotation)
-        core = TypeAdapter(annotation).core_schema
+        structs.prepare(annotation)
+        core = foreign_core.restored(_core(foreign_core.rewritten(annotation)))
         generator = _Generator(by_alias=True, ref_template="#/$defs/{model}")
         schema = inline.definitions(generator.generate(core, mode))
         definitions = schema.pop("$defs", {})
@@ -51,6 +56,24 @@ def describe(annotation: Any, mode: Literal["validation", "serialization"]) -> D
                 "use a dataclass, a TypedDict or a pydantic model"
             ) from error
         raise RegistrationError(f"{_named(annotation)} cannot be described: {error.message}") from error
+
+
+def _core(annotation: Any) -> Any:
+    try:
+        return TypeAdapter(annotation).core_schema
+    except PydanticUserError as error:
+        if error.code != "schema-for-unknown-type":
+            raise
+    # Once more, with the classes that pydantic does not know. Only what is no class of its own takes a config.
+    core: Any = TypeAdapter(_TUPLE[annotation], config=_KNOWS_NOT_ALL).core_schema
+    for cls in foreign_core.unknown(core):
+        raise RegistrationError(
+            f"{_named(cls)} has no form in JSON; use a dataclass, a TypedDict or a pydantic model, or give it one "
+            "by mcpkit.json_type"
+        )
+    inner = core["schema"] if core["type"] == "definitions" else core
+    alone = inner["items_schema"][0]
+    return {**core, "schema": alone} if core["type"] == "definitions" else alone
 
 
 def _named(annotation: Any) -> str:
@@ -91,6 +114,8 @@ class _Generator(GenerateJsonSchema):
         return values.default(super().encode_default(dft) if not isinstance(dft, (set, frozenset)) else dft)
 
     def generate_inner(self, schema: Any) -> JsonSchemaValue:
+        if (found := foreign_core.of_node(schema)) is not None:
+            return dict(found.schema)
         result = super().generate_inner(schema)
         if schema["type"] == "enum":
             # Its title is added after enum_schema.

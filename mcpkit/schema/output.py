@@ -15,12 +15,14 @@ from pydantic_core import (
     SchemaValidator,
     ValidationError,
     from_json,
+    to_json,
 )
 from typing_extensions import is_typeddict
 
-from ..content.data import json_value
+from ..content.data import is_json, json_value
 from ..errors import HandlerError, OutputError, ProtocolError, RegistrationError
-from . import types
+from ..protocol.jsonrpc import is_array, is_object
+from . import inline, types
 from .signature import empty
 from .values import Json
 
@@ -43,12 +45,15 @@ class Output:
 
     Args:
         described: The return type.
+        is_written: Whether its author has written the schema, and the validator is that of the type: it changes
+            nothing of the values.
     """
 
-    def __init__(self, described: types.Described) -> None:
+    def __init__(self, described: types.Described, *, is_written: bool = False) -> None:
         self._described = described
+        self._is_written = is_written
         schema = described.schema
-        if "$ref" in schema:
+        if schema.get("$ref", "").removeprefix("#/$defs/") in described.definitions:
             # A root that is a reference would hide from clients that it is an object.
             target = described.definitions[schema["$ref"].removeprefix("#/$defs/")]
             schema = {**target, **{key: value for key, value in schema.items() if key != "$ref"}}
@@ -88,6 +93,34 @@ class Output:
         # A type that is any value at all, such as what a custom serialiser makes, promises nothing.
         return cls(described) if described.schema.keys() - {"description", "title", "examples"} else None
 
+    @classmethod
+    def explicit(cls, schema: Any) -> Output:
+        """Return what an author promises in place of the return annotation (`output_schema=`).
+
+        Args:
+            schema: A JSON Schema 2020-12 as a dict, or a type.
+
+        Raises:
+            RegistrationError: The schema is not valid, or refers to what is not there; or the type promises nothing.
+            UnresolvedHint: The type needs a name that is not defined yet.
+        """
+        if not is_object(schema):
+            found = cls.of(schema)
+            if found is None:
+                raise RegistrationError(
+                    f"output_schema: {schema!r} promises no data; give a type that does, or a JSON Schema as a dict"
+                )
+            return found
+        from . import written
+
+        found = cls(written.described("output_schema", schema), is_written=True)
+        if found.is_wrapped and (outside := _outside(schema)) is not None:
+            raise RegistrationError(
+                f"output_schema: its root is no object, and some revisions get it within one, where $ref {outside!r} "
+                "leads elsewhere; put what it names under `$defs`"
+            )
+        return found
+
     @cached_property
     def object_schema(self) -> Json:
         """The schema for revisions 2025-06-18 and 2025-11-25, which want an object as its root."""
@@ -102,7 +135,14 @@ class Output:
     def _validator(self) -> SchemaValidator:
         from . import from_schema
 
+        if self._is_written:
+            return SchemaValidator(self._described.core, _use_prebuilt=False)
         return from_schema.validator(self.schema)
+
+    @cached_property
+    def _may_hold_numbers(self) -> bool:
+        # Of a number the validator asks no more than that `float` takes it, as it takes those of numpy.
+        return b'"number"' in to_json(self.schema)
 
     @cached_property
     def _is_array(self) -> bool:
@@ -129,11 +169,11 @@ class Output:
         """
         if self._described.is_plain:
             try:
-                self._validator.validate_python(value)
+                checked = self._validator.validate_python(value)
             except ValidationError:
                 pass  # It may still become what it should be: a tuple an array, NaN null.
             else:
-                return value
+                return checked if self._may_hold_numbers and not is_json(value) else value
         if self._is_array and type(value) not in (list, tuple):
             from ..content.reading import unrolled
 
@@ -142,12 +182,11 @@ class Output:
         try:
             self._validator.validate_python(data)
         except ValidationError as error:
-            if data is value:  # JSON already, but perhaps not its numbers and strings
-                from ..content.reading import read
+            from ..content.reading import read
 
-                data = read(value)
-                if self._validator.isinstance_python(data):
-                    return data
+            data = read(data)  # JSON already, but perhaps not its numbers and strings
+            if self._validator.isinstance_python(data):
+                return data
             raise self._misfit(value, data, error) from None
         return data
 
@@ -194,6 +233,18 @@ class Output:
         lines = [f"{_place(problem.field)}: {problem.message}" for problem in wrong[:_MOST_LINES]]
         more = f"; and {len(wrong) - len(lines)} more" if len(wrong) > len(lines) else ""
         return OutputError(f"{'; '.join(lines)}{more}; return what its type promises, or change the type")
+
+
+def _outside(schema: Any) -> str | None:
+    """Return a reference in a schema that leads to no definition."""
+    if is_array(schema):
+        return next(filter(None, map(_outside, schema)), None)
+    if not is_object(schema):
+        return None
+    reference = schema.get("$ref")
+    if isinstance(reference, str) and reference.startswith("#") and not reference.startswith("#/$defs/"):
+        return reference
+    return _outside([value for key, value in schema.items() if key not in inline.DATA])
 
 
 def _place(field: str) -> str:

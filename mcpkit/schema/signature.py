@@ -6,14 +6,19 @@ import functools
 import inspect
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args, get_origin
+
+import typing_extensions
 
 from ..errors import RegistrationError
+from . import typed_dict
 
 if TYPE_CHECKING:
     from .docstring import Documentation
+
+_UNPACKED = (typing_extensions.Unpack, getattr(typing, "Unpack", typing_extensions.Unpack))
 
 empty: Any = inspect.Parameter.empty
 """Stands where nothing is written: no annotation, no default."""
@@ -210,7 +215,9 @@ class Signature(NamedTuple):
         extra: Any = empty
         for written in written_parameters:
             annotation = hints.get(written.name, empty)
-            if written.kind is inspect.Parameter.VAR_KEYWORD:
+            if written.kind is inspect.Parameter.VAR_KEYWORD and get_origin(annotation) in _UNPACKED:
+                parameters += _unpacked(name, get_args(annotation)[0], written_parameters, documentation)
+            elif written.kind is inspect.Parameter.VAR_KEYWORD:
                 extra = Any if annotation is empty else annotation
             elif written.name not in bound:
                 _refuse_unnamed(name, function, written)
@@ -231,6 +238,17 @@ class Signature(NamedTuple):
             returns=hints.get("return", empty),
             is_async=inspect.iscoroutinefunction(function),
         )
+
+
+def _unpacked(
+    name: str, cls: Any, written: tuple[inspect.Parameter, ...], documentation: Docstring
+) -> Iterator[Parameter]:
+    """Yield the parameters that `**kwargs: Unpack[cls]` stands for (PEP 692)."""
+    fields = typed_dict.fields(cls)
+    if twice := [each.name for each in written if each.name in fields]:
+        raise RegistrationError(f"{name}: {twice[0]!r} is a parameter, and a key of {cls.__name__} too")
+    for key, (hint, is_required) in fields.items():
+        yield parameter(key, hint, documentation=documentation, may_be_omitted=not is_required)
 
 
 def _refuse_unnamed(name: str, function: Any, written: inspect.Parameter) -> None:

@@ -64,12 +64,23 @@ def describe(annotation: Any, mode: Literal["validation", "serialization"] = "va
         RegistrationError: JSON has no form for the type.
         UnresolvedHint: The type needs a name that is not defined yet.
     """
+    token = _mode.set(mode)
     try:
         return _describe(annotation)
     except NotInTable:
         from . import models
 
         return models.describe(annotation, mode)
+    finally:
+        _mode.reset(token)
+
+
+def is_incoming() -> bool:
+    """Tell whether what is described now comes in, and does not go out."""
+    return _mode.get() == "validation"
+
+
+_mode: ContextVar[Literal["validation", "serialization"]] = ContextVar("_mode", default="validation")
 
 
 def _string() -> Described:
@@ -131,11 +142,24 @@ def _is_class(annotation: Any) -> TypeGuard[type[Any]]:
     return isinstance(annotation, type)
 
 
-def _elsewhere(cls: type) -> Described:
-    module, build = _ELSEWHERE.get(cls.__name__, ("", None))
-    if build is None or getattr(sys.modules.get(module), cls.__name__, None) is not cls:
-        raise NotInTable
-    return build(cls)
+def _elsewhere(annotation: Any) -> Described:
+    name: str = getattr(annotation, "__name__", "")
+    module, build = _ELSEWHERE.get(name, ("", None))
+    if build is not None and getattr(sys.modules.get(module), name, None) is annotation:
+        known: Any = annotation
+        return build(known)
+    from . import foreign_types
+
+    return foreign_types.described(annotation)
+
+
+def describe_inner(annotation: Any) -> Described:
+    """Return what `describe` does for a part of a type.
+
+    Raises:
+        NotInTable: The whole is not to be described here.
+    """
+    return _describe(annotation)
 
 
 def _describe(annotation: Any) -> Described:
@@ -150,8 +174,9 @@ def _describe(annotation: Any) -> Described:
     if _is_class(annotation) and not hasattr(annotation, "__get_pydantic_core_schema__"):
         if is_typeddict(annotation):
             return _typed_dict(annotation)
-        return _enum(annotation) if issubclass(annotation, enum.Enum) else _elsewhere(annotation)
-    raise NotInTable
+        if issubclass(annotation, enum.Enum):
+            return _enum(annotation)
+    return _elsewhere(annotation)
 
 
 def _plain(choice: Any) -> Any:

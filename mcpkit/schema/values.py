@@ -28,6 +28,7 @@ from pydantic_core import (
 
 from ..errors import RegistrationError
 from ..protocol.jsonrpc import is_array, is_object
+from . import foreign
 
 Json = dict[str, Any]
 
@@ -177,7 +178,7 @@ def default(value: Any) -> Any:
     """
     if isinstance(value, (bytes, bytearray)):
         return encode_base64(value)
-    text = to_json(value, by_alias=True, inf_nan_mode="constants")
+    text = to_json(value, by_alias=True, inf_nan_mode="constants", fallback=foreign.plain)
     shown = from_json(text, allow_inf_nan=False)
     return sorted(shown, key=to_json) if isinstance(value, (set, frozenset)) else shown
 

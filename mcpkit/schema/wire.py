@@ -16,7 +16,7 @@ from typing import Any, TypeGuard, cast
 from pydantic_core import CoreSchema, core_schema
 
 from ..protocol.jsonrpc import is_array, is_object
-from . import object_keys, values
+from . import foreign, foreign_core, object_keys, values
 
 _CHILDREN = frozenset(
     {
@@ -215,6 +215,16 @@ def _literal(node: Node) -> CoreSchema:
     return values.one_of([(getattr(value, "value", value), value) for value in node["expected"]])
 
 
+def _foreign(node: Node) -> Any:
+    found = foreign_core.of_node(node)
+    return node if found is None else found.core
+
+
+def _lax_or_strict(node: Node) -> Any:
+    found = foreign_core.of_node(node)
+    return _strict(node) if found is None else found.core
+
+
 _TO_VALIDATE: dict[str, Rewrite] = {
     "int": _replaced(lambda node: values.integer(**_constraints(node))),
     "float": _replaced(lambda node: values.number(**_constraints(node))),
@@ -255,8 +265,18 @@ _TO_VALIDATE: dict[str, Rewrite] = {
     # An iterable of arguments is there as a whole; checked lazily, its errors would come from the function.
     "generator": _replaced(lambda node: core_schema.list_schema(node.get("items_schema"), strict=True)),
     "json-or-python": _replaced(lambda node: node["json_schema"]),
-    "lax-or-strict": _replaced(_strict),
+    "lax-or-strict": _replaced(_lax_or_strict),
+    "is-instance": _replaced(_foreign),
+    "fraction": _replaced(_foreign),
 }
+
+
+def _serialized_foreign(node: Node) -> Any:
+    encode = None if foreign_core.of_node(node) is None else foreign.encoder(node["cls"])
+    if encode is None:
+        return node
+    serializer = core_schema.plain_serializer_function_ser_schema(encode, when_used="json")
+    return {"serialization": serializer, **node}
 
 
 def _encode_base64(value: Any) -> Any:
@@ -318,4 +338,5 @@ _TO_SERIALIZE: dict[str, Rewrite] = {
     "any": _serialized_by(_encode_any),
     "bytes": _serialized_by(_encode_base64),
     "decimal": _serialized_by(_encode_decimal),
+    "is-instance": _serialized_foreign,
 }

@@ -84,7 +84,7 @@ VALUES: list[tuple[Any, Any]] = [
     (np.datetime64("2026-07-28T01:02:03.123456789"), "2026-07-28T01:02:03.123456789"),
     (np.datetime64("NaT"), None),
     (np.timedelta64("NaT", "s"), None),
-    (np.timedelta64(90, "s"), "PT90S"),
+    (np.timedelta64(90, "s"), "PT1M30S"),
     (np.timedelta64(-3, "M"), "-P3M"),
     (np.timedelta64(1, "ns"), "PT0.000000001S"),
     (RECORD[0], {"a": 1, "b": 2.5}),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 from typing_extensions import assert_type
@@ -25,6 +25,8 @@ async def asks(ctx: Context) -> None:
     assert_type((await ctx.elicit("Which?", Literal["a", "b"])).value, Literal["a", "b"])
     assert_type((await ctx.elicit("Which?", list[Size])).value, "list[Size]")
     assert_type((await ctx.elicit("How many?", Annotated[int, Field(ge=1)])).value, int)
+    assert_type(await ctx.elicit("Which?", {"type": "object", "properties": {}}), Answer[dict[str, Any]])
+    assert_type(Elicit("Which?", {"type": "object", "properties": {}}), Elicit[dict[str, Any]])
     city, sure, words = await ctx.ask(
         Elicit("Which?", City), Elicit("Sure?", bool), Sample("Hello", max_tokens=5, temperature=0.5)
     )
@@ -57,5 +59,6 @@ def filled(
 def asks_in_a_thread(ctx: Context) -> None:
     """The same without `await`."""
     assert_type(ctx.sync.elicit("Which?", City), Answer[City])
+    assert_type(ctx.sync.elicit("Which?", {"type": "object"}), Answer[dict[str, Any]])
     assert_type(ctx.sync.elicit("Which?", Size), Answer[Size])
     assert_type(ctx.sync.once("order", lambda: 7), int)

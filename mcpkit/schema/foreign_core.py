@@ -1,0 +1,166 @@
+"""Classes that pydantic does not know, where pydantic meets them: in annotations, and in its core schemas.
+
+In the fields of a class they are instances of an unknown class to it, without what stands in their brackets.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import sys
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from types import UnionType
+from typing import Annotated, Any, Final, Literal, NamedTuple, Union, get_args, get_origin
+
+import typing_extensions
+from pydantic_core import CoreSchema, core_schema
+
+from ..protocol.jsonrpc import is_array, is_object
+from . import types
+from .foreign_types import described, iterated_as
+from .types import Described, NotInTable
+
+_METADATA: Final = "mcpkit"
+_OF_PYTHON: Final = frozenset({"python_schema", "strict_schema", "lax_schema", "metadata"})
+"""Where pydantic itself asks for instances of classes whose JSON it knows."""
+
+# Subscribed with what is only known at run time, which no type checker follows.
+_ANNOTATED: Any = Annotated
+_LIST: Any = list
+
+
+def rewritten(annotation: Any) -> Any:
+    """Return an annotation in which pydantic knows the parts that have arguments in brackets, such as `NDArray[T]`."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if not arguments or origin is Literal:
+        return annotation
+    if origin is not collections.abc.Iterable and iterated_as(origin, arguments):
+        return _as_list(origin, arguments)
+    if isinstance(origin, type) and origin.__module__ == "numpy":
+        return _ANNOTATED[origin, _Known(annotation)]
+    inner = arguments[:1] if origin is Annotated else arguments
+    parts = tuple(map(rewritten, inner))
+    if all(new is old for new, old in zip(parts, inner, strict=True)):
+        return annotation
+    if origin is Annotated:
+        parts = (*parts, *annotation.__metadata__)
+    if hasattr(annotation, "copy_with") and origin is not Annotated:
+        return annotation.copy_with(parts)
+    subscribed: Any = {Annotated: Annotated, UnionType: Union}.get(origin, origin)
+    return subscribed[parts]
+
+
+def _as_list(origin: Any, arguments: tuple[Any, ...]) -> Any:
+    item, is_iterated = iterated_as(origin, arguments) or (Any, False)
+    items = _LIST[rewritten(item)]
+    return _ANNOTATED[items, _Iterated()] if is_iterated else items
+
+
+class _Known(NamedTuple):
+    """Tells pydantic of a class that it does not know, with what stands in its brackets."""
+
+    annotation: Any
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
+        return core_schema.is_instance_schema(
+            get_origin(self.annotation), metadata={_METADATA: self.annotation}
+        )
+
+
+class _Iterated(NamedTuple):
+    """Tells pydantic of a list that is given to be iterated once."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
+        inner = handler(source)
+        return core_schema.no_info_after_validator_function(iter, inner) if types.is_incoming() else inner
+
+
+def of_node(node: Any) -> Described | None:
+    """Return schema and validator for a node of a core schema of pydantic; None where they are those of pydantic.
+
+    Args:
+        node: It stands for a class that pydantic does not know, or has another form for.
+
+    Raises:
+        RegistrationError: JSON has no form for the class.
+    """
+    kind = node.get("type")
+    if kind == "is-instance":
+        annotation = node.get("metadata", {}).get(_METADATA, node["cls"])
+    elif kind == "fraction" or (kind == "lax-or-strict" and _is_fraction(node)):
+        annotation = Fraction
+    else:
+        return None
+    try:
+        return described(annotation)
+    except NotInTable:
+        return None
+
+
+def unknown(core: Any) -> Iterator[Any]:
+    """Yield the classes in a core schema of pydantic that nobody knows."""
+    if is_array(core):
+        for item in core:
+            yield from unknown(item)
+    elif is_object(core):
+        if core.get("type") == "is-instance" and of_node(core) is None:
+            yield core["cls"]
+        for key, item in core.items():
+            if key not in _OF_PYTHON:
+                yield from unknown(item)
+
+
+def restored(core: Any) -> Any:
+    """Return a core schema in which the fields of classes have what stands in the brackets of their annotations."""
+    return _restored(core, {}, {}) if "numpy" in sys.modules else core
+
+
+_Aliases = Mapping[Any, Any]
+"""Annotations with brackets by the class before these."""
+
+
+def _restored(core: Any, fields: Mapping[str, _Aliases], aliases: _Aliases) -> Any:
+    if is_array(core):
+        return [_restored(item, fields, aliases) for item in core]
+    if isinstance(core, tuple):  # a choice with its label
+        return tuple(_restored(item, fields, aliases) for item in core)
+    if not is_object(core):
+        return core
+    kind = core.get("type")
+    if kind == "is-instance" and core["cls"] in aliases:
+        return {"metadata": {_METADATA: aliases[core["cls"]]}, **core}
+    if kind in ("model", "dataclass", "typed-dict"):
+        fields = _aliases_of(core.get("cls"))
+    elif kind == "dataclass-field":
+        aliases = fields.get(core["name"], {})
+    if kind in ("model-fields", "typed-dict"):
+        inner: Any = {
+            name: _restored(field, {}, fields.get(name, {})) for name, field in core["fields"].items()
+        }
+        return {**core, "fields": inner}
+    return {
+        key: item if key in ("metadata", "config", "cls") else _restored(item, fields, aliases)
+        for key, item in core.items()
+    }
+
+
+def _aliases_of(cls: Any) -> Mapping[str, _Aliases]:
+    try:
+        hints = typing_extensions.get_type_hints(cls, include_extras=True)
+    except (NameError, TypeError):  # pydantic has found what a name means elsewhere
+        return {}
+    return {name: {get_origin(part): part for part in _of_numpy(hint)} for name, hint in hints.items()}
+
+
+def _of_numpy(hint: Any) -> Iterator[Any]:
+    origin = get_origin(hint)
+    if isinstance(origin, type) and origin.__module__ == "numpy":
+        yield hint
+    else:
+        for part in get_args(hint):
+            yield from _of_numpy(part)
+
+
+def _is_fraction(node: Any) -> bool:
+    # How pydantic before 2.14 says it.
+    return node["strict_schema"].get("python_schema", {}).get("cls") is Fraction

@@ -1,0 +1,311 @@
+"""Annotations of classes that neither JSON nor pydantic knows: schema, and what makes a value of JSON.
+
+The counterpart of foreign.py, which makes JSON of a value. Here too no library is imported.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import datetime as dt
+import re
+import sys
+from collections.abc import Callable
+from typing import Any, Final, get_args, get_origin
+
+from pydantic_core import core_schema
+
+from ..errors import RegistrationError
+from ..json_types import JsonType, declared
+from ..protocol.jsonrpc import is_array
+from . import from_schema, types, values
+from .types import Described, NotInTable
+from .values import Json
+
+FRACTION_PATTERN: Final = "^-?[0-9]+(?:/0*[1-9][0-9]*)?$"
+DURATION_PATTERN: Final = (
+    r"^-?P(?=[0-9T])(?:[0-9]+D)?(?:T(?=[0-9])(?:[0-9]+H)?(?:[0-9]+M)?(?:[0-9]+(?:\.[0-9]{1,9})?S)?)?$"
+)
+"""Lengths of time as numpy and pandas have them: down to nanoseconds, of days and less."""
+
+_DURATION: Final = re.compile(
+    r"(-?)P(?:([0-9]+)D)?(?:T(?:([0-9]+)H)?(?:([0-9]+)M)?(?:([0-9]+)(?:\.([0-9]{1,9}))?S)?)?"
+)
+_MOST_DIMENSIONS: Final = 2
+"""How many dimensions of an array are described, where the annotation does not say how many it has."""
+
+Convert = Callable[[Any], Any]
+# Subscribed with what is only known at run time, which no type checker follows.
+_TUPLE: Any = tuple
+
+
+def described(annotation: Any) -> Described:
+    """Return schema and validator of an annotation.
+
+    Args:
+        annotation: A class, or one with arguments in brackets.
+
+    Raises:
+        NotInTable: Nothing is known of it.
+        RegistrationError: JSON has no form for it, or none that can be read back.
+    """
+    origin = get_origin(annotation) or annotation
+    if not isinstance(origin, type):
+        raise NotInTable
+    if (own := declared(origin)) is not None:
+        return of_json_type(own)
+    if origin in _ITERATED:
+        return _ITERATED[origin](get_args(annotation))
+    package = origin.__module__.partition(".")[0]
+    if package == "numpy":
+        return _of_numpy(origin, get_args(annotation))
+    return _BY_NAME.get((package, origin.__qualname__), _unknown)(origin)
+
+
+def _unknown(_: Any) -> Described:
+    raise NotInTable
+
+
+def of_json_type(own: JsonType) -> Described:
+    """Return schema and validator of a class whose author says what it is in JSON."""
+    if own.decode is None:
+        if types.is_incoming():
+            raise RegistrationError(
+                f"{own.cls.__qualname__} is for results only; give its json_type a decode= that makes one of data"
+            )
+        return _converted(own.form, _refuse_data)
+    return _converted(own.form, own.decode)
+
+
+def _refuse_data(_: Any) -> Any:
+    raise ValueError("there is no way to give one")
+
+
+def _converted(form: Described, convert: Convert) -> Described:
+    def checked(value: Any) -> Any:
+        try:
+            return convert(value)
+        except (TypeError, ArithmeticError) as error:
+            raise ValueError(" ".join(str(error).split()) or type(error).__name__) from error
+
+    core = core_schema.no_info_after_validator_function(checked, form.core)
+    return Described(form.schema, core, definitions=form.definitions)
+
+
+def _of_schema(schema: Json, convert: Convert) -> Described:
+    """Return what accepts the values that fit a schema, and converts them."""
+    return _converted(Described(schema, from_schema.core(schema)), convert)
+
+
+def _array_of(item: Any, convert: Convert) -> Described:
+    items = types.describe_inner(item)
+    form = Described(
+        {"type": "array", "items": items.schema}, core_schema.list_schema(items.core, strict=True)
+    )
+    return _converted(form, convert)
+
+
+def _iterated(arguments: tuple[Any, ...]) -> Described:
+    return _array_of(arguments[0] if arguments else Any, iter)
+
+
+def _awaited(arguments: tuple[Any, ...]) -> Described:
+    if types.is_incoming():
+        raise RegistrationError("what is iterated by `async for` has no form in JSON; use a list")
+    return _viewed(arguments)
+
+
+def _viewed(arguments: tuple[Any, ...]) -> Described:
+    return _array_of(arguments[0] if arguments else Any, list)
+
+
+def _pairs(arguments: tuple[Any, ...]) -> Described:
+    return _array_of(_TUPLE[arguments] if arguments else list, list)
+
+
+_ITERATED: Final[dict[Any, Callable[[tuple[Any, ...]], Described]]] = {
+    collections.abc.Iterator: _iterated,
+    collections.abc.Generator: _iterated,
+    collections.abc.Iterable: _viewed,
+    collections.abc.AsyncIterator: _awaited,
+    collections.abc.AsyncGenerator: _awaited,
+    collections.abc.AsyncIterable: _awaited,
+    collections.abc.Reversible: _viewed,
+    collections.abc.KeysView: _viewed,
+    collections.abc.ValuesView: _viewed,
+    collections.abc.ItemsView: _pairs,
+    type({}.keys()): _viewed,
+    type({}.values()): _viewed,
+    type({}.items()): _pairs,
+}
+
+
+def iterated_as(origin: Any, arguments: tuple[Any, ...]) -> tuple[Any, bool] | None:
+    """Return the type of the items of what is iterated, and whether it is an iterator; None for anything else."""
+    build = _ITERATED.get(origin)
+    if build is None:
+        return None
+    return _TUPLE[arguments] if build is _pairs else arguments[0], build is _iterated
+
+
+def _fraction(cls: Any) -> Described:
+    return _of_schema({"type": "string", "pattern": FRACTION_PATTERN}, cls)
+
+
+def _range(_: Any) -> Described:
+    return _of_schema({"type": "array", "items": {"type": "integer"}}, _range_of)
+
+
+def _range_of(numbers: list[int]) -> range:
+    if len(numbers) < 2:
+        return range(numbers[0], numbers[0] + 1) if numbers else range(0)
+    step = numbers[1] - numbers[0]
+    if step:
+        found = range(numbers[0], numbers[-1] + (1 if step > 0 else -1), step)
+        if list(found) == numbers:
+            return found
+    raise ValueError("expected integers at equal distances")
+
+
+def _namespace(cls: Any) -> Described:
+    return _of_schema({"type": "object", "additionalProperties": True}, lambda members: cls(**members))
+
+
+def _timestamp(cls: Any) -> Described:
+    return _of_schema(types.describe_inner(dt.datetime).schema, cls)
+
+
+def _timedelta(cls: Any) -> Described:
+    return _of_schema(
+        {"type": "string", "pattern": DURATION_PATTERN}, lambda text: cls(_nanoseconds(text), "ns")
+    )
+
+
+def _series(cls: Any) -> Described:
+    return _of_schema({"type": "array", "items": {}}, cls)
+
+
+def _table(cls: Any) -> Described:
+    return _of_schema({"type": "array", "items": {"type": "object", "additionalProperties": True}}, cls)
+
+
+_BY_NAME: Final[dict[tuple[str, str], Callable[[Any], Described]]] = {
+    # (package, class): how such an annotation is described
+    ("fractions", "Fraction"): _fraction,
+    ("builtins", "range"): _range,
+    ("types", "SimpleNamespace"): _namespace,
+    ("pandas", "Timestamp"): _timestamp,
+    ("pandas", "Timedelta"): _timedelta,
+    ("pandas", "Series"): _series,
+    ("pandas", "Index"): _series,
+    ("pandas", "DataFrame"): _table,
+    ("polars", "Series"): _series,
+    ("polars", "DataFrame"): _table,
+}
+
+
+def _nanoseconds(text: str) -> int:
+    match = _DURATION.fullmatch(text)
+    if match is None:
+        raise ValueError(
+            "expected an ISO 8601 duration of days, hours, minutes and seconds such as P1DT2H30M"
+        )
+    sign, *parts, fraction = match.groups()
+    days, hours, minutes, seconds = (int(part or 0) for part in parts)
+    total = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+    nanoseconds = total * 1_000_000_000 + int((fraction or "").ljust(9, "0"))
+    return -nanoseconds if sign else nanoseconds
+
+
+def _of_numpy(cls: Any, arguments: tuple[Any, ...]) -> Described:
+    numpy: Any = sys.modules["numpy"]
+    if cls is numpy.ndarray:
+        return _array(numpy, *(arguments or (Any, Any)))
+    if not issubclass(cls, numpy.generic):
+        raise NotInTable
+    schema, convert = _scalar(numpy, cls)
+    return _of_schema(schema, convert)
+
+
+def _scalar(numpy: Any, cls: Any) -> tuple[Json, Convert]:
+    """Return the schema of a number, text or time of numpy, and what makes one of JSON."""
+    for base in cls.__mro__:
+        if base.__name__ in _SCALARS:
+            return _SCALARS[base.__name__](numpy, cls)
+    if cls in (numpy.number, numpy.inexact):
+        return {"type": "number"}, numpy.float64
+    raise RegistrationError(f"{cls.__name__} of numpy has no form in JSON; use another type")
+
+
+def _integer(numpy: Any, cls: Any) -> tuple[Json, Convert]:
+    exact = {"unsignedinteger": numpy.uint64}.get(cls.__name__, cls)
+    exact = numpy.int64 if cls.__name__ in ("integer", "signedinteger") else exact
+    if exact(0).itemsize >= 8:  # beyond what readers of JSON hold exactly
+        return {"type": "integer"}, exact
+    limits = numpy.iinfo(exact)
+    return {"type": "integer", "minimum": int(limits.min), "maximum": int(limits.max)}, exact
+
+
+def _floating(numpy: Any, cls: Any) -> tuple[Json, Convert]:
+    exact = numpy.float64 if cls is numpy.floating else cls
+    if exact(0).itemsize >= 8:
+        return {"type": "number"}, exact
+    most = float(numpy.finfo(exact).max)
+    return {"type": "number", "minimum": -most, "maximum": most}, exact
+
+
+def _length(_: Any, cls: Any) -> tuple[Json, Convert]:
+    return {"type": "string", "pattern": DURATION_PATTERN}, lambda text: cls(_nanoseconds(text), "ns")
+
+
+def _bytes(_: Any, cls: Any) -> tuple[Json, Convert]:
+    form = {"type": "string", "contentEncoding": "base64"}
+    return form, lambda text: cls(values.decode_base64(text))
+
+
+_SCALARS: Final[dict[str, Callable[[Any, Any], tuple[Json, Convert]]]] = {
+    # numpy's class, or one it is derived from: before those that these are derived from in turn
+    "timedelta64": _length,  # an integer, says numpy
+    "integer": _integer,
+    "floating": _floating,
+    "bool": lambda _, cls: ({"type": "boolean"}, cls),
+    "bool_": lambda _, cls: ({"type": "boolean"}, cls),
+    "str_": lambda _, cls: ({"type": "string"}, cls),
+    "bytes_": _bytes,
+    "datetime64": lambda _, cls: (_moment(), cls),
+}
+
+
+def _moment() -> Json:
+    """Return the schema of what datetime64 reads: a date, or a date and time without offset."""
+    branches: list[Json] = types.describe_inner(dt.datetime).schema.get("anyOf", [])
+    local = [branch for branch in branches if "format" not in branch]
+    return values.any_of([types.describe_inner(dt.date).schema, *local])
+
+
+def _array(numpy: Any, shape: Any, dtype: Any) -> Described:
+    scalar = next(iter(get_args(dtype)), Any)
+    if scalar in (Any, numpy.generic, numpy.object_) or not isinstance(scalar, type):
+        return _of_schema({"type": "array", "items": {}}, numpy.array)
+    item, convert_item = _scalar(numpy, scalar)
+    if issubclass(scalar, numpy.floating):
+        item = values.nullable(item)  # NaN
+    # What numpy does not read itself is converted one by one.
+    is_read = not issubclass(scalar, (numpy.timedelta64, numpy.bytes_))
+    kind = convert_item if isinstance(convert_item, type) else scalar
+
+    def convert(value: Any) -> Any:
+        return numpy.array(value if is_read else _each(convert_item, value), kind)
+
+    sizes = get_args(shape)
+    if sizes and Ellipsis not in sizes:
+        for _ in sizes:
+            item = {"type": "array", "items": item}
+        return _of_schema(item, convert)
+    inner: Json = {"type": "array", "items": {}}
+    for _ in range(_MOST_DIMENSIONS):
+        inner = {"type": "array", "items": values.any_of([item, inner])}
+    return _of_schema(inner, convert)
+
+
+def _each(convert: Convert, value: Any) -> Any:
+    return [_each(convert, item) for item in value] if is_array(value) else convert(value)

@@ -1,0 +1,166 @@
+"""Classes of attrs and msgspec: their fields are those of an equivalent TypedDict, which pydantic describes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+import typing_extensions
+from pydantic import Field
+from pydantic_core import core_schema
+from typing_extensions import NotRequired
+
+from ..errors import RegistrationError
+from . import values
+from .foreign import attrs_fields, struct_fields
+
+_HOOK = "__get_pydantic_core_schema__"
+# Subscribed with what is only known at run time, which no type checker follows.
+_ANNOTATED: Any = Annotated
+_LITERAL: Any = Literal
+_equivalents: dict[Any, Any] = {}
+
+
+def prepare(annotation: Any) -> None:
+    """Make pydantic know every class of attrs and msgspec that a type refers to.
+
+    Each such class gets pydantic's own hook; nothing else would reach those in the fields of a dataclass.
+    """
+    if "attr" not in sys.modules and "msgspec" not in sys.modules:
+        return
+    waiting: list[Any] = [annotation]
+    seen: set[Any] = set()
+    while waiting:
+        part = waiting.pop()
+        if not isinstance(part, type) or get_origin(part) is not None:
+            waiting += get_args(part)
+        elif part not in seen:
+            seen.add(part)
+            is_struct = _is_attrs(part) or _is_msgspec(part)
+            if is_struct and not hasattr(part, _HOOK):
+                setattr(part, _HOOK, _describe)
+            if is_struct or _has_fields(part):
+                waiting += typing_extensions.get_type_hints(part, include_extras=True).values()
+
+
+def _has_fields(cls: type) -> bool:
+    return (
+        hasattr(cls, "__dataclass_fields__") or hasattr(cls, "_fields") or typing_extensions.is_typeddict(cls)
+    )
+
+
+def _is_attrs(cls: Any) -> bool:
+    return hasattr(cls, "__attrs_attrs__")
+
+
+def _is_msgspec(cls: Any) -> bool:
+    return hasattr(cls, "__struct_encode_fields__")
+
+
+def _describe(source: Any, handler: Any) -> Any:
+    """Describe a class to pydantic (`__get_pydantic_core_schema__`)."""
+    cls = get_origin(source) or source
+    inner = handler.generate_schema(_equivalent(cls))
+    dump = attrs_fields if _is_attrs(cls) else struct_fields
+    return core_schema.no_info_after_validator_function(
+        _constructor(cls),
+        inner,
+        serialization=core_schema.plain_serializer_function_ser_schema(dump, return_schema=inner),
+    )
+
+
+def _constructor(cls: Any) -> Callable[[Any], Any]:
+    names: dict[str, str] = {}
+    if _is_msgspec(cls):
+        names = dict(zip(cls.__struct_encode_fields__, cls.__struct_fields__, strict=True))
+        if cls.__struct_config__.tag is not None:
+            names[cls.__struct_config__.tag_field] = ""
+
+    def construct(fields: Any) -> Any:
+        arguments = {names.get(name, name): value for name, value in fields.items()}
+        arguments.pop("", None)
+        try:
+            return cls(**arguments)
+        except TypeError as error:  # what the validators of attrs raise for a type
+            raise ValueError(error.args[0] if error.args else str(error)) from error
+
+    return construct
+
+
+def _equivalent(cls: Any) -> Any:
+    """Return the TypedDict of what goes over the wire: the names and types that the constructor takes."""
+    if cls not in _equivalents:
+        build: Any = typing_extensions.TypedDict
+        built = build(cls.__name__, dict(_attrs(cls) if _is_attrs(cls) else _msgspec(cls)))
+        built.__module__, built.__qualname__, built.__doc__ = cls.__module__, cls.__qualname__, cls.__doc__
+        _equivalents[cls] = built
+    return _equivalents[cls]
+
+
+def _attrs(cls: Any) -> Iterator[tuple[str, Any]]:
+    hints = typing_extensions.get_type_hints(cls, include_extras=True)
+    attr: Any = sys.modules["attr"]
+    for field in cls.__attrs_attrs__:
+        if not field.init:
+            continue
+        name = getattr(field, "alias", None) or field.name.lstrip("_")
+        hint = hints.get(field.name, Any)
+        if field.default is attr.NOTHING:
+            yield name, hint
+        else:
+            yield name, NotRequired[_with_default(hint, field.default)]
+
+
+def _msgspec(cls: Any) -> Iterator[tuple[str, Any]]:
+    msgspec: Any = sys.modules["msgspec"]
+    config = cls.__struct_config__
+    if config.array_like:
+        raise RegistrationError(
+            f"{cls.__qualname__} has array_like=True, which a schema cannot describe; leave it out"
+        )
+    if config.tag is not None:
+        yield config.tag_field, _LITERAL[config.tag]
+    hints = typing_extensions.get_type_hints(cls, include_extras=True)
+    for field in msgspec.structs.fields(cls):
+        hint = _with_meta(_without_unset(hints[field.name], msgspec.UnsetType), msgspec.Meta)
+        if field.required:
+            yield field.encode_name, hint
+        else:
+            yield field.encode_name, NotRequired[_with_default(hint, field.default)]
+
+
+def _with_default(hint: Any, default: Any) -> Any:
+    try:
+        shown = values.default(default)
+    except ValueError:  # a factory, or what JSON does not know: it stays out of the schema
+        return hint
+    return _ANNOTATED[hint, Field(json_schema_extra={"default": shown})]
+
+
+def _without_unset(hint: Any, unset: Any) -> Any:
+    """Leave out of a union what says that a field may be absent."""
+    parts = get_args(hint)
+    if unset not in parts:
+        return hint
+    kept = tuple(part for part in parts if part is not unset)
+    union: Any = kept[0]
+    for part in kept[1:]:
+        union = union | part
+    return union
+
+
+def _with_meta(hint: Any, meta: Any) -> Any:
+    """Say in pydantic's words what `msgspec.Meta` says."""
+    if get_origin(hint) is not Annotated:
+        return hint
+    metadata = [_field(item) if isinstance(item, meta) else item for item in hint.__metadata__]
+    parts = (hint.__origin__, *metadata)
+    return _ANNOTATED[parts]
+
+
+def _field(meta: Any) -> Any:
+    names = ("gt", "ge", "lt", "le", "multiple_of", "pattern", "min_length", "max_length", "title",
+             "description", "examples")  # fmt: skip
+    given = {name: value for name in names if (value := getattr(meta, name)) is not None}
+    return Field(**given)
