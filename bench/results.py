@@ -168,7 +168,7 @@ ROWS: list[tuple[str, str, Any, Any]] = [
     ("numpy", '[np.int64(1), np.float32("nan")]', [1, None], SAME),
     ("numpy", 'np.datetime64("2026-07-28")', "2026-07-28", SAME),
     ("pandas and polars", 'pd.Timestamp("2026-07-28 12:00")', "2026-07-28T12:00:00", SAME),
-    ("pandas and polars", 'pd.Timedelta("90 min")', "PT5400S", SAME),
+    ("pandas and polars", 'pd.Timedelta("90 min")', "PT1H30M", SAME),
     ("pandas and polars", "pd.NaT", NOTHING, None),
     ("pandas and polars", "pd.NA", NOTHING, None),
     ("pandas and polars", "frame", CSV, RECORDS),

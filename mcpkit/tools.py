@@ -205,14 +205,12 @@ class Tool(Listed):
             )
         output = self._output
         if output is not None:
-            data = output.dump(value)
-        elif is_json(value):
-            data = value
-        else:
+            return self._structured(value, output.dump(value))
+        if not is_json(value):
             return self._render_any(value)
-        if output is None and (type(data) not in _STRUCTURES or not self.is_structured):
-            return {"content": to_content(data)}
-        return self._structured(value, data)
+        if type(value) not in _STRUCTURES or not self.is_structured:
+            return {"content": to_content(value)}
+        return self._structured(value, value)
 
     def _render_any(self, value: Any) -> dict[str, Any]:
         """Make a result from a value that is no JSON, of which nothing is promised."""

@@ -117,6 +117,9 @@ def to_contents(value: Any, uri: str, mime_type: str | None) -> list[Json]:
         OutputError: As for `to_content`; or it is None or a link, which have no contents.
         HandlerError: The author's code has raised it, while it was read.
     """
+    if type(value) is str:
+        contents = {"uri": uri, "mimeType": mime_type or media_types.PLAIN_TEXT}
+        return [_made("result", lambda: {**contents, "text": checked(value)})]
     if value is None:
         raise OutputError("result is None; return the contents, or raise ResourceNotFoundError")
     return [

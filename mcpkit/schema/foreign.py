@@ -94,18 +94,19 @@ def _members(value: Mapping[Any, Any]) -> dict[Any, Any]:
 
 
 def _content(value: Any) -> str | bytes:
-    """Return all that is in a file, wherever it stands now."""
+    """Return all that is in a file, wherever it stands now, and close it."""
     if value.closed:
         raise ValueError("a file that is closed; return what is in it, `file.read()`, or `File(path)`")
     if isinstance(value, (io.BytesIO, io.StringIO)):
         return value.getvalue()
     may_block()
-    try:
-        if value.seekable():
-            value.seek(0)
-        return cast("str | bytes", value.read())
-    except io.UnsupportedOperation as error:
-        raise ValueError(f"a file that cannot be read: {error}") from None
+    with value:  # who returns a file has given it away
+        try:
+            if value.seekable():
+                value.seek(0)
+            return cast("str | bytes", value.read())
+        except io.UnsupportedOperation as error:
+            raise ValueError(f"a file that cannot be read: {error}") from None
 
 
 def _number_of_numpy(value: Any) -> Any:

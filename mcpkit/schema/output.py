@@ -149,6 +149,14 @@ class Output:
         return self.schema.get("type") == "array"
 
     @cached_property
+    def _sure(self) -> Any:
+        """The class whose instances need no watching: it has checked what they hold, and no mapping is among that."""
+        core: Any = self._described.output
+        return (
+            core["cls"] if core is not None and core["type"] == "model" and not _holds_mapping(core) else None
+        )
+
+    @cached_property
     def _serializer(self) -> SchemaSerializer | None:
         core = self._described.output
         return None if core is None else SchemaSerializer(core, _use_prebuilt=False)
@@ -195,7 +203,8 @@ class Output:
             return json_value(value)
         try:
             # Whatever is not of its type is an error: what becomes of it is not left to chance.
-            return from_json(self._serializer.to_json(value, by_alias=True, warnings="error"))
+            warnings: Any = False if type(value) is self._sure else "error"
+            return from_json(self._serializer.to_json(value, by_alias=True, warnings=warnings))
         except (HandlerError, ProtocolError):
             raise
         except Exception:  # noqa: BLE001 - of pydantic or the author's code; read once more to say where
@@ -206,9 +215,7 @@ class Output:
         data = json_value(value)
         if not self._validator.isinstance_python(data):
             assert self._serializer is not None
-            with suppress(
-                Exception
-            ):  # of pydantic or the author's code; what does not fit is told by the caller
+            with suppress(Exception):  # of pydantic or the author's code; the caller tells what does not fit
                 text = self._serializer.to_json(value, by_alias=True, warnings=False, fallback=json_value)
                 lenient = from_json(text)
                 if self._validator.isinstance_python(lenient):
@@ -249,6 +256,17 @@ def _outside(schema: Any) -> str | None:
 
 def _place(field: str) -> str:
     return f"result{'' if not field or field.startswith('[') else '.'}{field}"
+
+
+def _holds_mapping(core: Any) -> bool:
+    """Tell whether there is a mapping, or a reference to what may hold one, in a core schema."""
+    if is_array(core):
+        return any(map(_holds_mapping, core))
+    if isinstance(core, tuple):
+        return any(map(_holds_mapping, core))
+    if not is_object(core):
+        return False
+    return core.get("type") in ("dict", "definition-ref") or any(map(_holds_mapping, core.values()))
 
 
 def _may_be_content(annotation: Any) -> bool:
