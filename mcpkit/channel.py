@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterator, Mapping
+from collections.abc import Awaitable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -48,32 +48,3 @@ class Channel(Protocol):
     def close(self) -> Awaitable[None]:
         """End the connection, where the client can come back to hear the rest."""
         ...
-
-
-class RequestHeaders(Mapping[str, str]):
-    """The headers of an HTTP request.
-
-    Args:
-        raw: Their values by name in lower case.
-    """
-
-    __slots__ = ("_raw",)
-
-    def __init__(self, raw: Mapping[bytes, bytes]) -> None:
-        self._raw = raw
-
-    def __getitem__(self, name: str) -> str:
-        """Return the value of a header, whose name may be in any case."""
-        return self._raw[name.lower().encode("latin-1", "replace")].decode("latin-1")
-
-    def __iter__(self) -> Iterator[str]:
-        """Go through the names, in lower case."""
-        return (name.decode("latin-1") for name in self._raw)
-
-    def __len__(self) -> int:
-        """Count the headers."""
-        return len(self._raw)
-
-    def __repr__(self) -> str:
-        """Show the names alone: there are secrets among the values."""
-        return f"<RequestHeaders {', '.join(self)}>"

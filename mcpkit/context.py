@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, Union
 from typing_extensions import TypeVar
 
 from .asking.asking import Asking
-from .channel import Channel, RequestHeaders
+from .channel import Channel
 from .errors import CallEndedError
 from .protocol import jsonrpc
 from .protocol.eras import Client, Envelope
 from .protocol.revisions import NOTIFICATIONS, SEVERITY
 from .reporting import Reports, Track, reports_of
+from .request_headers import RequestHeaders
 
 if TYPE_CHECKING:
     from .asking.rounds import Rounds
@@ -124,9 +125,10 @@ class Context(Asking, Generic[State]):
     def headers(self) -> Mapping[str, str]:
         """The headers of the HTTP request, by name in any case; empty over other transports.
 
-        They are as the client, or what stands before the server, has sent them. Of one that came
-        several times, all values are there, with commas between. Over HTTP+SSE they are those of
-        the request that opened the stream.
+        They are as the client, or what stands before the server, has sent them. Of a list that came in
+        several lines, such as `Accept` or `X-Forwarded-For`, all values are there, with commas between; to
+        read any other that came more than once is an error, which the client is told (-32602). Over HTTP+SSE
+        they are those of the request that opened the stream.
         """
         return RequestHeaders(self._channel.request_headers)
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qs
 
 from ...broker import MemoryBroker
 from ...errors import BusyError, ProtocolError
 from ...protocol import jsonrpc
+from ...request_headers import JoinedHeaders
 from .authenticated import principal_of
 from .body import read_body
 from .exchange import Exchange, Receive, RefusedError, Scope, Send, headers_by_name, refuse, respond
@@ -35,6 +36,12 @@ if TYPE_CHECKING:
 logger = logging.getLogger("mcpkit")
 
 _BUSY: Final = ((b"retry-after", b"1"),)
+
+_READ: Final = frozenset(
+    b"authorization content-length content-type host last-event-id mcp-method mcp-name mcp-protocol-version "
+    b"mcp-session-id origin".split()
+)
+"""Headers that decide what is done, here or in an authentication middleware before the app; so do `Mcp-Param-*`."""
 
 _Endpoint = Callable[[Service, Scope, dict[bytes, bytes], Receive, Send], Awaitable[None]]
 
@@ -79,7 +86,10 @@ class Door:
             await self._routes(scope, receive, send)
             return
         headers = headers_by_name(scope)
-        if refusal := self._guard.refuse(headers.get(b"host"), origin := headers.get(b"origin")):
+        if type(headers) is not dict and (name := _read_twice(headers)) is not None:
+            _, send = watch(scope, headers, receive, send)
+            await refuse(send, 400, f"the header {name} came more than once")
+        elif refusal := self._guard.refuse(headers.get(b"host"), origin := headers.get(b"origin")):
             _, send = watch(scope, headers, receive, send)
             await refuse(send, *refusal)
         elif origin is None:
@@ -249,3 +259,12 @@ class Door:
 
     def _is_ready(self) -> bool:
         return self._begin().is_ready
+
+
+def _read_twice(headers: Mapping[bytes, bytes]) -> str | None:
+    """Return a header that decides what is done and came more than once, so that nobody knows which value holds."""
+    if isinstance(headers, JoinedHeaders):
+        for name in sorted(headers.ambiguous):
+            if name in _READ or name.startswith(b"mcp-param-"):
+                return name.decode("latin-1")
+    return None

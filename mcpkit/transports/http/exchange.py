@@ -22,6 +22,7 @@ from ...errors import (
     ProtocolError,
 )
 from ...principal import ANYONE, Principal
+from ...request_headers import JoinedHeaders
 from ...running.shares import caller_at
 from ...running.steps import first_step, go_on, within
 
@@ -104,14 +105,10 @@ class RefusedError(Exception):
 
 
 def headers_by_name(scope: Scope) -> dict[bytes, bytes]:
-    """Return the headers of a request; of those that come more than once, all values."""
+    """Return the headers of a request: `JoinedHeaders` where some come more than once."""
     pairs: list[tuple[bytes, bytes]] = scope["headers"]
     headers = dict(pairs)
-    if len(headers) != len(pairs):
-        headers = {}
-        for name, value in pairs:
-            headers[name] = headers[name] + b", " + value if name in headers else value
-    return headers
+    return headers if len(headers) == len(pairs) else JoinedHeaders(pairs)
 
 
 def event(data: bytes, id_: str | None = None) -> bytes:
