@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import typing
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from contextvars import ContextVar
 from types import UnionType
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .asking.rounds import Rounds
     from .principal import Principal
     from .running.limits import Turn
+    from .running.stops import Stop
     from .server import Server
     from .sync_context import SyncContext
 
@@ -63,6 +64,7 @@ class Context(Asking, Generic[State]):
         "_reports",
         "_rounds",
         "_state",
+        "_stops",
         "_sync_calls",
         "_turn",
         "is_ended",
@@ -100,6 +102,7 @@ class Context(Asking, Generic[State]):
         self._exception: BaseException | None = None
         self._left: asyncio.Future[None] | None = None
         self._sync_calls: set[asyncio.Task[Any]] | None = None
+        self._stops: list[Stop] | None = None
 
     @property
     def client(self) -> Client:
@@ -333,11 +336,40 @@ class Context(Asking, Generic[State]):
         """Stop the call's clock, and lend its slot to other calls, for as long as the block lasts."""
         return nullcontext() if self._turn is None else self._turn
 
+    def _is_stoppable(self) -> bool:
+        """Say whether a function in a thread has said what stops it."""
+        return any(stop.is_open for stop in self._stops or ())
+
     def _leave(self, left: asyncio.Future[None]) -> None:
-        """Take note that a thread goes on alone, until `left` is done; what it asks of the loop is over."""
+        """Take note that a thread goes on alone, until `left` is done, and stop it as far as it has said how."""
         self._left = left
         for call in tuple(self._sync_calls or ()):
             call.cancel()
+        if self._stops:
+            from .running.stops import call_all
+
+            call_all(self._stops)
+
+    def _stopped_by(self, function: Callable[[], object]) -> Stop:
+        """Take note of what stops the function, from its thread.
+
+        Raises:
+            CallEndedError: It is too late for it.
+        """
+        from .running.stops import Stop
+
+        stop = Stop(function, self.method)
+        self._stops = [*(each for each in self._stops or () if each.is_open), stop]
+        if self.cancelled:  # asked last, as whoever stops the function may have looked before
+            stop.take_back()
+            raise CallEndedError(self.method)
+        return stop
+
+    def _take_stops_back(self) -> None:
+        """Take back what stops the function, which has returned."""
+        stops, self._stops = self._stops, None
+        for stop in stops or ():
+            stop.take_back()
 
     def __repr__(self) -> str:
         """Show the request."""

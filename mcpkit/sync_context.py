@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence, Sized
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from .errors import CallEndedError
@@ -142,6 +143,26 @@ class SyncContext:
     def list_roots(self, *, key: str | None = None) -> list[Root]:
         """Ask for the client's roots; see `Context.list_roots`."""
         return self._run(self._ctx.list_roots(key=key))
+
+    def on_cancel(self, stop: Callable[[], object]) -> AbstractContextManager[None]:
+        """Say what stops this function when nobody waits for it any more: `db.interrupt`, `process.kill`.
+
+        It is called when the call is cancelled, out of time, or ended with the server; once, in a thread of its own,
+        and not after the function has returned. What it raises is logged. What the function raises then is
+        expected, and is not.
+
+        Args:
+            stop: What to call.
+
+        Returns:
+            A context manager for a part of the function, `with ctx.sync.on_cancel(db.interrupt):`; after its block
+            `stop` is not called any more. Without `with` it may be until the function returns.
+
+        Raises:
+            RuntimeError: The call has ended already, or the function does not run in a worker thread.
+        """
+        worker_loop(self._ctx)
+        return self._ctx._stopped_by(stop)
 
     def once(self, key: str, function: Callable[[], T]) -> T:
         """Do something that must not be done again in each round; see `Context.once`. It is called in this thread."""

@@ -7,10 +7,12 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, overload
 
 from pydantic_core import from_json, to_json
 
+from ..content.lazy import LeaveLoop
 from ..errors import AnswerError, MissingCapabilityError
 from ..protocol import jsonrpc
 from ..protocol.capabilities import tree
@@ -83,7 +85,7 @@ class Asking:
         """
         _check_questions(questions)
         ctx = cast("Context[Any]", self)
-        requests = _requests(ctx, questions)
+        requests = await _requests(ctx, questions)
         rounds = _rounds(ctx)
         names = [rounds.name(question.key) for question in questions]
         return tuple(await _answers(ctx, questions, requests, names))
@@ -153,7 +155,7 @@ class Asking:
         ctx = cast("Context[Any]", self)
         id_ = os.urandom(8).hex() if ctx.era == "handshake" else None
         questions = (ElicitUrl(message, url, key=key, elicitation_id=id_),)
-        requests = _requests(ctx, questions)
+        requests = await _requests(ctx, questions)
         rounds = _rounds(ctx)
         name = rounds.name(key)
         while True:
@@ -332,14 +334,17 @@ def _close(value: object) -> None:
         value.close()
 
 
-def _requests(ctx: Context[Any], questions: tuple[Question[Any], ...]) -> list[dict[str, Any]]:
-    """Return how the client is asked, which can be asked."""
+async def _requests(ctx: Context[Any], questions: tuple[Question[Any], ...]) -> list[dict[str, Any]]:
+    """Return how the client is asked, which can be asked; a file that is shown to it is read in a thread."""
     is_askable = ctx.era == "stateless" or ctx._channel.questions is not None
     for question in questions:
         if not is_askable or ctx.revision not in CLIENT_METHODS[question.method]:
             raise MissingCapabilityError(question.capabilities, tree(question.capabilities))
         ctx.client.require(*question.capabilities)
-    return [question.request(ctx.revision) for question in questions]
+    requests = [partial(question.request, ctx.revision) for question in questions]
+    with suppress(LeaveLoop):
+        return [request() for request in requests]
+    return [await ctx.server.threads.run(request, {}, ctx) for request in requests]
 
 
 async def _answers(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, Literal, cast
 
 from typing_extensions import TypedDict, Unpack
 
+from ..content.lazy import LeaveLoop
 from ..content.values import to_content
 from ..errors import InvalidAnswerError
 from ..prompts import Message
@@ -101,7 +103,10 @@ class Sample(Question[Sampled]):
             raise TypeError(f"there is no option {min(unknown)}=; there are {known}")
         if max_tokens < 1:
             raise ValueError(f"max_tokens must be at least 1, got {max_tokens!r}")
-        self._messages = _messages(messages)
+        self._given = messages
+        self._read_messages: list[dict[str, Any]] | None = None
+        with suppress(LeaveLoop):  # a file in them is read when the client is asked
+            self._read_messages = _messages(messages)
         self._params: dict[str, Any] = {"maxTokens": max_tokens}
         for name, wire in _WIRE.items():
             if (value := options.get(name)) is not None:
@@ -117,18 +122,25 @@ class Sample(Question[Sampled]):
         super().__init__(options.get("key"), *needed)
 
     def params(self, revision: str) -> dict[str, Any]:
-        """Return what the revision knows of the request."""
+        """Return what the revision knows of the request.
+
+        Raises:
+            LeaveLoop: There is a file in its messages, and this is the thread of an event loop.
+        """
+        if self._read_messages is None:
+            self._read_messages = _messages(self._given)
+        messages = self._read_messages
         for name in ("tools", "toolChoice"):
             if name in self._params and not knows(revision, "CreateMessageRequestParams", name):
                 raise ValueError(f"revision {revision} has no {name} in sampling")
-        for kind in sorted({block["type"] for message in self._messages for block in _blocks(message)}):
+        for kind in sorted({block["type"] for message in messages for block in _blocks(message)}):
             if SAMPLING_CONTENT[kind] > revision:
                 raise ValueError(f"revision {revision} has no {kind} in sampling")
         if knows(revision, "CreateMessageRequestParams", "tools"):
-            return {"messages": self._messages, **self._params}
+            return {"messages": messages, **self._params}
         # Before there were tools, a message had one block of content.
-        messages = [{**message, "content": block} for message in self._messages for block in _blocks(message)]
-        return {"messages": messages, **self._params}
+        apart = [{**message, "content": block} for message in messages for block in _blocks(message)]
+        return {"messages": apart, **self._params}
 
     def read(self, result: Mapping[str, Any]) -> Sampled:
         """Return the model's message."""

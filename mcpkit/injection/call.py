@@ -151,6 +151,8 @@ class _Call:
                 self._value = await self._in_thread(self.run_in_thread)
         except BaseException as error:  # noqa: BLE001 - kept
             self._error = error
+        if self._ctx._stops is not None:
+            self._ctx._take_stops_back()
         for here in reversed(opened):
             if here.part.is_in_loop is False:
                 await self._close_in_thread(here)
@@ -169,6 +171,8 @@ class _Call:
             value = make_result(value, self._make, self._ctx)
         except BaseException as problem:  # noqa: BLE001 - raised below
             error = problem
+        if self._ctx._stops is not None:
+            self._ctx._take_stops_back()
         try:
             if here is not None:
                 error = here.close_here(error)

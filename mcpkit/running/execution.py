@@ -13,7 +13,7 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
-from ..errors import BusyError
+from ..errors import BusyError, CallEndedError
 from ..numbers import check_count
 
 if TYPE_CHECKING:
@@ -129,6 +129,7 @@ class Threads:
                 else:
                     is_thread_wanted = self._take_place()
         if job.left is not None and ctx is not None:
+            job.is_stopped = ctx._is_stoppable()
             ctx._leave(job.left)
         if is_thread_wanted:
             self._begin()
@@ -184,7 +185,7 @@ class Threads:
                 _notify(job.loop, settle, job.future, outcome)
             else:
                 if settle is _set_exception:
-                    log_late("a function in a worker thread", outcome)
+                    log_late("a function in a worker thread", outcome, is_expected=job.is_stopped)
                 _notify(job.loop, _set_result, job.left, None)
             del job, call, outcome  # what a call holds must not live until the next one
 
@@ -203,7 +204,7 @@ class Threads:
 class _Job:
     """A call to be made in a thread, and who waits for it; no call when nobody does any more."""
 
-    __slots__ = ("call", "future", "is_running", "left", "loop")
+    __slots__ = ("call", "future", "is_running", "is_stopped", "left", "loop")
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any], call: partial[Any]
@@ -212,6 +213,7 @@ class _Job:
         self.future = future
         self.call: partial[Any] | None = call
         self.is_running = False
+        self.is_stopped = False  # by what its function has said
         self.left: asyncio.Future[None] | None = None
         """Done when the function has returned though it was given up; None when it was not."""
 
@@ -248,9 +250,29 @@ def of_a_function(error: BaseException) -> BaseException:
     return error
 
 
-def log_late(what: str, error: BaseException) -> None:
-    """Log what was raised by something that nobody waits for any more."""
-    logger.warning("%s failed after its call was over", what, exc_info=error)
+def log_late(what: str, error: BaseException, *, is_expected: bool = False) -> None:
+    """Log what was raised by something that nobody waits for any more: as a warning, unless it is a consequence.
+
+    Args:
+        what: What has raised it.
+        error: What was raised.
+        is_expected: Whether it was made to end.
+    """
+    if is_expected or _is_about_the_end(error):
+        logger.debug("%s has ended as its call was over", what, exc_info=error)
+    else:
+        logger.warning("%s failed after its call was over", what, exc_info=error)
+
+
+def _is_about_the_end(error: BaseException | None) -> bool:
+    """Say whether an exception, or one that it has come of, is that its call has ended."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        if isinstance(error, CallEndedError):
+            return True
+        seen.add(id(error))
+        error = error.__cause__ or error.__context__
+    return False
 
 
 async def finish_awaitable(value: Any) -> Any:

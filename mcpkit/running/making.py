@@ -41,10 +41,14 @@ class Unfinished:
 
 def call_and_make(function: Callable[..., Any], kwargs: dict[str, Any], make: Make, ctx: Context[Any]) -> Any:
     """Call a function in this thread, and make its result; `Unfinished` where the event loop comes first."""
-    value = function(**kwargs)
-    if not is_at_hand(type(value)) and (inspect.isawaitable(value) or is_async_iterable(value)):
-        return Unfinished(value)
-    return make_result(value, make, ctx)
+    try:
+        value = function(**kwargs)
+        if not is_at_hand(type(value)) and (inspect.isawaitable(value) or is_async_iterable(value)):
+            return Unfinished(value)
+        return make_result(value, make, ctx)
+    finally:
+        if ctx._stops is not None:
+            ctx._take_stops_back()
 
 
 def make_result(value: Any, make: Make, ctx: Context[Any]) -> Any:

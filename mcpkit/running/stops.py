@@ -1,0 +1,64 @@
+"""What stops a function in a worker thread when nobody waits for it any more: its author knows, as threads do not."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any
+
+logger = logging.getLogger("mcpkit")
+
+
+class Stop:
+    """Something that stops a function, as long as there is something to stop; `with` takes it back after its block.
+
+    Args:
+        function: What is called, at most once, in a thread of its own.
+        method: The method of the request, for the log.
+    """
+
+    __slots__ = ("_function", "_lock", "_method")
+
+    def __init__(self, function: Callable[[], Any], method: str) -> None:
+        self._function: Callable[[], Any] | None = function
+        self._method = method
+        self._lock = threading.RLock()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it may still be called."""
+        return self._function is not None
+
+    def __enter__(self) -> None:
+        """Begin what can be stopped."""
+
+    def __exit__(self, *_: object) -> None:
+        """Take it back."""
+        self.take_back()
+
+    def take_back(self) -> None:
+        """See to it that it is not called any more; where it is being called now, wait until it has returned."""
+        with self._lock:
+            self._function = None
+
+    def call(self) -> None:
+        """Call it, unless it has been, or is taken back; what it raises is logged."""
+        with self._lock:
+            function, self._function = self._function, None
+            if function is None:
+                return
+            try:
+                function()
+            except Exception:
+                logger.warning("what stops a function of %s has failed", self._method, exc_info=True)
+
+
+def call_all(stops: Iterable[Stop]) -> None:
+    """Call them in a thread of their own, the latest first: they may block, as whoever they stop may hold a lock."""
+
+    def call() -> None:
+        for stop in reversed(list(stops)):
+            stop.call()
+
+    threading.Thread(target=call, name="mcpkit-stop", daemon=True).start()
