@@ -54,6 +54,13 @@ class Audience:
             )
         return cls(predicates=(to,))
 
+    @classmethod
+    def same_as(cls, principal: Principal) -> Audience:
+        """Return all who are the same as a principal: by the id, or, where nobody knows that, by the scopes."""
+        if principal.id is None:
+            return cls(principals=frozenset({principal}))
+        return cls(ids=frozenset({principal.id}))
+
     def holds(self, principal: Principal) -> bool:
         """Say whether a principal belongs to it; where a function cannot say so, they do not."""
         return (

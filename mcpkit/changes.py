@@ -94,7 +94,7 @@ class Changes:
         self._listeners: dict[Change, dict[ChangeListener, None]] = {}
         self._wants: dict[ChangeListener, dict[Change, None]] = {}
         self._templates: dict[str, None] = {}
-        self._watches = Watches(self._server, self.tell)
+        self._watches = Watches(self._server, self.tell, self._subscribers)
         self._conditional = Conditional(self._server)
         self._sources: list[Callable[[], None]] = []
 
@@ -126,7 +126,9 @@ class Changes:
             if change[1] is not None and is_template(change[1]):
                 self._templates[change[1]] = None
         listeners[listener] = None
-        if change not in self._watches and may_hear(listener.principal, self._guards(change)):
+        if change in self._watches:
+            self._watches.update(change)
+        elif may_hear(listener.principal, self._guards(change)):
             self._watches.want(change)
 
     def unwant(self, listener: ChangeListener, change: Change) -> None:
@@ -145,6 +147,8 @@ class Changes:
                 self._templates.pop(change[1], None)
             if change in self._watches:
                 self._watches.unwant(change)
+        elif change in self._watches:
+            self._watches.update(change)
         if not self._wants:
             self._stop()
 
@@ -178,7 +182,7 @@ class Changes:
         self._listeners.clear()
         self._wants.clear()
         self._templates.clear()
-        self._watches = Watches(self._server, self.tell)
+        self._watches = Watches(self._server, self.tell, self._subscribers)
         self._stop()
 
     def principals(self, uri: str) -> set[Principal]:
@@ -186,6 +190,11 @@ class Changes:
         guards = self._guards(("resource", uri))
         listening = {listener.principal for listener in self._interested(("resource", uri))}
         return {principal for principal in listening if may_hear(principal, guards)}
+
+    def _subscribers(self, change: Change) -> set[Principal]:
+        guards = self._guards(change)
+        principals = {listener.principal for listener in self._listeners.get(change, ())}
+        return {principal for principal in principals if may_hear(principal, guards)}
 
     def _changed(self, what: str, uri: str | None, audience: Audience | None) -> None:
         self.tell((what, uri), audience)

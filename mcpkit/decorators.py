@@ -170,7 +170,7 @@ class Decorators(ABC):
         annotations: Annotations | None = None,
         cache: Cache | None = None,
         complete: Completers | None = None,
-        entries: Callable[[], Iterable[Mapping[str, Any]]] | None = None,
+        entries: Callable[..., Iterable[Mapping[str, Any]]] | None = None,
         unsafe: Collection[str] | bool = (),
         watch: WatchFunction | None = None,
         icons: Sequence[Icon] | None = None,
@@ -203,11 +203,12 @@ class Decorators(ABC):
             cache: How long and by whom what is read may be kept; the server's default when None.
             complete: Completions of a template's variables by name: a list of strings, or `fn(value, arguments)`.
             entries: Lists the resources of a template that exist now, as the members of a `Resource` of the
-                specification (`uri` and `name` at least); called in a worker thread for each `resources/list`.
+                specification (`uri` and `name` at least); called in a worker thread for each `resources/list`, with
+                who asks where it takes a `Principal`.
             unsafe: Variables whose values may hold `..`, encoded slashes, absolute paths and the like, which no
                 value may by default; True for all.
             watch: An async generator function that runs while somebody is subscribed, and yields at each update;
-                see `ResourceTemplate`.
+                for each subscriber, where it takes a `Principal`; see `ResourceTemplate`.
             icons: Pictures that a host may show.
             meta: The `_meta` of its listed form.
             tags: Free words, by which `enable` and `disable` find it; never sent.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Coroutine, Iterable, Iterator
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,8 +15,10 @@ from .visibility import Conditional
 if TYPE_CHECKING:
     from .component import Component, Listed
     from .context import Context
+    from .principal import Principal
     from .protocol.eras import Cache
     from .registry import Registry
+    from .resources import ResourceTemplate
     from .server import Server
 
 MEMBER: Final = {
@@ -75,7 +77,9 @@ class Listing:
         conditional = self.conditional.among(*_PARTS[ctx.method])
         shown = frozenset(each for each in conditional if each.is_visible(ctx.principal))
         cache = self._server._cache[ctx.method].private if conditional else None
-        if ctx.method == "resources/list" and _with_entries(self._server):
+        if ctx.method == "resources/list" and (listing := _with_entries(self._server)):
+            if any(template.lists_for_each for template in listing):
+                cache = self._server._cache[ctx.method].private
             return self._collect(ctx, after, shown, cache)
         if after is not None:
             after = (after[0], "")  # components have no entries, and a client's text must not be kept
@@ -93,7 +97,13 @@ class Listing:
         self, ctx: Context[Any], after: Position | None, shown: Shown, cache: Cache | None
     ) -> bytes:
         entries = await self._server.threads.run(
-            _all_resources, {"registry": self._server, "revision": ctx.revision, "shown": shown}
+            _all_resources,
+            {
+                "registry": self._server,
+                "revision": ctx.revision,
+                "shown": shown,
+                "principal": ctx.principal,
+            },
         )
         return self._render(ctx, after, entries, cache)
 
@@ -129,21 +139,24 @@ def _is_shown(component: Component, shown: Shown) -> bool:
     return component.visible is None or component in shown
 
 
-def _with_entries(registry: Registry) -> bool:
-    return any(
-        template.entries is not None and template.is_enabled for template in registry.resource_templates
-    )
+def _with_entries(registry: Registry) -> list[ResourceTemplate]:
+    return [
+        template
+        for template in registry.resource_templates
+        if template.entries is not None and template.is_enabled
+    ]
 
 
-def _all_resources(registry: Registry, revision: str, shown: Shown) -> list[tuple[Position, dict[str, Any]]]:
+def _all_resources(
+    registry: Registry, revision: str, shown: Shown, principal: Principal
+) -> list[tuple[Position, dict[str, Any]]]:
     found = list(_components(registry, "resources/list", revision, shown))
-    for template in registry.resource_templates:
-        if template.entries is None or not template.is_enabled or not _is_shown(template, shown):
+    for template in _with_entries(registry):
+        if not _is_shown(template, shown):
             continue
-        entries: list[Mapping[str, Any]] = sorted(template.entries(), key=lambda entry: str(entry["uri"]))
+        entries = sorted(template.listed_entries(principal), key=lambda entry: str(entry["uri"]))
         found += [
-            ((template.position, entry["uri"]), narrow("Resource", dict(entry), revision))
-            for entry in entries
+            ((template.position, entry["uri"]), narrow("Resource", entry, revision)) for entry in entries
         ]
     found.sort(key=lambda entry: entry[0])
     return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -15,10 +15,12 @@ from .content.values import to_contents
 from .context import Context
 from .declarations import check_media_type, check_members, check_size
 from .errors import INVALID_PARAMS, ArgumentsError, ProtocolError, RegistrationError
+from .principal import Principal
+from .principal_parameter import entries_parameter
 from .protocol.eras import Cache
 from .protocol.types import Annotations
 from .uri_template import UriTemplate
-from .watching import WatchFunction, watched_variables
+from .watching import WatchFunction, watched
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _NEVER_IN_URIS = re.compile(r'[\x00-\x20"<>\\^`{|}\x7f]')
@@ -61,7 +63,7 @@ class Resource(Listed):
         _check_uri(uri)
         _check_form(f"resource {uri!r}", mime_type, annotations)
         check_size(f"resource {uri!r}", size)
-        watched_variables(f"resource {uri!r}", watch, ())
+        self.watched = watched(f"resource {uri!r}", watch, ())
         super().__init__(function, uri, **options)
         self.name = name if name is not None else function_name(function)
         self.mime_type = mime_type
@@ -123,7 +125,8 @@ class ResourceTemplate(Completable):
         complete: Completions by variable name: a list of strings, or `fn(value, arguments)`.
         entries: Lists the resources that exist now, as the members of a `Resource` of the
             specification (`uri` and `name` at least); called in a worker thread for each
-            `resources/list`.
+            `resources/list`. With a parameter for a `Principal`, it is told who asks, and the
+            list is private to them.
         unsafe: Variables whose values may hold `..`, encoded slashes, absolute paths and the
             like, which no value may by default; True for all.
         watch: An async generator function that runs while somebody is subscribed: it starts for
@@ -133,7 +136,8 @@ class ResourceTemplate(Completable):
             each time its data have changed. Without, it runs once and yields the URI that was
             updated, as it is written here; one that ends with a slash stands for all that are
             subscribed to below; and None stands for a change of `entries`, for whose sake it also
-            runs while somebody listens for changes of the list of resources.
+            runs while somebody listens for changes of the list of resources. With a parameter
+            annotated `Principal`, it runs for each who is subscribed, and they alone are told.
         options: `title`, `description` and what else every component has, as the decorator takes it.
 
     Raises:
@@ -153,7 +157,7 @@ class ResourceTemplate(Completable):
         annotations: Annotations | None = None,
         cache: Cache | None = None,
         complete: Completers | None = None,
-        entries: Callable[[], Iterable[Mapping[str, Any]]] | None = None,
+        entries: Callable[..., Iterable[Mapping[str, Any]]] | None = None,
         unsafe: Collection[str] | bool = (),
         watch: WatchFunction | None = None,
         **options: Unpack[ComponentOptions],
@@ -168,9 +172,8 @@ class ResourceTemplate(Completable):
         self.cache = cache
         self.entries = entries
         self.watch = watch
-        self.watched_variables = watched_variables(
-            f"resource template {uri_template!r}", watch, self.template.names
-        )
+        self.watched = watched(f"resource template {uri_template!r}", watch, self.template.names)
+        self._entries_parameter = entries_parameter(f"resource template {uri_template!r}", entries)
         self._written = uri_template
 
     @property
@@ -212,6 +215,23 @@ class ResourceTemplate(Completable):
         twin = super().renamed(key)
         twin.template = UriTemplate(key, unsafe=self._unsafe)
         return twin
+
+    @property
+    def lists_for_each(self) -> bool:
+        """Whether what `entries=` lists depends on who asks."""
+        return self._entries_parameter is not None
+
+    def listed_entries(self, principal: Principal) -> Iterator[dict[str, Any]]:
+        """Return the resources that exist now for who asks, by their URIs here; nothing without `entries=`.
+
+        Raises:
+            Exception: Whatever the function raises.
+        """
+        if self.entries is None:
+            return
+        who = {} if self._entries_parameter is None else {self._entries_parameter: principal}
+        for entry in self.entries(**who):
+            yield {**entry, "uri": self.included_uri(entry["uri"])}
 
     def included_uri(self, uri: str) -> str:
         """Return the URI here of what has another one where the template was written, without a prefix."""

@@ -6,11 +6,14 @@ import asyncio
 import contextvars
 import inspect
 import logging
-from collections.abc import AsyncGenerator, Callable, Collection
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
+from .audience import Audience
 from .errors import ArgumentsError, RegistrationError
+from .principal import Principal
+from .principal_parameter import parameters_of, takes_principal
 from .uri_template import is_template
 
 if TYPE_CHECKING:
@@ -28,8 +31,20 @@ LONGEST_DELAY: Final = 60.0
 """Seconds until a watch that failed starts again: doubled each time, until it yields."""
 
 
-def watched_variables(what: str, watch: WatchFunction | None, variables: Collection[str]) -> tuple[str, ...]:
-    """Return the variables of a URI template that its `watch=` takes; with none, it watches all URIs at once.
+class Watched(NamedTuple):
+    """What a `watch=` takes.
+
+    Attributes:
+        variables: The variables of its URI template that it takes; with none, it watches all URIs at once.
+        principal: The parameter that takes who is subscribed, each of whom has a watch then; None for all at once.
+    """
+
+    variables: tuple[str, ...] = ()
+    principal: str | None = None
+
+
+def watched(what: str, watch: WatchFunction | None, variables: Collection[str]) -> Watched:
+    """Return what a `watch=` takes.
 
     Args:
         what: What it watches, for messages.
@@ -40,24 +55,44 @@ def watched_variables(what: str, watch: WatchFunction | None, variables: Collect
         RegistrationError: It is no async generator function, or asks for something else.
     """
     if watch is None:
-        return ()
+        return Watched()
     if not inspect.isasyncgenfunction(watch):
         raise RegistrationError(
             f"{what}: watch= needs an async generator function: `async def` with a `yield` at each update"
         )
-    parameters = inspect.signature(watch).parameters.values()
+    parameters = parameters_of(watch)
+    principal = next((p.name for p in parameters if takes_principal(p, variables)), None)
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
-        return tuple(variables)
+        return Watched(tuple(name for name in variables if name != principal), principal)
     named = [p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
-    taken = tuple(p.name for p in named if p.name in variables)
+    taken = tuple(p.name for p in named if p.name in variables and p.name != principal)
     for parameter in parameters:
         is_required = parameter.default is parameter.empty and parameter.kind is not parameter.VAR_POSITIONAL
-        if is_required and parameter.name not in taken:
+        if is_required and parameter.name not in taken and parameter.name != principal:
             known = f"; its variables are {', '.join(variables)}" if variables else ""
             raise RegistrationError(
-                f"{what}: there is no value for the parameter {parameter.name!r} of watch={known}"
+                f"{what}: there is no value for the parameter {parameter.name!r} of watch={known}; "
+                "who is subscribed is a parameter `who: Principal`"
             )
-    return taken
+    return Watched(taken, principal)
+
+
+Tell = Callable[["Change", "Audience | None"], None]
+"""Takes a change, and whom it is for; everybody when None."""
+
+
+class _Key(NamedTuple):
+    """What is watched.
+
+    Attributes:
+        component: The resource or the template.
+        uri: The URI, where each has a watch of its own.
+        principal: Who is subscribed, where each has a watch of their own.
+    """
+
+    component: Resource | ResourceTemplate
+    uri: str | None
+    principal: Principal | None = None
 
 
 class Watches:
@@ -68,12 +103,16 @@ class Watches:
 
     Args:
         server: Whose resources.
-        tell: Takes the changes.
+        tell: Takes the changes, and whom each is for.
+        subscribers: Returns who wants to hear of a change, and may.
     """
 
-    def __init__(self, server: Server, tell: Callable[[Change], None]) -> None:
+    def __init__(
+        self, server: Server, tell: Tell, subscribers: Callable[[Change], Collection[Principal]]
+    ) -> None:
         self._server = server
         self._tell = tell
+        self._subscribers = subscribers
         self._wanted: dict[Change, tuple[_Key, ...]] = {}
         self._running: dict[_Key, _Watch] = {}
         self._ending: dict[_Key, asyncio.Task[None]] = {}
@@ -81,6 +120,11 @@ class Watches:
     def want(self, change: Change) -> None:
         """Begin to watch for a change, once somebody wants to hear of it."""
         self._put(change, self._keys(change))
+
+    def update(self, change: Change) -> None:
+        """Watch for those who want to hear of a change now; it matters to what knows who they are."""
+        if any(key.principal is not None for key in self._wanted[change]):
+            self._put(change, self._keys(change))
 
     def unwant(self, change: Change) -> None:
         """Stop watching for a change, as nobody wants to hear of it any more."""
@@ -126,32 +170,40 @@ class Watches:
 
     def _keys(self, change: Change) -> tuple[_Key, ...]:
         """Return what has to be watched for a change: for a URI, what serves it."""
+        found: list[_Key] = []
+        for component, uri in self._watched_for(change):
+            if component.watched.principal is None:
+                found.append(_Key(component, uri))
+            else:
+                found += [_Key(component, uri, principal) for principal in self._subscribers(change)]
+        return tuple(found)
+
+    def _watched_for(self, change: Change) -> Iterator[tuple[Resource | ResourceTemplate, str | None]]:
+        """Find what has to be watched, and the URI where each has a watch of its own."""
         what, uri = change
         templates = self._server.resource_templates
         if uri is None:
             # The entries of a template are part of the list of resources, so its watch tells of them too.
-            return tuple(
-                (template, None)
-                for template in templates
-                if what == "resources"
-                and template.is_enabled
-                and template.watch
-                and template.entries
-                and not template.watched_variables
-            )
+            for template in templates:
+                has_entries = what == "resources" and template.is_enabled and template.entries
+                if has_entries and template.watch and not template.watched.variables:
+                    yield template, None
+            return
         resource = self._server.resources.get(uri)
         if resource is not None:
-            return ((resource, None),) if resource.watch else ()
+            if resource.watch:
+                yield resource, None
+            return
         if is_template(uri):
-            template = templates.get(uri)
-            is_watched = template is not None and template.watch and not template.watched_variables
-            return ((template, None),) if template is not None and is_watched else ()
+            written = templates.get(uri)
+            if written is not None and written.watch and not written.watched.variables:
+                yield written, None
+            return
         for template in templates:
             if template.is_enabled and template.template.match(uri) is not None:
-                if template.watch is None or _arguments(template, uri) is None:
-                    return ()
-                return ((template, uri if template.watched_variables else None),)
-        return ()
+                if template.watch is not None and _arguments(template, uri) is not None:
+                    yield template, uri if template.watched.variables else None
+                return
 
 
 def _arguments(template: ResourceTemplate, uri: str) -> dict[str, Any] | None:
@@ -160,11 +212,7 @@ def _arguments(template: ResourceTemplate, uri: str) -> dict[str, Any] | None:
         values = template.arguments.validate_strings(template.template.match(uri) or {})
     except ArgumentsError:
         return None
-    return {name: values[name] for name in template.watched_variables if name in values}
-
-
-_Key = tuple["Resource | ResourceTemplate", str | None]
-"""What is watched, and the URI where each has a watch of its own."""
+    return {name: values[name] for name in template.watched.variables if name in values}
 
 
 class _Watch:
@@ -178,11 +226,12 @@ class _Watch:
         self,
         server: Server,
         key: _Key,
-        tell: Callable[[Change], None],
+        tell: Tell,
         previous: asyncio.Task[None] | None,
     ) -> None:
         self._server = server
-        self._component, self._uri = key
+        self._component, self._uri, self._principal = key
+        self._audience = None if self._principal is None else Audience.same_as(self._principal)
         self._tell = tell
         self._is_stopped = False
         self._previous = previous
@@ -227,17 +276,19 @@ class _Watch:
     def _start(self) -> AsyncGenerator[Any, None]:
         watch = self._component.watch
         assert watch is not None, "only what has a watch is watched"
-        if self._uri is None:
-            return watch()
-        template = cast("ResourceTemplate", self._component)
-        return watch(**(_arguments(template, self._uri) or {}))
+        arguments: dict[str, Any] = {}
+        if self._uri is not None:
+            arguments = _arguments(cast("ResourceTemplate", self._component), self._uri) or {}
+        if (name := self._component.watched.principal) is not None:
+            arguments[name] = self._principal
+        return watch(**arguments)
 
     def _told(self, update: Any) -> None:
         if self._uri is not None or self._component.kind == "resource":
-            self._tell(("resource", self._uri or self._component.key))
+            self._tell(("resource", self._uri or self._component.key), self._audience)
             return
         if update is None:
-            self._tell(("resources", None))
+            self._tell(("resources", None), self._audience)
             return
         if not isinstance(update, str):
             raise TypeError(
@@ -246,8 +297,8 @@ class _Watch:
             )
         uri = cast("ResourceTemplate", self._component).included_uri(update)
         if not uri.endswith("/"):
-            self._tell(("resource", uri))
+            self._tell(("resource", uri), self._audience)
             return
         for change in tuple(self.users):
             if change[1] is not None and change[1].startswith(uri) and not is_template(change[1]):
-                self._tell(change)
+                self._tell(change, self._audience)

@@ -289,8 +289,8 @@ def test_what_cannot_watch_is_refused(uri: str, watch: Any, message: str) -> Non
 
 def test_what_can_watch_is_taken(source: Source) -> None:
     assert Resource(read, "data://x", watch=may_ask).watch is may_ask
-    assert ResourceTemplate(station, "data://{id}", watch=may_ask).watched_variables == ("id",)
-    assert ResourceTemplate(station, "data://{id}", watch=source.each).watched_variables == ("id",)
-    assert ResourceTemplate(station, "data://{id}", watch=partial(asks, "x")).watched_variables == ()
+    assert ResourceTemplate(station, "data://{id}", watch=may_ask).watched.variables == ("id",)
+    assert ResourceTemplate(station, "data://{id}", watch=source.each).watched.variables == ("id",)
+    assert ResourceTemplate(station, "data://{id}", watch=partial(asks, "x")).watched.variables == ()
     with pytest.raises(RegistrationError, match="its variables are id"):
         ResourceTemplate(station, "data://{id}", watch=asks)

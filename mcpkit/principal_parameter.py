@@ -1,0 +1,81 @@
+"""The parameter by which an author's function is told who asks."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable, Collection
+from types import UnionType
+from typing import Any, Union
+
+from .errors import RegistrationError
+from .principal import Principal
+
+
+def parameters_of(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    """Return the parameters of a function, their annotations evaluated where that can be done now."""
+    try:
+        signature = inspect.signature(function, eval_str=True)
+    except Exception:  # noqa: BLE001 - whatever an annotation does
+        signature = inspect.signature(function)
+    return list(signature.parameters.values())
+
+
+def takes_principal(parameter: inspect.Parameter, variables: Collection[str] = ()) -> bool:
+    """Say whether a parameter takes who asks: by its annotation, `Principal`, or by its name, `principal`.
+
+    Args:
+        parameter: The parameter.
+        variables: Names that stand for something else.
+    """
+    if parameter.kind not in {parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY}:
+        return False
+    if parameter.annotation is parameter.empty:
+        return parameter.name == "principal" and parameter.name not in variables
+    return _is_principal(parameter.annotation)
+
+
+def entries_parameter(what: str, entries: Any) -> str | None:
+    """Return the name of the parameter by which `entries=` is told who asks; None where it takes nothing.
+
+    Args:
+        what: What it lists, for messages.
+        entries: The function, or None.
+
+    Raises:
+        RegistrationError: It is no function, an async one, or asks for something else.
+    """
+    if entries is None:
+        return None
+    if not callable(entries) or inspect.iscoroutinefunction(entries):
+        raise RegistrationError(
+            f"{what}: entries= needs a function that is not async (it is called in a worker thread), got {entries!r}"
+        )
+    parameters = parameters_of(entries)
+    found = [each.name for each in parameters if takes_principal(each)]
+    required = [
+        each
+        for each in parameters
+        if each.default is each.empty and each.kind not in {each.VAR_POSITIONAL, each.VAR_KEYWORD}
+    ]
+    names = [each.name for each in required]
+    is_untyped = len(required) == 1 and required[0].annotation is inspect.Parameter.empty
+    if not found and is_untyped and required[0].kind is not inspect.Parameter.POSITIONAL_ONLY:
+        return names[0]
+    if missing := [name for name in names if name not in found[:1]]:
+        raise RegistrationError(
+            f"{what}: there is no value for the parameter {missing[0]!r} of entries=; "
+            "it takes nothing, or who asks: `def entries(who: Principal)`"
+        )
+    return found[0] if found else None
+
+
+def _is_principal(annotation: Any) -> bool:
+    if isinstance(annotation, str):  # which could not be evaluated yet
+        return annotation.rpartition(".")[2] == "Principal"
+    origin = typing.get_origin(annotation)
+    if origin is typing.Annotated:
+        return _is_principal(typing.get_args(annotation)[0])
+    if origin is Union or origin is UnionType:
+        return any(map(_is_principal, typing.get_args(annotation)))
+    return isinstance(annotation, type) and issubclass(annotation, Principal)
