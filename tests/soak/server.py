@@ -1,0 +1,134 @@
+"""The server that is soaked: quick tools and slow ones, tools that fail, fork and are killed, and one that counts.
+
+python tests/soak/server.py                 over pipes
+python tests/soak/server.py 8000 httptools  over HTTP on a port of this machine, with this parser of requests
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+import tracemalloc
+from pathlib import Path
+
+from mcpkit import Context, Server, ToolError
+
+server = Server("soak", version="1.0.0")
+
+
+@server.tool
+async def echo(token: str, value: str = "") -> str:
+    return f"{token}:{len(value)}"
+
+
+@server.tool
+def in_thread(token: str, numbers: list[int]) -> int:
+    time.sleep(0.001)
+    return sum(numbers)
+
+
+@server.tool
+async def waits(token: str, seconds: float) -> str:
+    await asyncio.sleep(seconds)
+    return token
+
+
+@server.tool(timeout=0.2)
+async def late(token: str) -> str:
+    await asyncio.sleep(30)
+    return token
+
+
+@server.tool
+async def reports(token: str, steps: int, ctx: Context) -> str:
+    async for _ in ctx.track(range(steps)):
+        await asyncio.sleep(0)
+    return token
+
+
+@server.tool
+def reports_from_thread(token: str, steps: int, ctx: Context) -> str:
+    for step in range(steps):
+        ctx.sync.progress(step, steps)
+    return token
+
+
+@server.tool
+async def large(token: str, size: int) -> dict[str, str]:
+    return {"token": token, "text": "x" * size}
+
+
+@server.tool
+async def fails(token: str) -> str:
+    raise ToolError(token)
+
+
+@server.tool
+async def breaks(token: str) -> str:
+    raise RuntimeError(token)
+
+
+@server.tool
+async def returns_nonsense(token: str) -> dict[str, float]:
+    return {"value": object()}  # type: ignore[dict-item]  # what is wrong on purpose
+
+
+@server.tool(process=True)
+def in_process(token: str) -> str:
+    return token
+
+
+@server.tool(process=True)
+def forks(token: str) -> str:
+    if os.fork() == 0:
+        sys.exit(0)
+    return token
+
+
+@server.tool(process=True)
+def dies(token: str) -> str:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return token
+
+
+@server.tool
+async def state() -> dict[str, int]:
+    """Count what the process holds."""
+    gc.collect()
+    memory, _ = tracemalloc.get_traced_memory()
+    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    return {
+        "memory": memory,
+        "descriptors": len(os.listdir("/proc/self/fd")),
+        "tasks": len(asyncio.all_tasks()),
+        "threads": threading.active_count(),
+        "processes": len(children),
+    }
+
+
+@server.resource("soak://text")
+async def text() -> str:
+    return "text"
+
+
+def main(arguments: list[str]) -> None:
+    tracemalloc.start()
+    logging.basicConfig(level=logging.CRITICAL)
+    if not arguments:
+        server.run()
+        return
+    import uvicorn
+
+    port, parser = int(arguments[0]), arguments[1]
+    app = server.asgi(session_ttl=5.0)
+    uvicorn.run(app, host="127.0.0.1", port=port, http=parser, log_level="critical", access_log=False)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
