@@ -3,6 +3,7 @@
 PYTHON ?= python3
 VERSIONS := 3.10 3.11 3.12 3.13
 ARGS ?=
+SECONDS ?= 600
 
 BIN := .venv/bin
 PY := $(BIN)/python
@@ -16,7 +17,7 @@ MISSING := $(filter-out $(FOUND),$(VERSIONS))
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup weather test test-all check lint types mypy pyright docs conformance bench bench-http hosts clean $(VERSIONS:%=test-%)
+.PHONY: help setup weather test test-all check lint types mypy pyright docs conformance bench bench-http hosts soak clean $(VERSIONS:%=test-%)
 
 help:
 	@echo 'make setup         the development environment: .venv and node_modules'
@@ -29,6 +30,7 @@ help:
 	@echo 'make bench         the benchmark against other servers (ARGS=... goes to it)'
 	@echo 'make bench-http    the same over HTTP, with wrk: load, streams, abandoned sessions, killed clients'
 	@echo 'make hosts         Qwen Code and Claude Code, connected to the weather example (installs them: 500 MB)'
+	@echo 'make soak          ten minutes of polite and rude clients, counted (SECONDS=60 for one minute)'
 	@echo 'make clean         remove what the targets above have made'
 
 setup: .venv/.dev node_modules/.installed
@@ -109,6 +111,9 @@ bench-http: .venv/.package
 
 hosts: .venv/.dev .hosts/.installed
 	@PYTHONPATH=tests $(PY) tests/hosts/run.py
+
+soak: .venv/.dev
+	$(PY) tests/soak/run.py $(SECONDS)
 
 clean:
 	rm -rf .venv .venv-3.* .venv-bench node_modules .hosts site dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -32,7 +32,7 @@ PATIENCE = 60.0
 """Seconds within which a request must be answered, and the server must be at rest again."""
 WORKERS = os.cpu_count() or 1
 SLACK = {"memory": 4_000_000, "descriptors": 3 * WORKERS + 2, "tasks": 1, "threads": 2, "processes": WORKERS}
-"""What may be there beyond what was: memory in bytes of caches, and worker processes, which are kept for later calls."""
+"""What may be there beyond what was: bytes of caches, and worker processes, which are kept for later calls."""
 BOTH = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
 GARBAGE = (
     b"{",
