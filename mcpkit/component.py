@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -27,6 +28,8 @@ from .visibility import check_visible, is_visible
 
 if TYPE_CHECKING:
     from .registry import Registry
+
+logger = logging.getLogger("mcpkit")
 
 
 _LEFT_HERE: Final = frozenset(
@@ -168,6 +171,7 @@ class Component(ABC):
         if not self.is_resolved:
             self.build()
             signature = self.signature
+            self._warn_of_untyped_context()
             hints = [(each.name, each.annotation, each.default) for each in signature.injected]
             if any(hidden(annotation, default) for _, annotation, default in hints):
                 self._injection = Injection(f"{self.kind} {self.key!r}", hints)
@@ -184,6 +188,14 @@ class Component(ABC):
             self.is_resolved = True
         elif self._place == "process":  # by now the module that it is in has been executed
             check_pickles(f"{self.kind} {self.key!r}", self.function)
+
+    def _warn_of_untyped_context(self) -> None:
+        for parameter in self.signature.parameters:
+            if hint := parameter.context_hint:
+                logger.warning(
+                    "%s %r: the parameter %r has no type, so it is an argument that the client fills in; %s",
+                    *(self.kind, self.key, parameter.name, hint),
+                )
 
     @abstractmethod
     def build(self) -> None:

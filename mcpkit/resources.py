@@ -84,11 +84,13 @@ class Resource(Listed):
 
     def build(self) -> None:
         """Read the signature: it must not ask for arguments."""
-        required = [p.name for p in self.signature.parameters if p.is_required]
-        if required:
+        required = next((each for each in self.signature.parameters if each.is_required), None)
+        if required is not None:
+            cure = required.context_hint or (
+                f"write {{{required.name}}} where its value stands in the URI, or give it a default"
+            )
             raise RegistrationError(
-                f"resource {self.key!r} has no expression for the parameter {required[0]!r}: "
-                f"write {{{required[0]}}} where its value stands in the URI, or give it a default"
+                f"resource {self.key!r} has no expression for the parameter {required.name!r}: {cure}"
             )
 
     def describe(self, revision: str) -> dict[str, Any]:
@@ -191,9 +193,11 @@ class ResourceTemplate(Completable):
                 )
         for parameter in parameters.values():
             if parameter.is_required and parameter.name not in self.template.names:
-                raise RegistrationError(
-                    f"resource template {self.key!r} has no expression for the parameter {parameter.name!r}: "
+                cure = parameter.context_hint or (
                     f"write {{{parameter.name}}} where its value stands, or give it a default"
+                )
+                raise RegistrationError(
+                    f"resource template {self.key!r} has no expression for the parameter {parameter.name!r}: {cure}"
                 )
         super().build()
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, cast
 from ..errors import HandlerError, OutputError, ProtocolError
 from ..protocol.types import Json
 from . import media_types
-from .blocks import Bytes, Content, ContentError, EmbeddedResource, ResourceLink, Text, base64, checked
+from .blocks import Bytes, Content, ContentError, EmbeddedResource, ResourceLink, Text, base64
 from .data import json_value, text_of, unreadable
 from .display import Shown, can_show, is_file, show
 from .media import Audio, File, Image
@@ -97,8 +97,8 @@ def to_content(value: Any, place: str = "result") -> list[Json]:
         OutputError: It has no form in JSON, or cannot be read; the text names the place.
         HandlerError: The author's code has raised it, while it was read.
     """
-    if type(value) is str:
-        return [_made(place, lambda: {"type": "text", "text": checked(value)})]
+    if type(value) is str and value.isascii():
+        return [{"type": "text", "text": value}]
     return [_made(inner, item.block) for inner, item in _items(value, place)]
 
 
@@ -117,9 +117,8 @@ def to_contents(value: Any, uri: str, mime_type: str | None) -> list[Json]:
         OutputError: As for `to_content`; or it is None or a link, which have no contents.
         HandlerError: The author's code has raised it, while it was read.
     """
-    if type(value) is str:
-        contents = {"uri": uri, "mimeType": mime_type or media_types.PLAIN_TEXT}
-        return [_made("result", lambda: {**contents, "text": checked(value)})]
+    if type(value) is str and value.isascii():
+        return [{"uri": uri, "mimeType": mime_type or media_types.PLAIN_TEXT, "text": value}]
     if value is None:
         raise OutputError("result is None; return the contents, or raise ResourceNotFoundError")
     return [
@@ -163,7 +162,9 @@ def _made(place: str, make: Callable[[], Json]) -> Json:
 
 
 def _items(value: Any, place: str) -> Iterator[tuple[str, Content]]:
-    if isinstance(value, Content):
+    if type(value) is str:
+        yield place, Text(value)
+    elif isinstance(value, Content):
         yield place, value
     elif isinstance(value, _BYTES):
         yield place, _Blob(bytes(cast("Bytes", value)))

@@ -16,14 +16,28 @@ _GOOGLE = re.compile(
 _NUMPY = re.compile(r"(?:Parameters|Params|Arguments|Args|Other Parameters|Other Params)\s*")
 _UNDERLINE = re.compile(r"-{3,}\s*")
 _REST = re.compile(r":(?:param|parameter|arg|argument|key|keyword|type)\s[^:]*:")
-_HINT = re.compile(r"^\s*:(?:param|arg|key|type)|(?:Arg|Param|Keyword)", re.MULTILINE)
+_HINT = re.compile(
+    r"^\s*:(?:param|arg|key|type|r?type|returns?|yields?)|(?:Arg|Param|Keyword|Return|Yield)", re.MULTILINE
+)
+
+_RESULT = r"(?P<title>Returns|Return|Yields|Yield)"
+_GOOGLE_RESULT = re.compile(_RESULT + r":\s*(?P<text>.*)")
+_NUMPY_RESULT = re.compile(_RESULT + r"\s*")
+_REST_RESULT = re.compile(r":(?P<title>returns|return|yields|yield)(?:\s[^:]*)?:\s*(?P<text>.*)")
+_REST_TYPE = re.compile(r":rtype:")
+# What stands before a colon and is a type, not the beginning of a sentence: `int`, `list[str]`, `np.ndarray`.
+_TYPE = re.compile(
+    r"(?:(?:int|str|float|bool|bytes|list|dict|tuple|set|None|Any|object)\b|[A-Za-z_]\w*[.\[]|[A-Z]\w*[a-z][A-Z]\w*)"
+    r"[\w.\[\], |]*"
+)
 
 
 class Documentation(NamedTuple):
     """A docstring, taken apart.
 
     Args:
-        description: Everything but the sections about arguments; None when nothing is left.
+        description: Everything but the sections about arguments, with those about the result alike in all styles;
+            None when nothing is left.
         arguments: The text of each argument that has one.
     """
 
@@ -50,6 +64,11 @@ def read(docstring: str | None) -> Documentation:
     kept: list[str] = []
     at = 0
     while at < len(lines):
+        result = _result(lines, at)
+        if result is not None:
+            told, at = result
+            kept += told
+            continue
         style, end = _section(lines, at)
         if style is None:
             kept.append(lines[at])
@@ -80,6 +99,51 @@ def _section(lines: list[str], at: int) -> tuple[str | None, int]:
         if any(lines[at + 1 : end]):
             return "google", end
     return None, at
+
+
+def _result(lines: list[str], at: int) -> tuple[list[str], int] | None:
+    """Return what a section that starts at a line says of the result, alike in all styles, and where it ends."""
+    line = lines[at]
+    is_underlined = at + 1 < len(lines) and _UNDERLINE.fullmatch(lines[at + 1]) is not None
+    if is_underlined and (found := _NUMPY_RESULT.fullmatch(line)):
+        end = at + 2
+        while end < len(lines) and not (end + 1 < len(lines) and _UNDERLINE.fullmatch(lines[end + 1])):
+            end += 1
+        return _titled(found["title"], _numpy_text(lines[at + 2 : end])), end
+    if found := _REST_RESULT.match(line):
+        end = _indented_end(lines, at)
+        text = inspect.cleandoc("\n".join([found["text"], *lines[at + 1 : end]]))
+        return _titled(found["title"].capitalize(), text), end
+    if _REST_TYPE.match(line):
+        return [], _indented_end(lines, at)
+    if found := _GOOGLE_RESULT.fullmatch(line):
+        end = _indented_end(lines, at)
+        text = inspect.cleandoc("\n".join([found["text"], *lines[at + 1 : end]]))
+        kind, colon, rest = text.partition(":")
+        is_typed = bool(colon) and _TYPE.fullmatch(kind) is not None
+        return _titled(found["title"], rest.strip() if is_typed else text), end
+    return None
+
+
+def _titled(title: str, text: str) -> list[str]:
+    title = title if title.endswith("s") else f"{title}s"
+    return [f"{title}: {text.strip()}", ""] if text.strip() else []
+
+
+def _numpy_text(section: list[str]) -> str:
+    """Return what a numpydoc section says of each value: types and names have lines of their own there."""
+    told: list[str] = []
+    at = 0
+    while at < len(section):
+        end = _indented_end(section, at)
+        text = inspect.cleandoc("\n".join(["", *section[at + 1 : end]])).strip()
+        name, colon, _ = section[at].partition(" : ")
+        if not text:
+            told.append(section[at].strip())
+        else:
+            told.append(f"{name}: {text}" if colon else text)
+        at = end
+    return "\n".join(filter(None, told))
 
 
 def _indented_end(lines: list[str], at: int) -> int:

@@ -80,6 +80,13 @@ class Parameter(NamedTuple):
         return self.documentation.parts.arguments.get(self.name)
 
     @property
+    def context_hint(self) -> str:
+        """What to write where it looks as if it were meant to be the Context; empty for others."""
+        if self.annotation is not empty or self.name not in ("ctx", "context"):
+            return ""
+        return f"if the Context is meant, write `{self.name}: Context`"
+
+    @property
     def is_required(self) -> bool:
         """Tell whether the caller must give the argument."""
         return self.default is empty and self.default_factory is None and not self.may_be_omitted
@@ -220,7 +227,7 @@ class Signature(NamedTuple):
             elif written.kind is inspect.Parameter.VAR_KEYWORD:
                 extra = Any if annotation is empty else annotation
             elif written.name not in bound:
-                _refuse_unnamed(name, function, written)
+                _refuse_unnamed(name, function, written, written_parameters)
                 try:
                     is_own = is_injected(annotation, written.default)
                 except RegistrationError as error:
@@ -251,7 +258,15 @@ def _unpacked(
         yield parameter(key, hint, documentation=documentation, may_be_omitted=not is_required)
 
 
-def _refuse_unnamed(name: str, function: Any, written: inspect.Parameter) -> None:
+def _refuse_unnamed(
+    name: str, function: Any, written: inspect.Parameter, all_written: tuple[inspect.Parameter, ...]
+) -> None:
+    last = all_written[-1]
+    if written.kind is inspect.Parameter.VAR_POSITIONAL and last.kind is inspect.Parameter.VAR_KEYWORD:
+        raise RegistrationError(
+            f"{name}: *{written.name} and **{last.name} say nothing of its arguments; if it wraps another function, "
+            "write @functools.wraps(function) over it, else name each argument"
+        )
     if written.kind is inspect.Parameter.VAR_POSITIONAL:
         raise RegistrationError(
             f"{name}: arguments are passed by name, so *{written.name} cannot be filled; "

@@ -121,3 +121,46 @@ def test_the_parser_is_imported_for_sections_only() -> None:
         "read('X.\\n\\nArgs:\\n    a: b\\n'); assert 'docstring_parser' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Add.\n\nReturns:\n    The sum\n    of both.",
+        "Add.\n\nReturns: The sum\n    of both.",
+        "Add.\n\n    Returns:\n        int: The sum\n        of both.\n    ",
+        "Add.\n\nReturn:\n    list[int]: The sum\n    of both.",
+        "Add.\n\nReturns\n-------\nint\n    The sum\n    of both.\n",
+        "Add.\n\nReturns\n-------\nThe sum\nof both.\n",
+        "Add.\n\n:returns: The sum\n    of both.\n:rtype: int",
+        "Add.\n\n:param a: One.\n:return: The sum\n    of both.",
+        "Add.\n\nArgs:\n    a: One.\n\nReturns:\n    The sum\n    of both.\n",
+        "Add.\n\nParameters\n----------\na : int\n    One.\n\nReturns\n-------\nint\n    The sum\n    of both.",
+    ],
+)
+def test_what_is_returned_reads_alike_in_all_styles(text: str) -> None:
+    assert read(text).description == "Add.\n\nReturns: The sum\nof both."
+
+
+@pytest.mark.parametrize(
+    ("text", "description"),
+    [
+        ("Add.\n\nReturns:\n    A dict: keys are names.", "Add.\n\nReturns: A dict: keys are names."),
+        ("Add.\n\nReturns:\n    Note: nothing.", "Add.\n\nReturns: Note: nothing."),
+        ("Add.\n\nReturns:\n    pd.DataFrame: The rows.", "Add.\n\nReturns: The rows."),
+        ("Add.\n\nYields:\n    The next.", "Add.\n\nYields: The next."),
+        ("Add.\n\n:yield: The next.", "Add.\n\nYields: The next."),
+        ("Add.\n\nYields\n------\nint\n    The next.", "Add.\n\nYields: The next."),
+        (
+            "Cut.\n\nReturns\n-------\nhead : str\n    The first.\ntail : str\n    The rest.\n\nNotes\n-----\nQuick.",
+            "Cut.\n\nReturns: head: The first.\ntail: The rest.\n\nNotes\n-----\nQuick.",
+        ),
+        ("Add.\n\n:returns: One.\n\nAnd more.", "Add.\n\nReturns: One.\n\nAnd more."),
+        ("Returns: to sender.", "Returns: to sender."),
+        ("Returns the sum of both.", "Returns the sum of both."),
+        ("Add.\n\n:rtype: int", "Add."),
+        ("Add.\n\nReturns:", "Add."),
+    ],
+)
+def test_other_words_about_the_result(text: str, description: str) -> None:
+    assert read(text).description == description
