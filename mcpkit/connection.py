@@ -81,7 +81,9 @@ class Connection(Peer):
         try:
             message = jsonrpc.decode(line)
         except ProtocolError as error:
-            self._refuse(None, error, self._reply)
+            from .protocol.unreadable import id_of_unreadable
+
+            self._refuse(self._readable_id({"id": id_of_unreadable(line)}), error, self._reply)
             return
         if is_array(message):
             self._receive_batch(message, self._reply, channel, where="a line")

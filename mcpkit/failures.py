@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from .error_hooks import Failure
 from .errors import (
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from .context import Context
 
 logger = logging.getLogger("mcpkit")
+
+_SILENT: Final = "The request failed, and its handler did not say why."
 
 
 def error_response(ctx: Context[Any], error: BaseException) -> bytes:
@@ -208,14 +210,14 @@ def _result(ctx: Context[Any], result: dict[str, Any]) -> bytes:
 def _problem(ctx: Context[Any], error: BaseException) -> ProtocolError:
     error = _explained(ctx, error)
     if isinstance(error, ProtocolError):
-        return ProtocolError(error.code, readable(error.message), error.data)
+        return ProtocolError(error.code, readable(error.message) or _SILENT, error.data)
     if isinstance(error, ResourceNotFoundError):
         return not_found(ctx, error.uri if error.uri is not None else str(ctx.params.get("uri", "")))
     code = code_of(ctx, error)
     if isinstance(error, MissingCapabilityError):
         return ProtocolError(code, str(error), {"requiredCapabilities": error.required})
     if isinstance(error, HandlerError):
-        return ProtocolError(code, readable(str(error)))
+        return ProtocolError(code, readable(str(error)) or _SILENT)
     return ProtocolError(
         code, _unsent(ctx, error) if isinstance(error, OutputError) else internal(ctx, error)
     )

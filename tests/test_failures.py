@@ -146,3 +146,13 @@ async def test_an_error_that_cannot_be_said_is_answered_all_the_same(
 def test_an_error_of_the_protocol_has_a_number_and_a_text(arguments: Any) -> None:
     with pytest.raises(TypeError, match="a code and a message, an int and a str, not "):
         ProtocolError(*arguments)
+
+
+@pytest.mark.parametrize("error", [ToolError(), PromptError(""), ProtocolError(-31000, "")], ids=repr)
+async def test_an_error_without_a_text_says_that_it_has_none(error: Exception) -> None:
+    server = serving(error)
+    async with connect(server) as client:
+        for request in (client.read("a://b"), client.get_prompt("prompt")):
+            with pytest.raises(ProtocolError) as caught:
+                await request
+            assert caught.value.message == "The request failed, and its handler did not say why."

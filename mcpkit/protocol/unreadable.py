@@ -1,0 +1,64 @@
+"""Whose request a message is that cannot be read as a whole, so that whoever waits for the answer is told."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from pydantic_core import from_json
+
+from .jsonrpc import MAX_ID_LENGTH, RequestId, is_id
+
+_BEGINNING: Final = 64 * 1024
+"""Bytes that are looked at, which takes some milliseconds; of a longer message those at its end as well."""
+
+_STRING: Final = rb'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)'
+"""A string of JSON; one without an end goes up to the end of the message, so that nothing is looked at twice."""
+
+_TOKEN: Final = re.compile(rb"(?P<open>[\[{]+)|(?P<close>[\]}]+)|" + _STRING, re.DOTALL)
+_ID: Final = rb'"id"\s*:\s*(-?[0-9]{1,400}|"(?:[^"\\]|\\.){0,%d}")\s*' % (6 * MAX_ID_LENGTH)
+_ID_MEMBER: Final = re.compile(_ID + rb"[,}]")
+_METHOD_MEMBER: Final = re.compile(rb'"method"\s*:\s*"')
+_LAST_MEMBERS: Final = re.compile(_ID + rb'(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*\Z')
+_END: Final = 8 * MAX_ID_LENGTH
+
+
+def id_of_unreadable(data: bytes) -> RequestId | None:
+    """Return the id of the request that a message was meant to be, as far as it can be told.
+
+    Args:
+        data: A message that is not read: it is nested too deeply, or holds what JSON does not know.
+
+    Returns:
+        The member `id` of the outermost object, where that has a member `method`, too; None where there is none.
+    """
+    if not data.startswith(b"{"):
+        return None
+    id_: RequestId | None = None
+    has_method = False
+    depth = 0
+    for token in _TOKEN.finditer(data, 0, _BEGINNING):
+        if (opened := token["open"]) is not None:
+            depth += len(opened)
+        elif (closed := token["close"]) is not None:
+            depth -= len(closed)
+        elif depth == 1 and token[0] == b'"id"':
+            member = _ID_MEMBER.match(data, token.start(), _BEGINNING)
+            id_ = id_ if member is None else _read(member[1])
+        elif depth == 1 and token[0] == b'"method"':
+            has_method = has_method or _METHOD_MEMBER.match(data, token.start(), _BEGINNING) is not None
+        if has_method and id_ is not None:
+            return id_
+        if depth <= 0:
+            return None
+    is_whole = len(data) <= _BEGINNING
+    last = None if is_whole or not has_method else _LAST_MEMBERS.search(data, len(data) - _END)
+    return None if last is None else _read(last[1])
+
+
+def _read(text: bytes) -> RequestId | None:
+    try:
+        value = from_json(text)
+    except ValueError:
+        return None
+    return value if is_id(value) else None
