@@ -1,6 +1,6 @@
 """Sends a value of each type through a tool: `python bench/types_page.py`, which writes docs/reference/types.md.
 
-The types are those of tests/supported.py, which the tests of round trips draw from.
+The types are those of tests/supported.py and tests/supported_foreign.py, which the tests of round trips draw from.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from echoed import REVISIONS, Echo  # noqa: E402
 from mcpkit.schema import formats  # noqa: E402
-from supported import SUPPORTED, Supported  # noqa: E402
+from mcpkit.schema.foreign_types import DURATION_PATTERN  # noqa: E402
+from supported import Supported  # noqa: E402
+from supported_foreign import EVERY  # noqa: E402
 
 INTRODUCTION = """\
 <!-- Written by bench/types_page.py: change that, or tests/supported.py, and run it again. -->
@@ -44,7 +46,8 @@ Some rules hold everywhere:
 - A `bytes` by itself, or in a list, is content rather than data, see [Content](../concepts/content.md).
 - Where a format allows what Python has not, it is refused: leap seconds, the year 0, durations of more than 999,999,999
   days. So is a text that the class itself refuses: a network with bits of a host, no regular expression. Fractions of
-  a second end after six digits.
+  a second end after six digits; those of numpy and pandas after nine. What a class of numpy is too small for is
+  refused, as are arrays of rows of unlike lengths, and a `range` of numbers at unlike distances.
 - A default value of a model, or a field that is left out, comes back filled in.
 """
 
@@ -52,7 +55,7 @@ Some rules hold everywhere:
 def page() -> str:
     """Return the text of the page."""
     lines = ["| type | value | JSON | published schema | lost |", "| --- | --- | --- | --- | --- |"]
-    lines += map(row, SUPPORTED)
+    lines += map(row, EVERY)
     patterns = "\n\n".join(f"`{name}`:\n\n```text\n{pattern}\n```" for name, pattern in PATTERNS.items())
     return f"{INTRODUCTION}\n" + "\n".join(lines) + f"\n\n{NOTES}\n## Patterns\n\n{LEAD}\n\n{patterns}\n"
 
@@ -62,6 +65,7 @@ PATTERNS = {
     "LOCAL_DATE_TIME": formats.LOCAL_DATE_TIME,
     "LOCAL_TIME": formats.LOCAL_TIME,
     "SIGNED_DURATION": formats.SIGNED_DURATION,
+    "EXACT_DURATION": DURATION_PATTERN,
 }
 
 
@@ -80,7 +84,10 @@ def shown(value: Any) -> str:
     """Return a value as an author would write it."""
     if isinstance(value, enum.Enum):
         return f"{type(value).__name__}.{value.name}"
-    return repr(value).replace("datetime.", "")
+    text = repr(value)
+    if "\n" in text:  # an array, a column
+        return f"{type(value).__name__}({value.tolist()})"
+    return text.replace("datetime.", "")
 
 
 def code(text: str) -> str:

@@ -12,13 +12,15 @@ from hypothesis import strategies as st
 from typing_extensions import TypedDict
 
 from mcpkit.schema.types import describe
-from supported import SUPPORTED, Supported
+from supported import Supported
+from supported_foreign import EVERY
 
 
 def _held(
     name: str, annotation: Any, values: st.SearchStrategy[Any], *inner: Supported, **options: Any
 ) -> Supported:
     options.setdefault("is_field", all(each.is_field for each in inner))
+    options["is_exact"] = all(each.is_exact for each in inner)
     return Supported(name, annotation, values, None, **options)
 
 
@@ -61,7 +63,10 @@ def _union(first: Supported, second: Supported) -> Supported:
 
 
 def _model(inner: Supported) -> Supported:
-    model = pydantic.create_model("Model", value=(inner.annotation, ...), note=(str, "none"))
+    config = pydantic.ConfigDict(arbitrary_types_allowed=True)
+    model = pydantic.create_model(
+        "Model", __config__=config, value=(inner.annotation, ...), note=(str, "none")
+    )
     # Not by its own `__init__`: that takes some types in another form.
     values = inner.values.map(lambda value: model.model_construct(value=value, note="a"))
     return _held("model", model, values, inner)
@@ -131,7 +136,7 @@ def _is_field(each: Supported) -> bool:
     return each.is_field and not each.is_content
 
 
-_NAMES = SUPPORTED[0]
+_NAMES = EVERY[0]
 
 HOLDERS = {
     "list": Holder(_list, _is_data),
@@ -147,8 +152,8 @@ HOLDERS = {
     "NamedTuple": Holder(_named_tuple, _is_field),
 }
 
-LEAVES = st.sampled_from(SUPPORTED)
-KEYS = st.sampled_from([each for each in SUPPORTED if each.is_key and _is_field(each)])
+LEAVES = st.sampled_from(EVERY)
+KEYS = st.sampled_from([each for each in EVERY if each.is_key and _is_field(each)])
 
 
 def _holding(name: str, inner: st.SearchStrategy[Supported]) -> st.SearchStrategy[Supported]:

@@ -1,7 +1,7 @@
 """The types that come back from a client as they went out, each with its values: tests and docs read this one list.
 
 An entry is added for each type: it is drawn alone and in everything of drawn_types.py, and stands in the table of
-docs/reference/types.md, which `python bench/types_table.py` writes.
+docs/reference/types.md, which `python bench/types_page.py` writes.
 """
 
 # ruff: noqa: UP045 - built of what is known at run time only, and the old spellings are tested on purpose
@@ -124,6 +124,7 @@ class Supported(NamedTuple):
         is_hashable: Whether it may be in a set.
         is_content: Whether a tool that returns several of them gives pieces of content.
         is_same: Tells whether a value has come back; None for `is_same`.
+        is_exact: Whether all that its schema allows is a value of it; its class refuses the rest.
     """
 
     name: str
@@ -136,6 +137,7 @@ class Supported(NamedTuple):
     is_hashable: bool = False
     is_content: bool = False
     is_same: Callable[[Any, Any], bool] | None = None
+    is_exact: bool = True
 
     def __repr__(self) -> str:
         return f"Supported({self.name}, {self.annotation})"
@@ -263,6 +265,20 @@ def is_same(sent: Any, received: Any) -> bool:
     if isinstance(sent, list | tuple | collections.deque):
         return (
             type(received) is type(sent) and len(sent) == len(received) and all(map(is_same, sent, received))
+        )
+    if hasattr(sent, "dtype") and hasattr(sent, "shape") and sent.shape:  # an array, or a column of pandas
+        return (
+            type(received) is type(sent)
+            and received.dtype == sent.dtype
+            and received.shape == sent.shape
+            and all(
+                left == right or left != left
+                for left, right in zip(
+                    sent.ravel() if hasattr(sent, "ravel") else sent,
+                    received.ravel() if hasattr(received, "ravel") else received,
+                    strict=True,
+                )
+            )
         )
     if isinstance(sent, BaseModel) or hasattr(sent, "__dataclass_fields__"):
         return type(received) is type(sent) and is_same(vars(sent), vars(received))

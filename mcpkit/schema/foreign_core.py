@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import collections.abc
 import sys
+import typing
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from types import UnionType
@@ -21,6 +22,7 @@ from .foreign_types import described, iterated_as
 from .types import Described, NotInTable
 
 _METADATA: Final = "mcpkit"
+_LITERAL_STRINGS: Final = (typing_extensions.LiteralString, getattr(typing, "LiteralString", str))
 _OF_PYTHON: Final = frozenset({"python_schema", "strict_schema", "lax_schema", "metadata"})
 """Where pydantic itself asks for instances of classes whose JSON it knows."""
 
@@ -30,10 +32,10 @@ _LIST: Any = list
 
 
 def rewritten(annotation: Any) -> Any:
-    """Return an annotation in which pydantic knows the parts that have arguments in brackets, such as `NDArray[T]`."""
+    """Return an annotation whose parts pydantic knows, in place of `NDArray[T]`, `Iterator[T]` or `LiteralString`."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if not arguments or origin is Literal:
-        return annotation
+        return str if annotation in _LITERAL_STRINGS else annotation
     if origin is not collections.abc.Iterable and iterated_as(origin, arguments):
         return _as_list(origin, arguments)
     if isinstance(origin, type) and origin.__module__ == "numpy":
@@ -128,10 +130,12 @@ def _restored(core: Any, fields: Mapping[str, _Aliases], aliases: _Aliases) -> A
         return core
     kind = core.get("type")
     if kind == "is-instance" and core["cls"] in aliases:
-        return {"metadata": {_METADATA: aliases[core["cls"]]}, **core}
-    if kind in ("model", "dataclass", "typed-dict"):
+        return {**core, "metadata": {**core.get("metadata", {}), _METADATA: aliases[core["cls"]]}}
+    if kind in ("model", "dataclass", "typed-dict", "named-tuple"):
         fields = _aliases_of(core.get("cls"))
-    elif kind == "dataclass-field":
+    elif kind == "call":  # what pydantic before 2.14 makes of a NamedTuple
+        fields = _aliases_of(core["function"])
+    elif isinstance(core.get("name"), str) and "schema" in core:
         aliases = fields.get(core["name"], {})
     if kind in ("model-fields", "typed-dict"):
         inner: Any = {

@@ -22,9 +22,10 @@ from .types import Described, NotInTable
 from .values import Json
 
 FRACTION_PATTERN: Final = "^-?[0-9]+(?:/0*[1-9][0-9]*)?$"
-DURATION_PATTERN: Final = (
-    r"^-?P(?=[0-9T])(?:[0-9]+D)?(?:T(?=[0-9])(?:[0-9]+H)?(?:[0-9]+M)?(?:[0-9]+(?:\.[0-9]{1,9})?S)?)?$"
-)
+_SECONDS = r"[0-9]+(?:\.[0-9]{1,9})?S"
+_TIME = f"T(?:[0-9]+H(?:[0-9]+M)?(?:{_SECONDS})?|[0-9]+M(?:{_SECONDS})?|{_SECONDS})"
+
+DURATION_PATTERN: Final = f"^-?P(?:[0-9]+D(?:{_TIME})?|{_TIME})$"
 """Lengths of time as numpy and pandas have them: down to nanoseconds, of days and less."""
 
 _DURATION: Final = re.compile(
@@ -247,10 +248,20 @@ def _integer(numpy: Any, cls: Any) -> tuple[Json, Convert]:
 
 def _floating(numpy: Any, cls: Any) -> tuple[Json, Convert]:
     exact = numpy.float64 if cls is numpy.floating else cls
-    if exact(0).itemsize >= 8:
-        return {"type": "number"}, exact
-    most = float(numpy.finfo(exact).max)
-    return {"type": "number", "minimum": -most, "maximum": most}, exact
+    return {"type": "number"}, _finite(numpy, exact)
+
+
+def _finite(numpy: Any, make: Convert) -> Convert:
+    """Return what refuses numbers that a kind of float is too small for: JSON itself knows no infinity."""
+
+    def convert(value: Any) -> Any:
+        with numpy.errstate(over="ignore"):
+            made = make(value)
+        if numpy.isinf(made).any():
+            raise ValueError(f"expected what fits into {made.dtype}")
+        return made
+
+    return convert
 
 
 def _length(_: Any, cls: Any) -> tuple[Json, Convert]:
@@ -291,20 +302,23 @@ def _array(numpy: Any, shape: Any, dtype: Any) -> Described:
         item = values.nullable(item)  # NaN
     # What numpy does not read itself is converted one by one.
     is_read = not issubclass(scalar, (numpy.timedelta64, numpy.bytes_))
-    kind = convert_item if isinstance(convert_item, type) else scalar
+    kind = {numpy.integer: numpy.int64, numpy.signedinteger: numpy.int64, numpy.floating: numpy.float64}.get(
+        scalar, scalar
+    )
 
     def convert(value: Any) -> Any:
         return numpy.array(value if is_read else _each(convert_item, value), kind)
 
+    checked = _finite(numpy, convert) if issubclass(scalar, numpy.floating) else convert
     sizes = get_args(shape)
     if sizes and Ellipsis not in sizes:
         for _ in sizes:
             item = {"type": "array", "items": item}
-        return _of_schema(item, convert)
+        return _of_schema(item, checked)
     inner: Json = {"type": "array", "items": {}}
     for _ in range(_MOST_DIMENSIONS):
         inner = {"type": "array", "items": values.any_of([item, inner])}
-    return _of_schema(inner, convert)
+    return _of_schema(inner, checked)
 
 
 def _each(convert: Convert, value: Any) -> Any:

@@ -7,11 +7,13 @@ has made them follow JSON Schema, and as JSON Schema, which is made shorter and 
 from __future__ import annotations
 
 import enum
+import warnings
 from typing import Any, Literal
 
 from pydantic import ConfigDict, PydanticUndefinedAnnotation, PydanticUserError, TypeAdapter
 from pydantic.errors import PydanticInvalidForJsonSchema
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic.warnings import ArbitraryTypeWarning
 from pydantic_core import SchemaError, core_schema
 
 from ..errors import RegistrationError
@@ -65,7 +67,12 @@ def _core(annotation: Any) -> Any:
         if error.code != "schema-for-unknown-type":
             raise
     # Once more, with the classes that pydantic does not know. Only what is no class of its own takes a config.
-    core: Any = TypeAdapter(_TUPLE[annotation], config=_KNOWS_NOT_ALL).core_schema
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ArbitraryTypeWarning)  # for what is no class at all
+        try:
+            core: Any = TypeAdapter(_TUPLE[annotation], config=_KNOWS_NOT_ALL).core_schema
+        except ArbitraryTypeWarning:
+            raise RegistrationError(f"{_named(annotation)} holds what has no form in JSON") from None
     for cls in foreign_core.unknown(core):
         raise RegistrationError(
             f"{_named(cls)} has no form in JSON; use a dataclass, a TypedDict or a pydantic model, or give it one "

@@ -18,7 +18,8 @@ from drawn_json import allowed
 from drawn_types import HOLDERS, TYPES
 from echoed import REVISIONS, Echo
 from node_judge import NodeJudge, node_judge
-from supported import SUPPORTED, Supported, is_same
+from supported import Supported, is_same
+from supported_foreign import EVERY
 
 CHECKER = Draft202012Validator.FORMAT_CHECKER
 QUICKLY = settings(
@@ -47,7 +48,7 @@ def check(entry: Supported, echo: Echo, value: Any, revision: str, judge: NodeJu
         assert judge.objection(schema, data) is None, (schema, data)
 
 
-@pytest.mark.parametrize("entry", SUPPORTED, ids=[entry.name for entry in SUPPORTED])
+@pytest.mark.parametrize("entry", EVERY, ids=[entry.name for entry in EVERY])
 def test_a_type_by_itself(entry: Supported, judge: NodeJudge) -> None:
     echo = Echo(entry.annotation)
 
@@ -61,7 +62,7 @@ def test_a_type_by_itself(entry: Supported, judge: NodeJudge) -> None:
         check(entry, echo, entry.sample, revision, judge)
 
 
-@pytest.mark.parametrize("entry", SUPPORTED, ids=[entry.name for entry in SUPPORTED])
+@pytest.mark.parametrize("entry", EVERY, ids=[entry.name for entry in EVERY])
 def test_a_type_in_each_that_may_hold_it(entry: Supported, judge: NodeJudge) -> None:
     for holder in HOLDERS.values():
         if not holder.may_hold(entry):
@@ -84,7 +85,7 @@ def test_a_type_in_others(judge: NodeJudge, entry: Supported, data: st.DataObjec
     check(entry, Echo(entry.annotation), value, revision, judge)
 
 
-@pytest.mark.parametrize("entry", SUPPORTED, ids=[entry.name for entry in SUPPORTED])
+@pytest.mark.parametrize("entry", EVERY, ids=[entry.name for entry in EVERY])
 def test_what_the_schema_of_a_type_allows_is_accepted(entry: Supported, judge: NodeJudge) -> None:
     accepted(entry, judge, 12)
 
@@ -104,6 +105,6 @@ def accepted(entry: Supported, judge: NodeJudge, times: int) -> None:
         Draft202012Validator(echo.schema, format_checker=CHECKER).validate(data)
         assert judge.objection(echo.schema, data) is None
         result = asyncio.run(echo.take(data))
-        assert not result.is_error, result.text
+        assert not result.is_error or (not entry.is_exact and result.text.startswith("x")), result.text
 
     run()
