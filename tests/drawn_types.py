@@ -133,7 +133,7 @@ def _is_data(each: Supported) -> bool:
 
 
 def _is_field(each: Supported) -> bool:
-    return each.is_field and not each.is_content
+    return each.is_field
 
 
 _NAMES = EVERY[0]

@@ -12,6 +12,7 @@ from ..errors import ArgumentsError, Problem, RegistrationError
 from ..protocol.jsonrpc import is_array, is_object
 from . import types, values
 from .mirrored import MirroredParameter, mirrored
+from .published import published
 from .signature import Parameter, Signature, UnresolvedHint, empty
 from .values import Json
 
@@ -107,7 +108,7 @@ class Arguments:
             schema["additionalProperties"] = additional
             if definitions:
                 schema["$defs"] = definitions
-            return schema
+            return published(schema)
 
         where: Json = {"properties": schemas, "additionalProperties": additional, "$defs": definitions}
         return cls(describe, core, mirrored(owner, where))

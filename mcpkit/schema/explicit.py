@@ -18,6 +18,7 @@ from .expectations import kind_of, shown
 from .formats import FORMATS
 from .mirrored import mirrored
 from .problems import Fault, Reader, Steps, told
+from .published import published, translated
 from .secrets import holds_secret
 from .signature import parameter
 from .values import Json
@@ -54,7 +55,7 @@ class JSONSchemaArguments(Arguments):
     """Arguments that fit a JSON Schema of the author, with all that the dialect knows."""
 
     def __init__(self, schema: Json) -> None:
-        super().__init__(lambda: schema, core_schema.any_schema())
+        super().__init__(lambda: published(schema), core_schema.any_schema())
         self._checked = CheckedSchema(schema, "input_schema")
         self.mirrored = mirrored("input_schema", schema)
 
@@ -84,7 +85,7 @@ class CheckedSchema:
     """
 
     def __init__(self, schema: Json, name: str) -> None:
-        self.schema = schema
+        self.schema = translated(schema)
         try:
             self._library: Any = import_module("jsonschema_rs")  # there only with the extra
         except ModuleNotFoundError as error:

@@ -15,6 +15,7 @@ from ..errors import RegistrationError
 from ..protocol.jsonrpc import is_array
 from . import formats
 from .problems import problems
+from .published import published
 from .secrets import is_secret
 from .values import Json
 
@@ -132,7 +133,7 @@ class Field(NamedTuple):
             raise RegistrationError(
                 f"{where} is a secret, which must not pass through a form; ask for it by a URL"
             )
-        asked = _asked(schema)
+        asked = _asked(published(schema))
         kind, choices, source = _kind(where, asked, _titles(parts))
         notes = {key: source[key] for key in ("title", "description") if key in source}
         keywords = notes | {key: value for key, value in asked.items() if key not in _CHOICE}

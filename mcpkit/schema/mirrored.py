@@ -17,7 +17,7 @@ from .values import Json
 
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9110, section 5.6.2
 _TYPES: Final = {"string": '""', "integer": "0", "boolean": "False"}
-_NAMED: Final = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"})
+NAMED: Final = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"})
 """Keywords that hold schemas by name."""
 
 
@@ -72,7 +72,7 @@ def _marks(schema: Any, path: tuple[str, ...], keyword: str | None) -> Iterator[
     for key, value in schema.items():
         if key == KEYWORD:
             yield _Mark(path, keyword, schema)
-        elif key in _NAMED and is_object(value):
+        elif key in NAMED and is_object(value):
             for name, inner in value.items():
                 if key == "properties":
                     yield from _marks(inner, (*path, name), keyword)

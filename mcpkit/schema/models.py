@@ -17,7 +17,18 @@ from pydantic.warnings import ArbitraryTypeWarning
 from pydantic_core import SchemaError, core_schema
 
 from ..errors import RegistrationError
-from . import foreign_core, formats, inline, object_keys, recursion, structs, typed_dict, values, wire
+from . import (
+    foreign_core,
+    formats,
+    inline,
+    object_keys,
+    patterns,
+    recursion,
+    structs,
+    typed_dict,
+    values,
+    wire,
+)
 from .signature import UnresolvedHint
 from .types import Described, NotInTable, one_of
 
@@ -186,6 +197,12 @@ class _Generator(GenerateJsonSchema):
             return one_of([(getattr(value, "value", value), value) for value in schema["expected"]]).schema
         except NotInTable:
             return self.handle_invalid_for_json_schema(schema, "a Literal that JSON does not know")
+
+    def str_schema(self, schema: core_schema.StringSchema) -> JsonSchemaValue:
+        result = super().str_schema(schema)
+        if "pattern" in schema:
+            result["pattern"] = patterns.source(schema["pattern"])
+        return result
 
     def bytes_schema(self, schema: core_schema.BytesSchema) -> JsonSchemaValue:
         result: JsonSchemaValue = {"type": "string", "contentEncoding": "base64"}

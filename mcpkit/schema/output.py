@@ -23,6 +23,7 @@ from ..content.data import is_json, json_value
 from ..errors import HandlerError, OutputError, ProtocolError, RegistrationError
 from ..protocol.jsonrpc import is_array, is_object
 from . import inline, types
+from .published import published
 from .signature import empty
 from .values import Json
 
@@ -57,7 +58,8 @@ class Output:
             # A root that is a reference would hide from clients that it is an object.
             target = described.definitions[schema["$ref"].removeprefix("#/$defs/")]
             schema = {**target, **{key: value for key, value in schema.items() if key != "$ref"}}
-        self.schema: Json = schema | ({"$defs": described.definitions} if described.definitions else {})
+        self._whole: Json = schema | ({"$defs": described.definitions} if described.definitions else {})
+        self.schema = published(self._whole)
         self.is_wrapped = schema.get("type") != "object"
 
     @classmethod
@@ -137,7 +139,7 @@ class Output:
 
         if self._is_written:
             return SchemaValidator(self._described.core, _use_prebuilt=False)
-        return from_schema.validator(self.schema)
+        return from_schema.validator(self._whole)
 
     @cached_property
     def _may_hold_numbers(self) -> bool:

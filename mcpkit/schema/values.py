@@ -71,23 +71,31 @@ def string(**constraints: Any) -> CoreSchema:
     Raises:
         RegistrationError: The `pattern` among the constraints is no regular expression.
     """
-    if "pattern" in constraints and _takes_python(constraints["pattern"]):
-        constraints["regex_engine"] = "python-re"
+    if "pattern" in constraints:
+        constraints |= _engine(constraints["pattern"])
     return cast("CoreSchema", {"type": "str", **constraints, "strict": True})
 
 
 @cache
-def _takes_python(pattern: str) -> bool:
-    """Tell whether a pattern needs Python's engine: pydantic's own, in linear time, knows no look-around."""
+def _engine(pattern: str | re.Pattern[str]) -> Json:
+    """Return a pattern as one of two engines reads it: pydantic's own takes linear time, and knows no look-around."""
+    from . import patterns
+
+    written = patterns.source(pattern)
+    known = patterns.read(written)
+    rust, python = (written, written) if known is None else (known.rust, known.python)
+    engine: Json = {"pattern": rust}
     try:
-        SchemaValidator(core_schema.str_schema(pattern=pattern))
+        SchemaValidator(core_schema.str_schema(pattern=rust))
     except SchemaError:
         try:
-            re.compile(pattern)
+            re.compile(python)
         except re.error as error:
-            raise RegistrationError(f"the pattern {pattern!r} is no regular expression: {error}") from None
-        return True
-    return False
+            raise RegistrationError(f"the pattern {written!r} is no regular expression: {error}") from None
+        engine = {"pattern": python, "regex_engine": "python-re"}
+    if known is None:
+        patterns.warn(written)
+    return engine
 
 
 @cache
