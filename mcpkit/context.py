@@ -148,7 +148,7 @@ class Context(Asking, Generic[State]):
             ProtocolError: In a middleware alone: it could not be entered.
         """
         if self._state is NO_STATE:
-            return typing.cast("State", self.server._lifespans.state)
+            return typing.cast("State", self.server._lifespans.state_in(self._loop))
         return typing.cast("State", self._state)
 
     @property

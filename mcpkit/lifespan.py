@@ -133,9 +133,8 @@ class Lifespans:
         self._serving: WeakKeyDictionary[asyncio.AbstractEventLoop, int] = WeakKeyDictionary()
         self._late: WeakKeyDictionary[asyncio.AbstractEventLoop, list[Lifespans]] = WeakKeyDictionary()
 
-    @property
-    def state(self) -> Any:
-        """What it has yielded in the running event loop; None where there is none.
+    def state_in(self, loop: asyncio.AbstractEventLoop | None) -> Any:
+        """Return what it has yielded in an event loop, the running one when None; None where there is no lifespan.
 
         Raises:
             BusyError: It has not been entered yet.
@@ -143,7 +142,7 @@ class Lifespans:
         """
         if self.function is None:
             return None
-        stay = self._stays.get(asyncio.get_running_loop())
+        stay = self._stays.get(loop or asyncio.get_running_loop())
         if stay is None:
             raise BusyError("The server is not running here, so its lifespan has not been entered")
         return stay.state

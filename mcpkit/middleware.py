@@ -377,7 +377,8 @@ async def _handled(request: Request) -> Outcome:
     try:
         return outcome if isinstance(outcome, (dict, bytes, jsonrpc.Pieces)) else await outcome
     finally:
-        ctx._state = NO_STATE  # the handler's may be that of a server which is included
+        if ctx.server.included:
+            ctx._state = NO_STATE  # the handler's may be that of a server which is included
 
 
 def _taken(ctx: Context[Any]) -> tuple[BaseException | None, str | None]:

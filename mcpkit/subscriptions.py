@@ -52,7 +52,8 @@ class Subscriptions:
 
     def initialized(self) -> None:
         """Tell the session what has changed since `initialize` was answered."""
-        self._declared()  # unless a middleware has answered it
+        if self._session is not None and self._session.session.on_declared is not None:
+            self._hear_lists()  # a middleware has answered it, or it waits, and more may be declared then
         self._wake()
 
     def open(self, ctx: Context[Any]) -> None:
@@ -99,12 +100,15 @@ class Subscriptions:
         self.streams.clear()
 
     def _declared(self) -> None:
-        session = self._session
-        if session is not None and session.session.on_declared is not None:
-            session.session.on_declared = None
+        if self._session is not None:
+            self._session.session.on_declared = None
+            self._hear_lists()
+
+    def _hear_lists(self) -> None:
+        if self._session is not None:
             for name in LISTS.values():
                 if self._server._declared.has(name):
-                    self._changes.want(session, (name, None))
+                    self._changes.want(self._session, (name, None))
 
     def _subscribed(self, uri: str, is_subscribed: bool) -> None:
         if self._session is not None:

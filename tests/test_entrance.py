@@ -260,6 +260,21 @@ async def test_middleware_finds_the_state_from_the_first_request_on() -> None:
     ]
 
 
+async def test_middleware_finds_the_state_in_a_thread_as_well() -> None:
+    tables = Tables()
+    tables.gate.set()
+
+    @tables.server.middleware
+    async def note(request: Request, call_next: CallNext) -> Any:
+        assert await asyncio.to_thread(lambda: request.ctx.state) == "shop"
+        return await call_next(request)
+
+    async with tables.server.running():
+        client = await opened(client_of(tables.server, "2025-11-25"))
+        assert (await client.call("orders")).text == "orders of shop"
+        await client._close()
+
+
 async def test_middleware_that_needs_the_state_after_the_wait_is_told_to_try_later() -> None:
     tables = Tables(lifespan_wait=0)
 

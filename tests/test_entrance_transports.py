@@ -39,7 +39,7 @@ async def lifespan(server):
         server.tool(name=f"count_{table}")(count)
     yield database
 
-server = Server("tables", lifespan=lifespan)
+server = Server("tables", lifespan=lifespan, lifespan_wait=float(os.environ.get("WAIT", "5")))
 """
 STDIO = f"{PROGRAM}\nserver.run()"
 MOUNTED = f"""{PROGRAM}
@@ -67,12 +67,12 @@ def gate(tmp_path: Path) -> Path:
 
 
 @contextmanager
-def host(gate: Path) -> Iterator[subprocess.Popen[bytes]]:
+def host(gate: Path, wait: str = "5.0") -> Iterator[subprocess.Popen[bytes]]:
     process = subprocess.Popen(
         [sys.executable, "-c", STDIO],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env=environment(GATE=gate),
+        env=environment(GATE=gate, WAIT=wait),
     )
     assert process.stdin is not None
     assert process.stdout is not None
@@ -119,6 +119,53 @@ def test_a_host_that_lists_right_after_initialize(gate: Path) -> None:
         "2",
         "Unknown tool: count_ghosts",
     ]
+
+
+def test_a_host_that_has_waited_long_enough_hears_of_the_rest(gate: Path) -> None:
+    with host(gate, wait="0") as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for message in (
+            request(1, "initialize", **INITIALIZE),
+            {"jsonrpc": "2.0", "method": "notifications/initialized"},
+            request(2, "tools/list"),
+        ):
+            process.stdin.write(line(message))
+        process.stdin.flush()
+        answers = [json.loads(each) for each in lines(process, 2)]
+        assert {"prompts", "resources", "tools"} <= answers[0]["result"]["capabilities"].keys()
+        assert told(answers[1]) == []
+        gate.write_text("go")
+        assert json.loads(*lines(process, 1))["method"] == "notifications/tools/list_changed"
+        process.stdin.write(line(request(3, "tools/list")))
+        process.stdin.flush()
+        # The rest of what the lifespan registers may be announced once more, before.
+        listed = next(
+            message for message in map(json.loads, iter(process.stdout.readline, b"")) if "id" in message
+        )
+        assert told(listed)[0] == "count_orders"
+
+
+def test_a_session_that_has_waited_long_enough_hears_of_the_rest() -> None:
+    gated = Gated(lifespan_wait=0)
+    with in_thread(below(gated.server.asgi())) as url, httpx2.Client(timeout=PATIENCE) as http:
+        try:
+            answer = http.post(f"{url}/x/mcp", json=request(1, "initialize", **INITIALIZE), headers=HEADERS)
+            headers = {**HEADERS, "Mcp-Session-Id": answer.headers["mcp-session-id"]}
+            ready = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+            assert http.post(f"{url}/x/mcp", json=ready, headers=headers).status_code == 202
+            assert (
+                told(http.post(f"{url}/x/mcp", json=request(2, "tools/list"), headers=headers).json()) == []
+            )
+            with http.stream("GET", f"{url}/x/mcp", headers=headers) as stream:
+                gated.gate.set()
+                events = (text[6:] for text in stream.iter_lines() if text.startswith("data: {"))
+                assert json.loads(next(events))["method"] == "notifications/tools/list_changed"
+            assert told(http.post(f"{url}/x/mcp", json=request(3, "tools/list"), headers=headers).json()) == [
+                "late"
+            ]
+        finally:
+            gated.gate.set()
 
 
 def test_a_stateless_host_that_calls_at_once(gate: Path) -> None:
@@ -185,9 +232,9 @@ def test_the_first_request_of_a_stateless_client_to_a_mounted_app(gate: Path, se
 class Gated:
     """A server whose lifespan registers a tool once the gate is open; a thread may open it."""
 
-    def __init__(self) -> None:
+    def __init__(self, **options: Any) -> None:
         self.gate = threading.Event()
-        self.server = Server("gated", lifespan=self.lifespan)
+        self.server = Server("gated", lifespan=self.lifespan, **options)
 
     @asynccontextmanager
     async def lifespan(self, server: Server) -> AsyncIterator[str]:
