@@ -100,8 +100,6 @@ FOREIGN: list[Supported] = [
     hashable("pd.Timestamp", pd.Timestamp, NANOSECONDS.map(pd.Timestamp), pd.Timestamp("2026-01-31T09:30:00.123456789"),
              "the name of the time zone", is_exact=False),
     hashable("pd.Timedelta", pd.Timedelta, NANOSECONDS.map(pd.Timedelta), pd.Timedelta(hours=-1.5), is_exact=False),
-    Supported("pd.Series", pd.Series, st.lists(INT64, min_size=1, max_size=3).map(pd.Series), pd.Series([1, 2]),
-              "index, name and type", is_content=True, is_exact=False),
     hashable("attrs class", Leaf, LEAVES, Leaf(Fraction(1, 3))),
     Supported("attrs class of itself", Branch,
               st.recursive(st.builds(Branch, LEAVES),

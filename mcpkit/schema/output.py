@@ -20,6 +20,7 @@ from pydantic_core import (
 from typing_extensions import is_typeddict
 
 from ..content.data import is_json, json_value
+from ..content.display import can_show
 from ..errors import HandlerError, OutputError, ProtocolError, RegistrationError
 from ..protocol.jsonrpc import is_array, is_object
 from . import inline, types
@@ -278,6 +279,8 @@ def _may_be_content(annotation: Any) -> bool:
     origin = get_origin(annotation)
     if origin is Annotated:
         return _may_be_content(annotation.__origin__)
+    if origin is None:  # a table, a figure
+        return _is_opaque(annotation) and can_show(annotation)
     return origin in (*_LISTS, Union, UnionType) and any(
         part not in (None, type(None)) and _may_be_content(part) for part in get_args(annotation)
     )

@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 import pandas as pd  # type: ignore[import-untyped]
+import polars as pl
 import pytest
 from jsonschema import Draft202012Validator
 from pydantic import BaseModel, ConfigDict
@@ -120,7 +121,6 @@ SAME: list[tuple[Any, Any, Any]] = [
     (pd.Timestamp, "2026-07-28T01:02:03", pd.Timestamp("2026-07-28T01:02:03")),
     (pd.Timestamp, "2026-07-28T01:02:03+02:00", pd.Timestamp("2026-07-28T01:02:03+02:00")),
     (pd.Timedelta, "P1DT2H", pd.Timedelta("1 day 2:00:00")),
-    (pd.Series, [1, 2], pd.Series([1, 2])),
     (Leaf, {"share": "1/3", "count": 2, "label": ""}, Leaf(Fraction(1, 3), 2)),
     (Cat, {"type": "Cat", "nineLives": 9}, Cat(9)),
     (Dog, {"type": "Dog", "name": "x", "raw": "+/8="}, Dog("x")),
@@ -309,6 +309,46 @@ async def test_a_result_is_data(annotation: Any, make: Callable[[], Any], data: 
     assert not result.is_error, result.text
     assert result.structured == data
     Draft202012Validator(tool["outputSchema"]).validate(data)
+
+
+TABLES: list[Any] = [pd.DataFrame, pd.Series, pl.DataFrame, pl.Series]
+
+
+@pytest.mark.parametrize("cls", TABLES)
+async def test_a_table_by_itself_is_csv_and_within_data_it_is_data(cls: Any) -> None:
+    taken: list[Any] = []
+
+    def alone(table: Any) -> Any:
+        taken.append(table)
+        return table
+
+    alone.__annotations__ = {"table": cls, "return": cls}
+
+    def inside(table: Any) -> Any:
+        return {"table": table}
+
+    inside.__annotations__ = {"table": cls, "return": dict[str, cls]}
+
+    def several(table: Any) -> Any:
+        return [table, "and words"]
+
+    several.__annotations__ = {"table": cls, "return": list[cls | str]}
+    server = Server("tables")
+    for each in (alone, inside, several):
+        server.tool(each)
+    rows = [{"a": 1}, {"a": 2}] if "Frame" in cls.__name__ else [1, 2]
+    async with connect(server) as client:
+        assert [("outputSchema" in tool) for tool in await client.list_tools()] == [False, True, False]
+        result = await client.call("alone", {"table": rows})
+        assert type(taken[0]) is cls
+        assert (result.structured, result.text.splitlines()[1:]) == (None, ["1", "2"])
+        assert (await client.call("inside", {"table": rows})).structured == {"table": rows}
+        assert [block["type"] for block in (await client.call("several", {"table": rows})).content] == [
+            "text",
+            "text",
+        ]
+        wrong = await client.call("alone", {"table": {}})
+        assert wrong.text == "table: expected an array, got {}"
 
 
 def test_an_iterator_as_an_argument_can_be_gone_through_once() -> None:
