@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
+import gc
 import os
+import pickle
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +145,60 @@ def misses() -> int:
 
 def described(value: Place) -> str:
     return f"{type(value).__name__} in {os.getpid()}"
+
+
+def fork(where: str, how: str, token: int) -> Any:
+    """Fork a child, which ends in some way, and return the token with the process of the function and the child's."""
+    if where == "generator":
+        return iter(_forked_in_generator(how, token))
+    if where == "coroutine":
+        return _forked_in_coroutine(how, token)
+    if where == "thread":
+        children: list[int] = []
+        thread = threading.Thread(target=lambda: children.append(_fork(how)))
+        thread.start()
+        thread.join()
+        return [token, os.getpid(), *children]
+    return [token, os.getpid(), _fork(how)]
+
+
+def _forked_in_generator(how: str, token: int) -> Iterator[int]:
+    yield token
+    yield os.getpid()
+    yield _fork(how)
+
+
+async def _forked_in_coroutine(how: str, token: int) -> list[int]:
+    await asyncio.sleep(0)
+    return [token, os.getpid(), _fork(how)]
+
+
+def _fork(how: str) -> int:
+    child: int = ctypes.CDLL(None).fork() if how == "unseen" else os.fork()
+    if child:
+        return child
+    if how == "exit":
+        sys.exit(3)
+    if how == "_exit":
+        os._exit(0)
+    if how == "raise":
+        raise ValueError("in the child")
+    if how == "interrupt":
+        raise KeyboardInterrupt
+    if how == "exec":
+        os.execv(sys.executable, [sys.executable, "-c", "pass"])
+    return 0
+
+
+def forge(number: int) -> str:
+    """Answer a call of another number, as a child might."""
+    [connection] = [
+        each
+        for each in gc.get_objects()
+        if isinstance(each, Connection) and not each.closed and each.writable and each.readable
+    ]
+    connection.send_bytes(pickle.dumps((number, "forged", None)))
+    return "real"
 
 
 def takes_context(ctx: Context) -> None: ...

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 from collections.abc import Callable, Coroutine
 from contextvars import copy_context
 from functools import partial
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import BusyError
 from ..running.execution import finish_awaitable, log_late
+from ..running.forks import end_child
 from ..running.making import collected, finish_call, is_async_iterable, make_result
 
 if TYPE_CHECKING:
@@ -164,6 +166,7 @@ class _Call:
         here = _Opened(self._tail, self._ctx) if self._tail is not None else None
         value: Any = None
         error: BaseException | None = None
+        process = os.getpid()
         try:
             if here is not None:
                 here.open_here(self._values)
@@ -171,6 +174,8 @@ class _Call:
             value = make_result(value, self._make, self._ctx)
         except BaseException as problem:  # noqa: BLE001 - raised below
             error = problem
+        if os.getpid() != process:  # what has been opened is the parent's
+            end_child(error)
         if self._ctx._stops is not None:
             self._ctx._take_stops_back()
         try:

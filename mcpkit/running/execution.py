@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 import inspect
 import logging
+import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import BusyError, CallEndedError
 from ..numbers import check_count
+from .forks import end_child
 
 if TYPE_CHECKING:
     from ..context import Context
@@ -159,6 +161,7 @@ class Threads:
             return True
 
     def _serve(self) -> None:
+        process = os.getpid()
         has_place = True
         while has_place:
             try:
@@ -179,6 +182,8 @@ class Threads:
                     outcome = call()
                 except BaseException as error:  # noqa: BLE001 - handed to the caller
                     outcome, settle = error, _set_exception
+                if os.getpid() != process:
+                    end_child(outcome if settle is _set_exception else None)
             with self._lock:  # before the caller hears of it, who may have the next call ready
                 has_place = self._return(job)
             if job.left is None:

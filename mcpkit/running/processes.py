@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
+from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import ProcessEndedError
@@ -32,6 +33,9 @@ _END_LIMIT: Final = 1.0
 
 _workers: set[Worker] = set()
 """Those that have not been killed."""
+
+_numbers = count(1)
+"""Of the calls, so that none gets the answer of another."""
 
 _starting = threading.Lock()
 """Held while a process starts or is waited for: multiprocessing's own records are not made for threads."""
@@ -133,18 +137,18 @@ class _Call:
         """Have a worker make it, unless it is over."""
         import pickle
 
+        number = next(_numbers)
         # What makes the result is in a pickle of its own, by which the worker knows it again.
-        request = pickle.dumps((self.function, self._kwargs, pickle.dumps(self._make)))
+        request = pickle.dumps((number, self.function, self._kwargs, pickle.dumps(self._make)))
         with self._lock:
             if self.is_over:
                 return
             self._worker = worker
         try:
-            answer = worker.ask(request)
+            self._value, raised = worker.ask(number, request)
         finally:
             with self._lock:
                 self._worker = None
-        self._value, raised = pickle.loads(answer)
         if raised is not None:
             self.error = of_a_function(raised.error())
 
@@ -215,17 +219,34 @@ class Worker:
             raise ProcessEndedError(f"{self._reap()}, while it started") from None
         self._is_ready = True
 
-    def ask(self, request: bytes) -> bytes:
-        """Send a request and wait for the answer.
+    def ask(self, number: int, request: bytes) -> tuple[Any, Any]:
+        """Send a request and wait for its answer; an answer to another one is nobody's.
+
+        Args:
+            number: The number in the request.
+            request: What the worker is sent.
+
+        Returns:
+            The result, and what was raised or None.
 
         Raises:
             ProcessEndedError: It has ended before.
         """
-        try:
-            self._connection.send_bytes(request)
-            return self._connection.recv_bytes()
-        except (EOFError, OSError):
-            raise ProcessEndedError(self._reap()) from None
+        import pickle
+
+        unsent: bytes | None = request
+        while True:
+            try:
+                if unsent is not None:
+                    self._connection.send_bytes(unsent)
+                    unsent = None
+                answer = self._connection.recv_bytes()
+            except (EOFError, OSError):
+                raise ProcessEndedError(self._reap()) from None
+            answered, value, raised = pickle.loads(answer)
+            if answered == number:
+                return value, raised
+            logger.warning("a worker process has answered twice; the second answer is dropped")
 
     def kill(self) -> None:
         """End it, and what it has started, at once; from any thread."""

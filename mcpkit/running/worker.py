@@ -19,6 +19,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, NamedTuple
 
 from .execution import finish_awaitable
+from .forks import end_child
 from .making import Make, collected, is_async_iterable, listed
 
 
@@ -78,8 +79,8 @@ def serve(connection: Connection, function: bytes, main: str | None) -> None:
     """Answer requests until the other side is gone.
 
     Args:
-        connection: Where requests come from: a pickled function with its keyword arguments, and what makes the
-            result. Each is answered with a pickled pair: the result, and None or what was raised.
+        connection: Where requests come from: pickled, a number, a function with its keyword arguments, and what makes
+            the result. Each is answered with its number, the result, and None or what was raised.
         function: One of those functions, pickled. It is here so that its module is imported before the first request.
         main: The module, or the folder, that the server was started with, where multiprocessing has not imported it.
     """
@@ -88,6 +89,8 @@ def serve(connection: Connection, function: bytes, main: str | None) -> None:
         _import_main(main)
     pickle.loads(function)
     threading.Thread(target=_end_with_parent, name="mcpkit-lifeline", daemon=True).start()
+    if hasattr(os, "register_at_fork"):  # so that a child keeps nobody waiting, and cannot answer
+        os.register_at_fork(after_in_child=connection.close)
     connection.send_bytes(b"ready")
     with suppress(EOFError, OSError):
         while True:
@@ -95,8 +98,12 @@ def serve(connection: Connection, function: bytes, main: str | None) -> None:
 
 
 def _answer(request: bytes) -> bytes:
+    process = os.getpid()
+    number: int | None = None
+    value: Any = None
+    problem: BaseException | None = None
     try:
-        function, kwargs, pickled = pickle.loads(request)
+        number, function, kwargs, pickled = pickle.loads(request)
         make = _load(pickled)
         value = function(**kwargs)
         if inspect.isawaitable(value):
@@ -105,9 +112,19 @@ def _answer(request: bytes) -> bytes:
             if is_async_iterable(value):
                 value = asyncio.run(collected(value))
             value = make(listed(value))
-        return pickle.dumps((value, None))
     except BaseException as error:  # noqa: BLE001 - raised again in the server
-        return pickle.dumps((None, Raised.of(error)))
+        problem = error
+    if os.getpid() != process:
+        end_child(problem)
+    if problem is None:
+        try:
+            return pickle.dumps((number, value, None))
+        except Exception as error:  # noqa: BLE001 - whatever the value's class raises
+            problem = error
+    try:
+        return pickle.dumps((number, None, Raised.of(problem)))
+    finally:
+        del problem  # its traceback has this frame
 
 
 def _import_main(main: str) -> None:

@@ -1,0 +1,30 @@
+"""A child that a function has forked ends where the function does: what comes after that is its parent's to do."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from contextlib import suppress
+from typing import NoReturn
+
+
+def end_child(error: BaseException | None) -> NoReturn:
+    """End this process, a child that a function has forked, as the interpreter would: it answers nobody.
+
+    Args:
+        error: What the function raised there, if it did.
+    """
+    status = 0
+    with suppress(BaseException):
+        if isinstance(error, SystemExit):
+            status = error.code if isinstance(error.code, int) else 0 if error.code is None else 1
+            if status == 1 and error.code != 1:
+                print(error.code, file=sys.stderr)
+        elif error is not None:
+            status = 1
+            traceback.print_exception(type(error), error, error.__traceback__)
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
+    os._exit(status & 0xFF)
