@@ -22,8 +22,8 @@ class Failure(NamedTuple):
     Args:
         ctx: The request: `ctx.method`, `ctx.params`, `ctx.principal` and the like.
         exception: What was raised. Of a group with a single exception in it, as a task group raises it, that one.
-        ref: What names it in the log and to the client ("Internal error (ref ...)"). None for what is not logged,
-            as its text says it all: that a call took too long, or that its worker process has ended.
+        ref: What names it in the log and to the client ("Internal error (ref ...)"). None where the client reads what
+            it was: that a call took too long, that its worker process has ended, or that its result cannot be sent.
     """
 
     ctx: Context[Any]
@@ -42,7 +42,8 @@ class ErrorHooks:
 
     A hook is a function of one `Failure`, called in the event loop, so that it must not block. It hears of every
     request that ends with an exception which no client was meant to read, of calls that took too long
-    (`CallTimeoutError`), and of those whose worker process has ended (`ProcessEndedError`); not of what says itself
+    (`CallTimeoutError`), whose worker process has ended (`ProcessEndedError`) or whose result cannot be sent
+    (`OutputError`); not of what says itself
     what the client is to read, such as a `ToolError` or a `ProtocolError`, nor of arguments that do not fit, nor of
     what was cancelled. A tool's exception is told before middleware sees its result; any other exception when it
     has passed all middleware, unless one of them has answered.
@@ -67,8 +68,9 @@ class ErrorHooks:
         Raises:
             RegistrationError: It is no function of one argument, or it is async.
         """
-        call = hook if inspect.isroutine(hook) else getattr(hook, "__call__", hook)  # noqa: B004 - an object's own
-        if inspect.iscoroutinefunction(hook) or inspect.iscoroutinefunction(call):
+        given: Any = hook
+        call = getattr(given, "__call__", None)  # noqa: B004 - an object's own
+        if inspect.iscoroutinefunction(given) or inspect.iscoroutinefunction(call):
             raise RegistrationError(
                 f"on_error: {hook!r} is async, but the answer does not wait for it: write `def`, and start what "
                 "takes time with asyncio.create_task"

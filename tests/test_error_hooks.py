@@ -25,6 +25,7 @@ from mcpkit import (
     Server,
     ToolError,
 )
+from mcpkit.errors import OutputError
 from mcpkit.middleware import CallTool, ToolCall, ToolCallResult
 from mcpkit.testing import Client, connect
 from process_work import fail
@@ -127,6 +128,24 @@ async def test_a_hook_hears_of_time_outs_which_have_no_reference(revision: str) 
 
 
 HOWS = ["tool", "value", "end"]
+
+
+@pytest.mark.parametrize("revision", BOTH)
+async def test_a_hook_hears_of_results_that_cannot_be_sent(
+    revision: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = Server("s")
+    failures: list[Failure] = []
+    server.on_error(failures.append)
+
+    @server.tool
+    async def tool() -> object:
+        return object()
+
+    async with connect(server, revision=revision) as client:
+        text = await told(client, CALLS["tool"])
+    assert text.startswith("the tool ran, but")
+    assert [(type(failure.exception), failure.ref) for failure in failures] == [(OutputError, None)]
 
 
 async def test_a_hook_hears_of_what_a_worker_process_has_raised(caplog: pytest.LogCaptureFixture) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -86,6 +87,8 @@ class Web:
                 "io.modelcontextprotocol/clientCapabilities": {},
             }
             headers = {"mcp-protocol-version": "2026-07-28", "mcp-method": "tools/call", "mcp-name": name}
+        elif self.era == "guests":
+            headers = {"mcp-protocol-version": "2025-06-18"}
         else:
             headers = {"mcp-session-id": (await self.opened(who)).headers["mcp-session-id"]}
         message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
@@ -110,7 +113,7 @@ def refusal(answer: httpx2.Response) -> str:
     return answer.json()["error"]["message"] if answer.text.startswith("{") else answer.text
 
 
-@pytest.mark.parametrize("era", ["stateless", "sessions"])
+@pytest.mark.parametrize("era", ["stateless", "sessions", "guests"])
 @pytest.mark.parametrize("parser", ["h11", "httptools"])
 @pytest.mark.parametrize(
     ("eve", "ada", "name"),
@@ -124,7 +127,7 @@ def refusal(answer: httpx2.Response) -> str:
 async def test_calls_of_one_client_leave_places_for_others(
     held: Held, era: str, parser: str, eve: dict[str, str], ada: dict[str, str], name: str
 ) -> None:
-    app = make_server(held).asgi(principal=by_user)
+    app = make_server(held).asgi(principal=by_user, stateless=era == "guests")
     async with web(app, parser, era) as clients:
         calls = [asyncio.create_task(clients.call("hold", eve)) for _ in range(PLACES)]
         await until(lambda: held.count + sum(call.done() for call in calls) == PLACES)
@@ -136,6 +139,34 @@ async def test_calls_of_one_client_leave_places_for_others(
     texts = {refusal(answer) for answer in answers if answer.status_code == 503}
     excess = f"4 from {name}; one client has at most as many of 8 as are left for others"
     assert texts == {f"Too many requests are running ({excess}); try again later"}
+
+
+@pytest.mark.parametrize("parser", ["h11", "httptools"])
+async def test_so_do_those_of_one_client_with_many_streams_of_2024(held: Held, parser: str) -> None:
+    async with web(make_server(held).asgi(), parser) as clients:
+        calls = [asyncio.create_task(call_of_2024(clients.http, "hold", EVE)) for _ in range(PLACES)]
+        await until(lambda: held.count + sum(call.done() for call in calls) == PLACES)
+        assert "result" in await call_of_2024(clients.http, "quick", ADA)
+        assert held.count == PLACES // 2
+        held.release()
+        answers = await asyncio.gather(*calls)
+    texts = [answer["error"]["message"] for answer in answers if "error" in answer]
+    assert len(texts) == PLACES // 2
+    assert all("(4 from address 203.0.113.7; one client" in text for text in texts)
+
+
+async def call_of_2024(http: httpx2.AsyncClient, name: str, who: dict[str, str]) -> Any:
+    """Call a tool on a stream of its own, and return the response."""
+    async with http.stream("GET", "/sse", headers=who) as stream:
+        said = (
+            line.removeprefix("data: ") async for line in stream.aiter_lines() if line.startswith("data: ")
+        )
+        path = await anext(said)
+        await http.post(path, json=initialize("2024-11-05"), headers=who)
+        await anext(said)
+        message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": name}}
+        await http.post(path, json=message, headers=who)
+        return json.loads(await anext(said))
 
 
 @pytest.mark.parametrize("parser", ["h11", "httptools"])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import assert_type
 
-from mcpkit import Server
+from mcpkit import Failure, Server, ToolError, current_context
 from mcpkit.middleware import CallNext, CallTool, Request, Result, ToolCall, ToolCallResult
 from mcpkit.middlewares import AccessLog, RateLimit, SizeLimit, Telemetry, Timed, Timing
 
@@ -27,6 +27,7 @@ async def for_tools(request: ToolCall, call_next: CallTool) -> ToolCallResult:
     assert_type(request.name, str)
     result = await call_next(request.with_arguments({**request.arguments, "a": 1}))
     assert_type(result.is_error, bool)
+    assert_type(result.exception, BaseException | None)
     assert_type(result.text, str)
     return result
 
@@ -53,7 +54,20 @@ server.middleware(SizeLimit(1000))
 server.middleware("tools/call")(SizeLimit(1000))
 server.middleware(Telemetry())
 
+
+@server.on_error
+def report(failure: Failure) -> None:
+    assert_type(failure.exception, BaseException)
+    assert_type(failure.ref, str | None)
+
+
+@server.on_error
+def explain(failure: Failure) -> ToolError | None:
+    return ToolError("known") if isinstance(failure.exception, KeyError) else None
+
+
 if TYPE_CHECKING:
+    assert_type(explain(Failure(current_context(), KeyError(), None)), ToolError | None)
 
     def plain(request: Request, call_next: CallNext) -> Result:
         return Result({})
