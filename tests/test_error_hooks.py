@@ -326,6 +326,18 @@ async def test_failures_of_an_extension_are_heard_of_where_it_is_served(
     assert [failure.ctx.server for failure in failures] == [server]
 
 
+async def test_of_an_included_server_the_one_that_serves_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    inner, outer = make_server(BrokenError()), Server("outer")
+    outer.include(inner)
+    heard: dict[str, list[Failure]] = {"inner": [], "outer": []}
+    inner.on_error(heard["inner"].append)
+    outer.on_error(heard["outer"].append)
+    async with connect(outer) as client:
+        await told(client, CALLS["tool"])
+    assert [failure.ctx.server for failure in heard["outer"]] == [outer]
+    assert heard["inner"] == []
+
+
 @pytest.mark.parametrize("hook", [None, 3, lambda: None, asyncio.sleep])
 def test_what_is_no_hook_is_refused(hook: Any) -> None:
     with pytest.raises(RegistrationError, match="on_error"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from asgi_client import serving
 from mcpkit import Principal, ProtocolError, Server
 from mcpkit.middlewares import RateLimit
 from mcpkit.testing import Client, connect
+from wire.pipe import stateless_meta
 
 pytestmark = pytest.mark.anyio
 
@@ -104,6 +106,22 @@ async def test_clients_without_a_session_are_counted_together(clock: Clock) -> N
     async with connect(server) as one, connect(server, info={"name": "b", "version": "1"}) as two:
         assert await allowed(one, 3) == 2
         assert await allowed(two, 3) == 0
+
+
+async def test_over_http_clients_without_a_session_are_told_apart_by_their_address(
+    clock: Clock, schema_dir: Path
+) -> None:
+    async def statuses(client: Any, host: str) -> list[int]:
+        peer = {"client": (host, 50000)}
+        params = {"name": "work", "arguments": {}, "_meta": stateless_meta()}
+        message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+        headers = {"mcp-protocol-version": "2026-07-28", "mcp-method": "tools/call", "mcp-name": "work"}
+        return [(await client.post(message, headers, **peer).whole()).status for _ in range(3)]
+
+    async with serving(make(1, burst=2), schema_dir) as client:
+        for host in ("203.0.113.7", "203.0.113.8", "127.0.0.1"):
+            assert await statuses(client, host) == [200, 200, 503]
+        assert await statuses(client, "127.0.0.2") == [503, 503, 503]  # of this machine, as 127.0.0.1 is
 
 
 async def test_only_what_runs_code_counts_where_nothing_else_is_said(clock: Clock) -> None:

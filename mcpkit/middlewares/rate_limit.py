@@ -46,9 +46,9 @@ class RateLimit:
     Args:
         rate: Requests a second in the long run; 0.1 is one every ten seconds.
         burst: Requests that may come at once.
-        key: Says who asks: of the same key, all have one bucket. By default that is the principal, and where
-            nobody has been authenticated the session; clients that have none share one, as nothing that they
-            say of themselves can be trusted. It may return an address that a proxy sets, for example.
+        key: Says who asks: of the same key, all have one bucket. By default that is the principal, where nobody has
+            been authenticated the session, and where there is none the address that the ASGI server names, unless it
+            is one of this machine, where a proxy may stand: of all those, and of what is no HTTP, clients share one.
         methods: Which requests of the core protocol count; when None those that run the author's code, and
             those of methods outside it.
         most_clients: Buckets that are kept. Beyond that, the one that was not used for the longest time is
@@ -116,11 +116,11 @@ def _is_own(request: Request) -> bool:
 
 
 def _client(ctx: Context[Any]) -> Hashable:
-    """Return the principal, or what stands for the session without keeping it."""
+    """Return the principal, or what stands for the session without keeping it, or where the client is."""
     if ctx.principal.id is not None:
         return ctx.principal.id
     session = ctx._envelope
     # Over HTTP there is none yet at `initialize`, and none at all with `stateless=True`: what stands for it is new, or
     # shared. What has been opened can be subscribed in.
     is_open = isinstance(session, Handshake) and session.on_subscription is not None
-    return weakref.ref(session) if is_open else None
+    return weakref.ref(session) if is_open else ctx._channel.caller
