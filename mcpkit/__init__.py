@@ -37,6 +37,7 @@ from .errors import (
 )
 from .extension import Extension
 from .headers import Header
+from .included import Included
 from .injection.hidden import Depends, FromHeader, FromState
 from .json_types import json_type
 from .log_handler import LogHandler
@@ -82,6 +83,7 @@ __all__ = [
     "Header",
     "Icon",
     "Image",
+    "Included",
     "InputRequired",
     "ListRoots",
     "LogHandler",

@@ -6,7 +6,7 @@ import inspect
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from .principal import Principal
 
@@ -52,7 +52,8 @@ class Audience:
                 "to must be a Principal, or a function of one that is not async, such as "
                 f'lambda who: "admin" in who.scopes; got {to!r}'
             )
-        return cls(predicates=(to,))
+        predicate: Predicate = cast("Predicate", to)
+        return cls(predicates=(predicate,))
 
     @classmethod
     def same_as(cls, principal: Principal) -> Audience:
