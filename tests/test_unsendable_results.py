@@ -183,6 +183,23 @@ class Place(BaseModel):
     height: float
 
 
+class Link(BaseModel):
+    next: Link | None = None
+
+
+def chain(length: int) -> Link:
+    link = Link()
+    for _ in range(length):
+        link = Link(next=link)
+    return link
+
+
+def circular() -> Link:
+    link = Link()
+    link.next = link
+    return link
+
+
 TYPED: list[tuple[Any, Callable[[], Any], str]] = [
     (
         str,
@@ -223,6 +240,17 @@ TYPED: list[tuple[Any, Callable[[], Any], str]] = [
     (Place, fetch, "result has no form in JSON: a coroutine that nobody awaited"),
     (list[Place], lambda: [fetch()], "result[0] has no form in JSON: a coroutine that nobody awaited"),
     (Failing, Failing, "result.ratio could not be read: ZeroDivisionError"),
+    # A class whose fields are all optional fits anything that has none of them.
+    (Sheet, Hidden, "result has no form in JSON: a Hidden"),
+    (Sheet, lambda: LookupError("hunter2"), "result has no form in JSON: a LookupError; raise it instead"),
+    (list[Sheet], lambda: [Sheet(), asyncio], "result[1] has no form in JSON: a module"),
+    (
+        dict[str, Row],
+        lambda: {"a": Place(name="b", height=1)},
+        "result.a.price: expected a number, but it is missing",
+    ),
+    (Link, lambda: chain(300), "it holds itself, or more than 190 levels of arrays and objects"),
+    (Link, circular, "it holds itself, or more than 190 levels of arrays and objects"),
 ]
 
 
@@ -240,7 +268,8 @@ async def test_a_tool_that_ran_says_where_its_result_is_not_what_was_promised(
     server.tool(typed)
     async with connect(server, revision=revision) as client:
         told = await outcome(client, "typed")
-    assert told.startswith(f"the tool ran, but {text}")
+    assert told.startswith("the tool ran, but result")
+    assert text in told
     assert [record.getMessage() for record in caplog.records] == [f"tools/call 'typed': {told}"]
 
 

@@ -30,6 +30,9 @@ from .values import WholeResult
 _GREATEST: Final = 2**1024
 """Integers beyond it, and its negative, are infinite to readers of JSON that have doubles only."""
 
+_TOO_DEEP: Final = ("Circular reference detected", "Maximum serialization depth exceeded")
+"""What pydantic says of models that hold themselves, or too many others within each other."""
+
 _SCALARS: Final = frozenset({str, int, float, bool, type(None)})
 _TIMES: Final = frozenset({dt.datetime, dt.date, dt.time, dt.timedelta})
 _ARRAYS: Final = (list, tuple, set, frozenset, deque)
@@ -147,6 +150,8 @@ class _Reading:
         """Say that code of the author's has raised something; what it says may be meant for nobody."""
         if isinstance(error, (OutputError, HandlerError, ProtocolError)):
             raise error
+        if any(words in str(error) for words in _TOO_DEEP):
+            self._refuse(f"it holds itself, or more than {DEEPEST} levels of arrays and objects")
         raise OutputError(unreadable(path(tuple(self._path)), error)) from error
 
     def _read(self, value: Any) -> Any:
@@ -282,6 +287,8 @@ class _Reading:
     def _last(self, value: Any, kind: type[Any]) -> Any:
         if isinstance(value, complex):
             self._refuse("a complex number; return [z.real, z.imag]")
+        if isinstance(value, BaseException):
+            self._refuse(f"{described(kind)}; raise it instead of returning it")
         if isinstance(value, os.PathLike):
             return self._read(os.fspath(value))
         if inspect.isawaitable(value):

@@ -154,10 +154,12 @@ class Output:
     @cached_property
     def _sure(self) -> Any:
         """The class whose instances need no watching: it has checked what they hold, and no mapping is among that."""
-        core: Any = self._described.output
-        return (
-            core["cls"] if core is not None and core["type"] == "model" and not _holds_mapping(core) else None
-        )
+        core: Any = self._described.output or {}
+        choice = (
+            core["choices"][0] if core.get("type") == "union" else {}
+        )  # what wire.serializing makes of a model
+        is_model = is_object(choice) and choice.get("type") == "model"
+        return choice["cls"] if is_model and not _holds_mapping(choice) else None
 
     @cached_property
     def _serializer(self) -> SchemaSerializer | None:

@@ -293,6 +293,14 @@ def _in_one_form(node: Node) -> Node:
     return node
 
 
+def _of_its_class(node: Node) -> Node:
+    """Write instances of the class alone: by itself, a class writes what it finds of its fields in any object."""
+    node = _in_one_form(node)
+    reference = {"ref": node.pop("ref")} if "ref" in node else {}
+    choices: list[Any] = [node, core_schema.none_schema()]
+    return {**core_schema.union_schema(choices), **reference}
+
+
 def _encode_decimal(value: Any) -> Any:
     return f"{value:f}" if isinstance(value, Decimal) else value
 
@@ -332,8 +340,8 @@ def _distinct(mapping: Any, write: Callable[[Any], Any]) -> Any:
 
 _TO_SERIALIZE: dict[str, Rewrite] = {
     "dict": _names,
-    "model": _in_one_form,
-    "dataclass": _in_one_form,
+    "model": _of_its_class,
+    "dataclass": _of_its_class,
     "typed-dict": _in_one_form,
     "any": _serialized_by(_encode_any),
     "bytes": _serialized_by(_encode_base64),
