@@ -21,6 +21,7 @@ from .protocol.eras import Client, Envelope
 from .protocol.revisions import NOTIFICATIONS, SEVERITY
 from .reporting import Reports, Track, reports_of
 from .request_headers import RequestHeaders
+from .running.steps import WORK
 
 if TYPE_CHECKING:
     from .asking.rounds import Rounds
@@ -67,6 +68,7 @@ class Context(Asking, Generic[State]):
         "_stops",
         "_sync_calls",
         "_turn",
+        "_turn_since",
         "is_ended",
         "meta",
         "method",
@@ -98,6 +100,7 @@ class Context(Asking, Generic[State]):
         self._rounds: Rounds | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._turn: Turn | None = None
+        self._turn_since: float | None = None
         self._ref: str | None = None
         self._exception: BaseException | None = None
         self._left: asyncio.Future[None] | None = None
@@ -182,6 +185,9 @@ class Context(Asking, Generic[State]):
         too fast, the first, the one that reaches the total, and at most 50 a second are sent at
         once; of the others the latest follows when its time comes, or before the result.
 
+        Other requests have their turn at least every 10 ms of what is done between reports, and this one is cancelled
+        here when it is to be.
+
         Args:
             done: How much is done, in any unit.
             total: How much there is, in the same unit; None when unknown.
@@ -195,6 +201,12 @@ class Context(Asking, Generic[State]):
         reports = self._note_progress(done, total, message)
         if reports is not None:
             await reports.deliver()
+        now = asyncio.get_running_loop().time()
+        if self._turn_since is None:
+            self._turn_since = now
+        elif now - self._turn_since > WORK:
+            await asyncio.sleep(0)
+            self._turn_since = asyncio.get_running_loop().time()
 
     def track(
         self, items: Iterable[T] | AsyncIterable[T], message: str | None = None, *, total: float | None = None
@@ -209,7 +221,8 @@ class Context(Asking, Generic[State]):
             total: How many there are; their `len`, where they have one, when None.
 
         Returns:
-            The items, in their order. An item is done when the next one is asked for.
+            The items, in their order. An item is done when the next one is asked for. Others have their turn
+            meanwhile, as with `progress`.
 
         Raises:
             TypeError: They are not iterable.
@@ -323,8 +336,7 @@ class Context(Asking, Generic[State]):
     def _note_progress(self, done: float, total: float | None, message: str | None) -> Reports | None:
         """Take note of progress, from any thread; return who is to deliver it, where it is to be sent now."""
         self._check_open()
-        if not math.isfinite(done) or not math.isfinite(total or 0):
-            raise ValueError(f"progress must be finite numbers, got {done!r} of {total!r}")
+        done, total = _finite(done), None if total is None else _finite(total)
         if message is not None and not isinstance(message, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped authors
             raise TypeError(f"the message of progress is a sentence, got {message!r}")
         if "progressToken" not in self.meta:
@@ -374,6 +386,21 @@ class Context(Asking, Generic[State]):
     def __repr__(self) -> str:
         """Show the request."""
         return f"Context({self.method!r}, id={self.request_id!r}, revision={self.revision!r})"
+
+
+def _finite(number: float) -> float:
+    """Return a number of progress as JSON has it; it may be of numpy, a Decimal or the like.
+
+    Raises:
+        TypeError: It is none.
+        ValueError: It is not finite, or too great for a double.
+    """
+    try:
+        if math.isfinite(number):
+            return number if type(number) in (int, float) else float(number)
+    except OverflowError:
+        raise ValueError("progress must be numbers below 1.8e308, which this integer is not") from None
+    raise ValueError(f"progress must be finite numbers, got {number!r}")
 
 
 def current_context() -> Context[Any]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -338,6 +340,9 @@ async def test_what_cannot_be_sent_is_refused_at_once(server: Server, wire: Wire
         for done, total in ((float("nan"), None), (1, float("inf"))):
             with pytest.raises(ValueError, match="finite"):
                 await ctx.progress(done, total)
+        for done, total in ((0, 10**400), (-(10**5000), 1)):
+            with pytest.raises(ValueError, match=r"below 1\.8e308"):
+                await ctx.progress(done, total)
         with pytest.raises(ValueError, match="surrogate"):
             await ctx.progress(2, message="half \ud83d")
         await ctx.progress(2, message="whole")
@@ -346,6 +351,20 @@ async def test_what_cannot_be_sent_is_refused_at_once(server: Server, wire: Wire
     async with wire(server) as pipe:
         pipe.start("tools/call", {"name": "work"}, progressToken="p")
         assert await finished(pipe) == [2, "answer"]
+
+
+async def test_numbers_of_any_kind_are_numbers_on_the_wire(server: Server, wire: Wire) -> None:
+    class Whole(int): ...
+
+    @server.tool
+    async def work(ctx: Context) -> str:
+        for done in (Whole(1), Decimal("1.5"), Fraction(7, 4), True, 2.5):
+            await ctx.progress(done, Decimal(9))  # type: ignore[arg-type]
+        return ""
+
+    async with wire(server) as pipe:
+        pipe.start("tools/call", {"name": "work"}, progressToken="p")
+        assert await finished(pipe) == [1.0, 1.5, 1.75, 2.5, "answer"]
 
 
 async def test_a_reader_that_does_not_keep_up_holds_the_report_not_the_server(server: Server) -> None:
