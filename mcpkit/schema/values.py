@@ -28,7 +28,6 @@ from pydantic_core import (
 
 from ..errors import RegistrationError
 from ..protocol.jsonrpc import is_array, is_object
-from . import foreign
 
 Json = dict[str, Any]
 
@@ -186,9 +185,15 @@ def default(value: Any) -> Any:
     """
     if isinstance(value, (bytes, bytearray)):
         return encode_base64(value)
-    text = to_json(value, by_alias=True, inf_nan_mode="constants", fallback=foreign.plain)
+    text = to_json(value, by_alias=True, inf_nan_mode="constants", fallback=_plain)
     shown = from_json(text, allow_inf_nan=False)
     return sorted(shown, key=to_json) if isinstance(value, (set, frozenset)) else shown
+
+
+def _plain(value: Any) -> Any:
+    from . import foreign
+
+    return foreign.plain(value)
 
 
 def is_text_only(values: Iterable[Any]) -> bool:
