@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from .asking.open_questions import OpenQuestions
 from .channel import NO_HEADERS
 from .context import Context
-from .errors import ProtocolError
+from .errors import ProtocolError, TooLongError
 from .peer import Peer, invalid
 from .principal import ANYONE, Principal
 from .protocol import jsonrpc
@@ -76,14 +76,12 @@ class Connection(Peer):
             if principal != channel.principal:
                 channel = channel.of(principal)
         if isinstance(line, ProtocolError):
-            self._refuse(None, line, self._reply)
+            self._refuse_unread(line, line.beginning if isinstance(line, TooLongError) else b"")
             return
         try:
             message = jsonrpc.decode(line)
         except ProtocolError as error:
-            from .protocol.unreadable import id_of_unreadable
-
-            self._refuse(self._readable_id({"id": id_of_unreadable(line)}), error, self._reply)
+            self._refuse_unread(error, line)
             return
         if is_array(message):
             self._receive_batch(message, self._reply, channel, where="a line")
@@ -130,6 +128,12 @@ class Connection(Peer):
     def _cancel(self, id_: RequestId) -> None:
         if not self._calls.cancel(id_):
             self._subscriptions.cancel(id_)
+
+    def _refuse_unread(self, problem: ProtocolError, message: bytes) -> None:
+        """Refuse what is not read, under its id where that can be told, as somebody waits for an answer under it."""
+        from .protocol.unreadable import id_of_unreadable
+
+        self._refuse(self._readable_id({"id": id_of_unreadable(message)}), problem, self._reply)
 
     def _reply(self, message: bytes | None, problem: BaseException | None) -> None:
         if message is not None:

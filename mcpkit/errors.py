@@ -61,6 +61,19 @@ class MalformedError(ProtocolError):
         super().__init__(INVALID_PARAMS, message)
 
 
+class TooLongError(ProtocolError):
+    """A message is longer than what is taken, and is not read (-32600).
+
+    Args:
+        message: How long it may be.
+        beginning: Its first bytes, which may tell whose it is.
+    """
+
+    def __init__(self, message: str, beginning: bytes = b"") -> None:
+        super().__init__(INVALID_REQUEST, message)
+        self.beginning = beginning
+
+
 class BusyError(ProtocolError):
     """Too much is going on, or the server is about to end; the same request may succeed later (-32603).
 

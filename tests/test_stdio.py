@@ -212,7 +212,7 @@ def test_a_message_that_is_too_long_gets_an_error_and_the_stream_goes_on() -> No
         error = host.receive()
         assert error["error"]["code"] == -32600
         assert "1000000 bytes" in error["error"]["message"]
-        assert "id" not in error or error["id"] is None
+        assert error["id"] == 1
         assert host.receive()["result"]["structuredContent"] < 100_000
 
 

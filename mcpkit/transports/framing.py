@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from io import BytesIO
 
-from ..errors import INVALID_REQUEST, ProtocolError
+from ..errors import ProtocolError, TooLongError
 
 MAX_LINE = 64 * 1024 * 1024
 """The default limit of a line, in bytes: room for a large image or file in base64."""
 
 _JSON_WHITESPACE = b" \t\r"
+
+_BEGINNING = 4096
+"""Bytes of a line that is too long which are kept to tell whose it is."""
 
 
 class Framing:
@@ -71,7 +74,7 @@ class Framing:
             return
         partial, self._partial = self._partial, None
         if len(piece) + (partial.tell() if partial is not None else 0) > self._max_line:
-            lines.append(self._too_long())
+            lines.append(self._too_long(partial, piece))
             return
         if partial is not None:
             partial.write(piece.rstrip(_JSON_WHITESPACE))
@@ -85,11 +88,13 @@ class Framing:
         if self._partial is None:
             self._partial = BytesIO()
         if self._partial.tell() + len(piece) > self._max_line:
+            lines.append(self._too_long(self._partial, piece))
             self._partial = None
             self._is_skipping = True
-            lines.append(self._too_long())
             return
         self._partial.write(piece)
 
-    def _too_long(self) -> ProtocolError:
-        return ProtocolError(INVALID_REQUEST, f"Message too long: a line has at most {self._max_line} bytes")
+    def _too_long(self, partial: BytesIO | None, piece: bytes) -> TooLongError:
+        begun = b"" if partial is None else bytes(partial.getbuffer()[:_BEGINNING])
+        beginning = (begun + piece[: _BEGINNING - len(begun)]).lstrip(_JSON_WHITESPACE)
+        return TooLongError(f"Message too long: a line has at most {self._max_line} bytes", beginning)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from mcpkit import Server
 from mcpkit.protocol.unreadable import _BEGINNING, id_of_unreadable
+from mcpkit.transports import Framing
 from stdio.host import Host, call
 from wire.conftest import Wire
 from wire.pipe import REVISIONS
@@ -114,7 +115,23 @@ def test_over_real_pipes_the_caller_is_answered() -> None:
         host.send_bytes(request(7, nested(200)) + b"\n")
         answer = host.receive()
         assert (answer["id"], answer["error"]["code"]) == (7, -32700)
+        host.send_bytes(request(9, b'"%s"' % (b"x" * 65 * 1024 * 1024)) + b"\n")
+        answer = host.receive()
+        assert (answer["id"], answer["error"]["code"]) == (9, -32600)  # longer than a line may be
         assert "result" in host.ask(call(8, "peak_memory"))
+
+
+@pytest.mark.parametrize("chunk", [1, 100, 10_000])
+@pytest.mark.parametrize("before", [b"", b" \t"])
+async def test_a_line_that_is_too_long_is_refused_under_its_id(wire: Wire, chunk: int, before: bytes) -> None:
+    framing = Framing(1000)
+    line = before + request("long", b'"%s"' % (b"x" * 5000)) + b"\n"
+    async with wire(Server("s"), "2026-07-28") as pipe:
+        for start in range(0, len(line), chunk):
+            for each in framing.feed(line[start : start + chunk]):
+                pipe.connection.receive(each)
+        answer = await pipe.receive()
+        assert (answer["id"], answer["error"]["code"]) == ("long", -32600)
 
 
 texts = st.text(alphabet='ab\\"{}[]:,id é', max_size=20)
