@@ -14,6 +14,7 @@ from ..errors import BusyError
 from ..running.execution import finish_awaitable, log_late
 from ..running.forks import end_child
 from ..running.making import collected, finish_call, is_async_iterable, make_result
+from ..running.steps import see_through
 
 if TYPE_CHECKING:
     from ..context import Context
@@ -44,7 +45,7 @@ async def call(plan: Plan, function: partial[Any], ctx: Context[Any], make: Make
     # What a thread begins with or ends with needs no hop of its own: it goes along with the function.
     tail = None if is_in_loop or not parts or parts[-1].is_in_loop else parts[-1]
     work = _Call(plan, parts[:-1] if tail else parts, tail, function, ctx, make, is_in_loop)
-    if is_in_loop and all(part.is_in_loop is not False for part in parts):
+    if is_in_loop and not plan.has_closings and all(part.is_in_loop is not False for part in parts):
         await work.run()
     elif not is_in_loop and not work.parts:
         return await ctx.server.threads.run(work.run_in_thread, {}, ctx)
@@ -88,6 +89,7 @@ class _Call:
         self._error: BaseException | None = None
         self._logged: BaseException | None = None
         self._left: asyncio.Future[None] | None = None
+        self._is_closing = False
 
     def result(self) -> Any:
         """Return or raise what has come of it."""
@@ -102,7 +104,8 @@ class _Call:
         """Do what `run` does in a task of its own.
 
         A cancelled call is over for its caller, but a thread cannot be stopped. The task waits for it, so that
-        what the thread uses stays open.
+        what the thread uses stays open. Where the function has returned, only the closing is left, which is not
+        cut off: then this waits until it has ended.
         """
         loop = asyncio.get_running_loop()
         self._left = loop.create_future()
@@ -110,6 +113,10 @@ class _Call:
         try:
             await asyncio.wait((task,))
         except asyncio.CancelledError:
+            if self._is_closing:
+                task.add_done_callback(self._forget)
+                await see_through(task)
+                raise
             task.cancel()
             try:
                 await asyncio.wait((task, self._left), return_when=asyncio.FIRST_COMPLETED)
@@ -153,6 +160,7 @@ class _Call:
                 self._value = await self._in_thread(self.run_in_thread)
         except BaseException as error:  # noqa: BLE001 - kept
             self._error = error
+        self._is_closing = True
         if self._ctx._stops is not None:
             self._ctx._take_stops_back()
         for here in reversed(opened):

@@ -73,6 +73,7 @@ class Plan(NamedTuple):
         fills: The handler's hidden parameters by name, and the numbers of their values.
         replaced: The overridden functions that it does without.
         takes_context: Whether something asks for the Context.
+        has_closings: Whether there is something to close after the handler.
     """
 
     parts: list[Part]
@@ -80,6 +81,7 @@ class Plan(NamedTuple):
     fills: Fills
     replaced: set[Hashable]
     takes_context: bool
+    has_closings: bool
 
 
 class Injection:
@@ -144,7 +146,10 @@ class Injection:
         """
         planning = _Planning(overrides)
         fills = planning.fill(self._what, self._parameters)
-        return Plan(planning.parts, planning.count, fills, planning.replaced, planning.takes_context)
+        has_closings = any(step.is_generator for part in planning.parts for step in part.steps)
+        return Plan(
+            planning.parts, planning.count, fills, planning.replaced, planning.takes_context, has_closings
+        )
 
 
 class _Planning:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Coroutine, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ..errors import CallTimeoutError, RegistrationError
 from ..signatures import Described
 from .execution import log_late
+from .steps import kept_from_anyio
 
 if TYPE_CHECKING:
     from ..context import Context
@@ -346,7 +345,7 @@ class Turn:
         interruption: asyncio.CancelledError | None = None
         while not place.done():
             try:
-                with _kept_from_anyio():
+                with kept_from_anyio():
                     await asyncio.wait((place,))
             except asyncio.CancelledError as error:
                 if self.is_over or self._ctx.is_ended:
@@ -362,12 +361,6 @@ class Turn:
                 self._slots.give_back()
             else:
                 self._has_slot = True
-
-
-def _kept_from_anyio() -> AbstractContextManager[object]:
-    """Keep away what a cancelled scope of anyio does: it cancels whoever waits in it in each turn of the loop."""
-    anyio = sys.modules.get("anyio")  # who uses it has imported it
-    return nullcontext() if anyio is None else anyio.CancelScope(shield=True)
 
 
 async def _see_out(task: asyncio.Task[None]) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import types
 from collections.abc import Awaitable, Callable, Coroutine, Generator
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
@@ -122,3 +124,26 @@ def is_cancelled_from_outside(error: BaseException) -> bool:
     Before Python 3.11 nothing tells them apart; then it is taken for the code's, so that whoever asked is answered.
     """
     return isinstance(error, asyncio.CancelledError) and cancellations(asyncio.current_task()) > 0
+
+
+async def see_through(task: asyncio.Task[Any]) -> None:
+    """Wait until a task has ended, however often the current one is cancelled meanwhile.
+
+    Raises:
+        CancelledError: The current one has been; the other one has ended.
+    """
+    interruption: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            with kept_from_anyio():
+                await asyncio.wait((task,))
+        except asyncio.CancelledError as error:
+            interruption = error
+    if interruption is not None:
+        raise interruption
+
+
+def kept_from_anyio() -> AbstractContextManager[object]:
+    """Keep away what a cancelled scope of anyio does: it cancels whoever waits in it in each turn of the loop."""
+    anyio = sys.modules.get("anyio")  # who uses it has imported it
+    return nullcontext() if anyio is None else anyio.CancelScope(shield=True)
