@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from .errors import RegistrationError
+from .protocol.jsonrpc import is_object
 
 if TYPE_CHECKING:
     from .schema.types import Described
@@ -45,7 +46,7 @@ class JsonType:
         from .schema import inline, types, written
 
         where = f"json_type({self.cls.__qualname__}): schema"
-        if isinstance(self._schema, dict):
+        if is_object(self._schema):
             found = written.described(where, self._schema)
             flat = inline.definitions(self._schema) if written.knows(self._schema) else self._schema
             found = found._replace(schema=flat)
@@ -114,7 +115,11 @@ def json_type(
         RegistrationError: It is no class, the schema is none, or a function is missing.
     """
     if cls is None:
-        return lambda decorated: json_type(decorated, schema=schema, encode=encode, decode=decode)
+
+        def decorate(decorated: Any) -> Any:
+            return json_type(decorated, schema=schema, encode=encode, decode=decode)
+
+        return decorate
     if not isinstance(cls, type):
         raise RegistrationError(f"json_type takes a class, not {cls!r}")
     if cls in _KNOWN:
@@ -128,7 +133,7 @@ def json_type(
             f"json_type({cls.__qualname__}): pydantic knows it; say there what it is, by serialisers and validators"
         )
     own = JsonType(cls, schema, encode, decode)
-    if isinstance(schema, dict):
+    if is_object(schema):
         own.form  # noqa: B018 - checked while it is given
     _declared[cls] = own
     try:

@@ -161,6 +161,19 @@ async def test_a_declared_class_works_wherever_a_type_stands(
     assert result.structured in (data, {"result": data})
 
 
+@pytest.mark.parametrize(("annotation", "data"), PLACES)
+async def test_it_goes_out_within_results_of_which_nothing_is_said(annotation: Any, data: Any) -> None:
+    def within(value: Any) -> Any:
+        return {"within": [value]}
+
+    within.__annotations__ = {"value": annotation}
+    server = Server("declared")
+    server.tool(within)
+    async with connect(server) as client:
+        result = await client.call("within", {"value": data})
+    assert result.structured == {"within": [data]}
+
+
 def test_both_sides_publish_its_schema() -> None:
     server = Server("declared")
     tool = server.tool(name="same")(echo(Order))

@@ -46,7 +46,7 @@ def plain(value: Any) -> Any:
 
 
 @lru_cache(maxsize=512)
-def _encoder(cls: type) -> Encode | None:
+def _encoder(cls: type[Any]) -> Encode | None:
     for base in cls.__mro__:
         known = _BY_NAME.get((base.__module__.partition(".")[0], base.__qualname__))
         if known is not None:
@@ -56,6 +56,10 @@ def _encoder(cls: type) -> Encode | None:
     marked = (encode for mark, encode in _BY_MARK.items() if hasattr(cls, mark))
     of_its_kind = (encode for kind, encode in _BY_KIND if issubclass(cls, kind))
     return next(marked, None) or next(of_its_kind, None)
+
+
+def _class_of(value: object) -> Any:
+    return type(value)
 
 
 def _is_nothing(_: Any) -> None:
@@ -209,9 +213,10 @@ def _row_of_sqlalchemy(value: Any) -> dict[str, Any]:
 
 def _columns(instance: Any) -> dict[str, Any]:
     """Return the columns of an instance of SQLAlchemy's ORM; nothing is loaded for it."""
-    loaded: dict[str, Any] = vars(instance)
+    cls = _class_of(instance)
+    loaded = cast("dict[str, Any]", vars(instance))
     columns: dict[str, Any] = {}
-    for attribute in type(instance).__mapper__.column_attrs:
+    for attribute in cls.__mapper__.column_attrs:
         if attribute.key in loaded:
             columns[attribute.key] = loaded[attribute.key]
         elif not attribute.deferred:
@@ -224,15 +229,16 @@ def _columns(instance: Any) -> dict[str, Any]:
 
 def attrs_fields(instance: Any) -> dict[str, Any]:
     """Return what an instance of a class of attrs holds, by the names that its `__init__` takes."""
+    cls = _class_of(instance)
     return {
         getattr(field, "alias", None) or field.name.lstrip("_"): getattr(instance, field.name)
-        for field in type(instance).__attrs_attrs__
+        for field in cls.__attrs_attrs__
     }
 
 
 def struct_fields(instance: Any) -> Any:
     """Return what a Struct of msgspec holds, as msgspec writes it: renamed, tagged, or as an array."""
-    cls = type(instance)
+    cls = _class_of(instance)
     unset = sys.modules["msgspec"].UNSET
     config = cls.__struct_config__
     values = [getattr(instance, name) for name in cls.__struct_fields__]

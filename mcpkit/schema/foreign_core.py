@@ -11,7 +11,7 @@ import typing
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from types import UnionType
-from typing import Annotated, Any, Final, Literal, NamedTuple, Union, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeGuard, Union, cast, get_args, get_origin
 
 import typing_extensions
 from pydantic_core import CoreSchema, core_schema
@@ -48,7 +48,7 @@ def rewritten(annotation: Any) -> Any:
         parts = (*parts, *annotation.__metadata__)
     if hasattr(annotation, "copy_with") and origin is not Annotated:
         return annotation.copy_with(parts)
-    subscribed: Any = {Annotated: Annotated, UnionType: Union}.get(origin, origin)
+    subscribed = cast("Any", Union if origin is UnionType else origin)
     return subscribed[parts]
 
 
@@ -124,7 +124,7 @@ _Aliases = Mapping[Any, Any]
 def _restored(core: Any, fields: Mapping[str, _Aliases], aliases: _Aliases) -> Any:
     if is_array(core):
         return [_restored(item, fields, aliases) for item in core]
-    if isinstance(core, tuple):  # a choice with its label
+    if _is_labelled(core):
         return tuple(_restored(item, fields, aliases) for item in core)
     if not is_object(core):
         return core
@@ -146,6 +146,11 @@ def _restored(core: Any, fields: Mapping[str, _Aliases], aliases: _Aliases) -> A
         key: item if key in ("metadata", "config", "cls") else _restored(item, fields, aliases)
         for key, item in core.items()
     }
+
+
+def _is_labelled(value: Any) -> TypeGuard[tuple[Any, ...]]:
+    """Tell whether a choice of a union comes with a label."""
+    return isinstance(value, tuple)
 
 
 def _aliases_of(cls: Any) -> Mapping[str, _Aliases]:

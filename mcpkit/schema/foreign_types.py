@@ -123,6 +123,7 @@ def _pairs(arguments: tuple[Any, ...]) -> Described:
     return _array_of(_TUPLE[arguments] if arguments else list, list)
 
 
+_DICT: Final[dict[Any, Any]] = {}
 _ITERATED: Final[dict[Any, Callable[[tuple[Any, ...]], Described]]] = {
     collections.abc.Iterator: _iterated,
     collections.abc.Generator: _iterated,
@@ -134,9 +135,9 @@ _ITERATED: Final[dict[Any, Callable[[tuple[Any, ...]], Described]]] = {
     collections.abc.KeysView: _viewed,
     collections.abc.ValuesView: _viewed,
     collections.abc.ItemsView: _pairs,
-    type({}.keys()): _viewed,
-    type({}.values()): _viewed,
-    type({}.items()): _pairs,
+    type(_DICT.keys()): _viewed,
+    type(_DICT.values()): _viewed,
+    type(_DICT.items()): _pairs,
 }
 
 
@@ -294,7 +295,7 @@ def _moment() -> Json:
 
 
 def _array(numpy: Any, shape: Any, dtype: Any) -> Described:
-    scalar = next(iter(get_args(dtype)), Any)
+    scalar: Any = next(iter(get_args(dtype)), Any)
     if scalar in (Any, numpy.generic, numpy.object_) or not isinstance(scalar, type):
         return _of_schema({"type": "array", "items": {}}, numpy.array)
     item, convert_item = _scalar(numpy, scalar)

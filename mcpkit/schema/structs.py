@@ -77,8 +77,8 @@ def _constructor(cls: Any) -> Callable[[Any], Any]:
         if cls.__struct_config__.tag is not None:
             names[cls.__struct_config__.tag_field] = ""
 
-    def construct(fields: Any) -> Any:
-        arguments = {names.get(name, name): value for name, value in fields.items()}
+    def construct(fields: dict[str, Any]) -> Any:
+        arguments: dict[str, Any] = {names.get(name, name): value for name, value in fields.items()}
         arguments.pop("", None)
         try:
             return cls(**arguments)
@@ -162,5 +162,5 @@ def _with_meta(hint: Any, meta: Any) -> Any:
 def _field(meta: Any) -> Any:
     names = ("gt", "ge", "lt", "le", "multiple_of", "pattern", "min_length", "max_length", "title",
              "description", "examples")  # fmt: skip
-    given = {name: value for name in names if (value := getattr(meta, name)) is not None}
+    given: dict[str, Any] = {name: value for name in names if (value := getattr(meta, name)) is not None}
     return Field(**given)
