@@ -11,6 +11,7 @@ from types import UnionType
 from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
 
 from pydantic_core import (
+    CoreSchema,
     SchemaSerializer,
     SchemaValidator,
     ValidationError,
@@ -152,14 +153,15 @@ class Output:
         return self.schema.get("type") == "array"
 
     @cached_property
-    def _sure(self) -> Any:
-        """The class whose instances need no watching: it has checked what they hold, and no mapping is among that."""
+    def _sure(self) -> tuple[Any, Any]:
+        """A class whose instances need no watching, and what writes them: they have checked what they hold."""
         core: Any = self._described.output or {}
         choice = (
             core["choices"][0] if core.get("type") == "union" else {}
         )  # what wire.serializing makes of a model
-        is_model = is_object(choice) and choice.get("type") == "model"
-        return choice["cls"] if is_model and not _holds_mapping(choice) else None
+        if not is_object(choice) or choice.get("type") != "model" or _holds_mapping(choice):
+            return None, None
+        return choice["cls"], SchemaSerializer(cast("CoreSchema", choice), _use_prebuilt=False)
 
     @cached_property
     def _serializer(self) -> SchemaSerializer | None:
@@ -208,8 +210,9 @@ class Output:
             return json_value(value)
         try:
             # Whatever is not of its type is an error: what becomes of it is not left to chance.
-            warnings: Any = False if type(value) is self._sure else "error"
-            return from_json(self._serializer.to_json(value, by_alias=True, warnings=warnings))
+            if type(value) is self._sure[0]:
+                return from_json(self._sure[1].to_json(value, by_alias=True, warnings=False))
+            return from_json(self._serializer.to_json(value, by_alias=True, warnings="error"))
         except (HandlerError, ProtocolError):
             raise
         except Exception:  # noqa: BLE001 - of pydantic or the author's code; read once more to say where
