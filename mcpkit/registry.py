@@ -234,8 +234,8 @@ class Registry(Decorators):
             uri: The URI as it is registered here; where this registry is included under a prefix,
                 clients hear of the URI with the prefix.
             to: Who is told, of those who may see it: a Principal, known by its id, or a function that says so of
-                each, quickly, as `visible=` does; everybody when None. With a broker it holds for the clients of
-                all processes.
+                each, quickly and in any thread; everybody when None. With a broker it holds for the clients of all
+                processes.
 
         Raises:
             TypeError: `to` is something else.

@@ -305,3 +305,62 @@ def test_the_headers_of_a_tool_to_come_are_held_against_its_arguments() -> None:
         gate.set()
         posting.join()
     assert answers[0].json()["error"]["code"] == -32020
+
+
+FAILING = """
+import anyio.to_thread, os
+from contextlib import asynccontextmanager
+from pathlib import Path
+from mcpkit import Context, Server
+
+@asynccontextmanager
+async def lifespan(server):
+    await anyio.to_thread.run_sync(Path(os.environ["GATE"]).read_text)  # until the test writes to it
+    raise OSError("no database")
+    yield
+
+server = Server("failing", lifespan=lifespan)
+
+@server.tool
+def read(ctx: Context) -> str:
+    return "x"
+"""
+
+
+def test_a_lifespan_that_fails_while_a_host_waits_is_told_once(gate: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", f"{FAILING}\nserver.run()"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(GATE=gate),
+    ) as process:
+        assert process.stdin is not None
+        assert process.stderr is not None
+        for message in (
+            request(1, "initialize", **INITIALIZE),
+            request(2, "tools/call", name="read", arguments={}),
+        ):
+            process.stdin.write(line(message))
+        process.stdin.flush()
+        gate.write_text("go")
+        notes = process.stderr.read().decode()
+        assert process.wait(PATIENCE) == 1
+    assert notes.count("OSError: no database") == 1
+
+
+def test_a_lifespan_that_fails_in_a_mounted_app_is_logged_once_and_answered(gate: Path) -> None:
+    mounted = (
+        f"{FAILING}\nfrom starlette.applications import Starlette\nfrom starlette.routing import Mount\n"
+    )
+    mounted += 'app = Starlette(routes=[Mount("/x", server.asgi())])'
+    call = request(1, "tools/call", name="read", arguments={}, _meta=META)
+    headers = stateless_headers("tools/call", **{"Mcp-Name": "read"})
+    with serving(from_text(mounted), GATE=gate) as served, httpx2.Client(timeout=PATIENCE) as http:
+        with opened(gate):
+            answers = [
+                http.post(f"{served.origin}/x/mcp", json=call, headers=headers).json() for _ in range(2)
+            ]
+        assert {told(answer) for answer in answers} == {"The server could not start; its log says why"}
+        served.wait_for("OSError: no database")
+    assert served.notes.count("OSError: no database") == 1
