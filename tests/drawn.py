@@ -14,7 +14,7 @@ from uuid import UUID
 
 import annotated_types as at
 from hypothesis import strategies as st
-from pydantic import BaseModel, Field
+from pydantic import AwareDatetime, BaseModel, Field, NaiveDatetime
 from typing_extensions import NotRequired, TypedDict
 
 from structures import Color, Point
@@ -23,6 +23,11 @@ from structures import Color, Point
 class Level(enum.IntEnum):
     LOW = 0
     HIGH = 1
+
+
+class Access(enum.Flag):
+    READ = 1
+    WRITE = 2
 
 
 class Mixed(enum.Enum):
@@ -66,6 +71,8 @@ LEAVES: list[Any] = [
     *(Any, int, float, str, bool, None, bytes, Color, Level, Mixed),
     *(Literal["a", "b"], Literal[1, "a", True, None], Literal[0, 2]),
     *(dt.datetime, dt.date, dt.time, dt.timedelta, UUID, Decimal, Path),
+    *(NaiveDatetime, AwareDatetime, dt.datetime | str, int | float, Access),
+    *(dict[int, str], dict[bool, int], dict[Level, str], dict[dt.date, int], dict[Literal[1, "a"], int]),
     Annotated[int, at.Ge(0), at.Lt(10)],
     Annotated[int, at.MultipleOf(3)],
     Annotated[float, at.Interval(gt=-1, le=1.5)],
@@ -142,7 +149,8 @@ def fitting(schema: Any, root: Any, depth: int = 0) -> st.SearchStrategy[Any]:
     elif schema.get("type") == "object":
         rest = schema.get("additionalProperties")
         inner = fitting(rest, root, depth + 1) if isinstance(rest, dict) else JSON
-        drawn = st.dictionaries(st.sampled_from(["a", "b", "c"]), inner, max_size=2)
+        names = ["a", "1", "true", "2024-02-29"] if "propertyNames" in schema else ["a", "b", "c"]
+        drawn = st.dictionaries(st.sampled_from(names), inner, max_size=2)
     else:
         kinds = {
             "string": str,

@@ -184,7 +184,7 @@ SUPPORTED: list[Supported] = [
     scalar("Enum", Color, st.sampled_from(Color), Color.RED),
     scalar("IntEnum", Level, st.sampled_from(Level), Level.LOW),
     scalar("Enum of several types", Mixed, st.sampled_from(Mixed), Mixed.HALF),
-    scalar("Flag", Access, st.sampled_from(list(map(Access, range(8)))), Access.READ | Access.RUN),
+    scalar("Flag", Access, st.sampled_from(list(map(Access, range(8)))), Access.WRITE),
     scalar('Literal["a", 1, None]', Literal["a", 1, None], st.sampled_from(["a", 1, None]), "a"),
     scalar("Literal[Color.RED]", Literal[Color.RED], st.just(Color.RED), Color.RED),
     scalar("IPv4Address", ipaddress.IPv4Address, st.ip_addresses(v=4), ipaddress.IPv4Address("10.0.0.1")),

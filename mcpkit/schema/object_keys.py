@@ -79,11 +79,13 @@ def _one_of(choices: list[tuple[Any, Any]]) -> CoreSchema:
 
 def _union(node: Node) -> CoreSchema:
     # Texts come last: any name is one.
-    branches = sorted(
-        (choice[0] if isinstance(choice, tuple) else choice for choice in node["choices"]),
-        key=lambda choice: choice["type"] == "str",
-    )
-    return core_schema.union_schema(branches, mode="left_to_right")
+    given: list[Any] = node["choices"]
+    choices: list[Any] = [choice[0] if type(choice) is tuple else choice for choice in given]
+    return values.in_order(sorted(choices, key=_is_text))
+
+
+def _is_text(choice: Node) -> bool:
+    return bool(choice["type"] == "str")
 
 
 _NONE = _one_of([(None, None)])

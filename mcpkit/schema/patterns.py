@@ -322,9 +322,9 @@ def _written(character: str, *, in_class: bool) -> tuple[str, str]:
     """Return a character as ECMA-262 writes it, and as the others do."""
     number = ord(character)
     if character.isascii() and not character.isprintable():
-        return (f"\\x{number:02x}",) * 2
+        return f"\\x{number:02x}", f"\\x{number:02x}"
     if character in _SYNTAX or (in_class and character == "-"):
-        return (f"\\{character}",) * 2
+        return f"\\{character}", f"\\{character}"
     if character.isascii() and in_class and not character.isalnum() and character not in "<> _":
         return character, f"\\{character}"
     if character.isprintable():

@@ -100,7 +100,7 @@ def _keys(named: Mapping[str, Node]) -> Rewrite:
         if keys["type"] in ("str", "any"):
             return mapping
         reference = {"ref": mapping.pop("ref")} if "ref" in mapping else {}
-        return {**object_keys.distinct(mapping, keys), **reference}
+        return {**object_keys.distinct(cast("CoreSchema", mapping), keys), **reference}
 
     return rewrite
 
@@ -332,15 +332,22 @@ _DISTINCT = frozenset({"str", "int", "float", "bool", "date", "datetime", "time"
 
 
 def _distinct(mapping: Any, write: Callable[[Any], Any]) -> Any:
-    written = write(mapping)
-    if isinstance(mapping, Mapping) and len(written) < len(mapping):
+    written, given = write(mapping), mapping
+    if isinstance(mapping, Mapping) and len(written) < len(given):
         raise ValueError("two keys are one name")  # which of them is told by whoever reads the value again
     return written
 
 
+def _model(node: Node) -> Node:
+    fields = node["schema"]
+    if node.get("config", {}).get("extra_fields_behavior") == "allow" and fields["type"] == "model-fields":
+        node["schema"] = {"extras_schema": _TO_SERIALIZE["any"]({"type": "any"}), **fields}
+    return _of_its_class(node)
+
+
 _TO_SERIALIZE: dict[str, Rewrite] = {
     "dict": _names,
-    "model": _of_its_class,
+    "model": _model,
     "dataclass": _of_its_class,
     "typed-dict": _in_one_form,
     "any": _serialized_by(_encode_any),

@@ -202,6 +202,8 @@ def test_a_single_value_is_a_form_with_one_field():
     ("annotation", "schema"),
     [
         (dt.date, {"type": "string", "format": "date"}),
+        (dt.datetime, {"type": "string", "format": "date-time"}),
+        (Optional[dt.datetime], {"type": "string", "format": "date-time"}),
         (Literal["b", "a"], {"type": "string", "enum": ["b", "a"]}),
         (Literal["a", "b"], {"type": "string", "enum": ["a", "b"]}),
         (Literal["a", None], {"type": "string", "enum": ["a"]}),

@@ -52,6 +52,12 @@ def test_an_answer_becomes_a_value_of_the_type():
         (float, {"value": 5}, 5.0),
         (RootModel[str], {"value": "a"}, RootModel[str]("a")),
         (Decimal, {"value": "1.50"}, Decimal("1.50")),
+        (dt.datetime, {"value": "2026-01-31T09:30:00"}, dt.datetime(2026, 1, 31, 9, 30)),
+        (
+            Optional[dt.datetime],
+            {"value": "2026-01-31T09:30:00.5"},
+            dt.datetime(2026, 1, 31, 9, 30, 0, 500000),
+        ),
     ],
     ids=str,
 )

@@ -15,7 +15,7 @@ from uuid import UUID
 import pytest
 from pydantic import BaseModel
 
-from mcpkit.errors import ArgumentsError, RegistrationError
+from mcpkit.errors import ArgumentsError, OutputError, RegistrationError
 from mcpkit.schema import Output, formats
 from structures import Color, arguments_of
 
@@ -118,6 +118,18 @@ def test_every_mapping_has_such_keys(annotation: Any, value: Any) -> None:
 def test_two_names_of_one_key_are_refused(annotation: Any, value: Any, message: str) -> None:
     with pytest.raises(ArgumentsError, match=message):
         arguments_of(annotation).validate({"value": value})
+
+
+class Open(BaseModel, extra="allow"):
+    """Takes any field more."""
+
+
+@pytest.mark.parametrize("value", [Open(more={1: "a", "1": "b"}), Open(more={"inner": {True: 1, "true": 2}})])
+def test_two_keys_of_one_name_are_no_result(value: Open) -> None:
+    output = Output.of(Open)
+    assert output is not None
+    with pytest.raises(OutputError, match="more"):
+        output.dump(value)
 
 
 @pytest.mark.parametrize("key", [tuple[int, int], Spot, frozenset[int], Literal[b"x"]])
