@@ -214,6 +214,7 @@ async def serving(server: Server, folder: Path, **options: Any) -> AsyncIterator
             await client.aclose()
             await settle()
             assert server._running_count == 0
+            assert server._running._taken_by == {}
     await settle()
     assert asyncio.all_tasks() - before == set()
 

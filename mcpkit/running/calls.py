@@ -62,7 +62,10 @@ class Calls:
         call = _Call(key, ctx, reply)
         call.unstarted = outcome
         self._running[key] = call
-        self._server._running.take(call.caller)
+        if call.caller is None:  # as `take` does: most calls are those of the only client
+            self._server._running.taken += 1
+        else:
+            self._server._running.take(call.caller)
         ctx._loop = self._loop
         call.task = _start(self._run(call, outcome), loop=self._loop, name=ctx.method)
         if call.is_cancelled:  # by what its first step led to: a client in the same process hears at once
@@ -122,7 +125,10 @@ class Calls:
         call = _Call(key, ctx, reply)
         call.task = task = asyncio.current_task()
         self._running[key] = call
-        self._server._running.take(call.caller)
+        if call.caller is None:  # as `take` does: most calls are those of the only client
+            self._server._running.taken += 1
+        else:
+            self._server._running.take(call.caller)
         token = _current.set(ctx)
         try:
             await self._run(call, go_on(outcome, awaited, cancellations(task)), is_task_lent=True)
@@ -201,7 +207,10 @@ class Calls:
             if is_outside or isinstance(error, FATAL):
                 raise
         finally:
-            self._server._running.give_back(call.caller)
+            if call.caller is None:
+                self._server._running.taken -= 1
+            else:
+                self._server._running.give_back(call.caller)
             if not call.is_cancelled:
                 self._settle(call, message, problem)
             if call.stopped is not None:

@@ -58,7 +58,7 @@ async def test_a_header_that_comes_twice_does_not_pass_the_guard(
 
         client.app = twice
         answer = await client.open("GET" if path == "/own" else "POST", path).whole()
-        assert answer.status == status
+        assert answer.status == (status if path == "/own" else 400)
 
 
 async def test_only_readiness_itself_is_open_to_every_host(guarded: Server, serve: Serve) -> None:
