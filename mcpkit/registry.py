@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -145,6 +146,9 @@ class Registry(Decorators):
             )
         if prefix:
             found = [component.renamed(_prefixed(component, prefix)) for component in found]
+        for component in found:  # now, as it may take long, and lists wait for the lock
+            with suppress(RegistrationError):  # which `add` raises
+                component.resolve()
         brought: list[Component] = []
         with self._lock:
             try:

@@ -19,6 +19,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from mcpkit import Context, Header, Server
+from mcpkit.middleware import CallNext, Request
 from serving import from_text, in_thread, serving
 from stdio.host import META, PATIENCE, environment, line
 
@@ -364,3 +365,24 @@ def test_a_lifespan_that_fails_in_a_mounted_app_is_logged_once_and_answered(gate
         assert {told(answer) for answer in answers} == {"The server could not start; its log says why"}
         served.wait_for("OSError: no database")
     assert served.notes.count("OSError: no database") == 1
+
+
+@pytest.mark.parametrize("method", ["tools/list", "initialize"])
+def test_middleware_that_needs_the_state_after_the_wait_is_answered_503(method: str) -> None:
+    gated = Gated(lifespan_wait=0)
+
+    @gated.server.middleware
+    async def note(request: Request, call_next: CallNext) -> Any:
+        assert request.ctx.state == "here"
+        return await call_next(request)
+
+    is_stateless = method == "tools/list"
+    headers = stateless_headers(method) if is_stateless else HEADERS
+    message = request(1, method, **({"_meta": META} if is_stateless else INITIALIZE))
+    with in_thread(below(gated.server.asgi())) as url, httpx2.Client(timeout=PATIENCE) as http:
+        try:
+            answer = http.post(f"{url}/x/mcp", json=message, headers=headers)
+        finally:
+            gated.gate.set()
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+    assert "still starting" in answer.json()["error"]["message"]
