@@ -131,7 +131,7 @@ class Method(Component):
             data = self._output.dump(value)
         if not is_object(data):
             raise OutputError(
-                f"result is {described(type(value))}; return a JSON object: a dict, a model or a dataclass"
+                f"result is {described(value)}; return a JSON object: a dict, a model or a dataclass"
             )
         return data
 

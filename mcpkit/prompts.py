@@ -14,7 +14,7 @@ from .content.data import described, json_value
 from .content.values import to_content
 from .context import Context
 from .errors import OutputError, RegistrationError
-from .protocol.jsonrpc import is_object
+from .protocol.jsonrpc import is_array, is_object
 from .protocol.revisions import narrow
 
 Role = Literal["user", "assistant"]
@@ -193,9 +193,8 @@ def _check_message(message: dict[str, Any], place: str) -> None:
 
 def _blocks(content: Any, place: str) -> list[dict[str, Any]]:
     """Return the content of a message that is a dict: as the specification writes a block, or as for a `Message`."""
-    if isinstance(content, list):
-        items: list[Any] = content
-        return [block for index, item in enumerate(items) for block in _blocks(item, f"{place}[{index}]")]
+    if is_array(content):
+        return [block for index, item in enumerate(content) for block in _blocks(item, f"{place}[{index}]")]
     if not is_object(content) or "type" not in content:
         return to_content(content, place)
     kind = content["type"]
@@ -219,13 +218,13 @@ def _check_resource(resource: Any, place: str) -> None:
 
 
 def _shown(value: Any) -> str:
-    return f'"{value[:60]}"' if isinstance(value, str) else described(type(value))
+    return f'"{value[:60]}"' if isinstance(value, str) else described(value)
 
 
 def _instead(holder: dict[str, Any], name: str) -> str:
     if name not in holder:
         return ", but it is missing"
-    return f", got {described(type(holder[name]))}"
+    return f", got {described(holder[name])}"
 
 
 _ROLES = ("user", "assistant")

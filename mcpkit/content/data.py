@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from ..errors import OutputError
 from ..protocol.jsonrpc import encode
@@ -21,6 +22,7 @@ _LONG_RUN: Final = b"0" * (LONG // _STEP)
 _TEXT: Final = frozenset({str})
 _LEAVES: Final = frozenset({str, int, float, bool, type(None)})
 _JSON: Final = _LEAVES | {dict, list}
+_VALUES: Final = cast("Callable[[Any], Iterable[Any]]", vars(dict)["values"])
 _FEW: Final = 8
 _MANY: Final = 10_000
 
@@ -34,7 +36,7 @@ def is_json(value: Any, levels: int = DEEPEST) -> bool:
         value: A value.
         levels: How many levels of arrays and objects it may have.
     """
-    kind = type(value)
+    kind: Any = type(value)  # pyright: ignore[reportUnknownVariableType]  # `cast` costs as much as the rest
     if kind is list and len(value) > _FEW:
         return _is_level_json([value], levels)
     if kind is list or kind is dict:
@@ -53,13 +55,14 @@ def is_json(value: Any, levels: int = DEEPEST) -> bool:
 def _is_level_json(level: list[Any], levels: int) -> bool:
     """Tell the same of many arrays and objects at once, with few steps in Python for each."""
     while levels:
-        dicts = [each for each in level if type(each) is dict]
+        dicts: list[Any] = [each for each in level if type(each) is dict]
         if not _TEXT.issuperset(map(type, chain.from_iterable(dicts))):
             return False
-        inner: list[Any] = list(chain.from_iterable(map(dict.values, dicts)))
+        inner: list[Any] = list(chain.from_iterable(map(_VALUES, dicts)))
         if len(dicts) < len(level):
-            inner.extend(chain.from_iterable([each for each in level if type(each) is list]))
-        kinds = set(map(type, inner))
+            lists: list[Any] = [each for each in level if type(each) is list]
+            inner.extend(chain.from_iterable(lists))
+        kinds: set[Any] = set(map(type, inner))
         if kinds <= _LEAVES:
             return True
         if not kinds <= _JSON:
@@ -131,6 +134,7 @@ def unreadable(place: str, error: Exception) -> str:
     return f"{place} could not be read: {type(error).__name__} was raised; the server's log says where"
 
 
-def described(kind: type[Any]) -> str:
-    """Return what a value of a class is called in a message."""
-    return f"{'an' if kind.__name__[:1].lower() in 'aeiou' else 'a'} {kind.__name__}"
+def described(value: object) -> str:
+    """Return what a value is called in a message, by its class."""
+    name = type(value).__name__
+    return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"

@@ -137,7 +137,7 @@ def _table(table: Any) -> Shown | None:
     return Shown("text/csv", table.to_csv(index=not is_row_number(table.index), lineterminator="\n"))
 
 
-def is_file(kind: type[Any]) -> bool:
+def is_file(kind: Any) -> bool:
     """Tell whether values of a class are files that an author has opened, on disk or in memory."""
     return issubclass(kind, IOBase) or (kind.__module__, kind.__name__) == (
         "tempfile",

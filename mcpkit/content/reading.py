@@ -60,9 +60,8 @@ def unrolled(value: Any, place: str = "result") -> Any:
         OutputError: The iterator has too many, or has raised something.
         HandlerError: The iterator has raised it.
     """
-    if isinstance(value, Iterator) and not is_file(type(value)):
-        return _Reading(value, place).items()
-    return value
+    is_once = issubclass(type(value), Iterator) and not is_file(type(value))
+    return _Reading(value, place).items() if is_once else value
 
 
 def read_file(file: Any, place: str) -> str | bytes:
@@ -155,7 +154,7 @@ class _Reading:
         raise OutputError(unreadable(path(tuple(self._path)), error)) from error
 
     def _read(self, value: Any) -> Any:
-        kind = type(value)
+        kind = cast("Any", type(value))
         if kind is str and self._is_thorough:
             self._check_text(value)
         elif kind is int and not -_GREATEST < value < _GREATEST:
@@ -221,11 +220,11 @@ class _Reading:
 
     def _key(self, key: Any) -> str:
         """Return a key as the name of a member; a key that is a value of JSON as JSON writes it."""
-        plain = key if isinstance(key, (tuple, frozenset)) else self._read(key)
+        plain: Any = key if issubclass(type(key), (tuple, frozenset)) else self._read(key)
         if type(plain) is str:
             return plain
         if type(plain) not in _SCALARS or (plain is None and key is not None):
-            self._refuse(f"{described(type(key))} as a key; make it a string")
+            self._refuse(f"{described(key)} as a key; make it a string")
         return object_keys.text(plain)
 
     def _other(self, value: Any, kind: type[Any]) -> Any:
@@ -262,7 +261,7 @@ class _Reading:
 
     def _members(self, value: Any) -> Any:
         """Read a model member by member: something in it is not what its class says."""
-        cls: Any = type(value)
+        cls = cast("Any", type(value))
         if getattr(cls, "__pydantic_root_model__", False):
             return self._read(value.root)
         if cls.__pydantic_decorators__.model_serializers:
@@ -288,33 +287,33 @@ class _Reading:
         if isinstance(value, complex):
             self._refuse("a complex number; return [z.real, z.imag]")
         if isinstance(value, BaseException):
-            self._refuse(f"{described(kind)}; raise it instead of returning it")
+            self._refuse(f"{described(value)}; raise it instead of returning it")
         if isinstance(value, os.PathLike):
-            return self._read(os.fspath(value))
+            return self._read(os.fspath(cast("Any", value)))
         if inspect.isawaitable(value):
             close_coroutines(self._root)
             is_alone = len(self._path) == 1
             cure = (
                 "write `return await ...`" if is_alone else "await it first, several by `asyncio.gather(...)`"
             )
-            self._refuse(f"{described(kind)} that nobody awaited; {cure}")
+            self._refuse(f"{described(value)} that nobody awaited; {cure}")
         if hasattr(kind, "__aiter__"):
             self._refuse(
-                f"{described(kind)} that nobody iterated; write `[item async for item in ...]` in an async function"
+                f"{described(value)} that nobody iterated; write `[item async for item in ...]` in an async function"
             )
         if isinstance(value, (FunctionType, MethodType, BuiltinFunctionType)):
             self._refuse("a function; call it, and return what it returns")
         if issubclass(kind, WholeResult):
-            self._refuse(f"{described(kind)}, which is a whole result; return it by itself")
+            self._refuse(f"{described(value)}, which is a whole result; return it by itself")
         if getattr(kind, "__mcp_content__", False) or can_show(kind):
             self._refuse(
-                f"{described(kind)}, which is content beside the data, not a part of it; "
+                f"{described(value)}, which is content beside the data, not a part of it; "
                 "return a list of both, or ToolResult([...], structured=...)"
             )
         try:
             return to_jsonable_python(value)
         except Exception:  # noqa: BLE001 - nobody has a form for it
-            self._refuse(f"{described(kind)}; return a dict, a dataclass or a model with what it holds")
+            self._refuse(f"{described(value)}; return a dict, a dataclass or a model with what it holds")
 
 
 def close_coroutines(value: Any, depth: int = 4) -> None:

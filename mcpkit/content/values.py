@@ -136,12 +136,12 @@ def _holds_content(value: Any, seen: set[int]) -> bool:
     if not isinstance(value, (list, tuple)):
         return _is_content(cast("Any", type(value)))
     items = cast("Sequence[Any]", value)
-    kinds = set(map(type, items))
+    kinds: set[Any] = set(map(type, items))
     if any(map(_is_content, kinds)):
         return True
-    if id(value) in seen or not any(issubclass(kind, (list, tuple)) for kind in kinds):
+    if id(items) in seen or not any(issubclass(kind, (list, tuple)) for kind in kinds):
         return False
-    seen.add(id(value))
+    seen.add(id(items))
     return any(_holds_content(item, seen) for item in items if isinstance(item, (list, tuple)))
 
 
@@ -176,7 +176,7 @@ def _items(value: Any, place: str) -> Iterator[tuple[str, Content]]:
 
 
 def _others(value: Any, place: str) -> Iterator[tuple[str, Content]]:
-    kind = type(value)
+    kind = cast("Any", type(value))
     if is_file(kind):
         from .reading import read_file
 

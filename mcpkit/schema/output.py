@@ -156,9 +156,8 @@ class Output:
     def _sure(self) -> tuple[Any, Any]:
         """A class whose instances need no watching, and what writes them: they have checked what they hold."""
         core: Any = self._described.output or {}
-        choice = (
-            core["choices"][0] if core.get("type") == "union" else {}
-        )  # what wire.serializing makes of a model
+        # What wire.serializing makes of a model is a union.
+        choice: Any = core["choices"][0] if core.get("type") == "union" else None
         if not is_object(choice) or choice.get("type") != "model" or _holds_mapping(choice):
             return None, None
         return choice["cls"], SchemaSerializer(cast("CoreSchema", choice), _use_prebuilt=False)
@@ -271,15 +270,19 @@ def _holds_mapping(core: Any) -> bool:
     if is_array(core):
         return any(map(_holds_mapping, core))
     if isinstance(core, tuple):
-        return any(map(_holds_mapping, core))
+        return any(map(_holds_mapping, cast("Any", core)))
     if not is_object(core):
         return False
     return core.get("type") in ("dict", "definition-ref") or any(map(_holds_mapping, core.values()))
 
 
+def _is_open(annotation: Any) -> bool:
+    return isinstance(annotation, collections.abc.Hashable) and annotation in _OPEN
+
+
 def _may_be_content(annotation: Any) -> bool:
     """Tell whether an annotation leaves open what comes, by itself or in a list: it may be content."""
-    if isinstance(annotation, collections.abc.Hashable) and annotation in _OPEN:
+    if _is_open(annotation):
         return True
     origin = get_origin(annotation)
     if origin is Annotated:
