@@ -18,7 +18,7 @@ from pydantic_core import CoreSchema, core_schema
 
 from ..protocol.jsonrpc import is_array, is_object
 from . import types
-from .foreign_types import described, iterated_as
+from .foreign_types import described, iterated_as, unaliased
 from .types import Described, NotInTable
 
 _METADATA: Final = "mcpkit"
@@ -36,6 +36,8 @@ def rewritten(annotation: Any) -> Any:
     origin, arguments = get_origin(annotation), get_args(annotation)
     if not arguments or origin is Literal:
         return str if annotation in _LITERAL_STRINGS else annotation
+    annotation = unaliased(annotation)
+    origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is not collections.abc.Iterable and iterated_as(origin, arguments):
         return _as_list(origin, arguments)
     if isinstance(origin, type) and origin.__module__ == "numpy":
@@ -162,6 +164,7 @@ def _aliases_of(cls: Any) -> Mapping[str, _Aliases]:
 
 
 def _of_numpy(hint: Any) -> Iterator[Any]:
+    hint = unaliased(hint)
     origin = get_origin(hint)
     if isinstance(origin, type) and origin.__module__ == "numpy":
         yield hint
@@ -172,4 +175,5 @@ def _of_numpy(hint: Any) -> Iterator[Any]:
 
 def _is_fraction(node: Any) -> bool:
     # How pydantic before 2.14 says it.
-    return node["strict_schema"].get("python_schema", {}).get("cls") is Fraction
+    function = node["lax_schema"].get("function")
+    return is_object(function) and getattr(function.get("function"), "__name__", "") == "fraction_validator"

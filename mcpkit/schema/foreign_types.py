@@ -49,6 +49,7 @@ def described(annotation: Any) -> Described:
         NotInTable: Nothing is known of it.
         RegistrationError: JSON has no form for it, or none that can be read back.
     """
+    annotation = unaliased(annotation)
     origin = get_origin(annotation) or annotation
     if not isinstance(origin, type):
         raise NotInTable
@@ -60,6 +61,14 @@ def described(annotation: Any) -> Described:
     if package == "numpy":
         return _of_numpy(origin, get_args(annotation))
     return _BY_NAME.get((package, origin.__qualname__), _unknown)(origin)
+
+
+def unaliased(annotation: Any) -> Any:
+    """Return what an alias of numpy with arguments in brackets stands for, such as `NDArray[T]`; others as they are."""
+    alias = get_origin(annotation)
+    if alias is None or isinstance(alias, type) or not getattr(alias, "__module__", "").startswith("numpy."):
+        return annotation
+    return alias.__value__[get_args(annotation)]
 
 
 def _unknown(_: Any) -> Described:

@@ -191,8 +191,12 @@ def _after(node: Node) -> Any:
 
 
 def _strict(node: Node) -> Any:
-    # A defaultdict's asks for one in Python, and then reads a second time what has been read by then.
-    is_twice = node["lax_schema"]["type"] == "function-wrap" and node["strict_schema"]["type"] == "chain"
+    # That of a defaultdict, and of an OrderedDict before pydantic 2.14, asks for one in Python, and then reads a second
+    # time what has been read by then.
+    is_twice = (
+        node["lax_schema"]["type"] in ("function-wrap", "function-after")
+        and node["strict_schema"]["type"] == "chain"
+    )
     return node["lax_schema"] if is_twice else node["strict_schema"]
 
 
@@ -269,6 +273,19 @@ _TO_VALIDATE: dict[str, Rewrite] = {
     "is-instance": _replaced(_foreign),
     "fraction": _replaced(_foreign),
 }
+
+
+def _encode_named_tuple(value: Any) -> Any:
+    from ..content.data import json_value
+
+    return [json_value(item) for item in value]
+
+
+def _serialized_call(node: Node) -> Node:
+    # What pydantic before 2.14 makes of a NamedTuple: it says nothing of how its items are written.
+    cls = node.get("function")
+    is_named_tuple = isinstance(cls, type) and issubclass(cls, tuple)
+    return _serialized_by(_encode_named_tuple)(node) if is_named_tuple else node
 
 
 def _serialized_foreign(node: Node) -> Any:
@@ -354,4 +371,5 @@ _TO_SERIALIZE: dict[str, Rewrite] = {
     "bytes": _serialized_by(_encode_base64),
     "decimal": _serialized_by(_encode_decimal),
     "is-instance": _serialized_foreign,
+    "call": _serialized_call,
 }

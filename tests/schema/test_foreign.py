@@ -82,7 +82,7 @@ VALUES: list[tuple[Any, Any]] = [
     (np.str_("x"), "x"),
     (np.datetime64("2026-07-28"), "2026-07-28"),
     (np.datetime64("2026-07-28T01:02:03.123456789"), "2026-07-28T01:02:03.123456789"),
-    (np.datetime64("NaT"), None),
+    (np.datetime64("NaT", "s"), None),
     (np.timedelta64("NaT", "s"), None),
     (np.timedelta64(90, "s"), "PT1M30S"),
     (np.timedelta64(-3, "M"), "-P3M"),
