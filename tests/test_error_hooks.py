@@ -90,6 +90,24 @@ async def test_nor_of_wrong_arguments_unknown_tools_and_cancelled_calls() -> Non
     assert failures == []
 
 
+async def test_a_hook_hears_of_a_list_that_cannot_be_made(caplog: pytest.LogCaptureFixture) -> None:
+    server = Server("s")
+    failures: list[Failure] = []
+    server.on_error(failures.append)
+
+    def entries() -> list[dict[str, str]]:
+        raise BrokenError
+
+    @server.resource("failing://{name}", entries=entries)
+    async def any_of_them(name: str) -> str:
+        return name
+
+    async with connect(server) as client:
+        text = await told(client, lambda client: client.request("resources/list"))
+    assert [type(failure.exception) for failure in failures] == [BrokenError]
+    assert text == f"Internal error (ref {failures[0].ref})"
+
+
 async def test_a_question_is_no_failure() -> None:
     server = Server("s")
     failures: list[Failure] = []

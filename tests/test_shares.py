@@ -77,6 +77,7 @@ def test_what_is_refused_says_why() -> None:
         ("fe80::1%eth0", "address fe80::/64"),
         ("no:address", "address no:address"),
         ("127.0.0.1", None),
+        ("", None),
         ("127.8.9.1", None),
         ("::1", None),
         ("::ffff:127.0.0.1", None),

@@ -91,7 +91,7 @@ def caller_at(host: str) -> str | None:
 
     Returns:
         The address, of IPv6 the network; None for one of this machine, where a proxy may stand for any number of
-        clients.
+        clients, and for none at all.
     """
     if ":" in host:
         try:
@@ -102,4 +102,4 @@ def caller_at(host: str) -> str | None:
             network = IPv6Address(int(address) >> _SITE << _SITE)
             return None if address.is_loopback else f"address {network}/{_SITE}"
         host = str(address.ipv4_mapped)
-    return None if host.startswith("127.") else f"address {host}"
+    return None if not host or host.startswith("127.") else f"address {host}"
