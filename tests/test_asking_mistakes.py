@@ -75,6 +75,11 @@ async def test_a_key_is_a_short_string() -> None:
             Elicit("Which city?", str, key=key)
 
 
+def test_a_message_without_a_form_in_json_says_where() -> None:
+    with pytest.raises(ValueError, match=r"messages\[1\]\.content\.a has no form in JSON: an object; return"):
+        Sample([user("Hello"), user({"a": object()})], max_tokens=5)
+
+
 @pytest.mark.parametrize("messages", [3, user("Hello")])
 async def test_messages_are_a_text_or_a_list(messages: Any) -> None:
     with pytest.raises(TypeError, match="messages are a string, or a list of user"):

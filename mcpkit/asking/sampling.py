@@ -10,7 +10,7 @@ from typing_extensions import TypedDict, Unpack
 
 from ..content.lazy import LeaveLoop
 from ..content.values import to_content
-from ..errors import InvalidAnswerError
+from ..errors import InvalidAnswerError, OutputError
 from ..prompts import Message
 from ..protocol.jsonrpc import is_array, is_object
 from ..protocol.revisions import SAMPLING_CONTENT, knows
@@ -161,6 +161,13 @@ def _blocks(message: Mapping[str, Any]) -> list[Any]:
     return content if is_array(content) else [content]
 
 
+def _content(message: Message, place: str) -> list[dict[str, Any]]:
+    try:
+        return to_content(message.content, place)
+    except OutputError as error:  # it is no result here
+        raise ValueError(str(error)) from error.__cause__
+
+
 def _messages(messages: object) -> list[dict[str, Any]]:
     if isinstance(messages, str):
         return [{"role": "user", "content": {"type": "text", "text": messages}}]
@@ -169,9 +176,9 @@ def _messages(messages: object) -> list[dict[str, Any]]:
             f'messages are a string, or a list of user("...") and assistant("..."), got {messages!r}'
         )
     found: list[dict[str, Any]] = []
-    for message in cast("Sequence[object]", messages):
+    for index, message in enumerate(cast("Sequence[object]", messages)):
         if isinstance(message, Message):
-            blocks = to_content(message.content)
+            blocks = _content(message, f"messages[{index}].content")
             found.append({"role": message.role, "content": blocks[0] if len(blocks) == 1 else blocks})
         elif is_object(message) and all(is_object(block) for block in _blocks(message)):
             found.append(message)
