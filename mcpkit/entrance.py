@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from .declared import CAPABILITIES
-from .methods import Dispatch, Outcome, dispatch, is_there
-from .protocol.jsonrpc import Pieces
+from .methods import Dispatch, Outcome, Ready, dispatch, is_there
 
 if TYPE_CHECKING:
     from .context import Context
@@ -83,7 +82,7 @@ class Entrance:
         else:
             self._server._dispatch = self._inner
 
-    def _dispatch(self, ctx: Context[Any]) -> Outcome | Coroutine[Any, Any, Outcome]:
+    def _dispatch(self, ctx: Context[Any]) -> Ready | Coroutine[Any, Any, Outcome]:
         here = self._entering.get(asyncio.get_running_loop())
         if here is None or ctx.method == "ping":
             return self._inner(ctx)
@@ -94,7 +93,7 @@ class Entrance:
         if not here.is_over.is_set() and is_there(ctx):
             await here.is_over.wait()
         outcome = self._inner(ctx)
-        return outcome if isinstance(outcome, (dict, bytes, Pieces)) else await outcome
+        return outcome if isinstance(outcome, (dict, bytes)) else await outcome
 
     def _give_up(self, here: _Entering) -> None:
         logger.warning(

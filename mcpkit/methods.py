@@ -31,17 +31,20 @@ if TYPE_CHECKING:
 _MAX_URI_LENGTH: Final = 8192
 """Characters of a URI that is read, as it is held against every template."""
 
-Outcome = dict[str, Any] | bytes | Pieces
+Ready = dict[str, Any] | bytes
 """A result object, or its JSON already rendered."""
 
-Handler = Callable[["Context[Any]"], Outcome | Coroutine[Any, Any, Outcome]]
+Outcome = Ready | Pieces
+"""The same, and a long one in pieces, where the author's code has run."""
+
+Handler = Callable[["Context[Any]"], Ready | Coroutine[Any, Any, Outcome]]
 """Answers at once, or with a coroutine when the author's code has to run."""
 
 Dispatch = Handler
 """Answers a request of any method."""
 
 
-def initialize(ctx: Context[Any]) -> Outcome:
+def initialize(ctx: Context[Any]) -> Ready:
     """Answer `initialize`, whose session has just been opened (basic/lifecycle)."""
     server, session = ctx.server, _session(ctx)
     if session.on_declared is not None:
@@ -54,7 +57,7 @@ def initialize(ctx: Context[Any]) -> Outcome:
     )
 
 
-def discover(ctx: Context[Any]) -> Outcome:
+def discover(ctx: Context[Any]) -> Ready:
     """Answer `server/discover` (server/discover)."""
     server = ctx.server
     result = optional(
@@ -65,18 +68,18 @@ def discover(ctx: Context[Any]) -> Outcome:
     return server._render(ctx, result)
 
 
-def ping(ctx: Context[Any]) -> Outcome:
+def ping(ctx: Context[Any]) -> Ready:
     """Answer `ping` with an object that has no members at all (basic/utilities/ping)."""
     return {}
 
 
-def set_level(ctx: Context[Any]) -> Outcome:
+def set_level(ctx: Context[Any]) -> Ready:
     """Serve `logging/setLevel` (server/utilities/logging)."""
     ctx._envelope.log_level = check_log_level(ctx.params.get("level"))
     return {}
 
 
-def subscribe(ctx: Context[Any]) -> Outcome:
+def subscribe(ctx: Context[Any]) -> Ready:
     """Serve `resources/subscribe` (server/resources, "Subscriptions")."""
     session, uri = _session(ctx), _text(ctx.params, "uri")
     if uri not in session.subscriptions:
@@ -88,7 +91,7 @@ def subscribe(ctx: Context[Any]) -> Outcome:
     return {}
 
 
-def unsubscribe(ctx: Context[Any]) -> Outcome:
+def unsubscribe(ctx: Context[Any]) -> Ready:
     """Serve `resources/unsubscribe`."""
     session, uri = _session(ctx), _text(ctx.params, "uri")
     if uri in session.subscriptions:
@@ -98,7 +101,7 @@ def unsubscribe(ctx: Context[Any]) -> Outcome:
     return {}
 
 
-def list_page(ctx: Context[Any]) -> Outcome | Coroutine[Any, Any, Outcome]:
+def list_page(ctx: Context[Any]) -> Ready | Coroutine[Any, Any, Outcome]:
     """Serve the four list methods (server/utilities/pagination)."""
     return ctx.server._listing.answer(ctx)
 
@@ -117,7 +120,10 @@ async def call_tool(ctx: Context[Any]) -> Outcome:
             ctx.client.require(*tool.requires)
         if not ROUND_PARAMS.isdisjoint(ctx.params):
             await check_rounds(ctx, tool)
-        return _tool_result(ctx, tool, await tool.call(arguments, ctx))
+        result = await tool.call(arguments, ctx)
+        if type(result) is RepetitiveResult:
+            return result.rendered(partial(_tool_result, ctx, tool))
+        return _tool_result(ctx, tool, result)
     except ProtocolError:
         raise
     except BaseException as error:
@@ -133,13 +139,7 @@ def becomes_result(ctx: Context[Any], error: BaseException) -> bool:
     return not is_cancelled_from_outside(error)
 
 
-def _tool_result(ctx: Context[Any], tool: Tool, result: dict[str, Any]) -> bytes | Pieces:
-    if type(result) is RepetitiveResult:
-        return result.rendered(partial(_rendered, ctx, tool))
-    return _rendered(ctx, tool, result)
-
-
-def _rendered(ctx: Context[Any], tool: Tool, result: dict[str, Any]) -> bytes:
+def _tool_result(ctx: Context[Any], tool: Tool, result: dict[str, Any]) -> bytes:
     if ctx.revision != LATEST and not isinstance(result, ExtensionResult):
         result = content.tool_result(result, ctx.revision, wrapped=tool.is_wrapped)
     return ctx.server._render(ctx, result)
@@ -315,7 +315,7 @@ HANDLERS: Final[dict[str, Handler]] = {
 """All but `subscriptions/listen`, which belongs to whoever holds the streams."""
 
 
-def dispatch(ctx: Context[Any]) -> Outcome | Coroutine[Any, Any, Outcome]:
+def dispatch(ctx: Context[Any]) -> Ready | Coroutine[Any, Any, Outcome]:
     """Look the method of a request up and begin to answer.
 
     Args:

@@ -13,7 +13,7 @@ from .content.values import ExtensionResult
 from .context import NO_STATE, Context
 from .errors import ProtocolError, RegistrationError
 from .failures import is_masked, ref_of, tool_error
-from .methods import Outcome, becomes_result, dispatch
+from .methods import Outcome, Ready, becomes_result, dispatch
 from .protocol import content, jsonrpc
 from .protocol.revisions import LATEST, METHODS
 
@@ -308,7 +308,7 @@ class Middlewares:
         if self._server is not None:
             self._server._entrance.lead_to(self._dispatch if self._chain else dispatch)
 
-    def _dispatch(self, ctx: Context[Any]) -> Outcome | Coroutine[Any, Any, Outcome]:
+    def _dispatch(self, ctx: Context[Any]) -> Ready | Coroutine[Any, Any, Outcome]:
         method = ctx.method
         if method in UNWRAPPED:
             return dispatch(ctx)
@@ -375,7 +375,7 @@ async def _handled(request: Request) -> Outcome:
         ctx.meta = request.params.get("_meta") or {}
     outcome = dispatch(ctx)
     try:
-        return outcome if isinstance(outcome, (dict, bytes, jsonrpc.Pieces)) else await outcome
+        return outcome if isinstance(outcome, (dict, bytes)) else await outcome
     finally:
         if ctx.server.included:
             ctx._state = NO_STATE  # the handler's may be that of a server which is included

@@ -159,7 +159,7 @@ class Peer(ABC):
                 reply(None, None)
                 return
             outcome = self._server._dispatch(ctx)
-            if isinstance(outcome, (dict, bytes, jsonrpc.Pieces)):
+            if isinstance(outcome, (dict, bytes)):
                 reply(jsonrpc.result(ctx.request_id, outcome), None)
                 return
             self._calls.start(ctx.request_id, ctx, outcome, reply)

@@ -47,20 +47,26 @@ def decode(data: bytes) -> Any:
         value = from_json(data, allow_inf_nan=False, cache_strings="keys")  # what clients say is not kept
     except ValueError as error:
         raise ProtocolError(PARSE_ERROR, f"Parse error: {error}") from None
-    if _has_infinity(value, data):
+    if len(data) > _LARGE:
+        is_out_of_range = _has_infinity(value, data)
+    else:
+        shape = data.translate(_SHAPE)
+        is_out_of_range = (
+            shape.find(_LONG_EXPONENT) >= 0 or (len(data) > _LONG and shape.find(_LONG_NUMBER) >= 0)
+        ) and _find_infinity(value, _LARGE) is True
+    if is_out_of_range:
         raise ProtocolError(PARSE_ERROR, "Parse error: number out of range")
     return value
 
 
 def _has_infinity(value: Any, data: bytes) -> bool:
-    """Say whether a number of a JSON text was out of range; `data` is the text that `value` was read from."""
-    if len(data) > _LARGE:
-        found = _find_infinity(value, len(data) // _BYTES_A_VALUE)
-        if found is not None:
-            return found
-    shape = data.translate(_SHAPE)
-    may_be = shape.find(_LONG_EXPONENT) >= 0 or (len(data) > _LONG and shape.find(_LONG_NUMBER) >= 0)
-    return may_be and _find_infinity(value, len(data)) is True
+    """Say whether a number of a long JSON text was out of range; `data` is the text that `value` was read from."""
+    found = _find_infinity(value, len(data) // _BYTES_A_VALUE)
+    if found is None:
+        shape = data.translate(_SHAPE)
+        may_be = shape.find(_LONG_EXPONENT) >= 0 or shape.find(_LONG_NUMBER) >= 0
+        found = may_be and _find_infinity(value, len(data))
+    return found is True
 
 
 def _find_infinity(value: Any, most: int) -> bool | None:

@@ -24,6 +24,7 @@ from ...running.calls import Calls, Reply, server_ended
 from .exchange import Exchange, headers_of
 
 if TYPE_CHECKING:
+    from ...methods import Outcome
     from .service import Service
 
 _IS_EAGER: Final = sys.version_info >= (3, 12)
@@ -131,11 +132,13 @@ async def _initialize(service: Service, message: dict[str, Any], exchange: Excha
         params, meta = read_params(message)
         handshake = Handshake.receive(params)
         ctx: Context[Any] = Context(service.server, handshake, exchange, id_, "initialize", params, meta)
-        result = service.server._dispatch(ctx)
-        if not isinstance(result, (dict, bytes, jsonrpc.Pieces)):
+        outcome = service.server._dispatch(ctx)
+        if isinstance(outcome, (dict, bytes)):
+            result: Outcome = outcome
+        else:
             token = _current.set(ctx)
             try:
-                result = await result
+                result = await outcome
             except Exception as error:  # noqa: BLE001 - a middleware's
                 exchange.reply(error_response(ctx, error), error)
                 await service.send(exchange)

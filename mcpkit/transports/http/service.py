@@ -127,7 +127,7 @@ class Service:
         try:
             try:
                 outcome = self.server._dispatch(ctx)
-                if isinstance(outcome, (dict, bytes, jsonrpc.Pieces)):
+                if isinstance(outcome, (dict, bytes)):
                     reply(jsonrpc.result(ctx.request_id, outcome), None)
                 elif (awaited := self.calls.begin(ctx, outcome, reply)) is not OVER:
                     exchange.on_gone = partial(self.calls.cancel, exchange)
