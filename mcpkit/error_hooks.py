@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from .errors import HandlerError, RegistrationError
-from .running.execution import FATAL
+from .running.execution import is_fatal
 
 if TYPE_CHECKING:
     from .context import Context
@@ -98,9 +98,9 @@ class ErrorHooks:
                         f"it returned {type(told).__name__}: return None, or an error for the client to read, "
                         'such as ToolError("...")'
                     )
-            except FATAL:
-                raise
-            except BaseException:  # the answer does not depend on it
+            except BaseException as error:  # the answer does not depend on it
+                if is_fatal(error):
+                    raise
                 logger.exception("the error hook %r failed", hook)
             else:
                 if told.__cause__ is None and told is not failure.exception:

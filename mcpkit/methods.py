@@ -19,7 +19,7 @@ from .protocol.jsonrpc import Pieces
 from .protocol.repetition import RepetitiveResult
 from .protocol.revisions import LATEST, METHODS, ROUND_PARAMS, STATELESS, narrow
 from .resources import Resource, ResourceTemplate
-from .running.execution import FATAL
+from .running.execution import is_fatal
 from .running.steps import is_cancelled_from_outside
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ async def call_tool(ctx: Context[Any]) -> Outcome:
 
 def becomes_result(ctx: Context[Any], error: BaseException) -> bool:
     """Say whether an exception that is no ProtocolError ends a tool call with a result, for the model to read."""
-    if ctx.is_ended or isinstance(error, FATAL) or is_protocol_error(ctx, error):
+    if ctx.is_ended or is_fatal(error) or is_protocol_error(ctx, error):
         return False
     return not is_cancelled_from_outside(error)
 

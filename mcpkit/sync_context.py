@@ -210,20 +210,34 @@ def in_loop(coroutine: Coroutine[Any, Any, T], ctx: Context[Any]) -> T:
         coroutine.close()
         raise CallEndedError(ctx.method) from None
     try:
-        return future.result()
+        value: T
+        value, error = future.result()
     except concurrent.futures.CancelledError:
         raise CallEndedError(ctx.method) from None
+    try:
+        if error is not None:
+            raise error
+        return value
+    finally:
+        del error  # its traceback has this frame
 
 
-async def _known(coroutine: Coroutine[Any, Any, T], ctx: Context[Any]) -> T:
-    """Await something in the event loop, in the sight of the request, which cancels it when it is over."""
+async def _known(coroutine: Coroutine[Any, Any, Any], ctx: Context[Any]) -> tuple[Any, BaseException | None]:
+    """Await something in the event loop, in the sight of the request, which cancels it when it is over.
+
+    What it raises is returned: a task that raises SystemExit would end the event loop.
+    """
     task = asyncio.current_task()
     if ctx._sync_calls is None:
         ctx._sync_calls = set()
     assert task is not None
     ctx._sync_calls.add(task)
     try:
-        return await coroutine
+        return await coroutine, None
+    except asyncio.CancelledError:
+        raise
+    except BaseException as error:  # noqa: BLE001 - raised in the thread
+        return None, error
     finally:
         ctx._sync_calls.discard(task)
 

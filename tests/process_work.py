@@ -99,6 +99,7 @@ def fail(how: str) -> Any:
         "exit": SystemExit(3),
         "interrupt": KeyboardInterrupt(),
         "stop": StopIteration(),
+        "close": GeneratorExit(),
     }
     if how == "end":
         os._exit(3)

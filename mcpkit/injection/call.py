@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..errors import BusyError
-from ..running.execution import finish_awaitable, log_late
+from ..running.execution import finish_awaitable, log_late, of_a_function
 from ..running.forks import end_child
 from ..running.making import collected, finish_call, is_async_iterable, make_result
 from ..running.steps import see_through
@@ -222,7 +222,8 @@ class _Call:
     async def _close_in_thread(self, here: _Opened) -> None:
         while here.managers:
             try:
-                self._error = await self._in_thread(partial(here.close_in_thread, self._error))
+                error = await self._in_thread(partial(here.close_in_thread, self._error))
+                self._error = None if error is None else of_a_function(error)
             except asyncio.CancelledError as error:
                 self._error = error
             except BusyError:  # rather block the loop than leave it open

@@ -12,7 +12,7 @@ from ..context import Context, _current
 from ..errors import BusyError, ProtocolError
 from ..failures import error_response
 from ..protocol import jsonrpc
-from .execution import FATAL
+from .execution import is_fatal
 from .steps import cancellations, first_step, go_on, is_cancelled_from_outside, uncancel
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class Calls:
             message = jsonrpc.result(ctx.request_id, value)
         except BaseException as error:
             _end(ctx, reply, error_response(ctx, error), error)
-            if isinstance(error, FATAL):
+            if is_fatal(error):
                 raise
         else:
             _end(ctx, reply, message, None)
@@ -204,7 +204,7 @@ class Calls:
             is_outside = is_task_lent and not call.is_cancelled and is_cancelled_from_outside(error)
             if not (call.is_cancelled or is_outside):
                 message, problem = error_response(ctx, error), error
-            if is_outside or isinstance(error, FATAL):
+            if is_outside or is_fatal(error):
                 raise
         finally:
             if call.caller is None:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from ..errors import BusyError, CallEndedError
 from ..numbers import check_count
@@ -20,9 +20,6 @@ from .forks import end_child
 
 if TYPE_CHECKING:
     from ..context import Context
-
-FATAL: Final = (KeyboardInterrupt, GeneratorExit)
-"""What goes on through a request instead of becoming its answer."""
 
 logger = logging.getLogger("mcpkit")
 
@@ -245,10 +242,20 @@ def _set_exception(future: asyncio.Future[Any], error: BaseException) -> None:
         future.set_exception(of_a_function(error))
 
 
+def is_fatal(error: BaseException) -> bool:
+    """Say whether an exception goes on through a request instead of becoming its answer.
+
+    That is so of an interrupt by the user, and of the end of a coroutine whose event loop has gone.
+    """
+    if isinstance(error, GeneratorExit):  # a function may raise it as well
+        return asyncio._get_running_loop() is None
+    return isinstance(error, KeyboardInterrupt)
+
+
 def of_a_function(error: BaseException) -> BaseException:
     """Return an exception from outside the event loop in a form that ends its call, and not the event loop."""
-    # No coroutine may raise the one, and no signal can have brought the others.
-    if isinstance(error, (StopIteration, *FATAL)):
+    # No coroutine may raise the first, and no signal can have brought the second.
+    if isinstance(error, (StopIteration, KeyboardInterrupt, GeneratorExit)):
         wrapped = RuntimeError(f"the function raised {type(error).__name__}")
         wrapped.__cause__ = error
         return wrapped

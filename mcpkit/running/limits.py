@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ..errors import CallTimeoutError, RegistrationError
 from ..signatures import Described
-from .execution import log_late
+from .execution import log_late, of_a_function
 from .steps import kept_from_anyio
 
 if TYPE_CHECKING:
@@ -274,7 +274,8 @@ class Turn:
             value = await self.work(run)
         except BaseException as error:  # noqa: BLE001 - the caller's
             if not outcome.done():
-                outcome.set_exception(error)
+                # Whoever awaits a future with this in it would be closed by it.
+                outcome.set_exception(of_a_function(error) if isinstance(error, GeneratorExit) else error)
             elif self.is_over and not isinstance(error, asyncio.CancelledError):
                 log_late(f"a function of {self._ctx.method}", error)
         else:
