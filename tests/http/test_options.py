@@ -31,6 +31,8 @@ from mcpkit.transports.http.options import OPTIONS, Settings
         ({"max_body": 0}, ValueError, "max_body must be at least 1, got 0"),
         ({"max_sessions": 1.5}, TypeError, "max_sessions must be a whole number such as 10_000, got 1.5"),
         ({"max_streams": True}, TypeError, "max_streams must be a whole number"),
+        ({"max_kept": "4m"}, TypeError, "max_kept must be a whole number of bytes, such as 4 . 1024"),
+        ({"max_kept": -1}, ValueError, "max_kept must be at least 0, got -1"),
         ({"keep_alive": "15s"}, TypeError, "keep_alive must be a number of seconds above 0, got '15s'"),
         ({"keep_alive": 0}, ValueError, "keep_alive must be a number of seconds above 0, got 0"),
         ({"session_ttl": None}, TypeError, "session_ttl must be a number of seconds above 0, got None"),
