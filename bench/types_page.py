@@ -18,7 +18,6 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from echoed import REVISIONS, Echo  # noqa: E402
 from mcpkit.schema import formats  # noqa: E402
-from mcpkit.schema.foreign_types import DURATION_PATTERN  # noqa: E402
 from supported import Supported  # noqa: E402
 from supported_foreign import EVERY  # noqa: E402
 
@@ -65,7 +64,7 @@ PATTERNS = {
     "LOCAL_DATE_TIME": formats.LOCAL_DATE_TIME,
     "LOCAL_TIME": formats.LOCAL_TIME,
     "SIGNED_DURATION": formats.SIGNED_DURATION,
-    "EXACT_DURATION": DURATION_PATTERN,
+    "EXACT_DURATION": formats.EXACT_DURATION,
 }
 
 

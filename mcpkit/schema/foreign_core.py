@@ -16,15 +16,19 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, TypeGuard, Union,
 import typing_extensions
 from pydantic_core import CoreSchema, core_schema
 
+from ..errors import RegistrationError
 from ..protocol.jsonrpc import is_array, is_object
 from . import types
 from .foreign_types import described, iterated_as, unaliased
+from .structs import is_struct
 from .types import Described, NotInTable
 
 _METADATA: Final = "mcpkit"
 _LITERAL_STRINGS: Final = (typing_extensions.LiteralString, getattr(typing, "LiteralString", str))
 _OF_PYTHON: Final = frozenset({"python_schema", "strict_schema", "lax_schema", "metadata"})
 """Where pydantic itself asks for instances of classes whose JSON it knows."""
+
+_NO_SCHEMAS: Final = frozenset({"metadata", "config", "cls"})
 
 # Subscribed with what is only known at run time, which no type checker follows.
 _ANNOTATED: Any = Annotated
@@ -98,7 +102,36 @@ def of_node(node: Any) -> Described | None:
     try:
         return described(annotation)
     except NotInTable:
-        return None
+        return _struct(annotation) if is_struct(annotation) else None
+
+
+def _struct(cls: Any) -> Described:
+    """Describe a class of attrs or msgspec that a model of pydantic holds, defined before the class was known here."""
+    from . import models
+
+    found = models.describe(cls, "validation" if types.is_incoming() else "serialization")
+    if found.definitions:
+        raise RegistrationError(
+            f"{cls.__qualname__} contains itself, which a model of pydantic cannot hold; make the model a dataclass"
+        )
+    # It may stand in several places, and a definition only once.
+    return found._replace(core=_inlined(found.core, {}))
+
+
+def _inlined(core: Any, definitions: Mapping[str, Any]) -> Any:
+    """Return a core schema with its definitions where they are used."""
+    if is_array(core) or _is_labelled(core):
+        return type(core)(_inlined(item, definitions) for item in core)
+    if not is_object(core):
+        return core
+    kind = core.get("type")
+    if kind == "definitions":
+        return _inlined(core["schema"], {each["ref"]: each for each in core["definitions"]})
+    if kind == "definition-ref":
+        return _inlined(definitions[core["schema_ref"]], definitions)
+    kept = _NO_SCHEMAS if isinstance(kind, str) else frozenset[str]()  # else it is fields by name
+    inlined = {key: item if key in kept else _inlined(item, definitions) for key, item in core.items()}
+    return {key: item for key, item in inlined.items() if key != "ref" or not kept}
 
 
 def unknown(core: Any) -> Iterator[Any]:
@@ -109,8 +142,9 @@ def unknown(core: Any) -> Iterator[Any]:
     elif is_object(core):
         if core.get("type") == "is-instance" and of_node(core) is None:
             yield core["cls"]
+        is_node = isinstance(core.get("type"), str)
         for key, item in core.items():
-            if key not in _OF_PYTHON:
+            if not is_node or key not in _OF_PYTHON:
                 yield from unknown(item)
 
 
@@ -145,8 +179,7 @@ def _restored(core: Any, fields: Mapping[str, _Aliases], aliases: _Aliases) -> A
         }
         return {**core, "fields": inner}
     return {
-        key: item if key in ("metadata", "config", "cls") else _restored(item, fields, aliases)
-        for key, item in core.items()
+        key: item if key in _NO_SCHEMAS else _restored(item, fields, aliases) for key, item in core.items()
     }
 
 

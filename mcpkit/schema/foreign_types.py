@@ -17,16 +17,9 @@ from pydantic_core import core_schema
 from ..errors import RegistrationError
 from ..json_types import JsonType, declared
 from ..protocol.jsonrpc import is_array
-from . import from_schema, types, values
+from . import formats, from_schema, types, values
 from .types import Described, NotInTable
 from .values import Json
-
-FRACTION_PATTERN: Final = "^-?[0-9]+(?:/0*[1-9][0-9]*)?$"
-_SECONDS = r"[0-9]+(?:\.[0-9]{1,9})?S"
-_TIME = f"T(?:[0-9]+H(?:[0-9]+M)?(?:{_SECONDS})?|[0-9]+M(?:{_SECONDS})?|{_SECONDS})"
-
-DURATION_PATTERN: Final = f"^-?P(?:[0-9]+D(?:{_TIME})?|{_TIME})$"
-"""Lengths of time as numpy and pandas have them: down to nanoseconds, of days and less."""
 
 _DURATION: Final = re.compile(
     r"(-?)P(?:([0-9]+)D)?(?:T(?:([0-9]+)H)?(?:([0-9]+)M)?(?:([0-9]+)(?:\.([0-9]{1,9}))?S)?)?"
@@ -159,7 +152,7 @@ def iterated_as(origin: Any, arguments: tuple[Any, ...]) -> tuple[Any, bool] | N
 
 
 def _fraction(cls: Any) -> Described:
-    return _of_schema({"type": "string", "pattern": FRACTION_PATTERN}, cls)
+    return _of_schema({"type": "string", "pattern": formats.FRACTION}, cls)
 
 
 def _range(_: Any) -> Described:
@@ -187,7 +180,7 @@ def _timestamp(cls: Any) -> Described:
 
 def _timedelta(cls: Any) -> Described:
     return _of_schema(
-        {"type": "string", "pattern": DURATION_PATTERN}, lambda text: cls(_nanoseconds(text), "ns")
+        {"type": "string", "pattern": formats.EXACT_DURATION}, lambda text: cls(_nanoseconds(text), "ns")
     )
 
 
@@ -275,7 +268,7 @@ def _finite(numpy: Any, make: Convert) -> Convert:
 
 
 def _length(_: Any, cls: Any) -> tuple[Json, Convert]:
-    return {"type": "string", "pattern": DURATION_PATTERN}, lambda text: cls(_nanoseconds(text), "ns")
+    return {"type": "string", "pattern": formats.EXACT_DURATION}, lambda text: cls(_nanoseconds(text), "ns")
 
 
 def _bytes(_: Any, cls: Any) -> tuple[Json, Convert]:

@@ -52,6 +52,15 @@ SIGNED_DURATION = (
 )
 """A duration (ISO 8601-2) that may be negative, and hold fractions of a second."""
 
+_PART = r"[0-9]+(?:\.[0-9]{1,9})?S"
+_PARTS = f"T(?:[0-9]+H(?:[0-9]+M)?(?:{_PART})?|[0-9]+M(?:{_PART})?|{_PART})"
+
+EXACT_DURATION = f"^-?P(?:[0-9]+D(?:{_PARTS})?|{_PARTS})$"
+"""A duration of days and what is shorter, down to nanoseconds, as numpy and pandas have them."""
+
+FRACTION = "^-?[0-9]+(?:/0*[1-9][0-9]*)?$"
+"""A fraction, or an integer."""
+
 
 def _parses(parse: Callable[[str], object], text: str) -> bool:
     try:
@@ -136,6 +145,8 @@ EXAMPLES = {
     "time": "a time with offset such as 09:30:00Z",
     LOCAL_TIME: "a time without offset such as 09:30:00",
     "duration": "an ISO 8601 duration such as PT1H30M",
+    EXACT_DURATION: "an ISO 8601 duration such as -P1DT0.5S",
+    FRACTION: 'a fraction such as "1/3"',
     SIGNED_DURATION: "an ISO 8601 duration such as -PT0.5S",
     "uuid": "a UUID such as 123e4567-e89b-12d3-a456-426614174000",
     "uri": "a URI such as https://example.org/page",

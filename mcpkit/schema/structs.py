@@ -37,11 +37,16 @@ def prepare(annotation: Any) -> None:
             waiting += get_args(part)
         elif part not in seen:
             seen.add(part)
-            is_struct = _is_attrs(part) or _is_msgspec(part)
-            if is_struct and not hasattr(part, _HOOK):
+            is_known = not is_struct(part) or hasattr(part, _HOOK)
+            if not is_known:
                 setattr(part, _HOOK, _describe)
-            if is_struct or _has_fields(part):
+            if is_struct(part) or _has_fields(part):
                 waiting += typing_extensions.get_type_hints(part, include_extras=True).values()
+
+
+def is_struct(cls: Any) -> bool:
+    """Tell whether something is a class of attrs or msgspec."""
+    return isinstance(cls, type) and (_is_attrs(cls) or _is_msgspec(cls))
 
 
 def _has_fields(cls: type) -> bool:

@@ -17,11 +17,12 @@ import pandas as pd  # type: ignore[import-untyped]
 import polars as pl
 import pytest
 from jsonschema import Draft202012Validator
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, create_model
 from typing_extensions import NotRequired, Required, TypedDict, Unpack
 
 from mcpkit import ArgumentsError, RegistrationError, Server
 from mcpkit.protocol.revisions import LATEST, LATEST_HANDSHAKE
+from mcpkit.schema import Output
 from mcpkit.testing import connect
 from structures import arguments_of
 
@@ -47,6 +48,11 @@ class Tree:
     branches: list[Tree] = attrs.Factory(list)
     small: Small | None = None
     hidden: int = attrs.field(init=False, default=7)
+
+
+@attrs.define
+class Oak:
+    branches: list[Oak]
 
 
 class Cat(msgspec.Struct, tag=True, rename="camel"):
@@ -243,10 +249,40 @@ def test_the_fields_of_a_class_keep_what_stands_in_brackets() -> None:
     assert found.at == pd.Timestamp("2026-07-28T01:02:03Z")
 
 
+def test_a_model_may_hold_a_class_that_it_was_defined_before() -> None:
+    @attrs.define
+    class Local:
+        share: Fraction
+        ref: int = 0
+        metadata: int = 0
+
+    class Held(BaseModel):
+        model_config = ConfigDict(arbitrary_types_allowed=True)
+
+        local: Local
+        several: list[Local] = []
+
+    sent = {
+        "local": {"share": "1/2", "ref": 1, "metadata": 2},
+        "several": [{"share": "1/3", "ref": 3, "metadata": 4}],
+    }
+    taken = arguments_of(Held).validate({"value": sent})["value"]
+    assert (taken.local, taken.several) == (Local(Fraction(1, 2), 1, 2), [Local(Fraction(1, 3), 3, 4)])
+    output = Output.of(Held)
+    assert output is not None
+    assert output.dump(taken) == sent
+
+
+def test_a_model_cannot_hold_a_class_of_itself_that_it_was_defined_before() -> None:
+    forest = create_model("Forest", __config__=ConfigDict(arbitrary_types_allowed=True), oak=(Oak, ...))
+    with pytest.raises(RegistrationError, match="Oak contains itself, which a model of pydantic cannot hold"):
+        arguments_of(forest)
+
+
 @pytest.mark.parametrize(
     ("annotation", "sent", "message"),
     [
-        (Fraction, "1/0", "value: expected a string that matches"),
+        (Fraction, "1/0", 'value: expected a fraction such as "1/3"'),
         (np.uint8, 256, "value: expected an integer from 0 to 255, got 256"),
         (np.int64, 2**63, "value: "),
         (range, [1, 2, 4], "value: expected integers at equal distances"),
@@ -254,11 +290,11 @@ def test_the_fields_of_a_class_keep_what_stands_in_brackets() -> None:
         (npt.NDArray[np.int64], ["a"], r"value\[0\]: expected an integer"),
         (pd.Timestamp, "yesterday", "value: expected a date and time"),
         (pd.Timestamp, "9999-01-01T00:00:00Z", None),
-        (pd.Timedelta, "P", "value: expected a string that matches"),
+        (pd.Timedelta, "P", "value: expected an ISO 8601 duration"),
         (pd.Timedelta, "P999999999D", "value: "),
         (Leaf, {"share": "1", "count": -1}, "value: 'count' must be >= 0|value: '_count' must be >= 0"),
         (Leaf, {"share": "1", "label": 1}, "value: 'label' must be <class 'str'>"),
-        (Leaf, {"share": 1}, "value.share: expected a string"),
+        (Leaf, {"share": 1}, r"value\.share: expected a fraction"),
         (Cat, {"type": "Dog", "nineLives": 1}, "value.type"),
         (Cat, {"type": "Cat", "nineLives": 10}, "value.nineLives: expected an integer from 0 to 9, got 10"),
         (Grid, {"data": ["a"], "share": "1", "pets": []}, r"value.data\[0\]: expected a number"),
