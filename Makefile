@@ -5,6 +5,9 @@ VERSIONS := 3.10 3.11 3.12 3.13
 ARGS ?=
 SECONDS ?= 600
 
+# What the tests of the package itself need beside it. The anyio of an old typing-extensions does not know pytest 9.2.
+TOOLS := 'anyio>=4.8' 'httptools>=0.6' httpx 'httpx2>=2.0' 'hypothesis>=6.120' 'jsonschema[format-nongpl]>=4.23' 'pytest>=8.4,<9.2' 'pytest-timeout>=2.4' 'uvloop>=0.21'
+
 BIN := .venv/bin
 PY := $(BIN)/python
 PYENV := $(or $(PYENV_ROOT),$(HOME)/.pyenv)
@@ -17,12 +20,14 @@ MISSING := $(filter-out $(FOUND),$(VERSIONS))
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup weather test test-all check lint types mypy pyright docs conformance bench bench-http hosts soak clean $(VERSIONS:%=test-%)
+.PHONY: help setup weather test test-fast test-lowest test-all check lint types mypy pyright docs conformance bench bench-http hosts soak clean $(VERSIONS:%=test-%)
 
 help:
 	@echo 'make setup         the development environment: .venv and node_modules'
 	@echo 'make weather       the weather example, run as a host would run it (LIVE=1: the real API)'
 	@echo 'make test          the whole test suite (ARGS=... goes to pytest)'
+	@echo 'make test-fast     the tests of the package itself that take no time, in about a minute'
+	@echo 'make test-lowest   the tests of the package itself, with the lowest version of each dependency'
 	@echo 'make test-all      the suite on every CPython from 3.10 to 3.13 that this machine has'
 	@echo 'make check         formatting, lint, types, documentation, tests'
 	@echo 'make conformance   the official conformance suite, run against a server over HTTP, as a table'
@@ -68,6 +73,20 @@ weather: .venv/.package
 
 test: setup
 	@$(PY) -m pytest $(ARGS)
+
+test-fast: .venv/.dev
+	@MCPKIT_TEST_CORE=1 MCPKIT_TEST_NODE=0 $(PY) -m pytest -q -m 'not long' $(ARGS)
+
+# Old packages warn of themselves on new Pythons: here these are no errors.
+test-lowest: .venv-lowest/.dev
+	@MCPKIT_TEST_CORE=1 MCPKIT_TEST_NODE=0 .venv-lowest/bin/python -m pytest -q -m 'not long' -W default::DeprecationWarning $(ARGS)
+
+.venv-lowest/.dev: pyproject.toml .ci/lowest.py
+	@echo 'Setting up .venv-lowest'
+	@$(PYTHON) -m venv .venv-lowest
+	@$(PYTHON) .ci/lowest.py > .venv-lowest/constraints.txt
+	@.venv-lowest/bin/python -m pip install --quiet --quiet --constraint .venv-lowest/constraints.txt --editable '.[crypto,jsonschema,otel,watch]' $(TOOLS)
+	@touch $@
 
 test-all: $(FOUND:%=test-%)
 	@$(if $(FOUND),,echo 'none of CPython $(VERSIONS) is on this machine'; exit 1;) echo 'passed on CPython $(FOUND)$(if $(MISSING),; not on this machine: $(MISSING))'
@@ -116,4 +135,4 @@ soak: .venv/.dev
 	$(PY) tests/soak/run.py $(SECONDS)
 
 clean:
-	rm -rf .venv .venv-3.* .venv-bench node_modules .hosts site dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-3.* .venv-lowest .venv-bench node_modules .hosts site dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,6 +9,51 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
+
+
+_ELSEWHERE = ("conformance", "docs", "hosts", "interop", "weather")
+_OTHERS = re.compile(
+    r"^\s*(?:from|import) (?:attrs?|django|fastapi|litestar|matplotlib|mcp|msgspec|numpy|opentelemetry\.sdk|pandas|PIL|"
+    r"polars|sentry_sdk|sqlalchemy)\b",
+    re.MULTILINE,
+)
+
+
+_LONG = {
+    "test_bounds.py",
+    "test_broker_expiry.py",
+    "test_corpus.py",
+    "test_edge_properties.py",
+    "test_endurance.py",
+    "test_posted_bodies.py",
+    "test_processes_stdio.py",
+    "test_reporting_stdio.py",
+    "test_reporting_uvicorn.py",
+    "test_result_sizes.py",
+    "test_round_trip.py",
+    "test_shutdown.py",
+    "test_stdio_shutdown.py",
+    "test_workers.py",
+}
+"""What takes seconds on its own: many processes, megabytes, all types there are."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what is long."""
+    for item in items:
+        if item.path.name in _LONG:
+            item.add_marker(pytest.mark.long)
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Leave out what needs more than the package itself, where `MCPKIT_TEST_CORE` says so: see CONTRIBUTING.md."""
+    if os.environ.get("MCPKIT_TEST_CORE") != "1":
+        return None
+    if collection_path.is_dir():
+        return collection_path.name in _ELSEWHERE or None
+    return (
+        collection_path.suffix == ".py" and _OTHERS.search(collection_path.read_text()) is not None
+    ) or None
 
 
 @pytest.fixture(scope="session")

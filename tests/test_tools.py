@@ -244,9 +244,9 @@ def test_a_result_without_a_form_in_json_is_refused_under_the_name_of_the_tool(s
     async def stream() -> AsyncIterator[Callable[[], int]]:
         yield int
 
-    with pytest.raises(RegistrationError, match=r"count: result: .*Callable"):
+    with pytest.raises(RegistrationError, match=r"count: result: .*(Callable|list has no form)"):
         server.tool(count)
-    with pytest.raises(RegistrationError, match=r"stream: result: .*Callable"):
+    with pytest.raises(RegistrationError, match=r"stream: result: .*(Callable|list has no form)"):
         server.tool(stream)
 
 

@@ -338,6 +338,6 @@ def _serializer(cls: Any) -> SchemaSerializer:
     """Return what writes the instances of a model or dataclass of pydantic as its annotation would."""
     from pydantic import TypeAdapter
 
-    from ..schema import wire
+    from ..schema import built, wire
 
-    return SchemaSerializer(wire.serializing(TypeAdapter(cls).core_schema), _use_prebuilt=False)
+    return built.serializer(wire.serializing(TypeAdapter(cls).core_schema))

@@ -11,6 +11,7 @@ from pydantic_core import CoreSchema, SchemaValidator, ValidationError, core_sch
 from ..errors import ArgumentsError, Problem, RegistrationError
 from ..protocol.jsonrpc import is_array, is_object
 from . import types, values
+from .built import validator
 from .mirrored import MirroredParameter, mirrored
 from .published import published
 from .signature import Parameter, Signature, UnresolvedHint, empty
@@ -132,8 +133,7 @@ class Arguments:
 
     @cached_property
     def _validator(self) -> SchemaValidator:
-        # Not the validators that pydantic keeps with its classes: they do not follow JSON Schema.
-        return SchemaValidator(self._core, _use_prebuilt=False)
+        return validator(self._core)
 
     def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Check the arguments of a call and convert them.

@@ -11,13 +11,14 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, NamedTuple, get_args, get_origin
 
-from pydantic_core import SchemaValidator, ValidationError
+from pydantic_core import ValidationError
 from typing_extensions import is_typeddict
 
 from ..errors import ArgumentsError, Problem, RegistrationError
 from ..protocol.jsonrpc import is_object
 from . import typed_dict, types, written_form
 from .arguments import Arguments, from_validator
+from .built import validator
 from .form_fields import FORMS, CannotSayError, Field
 from .problems import problems
 from .references import target
@@ -270,11 +271,10 @@ def _model(cls: Any) -> _Source:
     schema = described.schema
     if "$ref" in schema:  # a class that contains itself
         schema = target(schema, {"$defs": described.definitions})
-    # Not the validator that pydantic keeps with the class: it does not follow JSON Schema.
-    validator = SchemaValidator(described.core, _use_prebuilt=False)
+    validates = validator(described.core)
 
     def convert(content: Json) -> Any:
-        return validator.validate_python(content, by_alias=True, by_name=False)
+        return validates.validate_python(content, by_alias=True, by_name=False)
 
     annotations = {
         _published(name, field): (field.annotation, *field.metadata)

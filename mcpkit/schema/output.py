@@ -25,6 +25,7 @@ from ..content.display import can_show
 from ..errors import HandlerError, OutputError, ProtocolError, RegistrationError
 from ..protocol.jsonrpc import is_array, is_object
 from . import inline, types
+from .built import can_serialize, serializer, validator
 from .published import published
 from .signature import empty
 from .values import Json
@@ -140,7 +141,7 @@ class Output:
         from . import from_schema
 
         if self._is_written:
-            return SchemaValidator(self._described.core, _use_prebuilt=False)
+            return validator(self._described.core)
         return from_schema.validator(self._whole)
 
     @cached_property
@@ -160,12 +161,12 @@ class Output:
         choice: Any = core["choices"][0] if core.get("type") == "union" else None
         if not is_object(choice) or choice.get("type") != "model" or _holds_mapping(choice):
             return None, None
-        return choice["cls"], SchemaSerializer(cast("CoreSchema", choice), _use_prebuilt=False)
+        return choice["cls"], serializer(cast("CoreSchema", choice))
 
     @cached_property
     def _serializer(self) -> SchemaSerializer | None:
         core = self._described.output
-        return None if core is None else SchemaSerializer(core, _use_prebuilt=False)
+        return serializer(core) if core is not None and can_serialize(core) else None
 
     def dump(self, value: Any) -> Any:
         """Return a result as the JSON value that the schema describes.

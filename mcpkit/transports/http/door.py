@@ -14,13 +14,14 @@ from ...protocol import jsonrpc
 from ...request_headers import JoinedHeaders
 from .authenticated import principal_of
 from .body import read_body
+from .cors import Cors
 from .exchange import Exchange, Receive, RefusedError, Scope, Send, headers_by_name, refuse, respond
 from .guard import Guard
 from .handshake import serve_delete, serve_get, serve_handshake
 from .mounting import mount_point, path_below
 from .negotiation import accepts, check_content, may_stream
 from .options import MESSAGES_PATH, SSE_PATH, Settings
-from .routes import Cors, Routes
+from .routes import Routes
 from .service import Service
 from .shutdown import end_on_signals
 from .sse import Pipe

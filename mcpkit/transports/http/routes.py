@@ -1,17 +1,17 @@
-"""What the HTTP app serves beside the MCP endpoint: the author's own routes, readiness, and CORS."""
+"""What the HTTP app serves beside the MCP endpoint: the author's own routes, and readiness."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
-from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.routing import BaseRoute, Match, Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from .cors import Cors
 from .exchange import headers_by_name
 from .guard import Guard
 from .mounting import mount_point, path_below
@@ -20,38 +20,6 @@ from .unread import watch
 
 if TYPE_CHECKING:
     from ...server import OwnRoute
-
-_EXPOSED: Final = ("Mcp-Session-Id", "MCP-Protocol-Version", "Retry-After", "WWW-Authenticate")
-_PREFLIGHT_SECONDS: Final = 7200
-"""How long a browser may keep a preflight's answer: as long as Chrome keeps any."""
-
-
-class Cors(CORSMiddleware):
-    """Lets web pages of the origins that the guard allows read the answers of an app.
-
-    Requested headers are accepted as they come, as `Mcp-Param-*` are the author's to name. Cookies and
-    other ambient credentials are not: a client sends its token in `Authorization`.
-
-    Args:
-        app: What answers. Put the guard before this, so that a preflight of another origin is refused too.
-        guard: Which origins are allowed.
-    """
-
-    def __init__(self, app: ASGIApp, guard: Guard) -> None:
-        super().__init__(
-            app,
-            allow_origins=("*",) if guard.allows_all_origins else (),
-            allow_methods=("*",),
-            allow_headers=("*",),
-            allow_private_network=True,
-            expose_headers=_EXPOSED,
-            max_age=_PREFLIGHT_SECONDS,
-        )
-        self._guard = guard
-
-    def is_allowed_origin(self, origin: str) -> bool:
-        """Whether pages of an origin may read what is answered."""
-        return self._guard.allows_origin(origin)
 
 
 class Routes:

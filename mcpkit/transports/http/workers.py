@@ -52,10 +52,12 @@ def warn_of_workers(server: Server, settings: Settings) -> None:
 def _workers() -> tuple[int, bool]:
     """Return how many workers there are, and whether this is the first: those who have started it are on the stack."""
     frame: FrameType | None = sys._getframe()
+    is_worker = False
     while frame is not None:
         module = frame.f_globals.get("__name__")
-        if module == "uvicorn.supervisors.multiprocess":
-            config: Any = getattr(frame.f_locals.get("self"), "config", None)
+        is_worker = is_worker or module == "uvicorn.supervisors.multiprocess"
+        if is_worker and module == "uvicorn._subprocess":
+            config: Any = frame.f_locals.get("config")
             return getattr(config, "workers", 0) or 0, multiprocessing.current_process().name.endswith("-1")
         if module == "gunicorn.arbiter":
             arbiter: Any = frame.f_locals.get("self")

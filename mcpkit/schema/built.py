@@ -1,0 +1,74 @@
+"""Validators and serializers that do what the given schema says, on every pydantic.
+
+From 2.11 on pydantic puts what it has built for a class before what a schema says of the class. Ours say more, as they
+follow JSON Schema. From 2.13 on it can be told not to.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, cast
+
+import pydantic_core
+from pydantic_core import CoreSchema, SchemaSerializer, SchemaValidator
+
+from ..protocol.jsonrpc import is_object
+
+_CAN_BE_TOLD: Final = tuple(map(int, pydantic_core.__version__.split(".")[:2])) >= (2, 42)
+_lock = threading.Lock()
+
+
+def validator(core: CoreSchema) -> SchemaValidator:
+    """Return what validates by a schema.
+
+    Raises:
+        SchemaError: The schema is none.
+    """
+    if _CAN_BE_TOLD:
+        return SchemaValidator(core, _use_prebuilt=False)
+    with _unbuilt(core):
+        return SchemaValidator(core)
+
+
+def can_serialize(core: CoreSchema) -> bool:
+    """Say whether pydantic does all that a schema says: before 2.13 not with fields that no class names."""
+    return _CAN_BE_TOLD or not any("extras_schema" in node for node in _nodes(core))
+
+
+def serializer(core: CoreSchema) -> SchemaSerializer:
+    """Return what serializes by a schema.
+
+    Raises:
+        SchemaError: The schema is none.
+    """
+    if _CAN_BE_TOLD:
+        return SchemaSerializer(core, _use_prebuilt=False)
+    with _unbuilt(core):
+        return SchemaSerializer(core)
+
+
+@contextmanager
+def _unbuilt(core: CoreSchema) -> Iterator[None]:
+    """Let the classes of a schema seem to be without validators; another thread builds its own from them, too."""
+    with _lock:
+        classes = {node["cls"] for node in _nodes(core) if node.get("type") in {"model", "dataclass"}}
+        built = [cls for cls in classes if cls.__dict__.get("__pydantic_complete__") is True]
+        try:
+            for cls in built:
+                cls.__pydantic_complete__ = False
+            yield
+        finally:
+            for cls in built:
+                cls.__pydantic_complete__ = True
+
+
+def _nodes(node: Any) -> Iterator[dict[str, Any]]:
+    if is_object(node):
+        yield node
+        for each in node.values():
+            yield from _nodes(each)
+    elif isinstance(node, list | tuple):
+        for each in cast("Sequence[Any]", node):
+            yield from _nodes(each)
