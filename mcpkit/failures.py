@@ -161,6 +161,9 @@ def _unsent(ctx: Context[Any], error: OutputError) -> str:
     """Log that a function has run, but its result cannot be sent, and return the same for the client."""
     ran = _RAN.get(ctx.method, "the method ran")
     text = readable(f"{ran}, but {error}")
+    cause = error.__cause__
+    if cause is not None and not ctx.server.mask_errors:
+        text += f" ({type(cause).__name__}: {readable(str(cause))})"
     logger.error("%s%s: %s", ctx.method, _about(ctx), text, exc_info=error.__cause__)
     return text
 

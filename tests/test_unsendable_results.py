@@ -13,7 +13,7 @@ from pydantic import BaseModel, computed_field, field_serializer
 from typing_extensions import TypedDict
 
 from contents import PNG
-from mcpkit import Image, ProtocolError, Server, ToolError, ToolResult, user
+from mcpkit import Image, ProtocolError, Server, Text, ToolError, ToolResult, user
 from mcpkit.testing import Client, connect
 
 pytestmark = pytest.mark.anyio
@@ -97,6 +97,11 @@ def failing_iterator() -> Iterator[int]:
     raise LookupError("hunter2")
 
 
+def gone_through() -> Any:
+    numbers = (number for number in range(3))
+    return {"sum": sum(numbers), "numbers": numbers}
+
+
 UNTYPED: list[tuple[Callable[[], Any], str]] = [
     (lambda: {"a": [1, Hidden()]}, "result.a[1] has no form in JSON: a Hidden; return a dict"),
     (Hidden, "result has no form in JSON: a Hidden; return a dict"),
@@ -131,6 +136,7 @@ UNTYPED: list[tuple[Callable[[], Any], str]] = [
     (Serialized, "result.code could not be read: "),
     (lambda: {"a": Unread([1])}, "result.a could not be read: LookupError was raised"),
     (lambda: {"a": failing_iterator()}, "result.a could not be read: LookupError was raised"),
+    (gone_through, "result.numbers has no form in JSON: a generator that has been gone through already"),
     (Drawing, "result could not be read: LookupError was raised"),
     (lambda: ["a", Drawing()], "result[1] could not be read: LookupError was raised"),
     (
@@ -303,6 +309,53 @@ async def test_the_log_has_the_traceback_of_the_authors_code(caplog: pytest.LogC
     (record,) = caplog.records
     assert record.exc_info
     assert repr(record.exc_info[1]) == "LookupError('hunter2')"
+
+
+async def test_while_a_server_is_written_the_text_of_what_was_raised_is_said_too() -> None:
+    server = Server("s", mask_errors=False)
+
+    @server.tool
+    def draw() -> Any:
+        return Drawing()
+
+    async with connect(server) as client:
+        told = (await client.call("draw")).text
+    assert told.endswith("LookupError was raised; the server's log says where (LookupError: hunter2)")
+
+
+@ERAS
+async def test_what_belongs_to_content_is_told_as_well(revision: str) -> None:
+    server = Server("s")
+
+    @server.tool
+    def annotated() -> Any:
+        return ["a", Text("b", meta={"k": {"of": Hidden()}})]
+
+    @server.tool
+    def whole() -> Any:
+        return ToolResult("a", meta={"k": Hidden()})
+
+    async with connect(server, revision=revision) as client:
+        assert "result.content[1]._meta.k.of has no form in JSON: a Hidden" in await outcome(
+            client, "annotated"
+        )
+        assert "result._meta.k has no form in JSON: a Hidden" in await outcome(client, "whole")
+
+
+async def test_an_iterator_in_a_model_of_a_coroutine_is_read_once() -> None:
+    server = Server("s")
+
+    @server.tool
+    async def typed() -> Sheet:
+        return Sheet(more=(number for number in range(3)))
+
+    @server.tool
+    async def untyped() -> Any:
+        return {"sheet": Sheet(more={"deep": map(str, range(3))})}
+
+    async with connect(server) as client:
+        assert (await client.call("typed")).structured["more"] == [0, 1, 2]
+        assert (await client.call("untyped")).structured["sheet"]["more"] == {"deep": ["0", "1", "2"]}
 
 
 async def test_what_an_iterator_raises_for_the_client_is_what_it_reads() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from contextvars import ContextVar
 from itertools import islice
 from typing import Any, Final, TypeGuard
 
@@ -41,6 +42,21 @@ def may_block() -> None:
         LeaveLoop: This is the thread of an event loop.
     """
     if asyncio._get_running_loop() is not None:
+        raise LeaveLoop
+
+
+_is_put_off: ContextVar[bool] = ContextVar("_is_put_off", default=False)
+
+
+def put_off_leaving() -> None:
+    """Have `leave_if_put_off` raise `LeaveLoop`, where it cannot be raised now."""
+    _is_put_off.set(True)
+
+
+def leave_if_put_off() -> None:
+    """Raise the `LeaveLoop` that has been put off."""
+    if _is_put_off.get():
+        _is_put_off.set(False)
         raise LeaveLoop
 
 

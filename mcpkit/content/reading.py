@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from decimal import Decimal
 from functools import lru_cache
-from types import BuiltinFunctionType, FunctionType, MethodType
+from types import BuiltinFunctionType, FunctionType, GeneratorType, MethodType
 from typing import Any, Final, NoReturn, cast
 
 from pydantic_core import SchemaSerializer, from_json, to_jsonable_python
@@ -21,6 +21,7 @@ from pydantic_core import SchemaSerializer, from_json, to_jsonable_python
 from ..errors import HandlerError, OutputError, ProtocolError
 from ..schema import foreign, object_keys
 from ..schema.expectations import shown
+from ..schema.output import written
 from ..schema.problems import Steps, path
 from .blocks import base64
 from .data import DEEPEST, described, is_json, unreadable
@@ -228,6 +229,8 @@ class _Reading:
         return object_keys.text(plain)
 
     def _other(self, value: Any, kind: type[Any]) -> Any:
+        if kind is GeneratorType and value.gi_frame is None:
+            self._refuse("a generator that has been gone through already; return a list")
         if (encoder := foreign.encoder(kind)) is not None:
             return self._within(value, lambda foreigner: self._read(self._encoded(encoder, foreigner)))
         for known, plainer in _PLAINER:
@@ -255,7 +258,7 @@ class _Reading:
             return self._members(value)
         try:
             serializer = _serializer(cast("Any", type(value)))
-            return from_json(serializer.to_json(value, by_alias=True, warnings="error"))
+            return from_json(written(serializer, value, "error"))
         except Exception:  # noqa: BLE001 - what it was is found member by member
             return self._members(value)
 

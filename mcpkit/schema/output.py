@@ -22,6 +22,7 @@ from typing_extensions import is_typeddict
 
 from ..content.data import is_json, json_value
 from ..content.display import can_show
+from ..content.lazy import leave_if_put_off
 from ..errors import HandlerError, OutputError, ProtocolError, RegistrationError
 from ..protocol.jsonrpc import is_array, is_object
 from . import inline, types
@@ -211,8 +212,8 @@ class Output:
         try:
             # Whatever is not of its type is an error: what becomes of it is not left to chance.
             if type(value) is self._sure[0]:
-                return from_json(self._sure[1].to_json(value, by_alias=True, warnings=False))
-            return from_json(self._serializer.to_json(value, by_alias=True, warnings="error"))
+                return from_json(written(self._sure[1], value, False))
+            return from_json(written(self._serializer, value, "error"))
         except (HandlerError, ProtocolError):
             raise
         except Exception:  # noqa: BLE001 - of pydantic or the author's code; read once more to say where
@@ -275,6 +276,24 @@ def _holds_mapping(core: Any) -> bool:
     if not is_object(core):
         return False
     return core.get("type") in ("dict", "definition-ref") or any(map(_holds_mapping, core.values()))
+
+
+def written(serializer: SchemaSerializer, value: Any, warnings: Literal[False, "error"]) -> bytes:
+    """Return a value as JSON by a serialiser of `wire.serializing`.
+
+    Args:
+        serializer: The serialiser.
+        value: The value.
+        warnings: What becomes of values that are not of their types: an error, or whatever pydantic makes of it.
+
+    Raises:
+        LeaveLoop: Something in it may block, and this is the thread of an event loop.
+        Exception: Whatever pydantic or the author's code raises.
+    """
+    try:
+        return serializer.to_json(value, by_alias=True, warnings=warnings)
+    finally:
+        leave_if_put_off()
 
 
 def _is_open(annotation: Any) -> bool:

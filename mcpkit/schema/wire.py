@@ -15,6 +15,7 @@ from typing import Any, TypeGuard, cast
 
 from pydantic_core import CoreSchema, core_schema
 
+from ..content.lazy import LeaveLoop, put_off_leaving
 from ..protocol.jsonrpc import is_array, is_object
 from . import foreign, foreign_core, object_keys, values
 
@@ -334,7 +335,12 @@ def _serialized_by(encode: Callable[[Any], Any]) -> Rewrite:
 def _encode_any(value: Any) -> Any:
     from ..content.data import json_value
 
-    return json_value(value)
+    try:
+        return json_value(value)
+    except LeaveLoop:
+        # Raised here it would only make pydantic try otherwise, and go through an iterator as it does.
+        put_off_leaving()
+        return None
 
 
 def _names(node: Node) -> Node:
