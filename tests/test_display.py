@@ -111,6 +111,20 @@ def test_pandas_tables_are_csv_in_full() -> None:
     assert to_content(rows)[0]["text"].count("\n") == 5001
 
 
+def test_polars_tables_are_csv_like_those_of_pandas() -> None:
+    import polars as pl
+
+    frame = pl.DataFrame({"day": ["Mon", "Tue"], "high": [21.5, None]})
+    assert to_content(frame) == text("day,high\nMon,21.5\nTue,\n")
+    assert to_content(frame["day"]) == text("day\nMon\nTue\n")
+    assert to_content(frame.lazy().filter(pl.col("day") == "Tue")) == text("day,high\nTue,\n")
+    assert to_content(["a table", frame[:1]]) == [*text("a table"), *text("day,high\nMon,21.5\n")]
+    assert to_contents(frame, "t://x", None)[0]["mimeType"] == "text/csv"
+    # CSV has no lists.
+    nested = pl.DataFrame({"day": ["Mon"], "highs": [[1, 2]]})
+    assert to_content(nested) == text('[{"day":"Mon","highs":[1,2]}]')
+
+
 def test_a_colormap_of_matplotlib_is_its_picture() -> None:
     import matplotlib as mpl
 
