@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="has no fork")
 
 WHERE = ["function", "thread", "generator", "coroutine"]
 HOW = ["return", "exit", "_exit", "raise", "interrupt", "exec", "unseen"]
+SEEN = HOW[:-1]
+"""Those that Python knows of; in the event loop no other can be told from the server."""
 
 
 def is_alive(process: int) -> bool:
@@ -88,7 +91,12 @@ from mcpkit import Depends, Server
 
 server = Server("forking")
 server.tool(work.fork)
+server.tool(work.fork, name="quick", thread=False)
 closed = []
+
+@server.tool
+async def fork_later(where: str, how: str, token: int) -> list[int]:
+    return work.fork(where, how, token)
 
 def opened():
     yield
@@ -100,15 +108,20 @@ def depends(how: str, given: Annotated[None, Depends(opened)]) -> list[int]:
 """
 
 
-def test_no_child_of_a_threaded_function_keeps_the_port(tmp_path: Path) -> None:
+KINDS = [
+    *(("fork", where) for where in WHERE),
+    *(("quick", where) for where in ("function", "generator", "coroutine")),
+    ("fork_later", "function"),
+    ("depends", ""),
+]
+
+
+def test_no_child_keeps_the_port() -> None:
     import httpx
 
     with serving(from_text(f"{PROGRAM}\napp = server.asgi()")) as served:
         with httpx.Client(base_url=served.origin, headers={"Accept": "application/json"}) as client:
-            for number, (name, where, how) in enumerate(
-                [("fork", where, how) for where in WHERE[:3] for how in HOW]
-                + [("depends", "", how) for how in HOW]
-            ):
+            for number, ((name, where), how) in enumerate(product(KINDS, SEEN)):
                 arguments = {"how": how} if name == "depends" else {"where": where, "how": how, "token": 0}
                 request = call(number, name, **arguments)
                 headers = {"Mcp-Method": "tools/call", "Mcp-Name": name, "MCP-Protocol-Version": "2026-07-28"}
@@ -126,10 +139,10 @@ class ProgramHost(Host):
         super().__init__(prefix=[sys.executable, "-c", program])
 
 
-def test_no_child_of_a_threaded_function_answers_over_stdio() -> None:
+def test_no_child_answers_over_stdio() -> None:
     with ProgramHost(f"{PROGRAM}\nserver.run()") as host:
-        for number, (where, how) in enumerate((where, how) for where in WHERE[:3] for how in HOW):
-            answer = host.ask(call(number, "fork", where=where, how=how, token=number))
+        for number, ((name, where), how) in enumerate(product(KINDS[:-1], SEEN)):
+            answer = host.ask(call(number, name, where=where, how=how, token=number))
             assert text_of(answer).startswith(f"[{number},")
         host.close_input()
         assert host.wait() == 0

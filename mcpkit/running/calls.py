@@ -12,6 +12,7 @@ from ..context import Context, _current
 from ..errors import BusyError, ProtocolError
 from ..failures import error_response
 from ..protocol import jsonrpc
+from . import forks
 from .execution import is_fatal
 from .steps import cancellations, first_step, go_on, is_cancelled_from_outside, uncancel
 
@@ -43,6 +44,7 @@ class Calls:
         self._loop = asyncio.get_running_loop()
         self._running: dict[Hashable, _Call] = {}
         self._idle: asyncio.Future[None] | None = None
+        self._generation = forks.generation
 
     def start(
         self, key: Hashable, ctx: Context[Any], outcome: Coroutine[Any, Any, Outcome], reply: Reply
@@ -94,10 +96,12 @@ class Calls:
                 return value
             message = jsonrpc.result(ctx.request_id, value)
         except BaseException as error:
+            self._check_process(error)
             _end(ctx, reply, error_response(ctx, error), error)
             if is_fatal(error):
                 raise
         else:
+            self._check_process(None)
             _end(ctx, reply, message, None)
         finally:
             _current.reset(token)
@@ -226,7 +230,13 @@ class Calls:
             self._server._running.give_back(call.caller)
         self._settle(call, None if problem is None else error_response(call.ctx, problem), problem)
 
+    def _check_process(self, problem: BaseException | None) -> None:
+        """End a child that a function has forked in the event loop: the answers are its parent's."""
+        if forks.generation != self._generation:
+            forks.end_child(problem)
+
     def _settle(self, call: _Call, message: bytes | None, problem: BaseException | None) -> None:
+        self._check_process(problem)
         del self._running[call.key]
         _end(call.ctx, call.reply, message, problem)
         if not self._running and self._idle is not None:

@@ -2,11 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 import traceback
 from contextlib import suppress
 from typing import NoReturn
+
+generation = 0
+"""How many forks of event loops' threads this process has come of: what answers in one ends with it."""
+
+_is_in_loop = False
+
+
+def _look() -> None:
+    global _is_in_loop  # noqa: PLW0603 - of the thread that forks, which no other does meanwhile
+    _is_in_loop = asyncio._get_running_loop() is not None
+
+
+def _count() -> None:
+    global generation  # noqa: PLW0603 - of the process
+    if _is_in_loop:
+        generation += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_look, after_in_child=_count)
 
 
 def end_child(error: BaseException | None) -> NoReturn:
