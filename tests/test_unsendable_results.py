@@ -246,6 +246,9 @@ TYPED: list[tuple[Any, Callable[[], Any], str]] = [
     (Place, fetch, "result has no form in JSON: a coroutine that nobody awaited"),
     (list[Place], lambda: [fetch()], "result[0] has no form in JSON: a coroutine that nobody awaited"),
     (Failing, Failing, "result.ratio could not be read: ZeroDivisionError"),
+    (str, lambda: b"abc", "result: expected text, got bytes; decode them, or change the type to `bytes`"),
+    (list[str], lambda: ["a", bytearray(b"b")], "result[1]: expected text, got bytes; decode them"),
+    (dict[str, str], lambda: {"a": memoryview(b"b")}, "result.a: expected text, got bytes; decode them"),
     # A class whose fields are all optional fits anything that has none of them.
     (Sheet, Hidden, "result has no form in JSON: a Hidden"),
     (Sheet, lambda: LookupError("hunter2"), "result has no form in JSON: a LookupError; raise it instead"),

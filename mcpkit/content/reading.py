@@ -54,6 +54,16 @@ def read(value: Any, place: str = "result") -> Any:
     return _Reading(value, place, is_thorough=True).all()
 
 
+def with_texts(value: Any) -> Any:
+    """Return what `data.json_value` does, of a value whose type promises text where there might be bytes.
+
+    Raises:
+        OutputError: There are bytes; or as for `read`.
+        HandlerError: The author's code has raised it, while it was read.
+    """
+    return _Reading(value, has_bytes=False).all()
+
+
 def unrolled(value: Any, place: str = "result") -> Any:
     """Return the items of an iterator, which can be read once only, as a list; any other value itself.
 
@@ -111,16 +121,20 @@ class _Reading:
         value: The value.
         place: What its top is called.
         is_thorough: Whether all strings and numbers are looked into.
+        has_bytes: Whether there may be bytes, which are base64 then.
 
     Attributes:
         infinite: Where NaN and the infinities were, and which.
     """
 
-    def __init__(self, value: Any, place: str = "result", *, is_thorough: bool = False) -> None:
+    def __init__(
+        self, value: Any, place: str = "result", *, is_thorough: bool = False, has_bytes: bool = True
+    ) -> None:
         self._root = value
         self._path: list[str | int] = [place]
         self._open: dict[int, int] = {}  # what is being read: how long the path to it is
         self._is_thorough = is_thorough
+        self._has_bytes = has_bytes
         self.infinite: dict[Steps, str] = {}
 
     def all(self) -> Any:
@@ -233,6 +247,11 @@ class _Reading:
             self._refuse("a generator that has been gone through already; return a list")
         if (encoder := foreign.encoder(kind)) is not None:
             return self._within(value, lambda foreigner: self._read(self._encoded(encoder, foreigner)))
+        if not self._has_bytes and isinstance(value, (bytes, bytearray)):
+            place = path(tuple(self._path))
+            raise OutputError(
+                f"{place}: expected text, got bytes; decode them, or change the type to `bytes`"
+            )
         for known, plainer in _PLAINER:
             if isinstance(value, known):
                 return self._read(plainer(value))

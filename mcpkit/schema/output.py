@@ -207,6 +207,10 @@ class Output:
         return data
 
     def _serialize(self, value: Any) -> Any:
+        if self._described.is_plain:
+            from ..content.reading import with_texts
+
+            return with_texts(value)
         if self._serializer is None:
             return json_value(value)
         try:
