@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import warnings
+from collections.abc import Hashable
 from typing import Any, Literal
 
 from pydantic import ConfigDict, PydanticUndefinedAnnotation, PydanticUserError, TypeAdapter
@@ -153,6 +154,9 @@ class _Generator(GenerateJsonSchema):
         if wire.encoding(schema) == "base64url":
             return {"type": "string", "pattern": values.BASE64URL_PATTERN}
         return super().function_after_schema(schema)
+
+    def is_instance_schema(self, schema: core_schema.IsInstanceSchema) -> JsonSchemaValue:
+        return {} if schema["cls"] is Hashable else super().is_instance_schema(schema)
 
     def complex_schema(self, schema: core_schema.ComplexSchema) -> JsonSchemaValue:
         return self.handle_invalid_for_json_schema(schema, "a complex number")

@@ -13,6 +13,7 @@ import inspect
 import math
 import sys
 import types
+import typing
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from decimal import Decimal
@@ -101,6 +102,8 @@ _TABLE: dict[Any, Callable[[], Described]] = {
     empty: lambda: Described({}, core_schema.any_schema()),
     Any: lambda: Described({}, core_schema.any_schema()),
     object: lambda: Described({}, core_schema.any_schema()),
+    collections.abc.Hashable: lambda: Described({}, core_schema.any_schema()),
+    typing.Hashable: lambda: Described({}, core_schema.any_schema()),
     str: _string,
     int: lambda: Described({"type": "integer"}, values.integer(), is_plain=True),
     float: lambda: Described({"type": "number"}, values.number(), is_plain=True),
@@ -264,7 +267,7 @@ def _tuple(arguments: tuple[Any, ...]) -> Described:
 
 
 def _mapping(key: Any, value: Any) -> Described:
-    if key not in (str, Any):
+    if key not in (str, Any, collections.abc.Hashable, typing.Hashable):
         raise NotInTable
     item = _describe(value)
     return Described(

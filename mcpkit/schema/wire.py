@@ -8,7 +8,7 @@ schema that hold such a type are replaced, by the validators of values.py.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from decimal import Decimal
 from ipaddress import IPv6Address
 from typing import Any, TypeGuard, cast
@@ -221,6 +221,8 @@ def _literal(node: Node) -> CoreSchema:
 
 
 def _foreign(node: Node) -> Any:
+    if node.get("cls") is Hashable:  # a key or an item, in the words of pandas; in JSON, anything
+        return core_schema.any_schema()
     found = foreign_core.of_node(node)
     return node if found is None else found.core
 
