@@ -227,6 +227,13 @@ def _columns(instance: Any) -> dict[str, Any]:
     return columns
 
 
+def is_struct(cls: Any) -> bool:
+    """Tell whether something is a class of attrs or msgspec."""
+    return isinstance(cls, type) and (
+        hasattr(cls, "__attrs_attrs__") or hasattr(cls, "__struct_encode_fields__")
+    )
+
+
 def attrs_fields(instance: Any) -> dict[str, Any]:
     """Return what an instance of a class of attrs holds, by the names that its `__init__` takes."""
     cls = _class_of(instance)

@@ -19,8 +19,8 @@ from pydantic_core import CoreSchema, core_schema
 from ..errors import RegistrationError
 from ..protocol.jsonrpc import is_array, is_object
 from . import types
+from .foreign import is_struct
 from .foreign_types import described, iterated_as, unaliased
-from .structs import is_struct
 from .types import Described, NotInTable
 
 _METADATA: Final = "mcpkit"

@@ -16,7 +16,7 @@ from typing_extensions import is_typeddict
 
 from ..errors import ArgumentsError, Problem, RegistrationError
 from ..protocol.jsonrpc import is_object
-from . import typed_dict, types, written_form
+from . import foreign, typed_dict, types, written_form
 from .arguments import Arguments, from_validator
 from .built import validator
 from .form_fields import FORMS, CannotSayError, Field
@@ -107,13 +107,13 @@ class Form:
         """Return the form that asks for a value of a type.
 
         Args:
-            annotation: A pydantic model, dataclass, TypedDict or NamedTuple, whose fields are those of the
-                form; or the type of a single value (str, int, float, bool, date, datetime, a `Literal` or
-                Enum of texts, a list of one of these two), which travels as `{"value": ...}`. A field that
-                may be None, or has a default, may be left out. A choice shows the `label` of its Enum's
-                members, or the titles in `Annotated[Literal["s"], "Small"] | Annotated[Literal["l"], "Large"]`.
-                Or the form itself, as the JSON Schema of an object whose fields are of these kinds; its value is
-                a dict, in which defaults stand for what is left out.
+            annotation: A pydantic model, dataclass, TypedDict, NamedTuple or class of attrs or msgspec, whose
+                fields are those of the form; or the type of a single value (str, int, float, bool, date, datetime,
+                a `Literal` or Enum of texts, a list of one of these two), which travels as `{"value": ...}`. A field
+                that may be None, or has a default, may be left out. A choice shows the `label` of its Enum's members,
+                or the titles in `Annotated[Literal["s"], "Small"] | Annotated[Literal["l"], "Large"]`. Or the form
+                itself, as the JSON Schema of an object whose fields are of these kinds; its value is a dict, in which
+                defaults stand for what is left out.
 
         Raises:
             RegistrationError: No form can ask for it; the message names the field and what to change.
@@ -204,7 +204,12 @@ def _refuse_values(annotation: Any) -> None:
 
 
 def _is_structure(annotation: Any) -> bool:
-    return is_typeddict(annotation) or _is_data(annotation) or _is_pydantic(annotation)
+    return (
+        is_typeddict(annotation)
+        or _is_data(annotation)
+        or _is_pydantic(annotation)
+        or foreign.is_struct(annotation)
+    )
 
 
 def _is_data(annotation: Any) -> bool:
@@ -222,7 +227,7 @@ def _is_pydantic(annotation: Any) -> bool:
 
 
 def _structure(cls: Any, name: str) -> _Source:
-    if _is_pydantic(cls):
+    if _is_pydantic(cls) or foreign.is_struct(cls):
         return _model(cls)
     try:
         if is_typeddict(cls):
@@ -276,6 +281,10 @@ def _model(cls: Any) -> _Source:
     def convert(content: Json) -> Any:
         return validates.validate_python(content, by_alias=True, by_name=False)
 
+    if foreign.is_struct(cls):
+        from . import structs
+
+        return _Source(schema, {name: (hint,) for name, hint in structs.fields(cls).items()}, convert)
     annotations = {
         _published(name, field): (field.annotation, *field.metadata)
         for name, field in cls.__pydantic_fields__.items()

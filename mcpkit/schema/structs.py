@@ -13,7 +13,7 @@ from typing_extensions import NotRequired
 
 from ..errors import RegistrationError
 from . import values
-from .foreign import attrs_fields, struct_fields
+from .foreign import attrs_fields, is_struct, struct_fields
 
 _HOOK = "__get_pydantic_core_schema__"
 # Subscribed with what is only known at run time, which no type checker follows.
@@ -44,9 +44,9 @@ def prepare(annotation: Any) -> None:
                 waiting += typing_extensions.get_type_hints(part, include_extras=True).values()
 
 
-def is_struct(cls: Any) -> bool:
-    """Tell whether something is a class of attrs or msgspec."""
-    return isinstance(cls, type) and (_is_attrs(cls) or _is_msgspec(cls))
+def fields(cls: Any) -> dict[str, Any]:
+    """Return the types of what the constructor of a class of attrs or msgspec takes, by its names on the wire."""
+    return typing_extensions.get_type_hints(_equivalent(cls), include_extras=True)
 
 
 def _has_fields(cls: type) -> bool:

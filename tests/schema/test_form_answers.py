@@ -7,11 +7,13 @@ import datetime as dt
 from decimal import Decimal
 from typing import Annotated, Optional
 
+import attrs
+import msgspec
 import pydantic
 import pytest
 from pydantic import BaseModel, Field, RootModel
 
-from form_types import Box, City, Color, Order, Place, Point, Size, Span, lines
+from form_types import NEWEST, Box, City, Color, Order, Place, Point, Size, Span, lines
 from mcpkit.schema.form import Form
 
 
@@ -127,3 +129,24 @@ def test_what_a_model_checks_itself_speaks_without_names_of_libraries():
     (line,) = lines(Strict, {"more": 1})
     assert line.startswith("more: ")
     assert "pydantic" not in line
+
+
+@attrs.define
+class Booking:
+    city: str
+    days: int = attrs.field(default=2, validator=attrs.validators.ge(1))
+    color: Color | None = None
+
+
+class Ticket(msgspec.Struct, rename="camel"):
+    seat_number: Annotated[int, msgspec.Meta(ge=1)]
+
+
+def test_classes_of_attrs_and_msgspec_are_forms() -> None:
+    form = Form.of(Booking)
+    assert form.schema(NEWEST)["properties"]["days"] == {"type": "integer", "default": 2}
+    assert form.schema(NEWEST)["required"] == ["city"]
+    assert form.read({"city": "Rome"}) == Booking("Rome")
+    assert lines(Booking, {"city": "Rome", "days": 0}) == ["'days' must be >= 1: 0"]
+    assert Form.of(Ticket).schema(NEWEST)["properties"] == {"seatNumber": {"type": "integer", "minimum": 1}}
+    assert Form.of(Ticket).read({"seatNumber": 3}) == Ticket(3)
