@@ -154,9 +154,10 @@ async def test_a_middleware_that_has_no_patience_waits_for_it(function: str, clo
 
 
 @FUNCTIONS
-async def test_the_end_of_the_server_waits_for_it(function: str, closing: Closing) -> None:
+@pytest.mark.parametrize("dependency", ["coroutine", "thread"])
+async def test_the_end_of_the_server_waits_for_it(dependency: str, function: str, closing: Closing) -> None:
     server = Server("s")
-    add(server, function, closing.coroutine)
+    add(server, function, getattr(closing, dependency))
     client = await leave_at(server, closing)
     assert closing.events == ["closed"]
     with pytest.raises(ConnectionError):

@@ -48,7 +48,7 @@ async def call(plan: Plan, function: partial[Any], ctx: Context[Any], make: Make
     if is_in_loop and not plan.has_closings and all(part.is_in_loop is not False for part in parts):
         await work.run()
     elif not is_in_loop and not work.parts:
-        return await ctx.server.threads.run(work.run_in_thread, {}, ctx)
+        return await work.run_in_one_thread()
     else:
         await work.run_in_own_task()
     return work.result()
@@ -126,6 +126,16 @@ class _Call:
                 task.add_done_callback(self._forget)
             raise
 
+    async def run_in_one_thread(self) -> Any:
+        """Do all in one thread. A cancelled call is over for its caller; what is closed by then is waited for."""
+        ctx = self._ctx
+        try:
+            return await ctx.server.threads.run(self.run_in_thread, {}, ctx)
+        except asyncio.CancelledError:
+            if self._is_closing and ctx._left is not None:
+                await see_through(ctx._left)
+            raise
+
     def _leave(self) -> None:
         """Let the caller go."""
         if self._left is not None and not self._left.done():
@@ -186,6 +196,7 @@ class _Call:
             end_child(error)
         if self._ctx._stops is not None:
             self._ctx._take_stops_back()
+        self._is_closing = True
         try:
             if here is not None:
                 error = here.close_here(error)

@@ -9,7 +9,7 @@ import traceback
 from contextlib import suppress
 from typing import NoReturn
 
-generation = 0
+generation: int = 0
 """How many forks of event loops' threads this process has come of: what answers in one ends with it."""
 
 _is_in_loop = False

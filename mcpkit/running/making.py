@@ -62,7 +62,7 @@ def make_result(value: Any, make: Make, ctx: Context[Any]) -> Any:
     """
     if ctx._rounds is not None:
         ctx._rounds.check_settled()
-    kind = type(value)
+    kind: Any = type(value)
     return make(value if kind in _LEAVES or is_at_hand(kind) else listed(value))
 
 

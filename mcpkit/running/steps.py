@@ -126,8 +126,8 @@ def is_cancelled_from_outside(error: BaseException) -> bool:
     return isinstance(error, asyncio.CancelledError) and cancellations(asyncio.current_task()) > 0
 
 
-async def see_through(task: asyncio.Task[Any]) -> None:
-    """Wait until a task has ended, however often the current one is cancelled meanwhile.
+async def see_through(task: asyncio.Future[Any]) -> None:
+    """Wait until a task, or what a future stands for, has ended, however often the current one is cancelled meanwhile.
 
     Raises:
         CancelledError: The current one has been; the other one has ended.
