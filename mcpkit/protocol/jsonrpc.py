@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Final, TypeGuard
+from typing import Any, Final, TypeGuard, cast
 
 from pydantic_core import from_json, to_json
 
@@ -78,13 +78,12 @@ def _find_infinity(value: Any, most: int) -> bool | None:
         if most < 0:
             return None
         for each in holder:
-            kind = type(each)
-            if kind is float:
+            if type(each) is float:
                 if math.isinf(each):
                     return True
-            elif kind is dict:
-                waiting.append(each.values())
-            elif kind is list:
+            elif type(each) is dict:
+                waiting.append(cast("dict[str, Any]", each).values())
+            elif type(each) is list:
                 waiting.append(each)
     return False
 
