@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable
-from typing import Any, Literal, cast
+from typing import Any, Final, Literal, cast
 
 from typing_extensions import Self, Unpack
 
@@ -21,6 +21,7 @@ from .running.places import check_name
 from .schema import Arguments, MirroredParameter, Output
 
 _STRUCTURES = (dict, list)
+_SMALL: Final = 2**63
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
 TextOf = Literal["json", "none"] | Callable[[Any], str]
@@ -231,6 +232,8 @@ class Tool(Listed):
             if len(data) >= LONG:
                 return RepetitiveResult(data, json_of(data), data)
             text = data
+        elif type(data) is int and -_SMALL < data < _SMALL:
+            text = repr(data)  # which is its JSON
         else:
             data_json = json_of(data)
             text = data_json.decode()
