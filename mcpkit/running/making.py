@@ -62,8 +62,8 @@ def make_result(value: Any, make: Make, ctx: Context[Any]) -> Any:
     """
     if ctx._rounds is not None:
         ctx._rounds.check_settled()
-    kind: Any = type(value)
-    return make(value if kind in _LEAVES or is_at_hand(kind) else listed(value))
+    is_there = type(value) in _LEAVES or is_at_hand(type(value))
+    return make(value if is_there else listed(value))
 
 
 def is_at_hand(kind: Any) -> bool:
