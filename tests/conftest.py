@@ -4,6 +4,7 @@ import os
 import re
 import signal
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ _OTHERS = re.compile(
     re.MULTILINE,
 )
 
+_IMPORTS = re.compile(r"^\s*(?:from|import) (\w+)", re.MULTILINE)
 
 _LONG = {
     "test_bounds.py",
@@ -51,9 +53,15 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
         return None
     if collection_path.is_dir():
         return collection_path.name in _ELSEWHERE or None
-    return (
-        collection_path.suffix == ".py" and _OTHERS.search(collection_path.read_text()) is not None
-    ) or None
+    return (collection_path.suffix == ".py" and _needs_others(collection_path)) or None
+
+
+@cache
+def _needs_others(file: Path) -> bool:
+    """Whether a file imports a package beside ours, or a module of the tests that does."""
+    text = file.read_text()
+    modules = (ROOT / "tests" / f"{name}.py" for name in _IMPORTS.findall(text))
+    return _OTHERS.search(text) is not None or any(_needs_others(each) for each in modules if each.exists())
 
 
 @pytest.fixture(scope="session")
