@@ -104,8 +104,6 @@ def test_workers_with_a_broker_or_without_sessions_say_nothing(
     ("options", "times"), [(["-w", "2"], 1), (["-w", "2", "--preload"], 1), (["-w", "1"], 0)]
 )
 def test_the_workers_of_gunicorn_say_it_too(folder: Path, options: list[str], times: int) -> None:
-    pytest.importorskip("gunicorn")
-    pytest.importorskip("uvicorn_worker")
     command = [sys.executable, "-m", "gunicorn", "--chdir", str(folder), "-b", "127.0.0.1:0", *options]
     command += ["-k", "uvicorn_worker.UvicornWorker", "program:app"]
     assert notes_of(command, "Application startup complete", int(options[1])).count(WARNING) == times
