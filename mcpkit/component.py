@@ -33,7 +33,7 @@ logger = logging.getLogger("mcpkit")
 
 
 _LEFT_HERE: Final = frozenset(
-    {"_signature", "_injection", "_arguments", "_output", "_limits", "_place", "visible", "registry"}
+    {"_signature", "_injection", "_arguments", "_output", "_limits", "_place", "visible", "registry", "watch"}
 )
 """Attributes that do not go along to a worker process."""
 

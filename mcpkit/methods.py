@@ -153,7 +153,7 @@ async def read_resource(ctx: Context[Any]) -> Outcome:
     resource, values, is_for_all = _serving(ctx, uri)
     await _prepare(ctx, resource)
     if isinstance(resource, Resource):
-        result = await resource.read(uri, ctx)
+        result = await resource.read(ctx)
     else:
         result = await resource.read(uri, values, ctx)
     contents = [narrow("ResourceContents", item, ctx.revision) for item in result["contents"]]

@@ -107,10 +107,13 @@ class Resource(Listed):
             _meta=self.meta,
         )
 
-    async def read(self, uri: str, ctx: Context[Any]) -> dict[str, Any]:
+    async def read(self, ctx: Context[Any]) -> dict[str, Any]:
         """Run the function and return a `ReadResourceResult` of the newest revision."""
-        make = partial(to_contents, uri=uri, mime_type=self.mime_type)
-        return {"contents": await self.run({}, ctx, make)}
+        return {"contents": await self.run({}, ctx, self.contents)}
+
+    def contents(self, value: Any) -> list[dict[str, Any]]:
+        """Return what its function returned as its contents, of the newest revision."""
+        return to_contents(value, self.key, self.mime_type)
 
 
 class ResourceTemplate(Completable):
