@@ -14,6 +14,7 @@ MAX_LINE = 64 * 1024 * 1024
 """The default limit of a line, in bytes: room for a large image or file in base64."""
 
 _JSON_WHITESPACE = b" \t\r"
+_BLANK = b" \t\r\n"
 
 _BEGINNING = 4096
 """Bytes of a line that is too long which are kept to tell whose it is."""
@@ -51,11 +52,21 @@ class Framing:
             What became complete, in order: the lines without their newlines, and an error in the place of
             each line that is too long.
         """
+        end = chunk.find(b"\n")
+        if (
+            end == len(chunk) - 1
+            and self._partial is None
+            and not self._is_skipping
+            and end <= self._max_line
+        ):
+            line = chunk.strip(_BLANK)  # one whole line, as most chunks are
+            return [line] if line else []
         lines: list[bytes | ProtocolError] = []
         start = 0
-        while (end := chunk.find(b"\n", start)) >= 0:
+        while end >= 0:
             self._end_line(chunk[start:end], lines)
             start = end + 1
+            end = chunk.find(b"\n", start)
         if start < len(chunk):
             self._extend(chunk[start:], lines)
         return lines
