@@ -96,12 +96,14 @@ class Calls:
                 return value
             message = jsonrpc.result(ctx.request_id, value)
         except BaseException as error:
-            self._check_process(error)
+            if forks.generation != self._generation:
+                forks.end_child(error)
             _end(ctx, reply, error_response(ctx, error), error)
             if is_fatal(error):
                 raise
         else:
-            self._check_process(None)
+            if forks.generation != self._generation:
+                forks.end_child(None)
             _end(ctx, reply, message, None)
         finally:
             _current.reset(token)
@@ -230,13 +232,9 @@ class Calls:
             self._server._running.give_back(call.caller)
         self._settle(call, None if problem is None else error_response(call.ctx, problem), problem)
 
-    def _check_process(self, problem: BaseException | None) -> None:
-        """End a child that a function has forked in the event loop: the answers are its parent's."""
+    def _settle(self, call: _Call, message: bytes | None, problem: BaseException | None) -> None:
         if forks.generation != self._generation:
             forks.end_child(problem)
-
-    def _settle(self, call: _Call, message: bytes | None, problem: BaseException | None) -> None:
-        self._check_process(problem)
         del self._running[call.key]
         _end(call.ctx, call.reply, message, problem)
         if not self._running and self._idle is not None:

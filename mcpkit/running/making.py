@@ -66,15 +66,12 @@ def make_result(value: Any, make: Make, ctx: Context[Any]) -> Any:
     return make(value if is_there else listed(value))
 
 
-def is_at_hand(kind: Any) -> bool:
-    """Say whether values of a class are there already, with nothing to await or to go through."""
-    # The cache says to type checkers that a class is hashable only where they know which class it is.
-    return _is_at_hand(kind)
-
-
-@lru_cache(maxsize=512)
 def _is_at_hand(kind: type) -> bool:
     return not any(hasattr(kind, name) for name in ("__await__", "__aiter__", "__next__"))
+
+
+is_at_hand: Callable[[Any], bool] = lru_cache(maxsize=512)(_is_at_hand)
+"""Says whether values of a class are there already, with nothing to await or to go through."""
 
 
 def listed(value: Any, take: Callable[[Iterator[Any]], list[Any]] = items_of) -> Any:

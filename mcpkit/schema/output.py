@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from functools import cached_property
 from types import UnionType
-from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, Union, cast, get_args, get_origin
 
 from pydantic_core import (
     CoreSchema,
@@ -160,9 +160,9 @@ class Output:
         core: Any = self._described.output or {}
         # What wire.serializing makes of a model is a union.
         choice: Any = core["choices"][0] if core.get("type") == "union" else None
-        if not is_object(choice) or choice.get("type") != "model" or _holds_mapping(choice):
+        if not is_object(choice) or choice.get("type") != "model" or not _is_settled(choice):
             return None, None
-        return choice["cls"], serializer(cast("CoreSchema", choice))
+        return choice["cls"], serializer(cast("CoreSchema", choice)).to_json
 
     @cached_property
     def _serializer(self) -> SchemaSerializer | None:
@@ -215,8 +215,9 @@ class Output:
             return json_value(value)
         try:
             # Whatever is not of its type is an error: what becomes of it is not left to chance.
-            if type(value) is self._sure[0]:
-                return from_json(written(self._sure[1], value, False))
+            sure, to_json_of = self._sure
+            if type(value) is sure:
+                return from_json(to_json_of(value, by_alias=True, warnings=False))
             return from_json(written(self._serializer, value, "error"))
         except (HandlerError, ProtocolError):
             raise
@@ -271,15 +272,50 @@ def _place(field: str) -> str:
     return f"result{'' if not field or field.startswith('[') else '.'}{field}"
 
 
-def _holds_mapping(core: Any) -> bool:
-    """Tell whether there is a mapping, or a reference to what may hold one, in a core schema."""
-    if is_array(core):
-        return any(map(_holds_mapping, core))
-    if isinstance(core, tuple):
-        return any(map(_holds_mapping, cast("Any", core)))
+_SETTLED: Final = frozenset(
+    {
+        *("model", "model-fields", "model-field", "dataclass", "dataclass-args", "dataclass-field"),
+        *(
+            "typed-dict",
+            "typed-dict-field",
+            "str",
+            "int",
+            "float",
+            "bool",
+            "none",
+            "literal",
+            "enum",
+            "decimal",
+        ),
+        *(
+            "date",
+            "time",
+            "datetime",
+            "timedelta",
+            "uuid",
+            "url",
+            "bytes",
+            "list",
+            "tuple",
+            "set",
+            "frozenset",
+        ),
+        *("nullable", "union", "default"),
+    }
+)
+"""Core schemas of which a checked value holds what they say: no mapping whose keys become one, and no iterator."""
+
+
+def _is_settled(core: Any) -> bool:
+    """Tell whether what a checked value holds is all known from its core schema."""
+    if is_array(core) or isinstance(core, tuple):
+        return all(map(_is_settled, cast("Any", core)))
     if not is_object(core):
+        return True
+    kind = core.get("type")
+    if isinstance(kind, str) and kind not in _SETTLED:
         return False
-    return core.get("type") in ("dict", "definition-ref") or any(map(_holds_mapping, core.values()))
+    return all(_is_settled(inner) for key, inner in core.items() if key not in ("metadata", "config"))
 
 
 def written(serializer: SchemaSerializer, value: Any, warnings: Literal[False, "error"]) -> bytes:
