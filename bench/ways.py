@@ -35,7 +35,9 @@ class Way(Protocol):
 
 def environment(checkout: Path) -> dict[str, str]:
     """Return what makes a process import mcpkit from a checkout, and be the same each time."""
-    return {"PYTHONPATH": str(checkout), "PYTHONHASHSEED": "0", "PYDANTIC_DISABLE_PLUGINS": "__all__"}
+    # The empty text lets Python write its bytecode, which the start would compile again and again otherwise.
+    kept = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONHASHSEED": "0", "PYDANTIC_DISABLE_PLUGINS": "__all__"}
+    return {"PYTHONPATH": str(checkout), **kept}
 
 
 class Pipes:
