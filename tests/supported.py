@@ -54,6 +54,16 @@ class Mixed(enum.Enum):
     NOTHING = None
 
 
+class Season(enum.Enum):
+    SPRING = dt.date(2026, 3, 20)
+    NEVER = b"\xfb\xff"
+
+
+class Paint(enum.Enum):
+    RED = (255, 0, 0)
+    NONE = ()
+
+
 class Access(enum.Flag):
     READ = 1
     WRITE = 2
@@ -184,6 +194,8 @@ SUPPORTED: list[Supported] = [
     scalar("Enum", Color, st.sampled_from(Color), Color.RED),
     scalar("IntEnum", Level, st.sampled_from(Level), Level.LOW),
     scalar("Enum of several types", Mixed, st.sampled_from(Mixed), Mixed.HALF),
+    scalar("Enum of dates and bytes", Season, st.sampled_from(Season), Season.SPRING),
+    Supported("Enum of tuples", Paint, st.sampled_from(Paint), Paint.RED, is_hashable=True),
     scalar("Flag", Access, st.sampled_from(list(map(Access, range(8)))), Access.WRITE),
     scalar('Literal["a", 1, None]', Literal["a", 1, None], st.sampled_from(["a", 1, None]), "a"),
     scalar("Literal[Color.RED]", Literal[Color.RED], st.just(Color.RED), Color.RED),

@@ -102,6 +102,12 @@ def gone_through() -> Any:
     return {"sum": sum(numbers), "numbers": numbers}
 
 
+def gallery() -> list[Any]:
+    images: list[Any] = [Image(data=PNG)]
+    images.append(images)
+    return images
+
+
 UNTYPED: list[tuple[Callable[[], Any], str]] = [
     (lambda: {"a": [1, Hidden()]}, "result.a[1] has no form in JSON: a Hidden; return a dict"),
     (Hidden, "result has no form in JSON: a Hidden; return a dict"),
@@ -110,7 +116,7 @@ UNTYPED: list[tuple[Callable[[], Any], str]] = [
     (lambda: {"a": {(1, 2): 3}}, "result.a has no form in JSON: a tuple as a key; make it a string"),
     (lambda: {"a": 1 + 2j}, "result.a has no form in JSON: a complex number; return [z.real, z.imag]"),
     (lambda: [1, fetch], "result[1] has no form in JSON: a function; call it"),
-    (lambda: {"a": int}, "result.a has no form in JSON: a type"),
+    (lambda: {"a": Row}, "result.a has no form in JSON: a class; return an instance of it, or its name"),
     (lambda: {"plot": Image(data=PNG)}, "result.plot has no form in JSON: an Image, which is content"),
     (lambda: {"a": ToolResult("x")}, "result.a has no form in JSON: a ToolResult, which is a whole result"),
     (
@@ -124,6 +130,8 @@ UNTYPED: list[tuple[Callable[[], Any], str]] = [
         "result.top.parent[0] has no form in JSON: it is result.top again, which holds it; leave it out",
     ),
     (lambda: deep(191), "has no form in JSON: more than 190 levels of arrays and objects"),
+    (lambda: deep(3000), "has no form in JSON: more than 190 levels of arrays and objects"),
+    (gallery, "result cannot be sent: it holds itself, or lists within more than 190 others"),
     (lambda: {"n": 10**400}, "result.n has no form in JSON: an integer of 1,329 bits"),
     (fetch, "result has no form in JSON: a coroutine that nobody awaited; write `return await ...`"),
     (

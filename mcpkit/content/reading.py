@@ -245,6 +245,8 @@ class _Reading:
     def _other(self, value: Any, kind: type[Any]) -> Any:
         if kind is GeneratorType and value.gi_frame is None:
             self._refuse("a generator that has been gone through already; return a list")
+        if isinstance(value, type):
+            self._refuse("a class; return an instance of it, or its name")
         if (encoder := foreign.encoder(kind)) is not None:
             return self._within(value, lambda foreigner: self._read(self._encoded(encoder, foreigner)))
         if not self._has_bytes and isinstance(value, (bytes, bytearray)):

@@ -10,7 +10,7 @@ from ..errors import HandlerError, OutputError, ProtocolError
 from ..protocol.types import Json
 from . import media_types
 from .blocks import Bytes, Content, ContentError, EmbeddedResource, ResourceLink, Text, base64
-from .data import json_value, text_of, unreadable
+from .data import DEEPEST, json_value, text_of, unreadable
 from .display import Shown, can_show, is_file, show
 from .media import Audio, File, Image
 
@@ -129,20 +129,19 @@ def to_contents(value: Any, uri: str, mime_type: str | None) -> list[Json]:
 
 def holds_content(value: Any) -> bool:
     """Tell whether a value is content rather than data: by itself, or at any place in lists and tuples."""
-    return _holds_content(value, set())
-
-
-def _holds_content(value: Any, seen: set[int]) -> bool:
     if not isinstance(value, (list, tuple)):
         return _is_content(cast("Any", type(value)))
-    items = cast("Sequence[Any]", value)
-    kinds: set[Any] = set(map(type, items))
-    if any(map(_is_content, kinds)):
-        return True
-    if id(items) in seen or not any(issubclass(kind, (list, tuple)) for kind in kinds):
-        return False
-    seen.add(id(items))
-    return any(_holds_content(item, seen) for item in items if isinstance(item, (list, tuple)))
+    left: list[Sequence[Any]] = [cast("Sequence[Any]", value)]
+    seen: set[int] = set()
+    while left:
+        items = left.pop()
+        kinds: set[Any] = set(map(type, items))
+        if any(map(_is_content, kinds)):
+            return True
+        if any(issubclass(kind, (list, tuple)) for kind in kinds) and id(items) not in seen:
+            seen.add(id(items))
+            left.extend(item for item in items if isinstance(item, (list, tuple)))
+    return False
 
 
 @lru_cache(maxsize=512)
@@ -169,6 +168,11 @@ def _items(value: Any, place: str) -> Iterator[tuple[str, Content]]:
     elif isinstance(value, _BYTES):
         yield place, _Blob(bytes(cast("Bytes", value)))
     elif isinstance(value, (list, tuple)) and holds_content(value):
+        if place.count("[") >= DEEPEST:
+            top = place.partition("[")[0]
+            raise OutputError(
+                f"{top} cannot be sent: it holds itself, or lists within more than {DEEPEST} others"
+            )
         for index, item in enumerate(cast("Sequence[Any]", value)):
             yield from _items(item, f"{place}[{index}]")
     elif value is not None:

@@ -6,7 +6,6 @@ has made them follow JSON Schema, and as JSON Schema, which is made shorter and 
 
 from __future__ import annotations
 
-import enum
 import warnings
 from collections.abc import Hashable
 from typing import Any, Literal
@@ -31,8 +30,9 @@ from . import (
     wire,
 )
 from .signature import UnresolvedHint
-from .types import Described, NotInTable, one_of
+from .types import Described, NotInTable, enumeration, one_of
 
+_KINDS: dict[Any, str] = {str: "string", int: "integer", float: "number", bool: "boolean"}
 _KNOWS_NOT_ALL = ConfigDict(arbitrary_types_allowed=True)
 # Subscribed with what is only known at run time, which no type checker follows.
 _TUPLE: Any = tuple
@@ -144,11 +144,17 @@ class _Generator(GenerateJsonSchema):
         return result
 
     def enum_schema(self, schema: core_schema.EnumSchema) -> JsonSchemaValue:
-        result = super().enum_schema(schema)
-        if issubclass(schema["cls"], enum.Flag):
-            result.pop("const", None)
-            result["enum"] = [value for value, _ in values.members(schema["cls"])]
-        return result
+        return enumeration(schema["cls"]).schema
+
+    def ser_schema(self, schema: Any) -> JsonSchemaValue | None:
+        result = super().ser_schema(schema)
+        if result is not None or schema["type"] not in ("function-plain", "function-wrap"):
+            return result
+        function = schema["function"]
+        if function in _KINDS:
+            return {"type": _KINDS[function]}
+        # pydantic's own write what the type says; what an author's function without annotation writes, nobody knows.
+        return None if (getattr(function, "__module__", None) or "pydantic").startswith("pydantic") else {}
 
     def function_after_schema(self, schema: core_schema.AfterValidatorFunctionSchema) -> JsonSchemaValue:
         if wire.encoding(schema) == "base64url":
@@ -198,7 +204,7 @@ class _Generator(GenerateJsonSchema):
 
     def literal_schema(self, schema: core_schema.LiteralSchema) -> JsonSchemaValue:
         try:
-            return one_of([(getattr(value, "value", value), value) for value in schema["expected"]]).schema
+            return one_of([(values.plain(value), value) for value in schema["expected"]]).schema
         except NotInTable:
             return self.handle_invalid_for_json_schema(schema, "a Literal that JSON does not know")
 

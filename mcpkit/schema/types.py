@@ -178,15 +178,12 @@ def _describe(annotation: Any) -> Described:
         if is_typeddict(annotation):
             return _typed_dict(annotation)
         if issubclass(annotation, enum.Enum):
-            return _enum(annotation)
+            return enumeration(annotation)
     return _elsewhere(annotation)
 
 
-def _plain(choice: Any) -> Any:
-    return choice.value if isinstance(choice, enum.Enum) else choice
-
-
-def _enum(cls: type[enum.Enum]) -> Described:
+def enumeration(cls: type[enum.Enum]) -> Described:
+    """Return an Enum: the values of its members."""
     described = one_of(values.members(cls))
     text = cls.__doc__
     # What the enum module writes itself up to 3.12 says nothing.
@@ -197,20 +194,28 @@ def _enum(cls: type[enum.Enum]) -> Described:
 
 
 def one_of(choices: list[tuple[Any, Any]]) -> Described:
-    """Return a choice of JSON scalars, each with the Python value that it becomes."""
+    """Return a choice of JSON values, each with the Python value that it becomes."""
     wire = [value for value, _ in choices]
     kinds: set[type[Any]] = {type(value) for value in wire}
-    if not kinds <= _SCALARS.keys():
+    if not kinds <= _KINDS.keys():
         raise NotInTable
     schema: Json = {}
     if len(kinds) == 1:
-        schema["type"] = _SCALARS[kinds.pop()]
+        schema["type"] = _KINDS[kinds.pop()]
     schema["enum"] = list({values.identity(value): value for value in wire}.values())
     is_plain = all(value is result for value, result in choices) and values.is_text_only(wire)
     return Described(schema, values.one_of(choices), is_plain=is_plain)
 
 
-_SCALARS = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
+_KINDS = {
+    str: "string",
+    int: "integer",
+    float: "number",
+    bool: "boolean",
+    type(None): "null",
+    list: "array",
+    dict: "object",
+}
 
 
 def _union(branches: list[Described]) -> Described:
@@ -288,7 +293,7 @@ _GENERICS: dict[Any, Callable[[tuple[Any, ...]], Described]] = {
     tuple: _tuple,
     dict: lambda arguments: _mapping(*arguments),
     collections.abc.Mapping: lambda arguments: _mapping(*arguments),
-    Literal: lambda arguments: one_of([(_plain(choice), choice) for choice in arguments]),
+    Literal: lambda arguments: one_of([(values.plain(choice), choice) for choice in arguments]),
     Union: lambda arguments: _union([_describe(argument) for argument in arguments]),
     types.UnionType: lambda arguments: _union([_describe(argument) for argument in arguments]),
 }

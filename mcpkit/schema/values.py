@@ -26,7 +26,7 @@ from pydantic_core import (
     to_json,
 )
 
-from ..errors import RegistrationError
+from ..errors import OutputError, RegistrationError
 from ..protocol.jsonrpc import is_array, is_object
 
 Json = dict[str, Any]
@@ -242,9 +242,37 @@ def one_of(choices: Sequence[tuple[Any, Any]]) -> CoreSchema:
 _MOST_FLAGS = 6
 
 
+_SCALARS = frozenset({str, int, float, bool, type(None)})
+
+
+def plain(choice: Any) -> Any:
+    """Return the JSON value of a member of an Enum; anything else as it is.
+
+    Raises:
+        RegistrationError: It has none.
+    """
+    if not isinstance(choice, enum.Enum):
+        return choice
+    value = choice.value
+    if type(value) in _SCALARS:
+        return value
+    from ..content.data import described, json_value
+
+    try:
+        return json_value(value)
+    except OutputError:
+        raise RegistrationError(
+            f"the value of {choice} is {described(value)}, which has no form in JSON; use a string or a number"
+        ) from None
+
+
 def members(cls: type[enum.Enum]) -> list[tuple[Any, enum.Enum]]:
-    """Return the members of an Enum by their values; of a Flag also what is combined of them, if they are few."""
-    named: list[tuple[Any, enum.Enum]] = [(member.value, member) for member in cls]
+    """Return the members of an Enum by their values; of a Flag also what is combined of them, if they are few.
+
+    Raises:
+        RegistrationError: The value of a member has no form in JSON.
+    """
+    named: list[tuple[Any, enum.Enum]] = [(plain(member), member) for member in cls]
     if not issubclass(cls, enum.Flag) or len(named) > _MOST_FLAGS:
         return named
     combined = dict(named)

@@ -217,7 +217,7 @@ def _enum(node: Node) -> CoreSchema:
 
 
 def _literal(node: Node) -> CoreSchema:
-    return values.one_of([(getattr(value, "value", value), value) for value in node["expected"]])
+    return values.one_of([(values.plain(value), value) for value in node["expected"]])
 
 
 def _foreign(node: Node) -> Any:
@@ -321,6 +321,12 @@ def _of_its_class(node: Node) -> Node:
     return {**core_schema.union_schema(choices), **reference}
 
 
+def _serialized_enum(node: Node) -> Node:
+    # Members that are no values of JSON are written as the schema says; all others are by pydantic itself.
+    is_plain = all(values.plain(member) is member.value for member in node["cls"])
+    return node if is_plain else _serialized_by(values.plain)(node)
+
+
 def _encode_decimal(value: Any) -> Any:
     return f"{value:f}" if isinstance(value, Decimal) else value
 
@@ -378,6 +384,7 @@ _TO_SERIALIZE: dict[str, Rewrite] = {
     "any": _serialized_by(_encode_any),
     "bytes": _serialized_by(_encode_base64),
     "decimal": _serialized_by(_encode_decimal),
+    "enum": _serialized_enum,
     "is-instance": _serialized_foreign,
     "call": _serialized_call,
 }
