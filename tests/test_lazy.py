@@ -14,7 +14,7 @@ from mcpkit import Server
 
 server = Server("lazy", version="1.0.0")
 
-@server.tool(concurrency=1)  # the second call sees all that the first has loaded
+@server.tool
 def loaded(depth: int = 1) -> list[str]:
     """The packages that are loaded."""
     return sorted({".".join(name.split(".")[:depth]) for name in sys.modules})
@@ -44,15 +44,21 @@ MODULES = {"logging.config", "urllib.request"}
 
 
 def talk(*messages: dict[str, object], program: str = SERVER) -> list[dict[str, object]]:
-    finished = subprocess.run(
-        [sys.executable, "-c", program],
-        input="".join(json.dumps({"jsonrpc": "2.0", **message}) + "\n" for message in messages),
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert finished.returncode == 0, finished.stderr
-    return [json.loads(line) for line in finished.stdout.splitlines()]
+    """Send messages to a server, each when the one before has been answered, so that all runs load the same."""
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        answers = []
+        for message in messages:
+            server.stdin.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+            server.stdin.flush()
+            if "id" in message:
+                answers.append(json.loads(server.stdout.readline()))
+        server.stdin.close()
+        assert server.wait(60) == 0
+    return answers
 
 
 def after_a_whole_conversation(depth: int, program: str = SERVER) -> set[str]:

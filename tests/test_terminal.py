@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from mcpkit import Server
-from mcpkit.transports.terminal import greeting
+from mcpkit.transports.terminal import offer
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="it takes a pseudo-terminal")
 
@@ -35,6 +35,25 @@ def station(b: str) -> str:
     return b
 
 server.tools.disable("hidden")
+server.run()
+"""
+WITH_A_LIFESPAN = """
+import asyncio
+from contextlib import asynccontextmanager
+from mcpkit import Server
+
+@asynccontextmanager
+async def lifespan(server):
+    await asyncio.sleep(0)
+    server.tool(name="count_orders")(forecast)
+    yield
+
+server = Server("weather station", lifespan=lifespan)
+
+@server.tool
+def forecast() -> str:
+    return "rain"
+
 server.run()
 """
 IN_THE_FOREGROUND = """
@@ -137,17 +156,38 @@ def test_a_host_is_told_nothing(tmp_path: Path, output: str) -> None:
     assert (finished.returncode, finished.stderr) == (0, b"")
 
 
+def test_what_the_lifespan_registers_is_told_as_well(tmp_path: Path) -> None:
+    (tmp_path / "server.py").write_text(WITH_A_LIFESPAN)
+    with in_a_terminal("server.py", folder=tmp_path) as (process, _):
+        told = read_greeting(process)
+    assert "\n\n2 tools: forecast, count_orders\n\n" in told
+    assert "nothing" not in told
+
+
+def test_a_lifespan_that_fails_is_told_and_nothing_is_offered(tmp_path: Path) -> None:
+    (tmp_path / "server.py").write_text(
+        WITH_A_LIFESPAN.replace("yield", 'raise OSError("no database")\n    yield')
+    )
+    with in_a_terminal("server.py", folder=tmp_path) as (process, _):
+        assert process.stderr is not None
+        told = process.stderr.read().decode()
+        assert process.wait(30) == 1
+    assert "weather station 0.0.0, an MCP server" in told
+    assert told.endswith("OSError: no database\n")
+    assert "forecast" not in told
+
+
 def test_many_names_are_shortened() -> None:
     server = Server("many")
     for number in range(30):
         server.tool(lambda: 1, name=f"a_name_that_is_rather_long_{number}")
     server.prompt(lambda: "Hello", name="greet")
-    told = greeting(server)
+    told = offer(server)
     assert "30 tools: a_name_that_is_rather_long_0, " in told
     assert "a_name_that_is_rather_long_7 and 22 more\n1 prompt: greet\n" in told
     assert "a_name_that_is_rather_long_8" not in told
-    assert max(map(len, told.splitlines()[:8])) <= 100
+    assert max(map(len, told.splitlines()[:6])) <= 100
 
 
 def test_a_server_that_offers_nothing_says_so() -> None:
-    assert "It offers nothing so far.\n" in greeting(Server("empty"))
+    assert "It offers nothing so far.\n" in offer(Server("empty"))

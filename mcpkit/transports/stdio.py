@@ -65,9 +65,10 @@ def run_stdio(
 ) -> None:
     """Serve the host that started this process, until it closes standard input or stops reading.
 
-    Where standard input is a terminal, it says on standard error what it is and how to try it. From then on, what is
-    printed to standard output comes out of standard error, and standard input is empty; both are restored in the
-    end. In the main thread, SIGINT and SIGTERM end the service as well.
+    Where standard input is a terminal, it says on standard error what it is and, once the lifespan has been entered,
+    what it offers and how to try it. Meanwhile, what is printed to standard output comes out of standard error, and
+    standard input is empty; both are restored in the end. In the main thread, SIGINT and SIGTERM end the service as
+    well.
 
     Args:
         server: The server.
@@ -91,14 +92,13 @@ def run_stdio(
             "run() starts an event loop, but one is already running in this thread: call run() from code that"
             " is not async, or write `await serve_stdio(server)` (from mcpkit.transports.stdio) in its place"
         )
-    if (
-        sys.stdin is not None and not sys.stdin.closed and sys.stdin.isatty()
-    ):  # a person, where a host is expected
-        from .terminal import greeting
+    is_a_person = sys.stdin is not None and not sys.stdin.closed and sys.stdin.isatty()
+    if is_a_person:
+        from .terminal import heading
 
-        print(greeting(server), file=sys.stderr, flush=True)
+        print(heading(server), file=sys.stderr, flush=True)
     with hold_standard_descriptors(), Watchdog(grace) as watchdog, take_over_standard_streams() as streams:
-        asyncio.run(_serve(server, streams, grace, max_line, principal, watchdog))
+        asyncio.run(_serve(server, streams, grace, max_line, principal, watchdog, is_a_person=is_a_person))
     if watchdog.signal is not None:
         raise SystemExit(128 + watchdog.signal)
 
@@ -141,12 +141,14 @@ async def _serve(
     max_line: int,
     principal: Principal,
     watchdog: Watchdog | None,
+    *,
+    is_a_person: bool = False,
 ) -> None:
     async with server.running():
         host = _Host(server, streams, max_line, principal)
         if watchdog is not None:
             host.guard_with(watchdog)
-        entered = asyncio.create_task(host.enter())
+        entered = asyncio.create_task(host.enter(is_a_person=is_a_person))
         served = asyncio.create_task(host.serve(grace * (1 - _CLEANUP_SHARE)))
         stopped = asyncio.create_task(host.stop.wait())
         try:
@@ -190,13 +192,17 @@ class _Host:
 
         watchdog.watch(self._input, on_signal=stop)
 
-    async def enter(self) -> None:
-        """Wait for the lifespan; without it there is nothing to serve."""
+    async def enter(self, *, is_a_person: bool) -> None:
+        """Wait for the lifespan; without it there is nothing to serve. Then a person is told what there is."""
         try:
             await self._server.ready()
         except BaseException:
             self.stop.set()
             raise
+        if is_a_person:
+            from .terminal import offer
+
+            print(offer(self._server), file=sys.stderr, flush=True)
 
     async def serve(self, time_limit: float) -> None:
         """Return when all requests are answered, or `time_limit` seconds after the end of input."""

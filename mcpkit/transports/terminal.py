@@ -21,21 +21,26 @@ _WIDTH: Final = 78
 """Columns, where the terminal's have not been asked for."""
 
 
-def greeting(server: Server) -> str:
-    """Return what a server is, what it offers and how to try it, in lines for a terminal.
+def heading(server: Server) -> str:
+    """Return what a server is, in a line for a terminal.
 
     Args:
         server: Who is served.
     """
     from .. import __version__
 
+    what = f"{server.name} {server.version}, an MCP server (mcpkit {__version__})"
+    return f"{what}, waits for a host on standard input.\n"
+
+
+def offer(server: Server) -> str:
+    """Return what a server offers and how to try it, in lines for a terminal.
+
+    Args:
+        server: Who is served; what its lifespan registers is there once that has been entered.
+    """
     command = _command()
-    lines = [
-        f"{server.name} {server.version}, an MCP server (mcpkit {__version__}), waits for a host on standard input.",
-        "",
-        *_offers(server),
-        "",
-    ]
+    lines = [*_offers(server), ""]
     if command:
         entry = {"mcpServers": {server.name: {"command": command[0], "args": command[1:]}}}
         written = json.dumps(entry, indent=2, ensure_ascii=False)
