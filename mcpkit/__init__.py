@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .access.principal import Principal
 from .asking.parameter import Ask
 from .asking.questions import Answer, Elicit, ElicitUrl, ListRoots
 from .asking.root import Root
@@ -37,17 +38,16 @@ from .errors import (
 )
 from .extension import Extension
 from .headers import Header
-from .included import Included
 from .injection.hidden import Depends, FromHeader, FromState
 from .json_types import json_type
 from .log_handler import LogHandler
-from .marking import prompt, resource, tool
 from .own_methods import Method
-from .principal import Principal
 from .prompts import Message, Prompt, assistant, user
 from .protocol.eras import Cache
 from .protocol.types import Annotations, Icon, ToolAnnotations
-from .registry import Registry
+from .registration.included import Included
+from .registration.marking import prompt, resource, tool
+from .registration.registry import Registry
 from .resource_dir import resource_dir
 from .resources import Resource, ResourceTemplate
 from .server import Server

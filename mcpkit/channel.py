@@ -7,8 +7,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
+    from .access.principal import Principal
     from .asking.open_questions import OpenQuestions
-    from .principal import Principal
 
 NO_HEADERS: Final[Mapping[bytes, bytes]] = MappingProxyType({})
 """Stands for the headers of a request where there are none."""

@@ -10,24 +10,24 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from typing_extensions import Self, TypedDict, Unpack
 
+from .access.principal import Principal
+from .access.visibility import check_visible, is_visible
 from .content.lazy import LeaveLoop
 from .context import Context
-from .declarations import capabilities, check_icons, check_meta, check_text
 from .errors import RegistrationError
 from .failures import spoken
 from .injection.hidden import hidden, is_hidden
 from .injection.plan import Injection
-from .principal import Principal
 from .protocol.revisions import narrow
 from .protocol.types import Icon
+from .registration.declarations import capabilities, check_icons, check_meta, check_text
 from .running.limits import Limits, run_limited
 from .running.making import Make, Unfinished, call_and_make, finish, finish_call, make_result
 from .running.places import Place, check_pickles, is_async_generator_function, place_of, run_in
 from .schema import Signature
-from .visibility import check_visible, is_visible
 
 if TYPE_CHECKING:
-    from .registry import Registry
+    from .registration.registry import Registry
 
 logger = logging.getLogger("mcpkit")
 

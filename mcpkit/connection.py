@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from .access.principal import ANYONE, Principal
 from .asking.open_questions import OpenQuestions
 from .channel import NO_HEADERS
 from .context import Context
 from .errors import ProtocolError, TooLongError
 from .peer import Peer, invalid
-from .principal import ANYONE, Principal
 from .protocol import jsonrpc
 from .protocol.eras import (
     CLIENT_CAPABILITIES,
@@ -28,7 +28,7 @@ from .protocol.eras import (
 from .protocol.jsonrpc import RequestId, is_array
 from .protocol.revisions import LATEST_HANDSHAKE
 from .running.calls import Calls, server_ended
-from .subscriptions import Subscriptions
+from .updates.subscriptions import Subscriptions
 
 if TYPE_CHECKING:
     from .server import Server

@@ -24,8 +24,8 @@ from .request_headers import RequestHeaders
 from .running.steps import WORK
 
 if TYPE_CHECKING:
+    from .access.principal import Principal
     from .asking.rounds import Rounds
-    from .principal import Principal
     from .running.limits import Turn
     from .running.stops import Stop
     from .server import Server

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .content.data import json_value
 from .content.values import ExtensionResult
-from .declarations import capabilities, json_object
 from .errors import MissingCapabilityError, RegistrationError
 from .middleware import Middlewares
 from .protocol.capabilities import tree
 from .protocol.jsonrpc import is_object
 from .protocol.revisions import ALL, RESULT_TYPES, knows
-from .registry import Registry
+from .registration.declarations import capabilities, json_object
+from .registration.registry import Registry
 
 if TYPE_CHECKING:
     from .context import Context

@@ -8,16 +8,16 @@ from collections.abc import Coroutine, Iterable, Iterator
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
+from .access.visibility import Conditional
 from .errors import INVALID_PARAMS, ProtocolError
 from .protocol.revisions import narrow
-from .visibility import Conditional
 
 if TYPE_CHECKING:
+    from .access.principal import Principal
     from .component import Component, Listed
     from .context import Context
-    from .principal import Principal
     from .protocol.eras import Cache
-    from .registry import Registry
+    from .registration.registry import Registry
     from .resources import ResourceTemplate
     from .server import Server
 

@@ -7,7 +7,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from .asking.asking import check_rounds
-from .changes import check_room, check_uri
 from .completion import complete
 from .component import optional
 from .content.values import ExtensionResult
@@ -21,6 +20,7 @@ from .protocol.revisions import LATEST, METHODS, ROUND_PARAMS, STATELESS, narrow
 from .resources import Resource, ResourceTemplate
 from .running.execution import is_fatal
 from .running.steps import is_cancelled_from_outside
+from .updates.changes import check_room, check_uri
 
 if TYPE_CHECKING:
     from .context import Context

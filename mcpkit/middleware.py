@@ -18,7 +18,7 @@ from .protocol import content, jsonrpc
 from .protocol.revisions import LATEST, METHODS
 
 if TYPE_CHECKING:
-    from .registry import Registry
+    from .registration.registry import Registry
     from .server import Server
 
 UNWRAPPED: Final = frozenset({"ping", "subscriptions/listen"})

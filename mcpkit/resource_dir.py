@@ -15,6 +15,7 @@ from datetime import datetime, timezone
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from .access.visibility import Visible
 from .content import media_types
 from .content.blocks import check_uri
 from .content.media import File
@@ -22,7 +23,6 @@ from .errors import RegistrationError, ResourceNotFoundError
 from .resources import ResourceTemplate
 from .uri_expansion import quote
 from .uri_template import UriTemplate
-from .visibility import Visible
 
 if TYPE_CHECKING:
     from typing_extensions import Self

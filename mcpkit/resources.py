@@ -9,18 +9,18 @@ from typing import Any
 
 from typing_extensions import Self, Unpack
 
+from .access.parameter import entries_parameter
+from .access.principal import Principal
 from .completion import Completable, Completers
 from .component import ComponentOptions, Listed, function_name, optional
 from .content.values import to_contents
 from .context import Context
-from .declarations import check_media_type, check_members, check_size
 from .errors import INVALID_PARAMS, ArgumentsError, ProtocolError, RegistrationError
-from .principal import Principal
-from .principal_parameter import entries_parameter
 from .protocol.eras import Cache
 from .protocol.types import Annotations
+from .registration.declarations import check_media_type, check_members, check_size
+from .updates.watching import WatchFunction, watched
 from .uri_template import UriTemplate
-from .watching import WatchFunction, watched
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _NEVER_IN_URIS = re.compile(r'[\x00-\x20"<>\\^`{|}\x7f]')

@@ -8,18 +8,14 @@ from functools import cached_property, partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from .audience import Audience
 from .broker import Broker, MemoryBroker
 from .component import Component, optional
-from .components import Components
 from .content.data import LONG, may_hold_huge_number, unwritten
 from .context import Context
-from .declarations import check_icons
 from .declared import CAPABILITIES, Declared
 from .entrance import Entrance
 from .error_hooks import ErrorHooks
 from .errors import RegistrationError
-from .included import Included
 from .injection.plan import Overrides, overridden
 from .lifespan import LifespanFunction, Lifespans
 from .listing import Listing
@@ -29,12 +25,16 @@ from .numbers import check_count, check_seconds
 from .protocol.eras import Cache
 from .protocol.revisions import CACHEABLE
 from .protocol.types import Icon
-from .registry import Registry
+from .registration.components import Components
+from .registration.declarations import check_icons
+from .registration.included import Included
+from .registration.registry import Registry
 from .running.execution import Threads
 from .running.limits import check_timeout
 from .running.processes import Processes
 from .running.shares import Shares
 from .serving import Serving
+from .updates.audience import Audience
 
 if TYPE_CHECKING:
     from .extension import Extension
@@ -319,7 +319,7 @@ class Server(Serving, Registry):
         self.resolve()
         async with AsyncExitStack() as stack:
             if self.broker is not None:
-                from .fan_out import Publisher
+                from .updates.fan_out import Publisher
 
                 stack.callback(Publisher(self, self.broker).close)
             await stack.enter_async_context(self._lifespans.serving(_family(self)))

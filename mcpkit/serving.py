@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from .signatures import Described, runs
+from .registration.signatures import Described, runs
 
 if TYPE_CHECKING:
-    from .principal import Principal
+    from .access.principal import Principal
     from .server import Server
     from .transports.http.app import HttpApp
     from .transports.http.options import FindPrincipal

@@ -14,9 +14,9 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
+from .access.principal import ANYONE, Principal
 from .connection import Connection
 from .errors import INTERNAL_ERROR, METHOD_NOT_FOUND, ProtocolError
-from .principal import ANYONE, Principal
 from .protocol import jsonrpc
 from .protocol.eras import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION, SERVER_INFO
 from .protocol.revisions import ALL, LATEST, STATELESS

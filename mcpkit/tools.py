@@ -12,11 +12,11 @@ from .component import ComponentOptions, Listed, function_name, optional
 from .content.data import is_json, json_of, json_value, text_of, unreadable
 from .content.values import ExtensionResult, ToolResult, WholeResult, holds_content, to_content
 from .context import Context
-from .declarations import check_members
 from .errors import HandlerError, OutputError, ProtocolError, RegistrationError
 from .protocol.repetition import LONG, RepetitiveResult
 from .protocol.revisions import OBJECTS_ONLY, knows
 from .protocol.types import ToolAnnotations
+from .registration.declarations import check_members
 from .running.places import check_name
 from .schema import Arguments, MirroredParameter, Output
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mcpkit.changes import Change
-from mcpkit.principal import ANYONE
+from mcpkit.access.principal import ANYONE
+from mcpkit.updates.changes import Change
 
 
 class Ear:

@@ -13,7 +13,7 @@ import pytest
 
 from listening import Ear
 from mcpkit import Registry, Server
-from mcpkit.changes import Change, Changes, Pending, notification
+from mcpkit.updates.changes import Change, Changes, Pending, notification
 from wire.pipe import settle
 
 pytestmark = pytest.mark.anyio

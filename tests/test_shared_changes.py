@@ -11,8 +11,8 @@ import pytest
 from listening import Ear
 from mcpkit import Server
 from mcpkit.broker import MemoryBroker
-from mcpkit.changes import Change, Changes
-from mcpkit.fan_out import MOST_WAITING, Publisher
+from mcpkit.updates.changes import Change, Changes
+from mcpkit.updates.fan_out import MOST_WAITING, Publisher
 from wire.pipe import settle
 
 pytestmark = pytest.mark.anyio

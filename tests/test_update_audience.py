@@ -13,9 +13,9 @@ import pytest
 
 from listening import Ear, updated
 from mcpkit import MemoryBroker, Principal, Registry, Server
-from mcpkit.changes import Changes
-from mcpkit.fan_out import MOST_ASKED
 from mcpkit.testing import Client, connect
+from mcpkit.updates.changes import Changes
+from mcpkit.updates.fan_out import MOST_ASKED
 from serving import PATIENCE, in_thread
 from stdio.host import META
 from wire.pipe import settle

@@ -11,8 +11,8 @@ import pytest
 
 from listening import Ear, updated
 from mcpkit import Server
-from mcpkit import watching as module
-from mcpkit.changes import Changes
+from mcpkit.updates import watching as module
+from mcpkit.updates.changes import Changes
 from watched import Source, read, station, watched_server
 from wire.pipe import settle
 

@@ -11,9 +11,9 @@ import pytest
 
 from listening import Ear, updated
 from mcpkit import RegistrationError, Server
-from mcpkit import watching as module
-from mcpkit.changes import Change, Changes
 from mcpkit.resource_dir import resource_dir
+from mcpkit.updates import watching as module
+from mcpkit.updates.changes import Change, Changes
 from wire.pipe import settle
 
 pytestmark = pytest.mark.anyio

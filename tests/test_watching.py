@@ -11,8 +11,8 @@ import pytest
 
 from listening import Ear, updated
 from mcpkit import RegistrationError, Registry, Server, resource
-from mcpkit.changes import Changes
 from mcpkit.resources import Resource, ResourceTemplate
+from mcpkit.updates.changes import Changes
 from watched import Source, read, station, watched_server
 from wire.pipe import META, open_pipe, settle
 

@@ -10,7 +10,7 @@ from collections.abc import Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ..errors import CallTimeoutError, RegistrationError
-from ..signatures import Described
+from ..registration.signatures import Described
 from .execution import log_late, of_a_function
 from .steps import kept_from_anyio
 

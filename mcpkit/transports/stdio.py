@@ -12,10 +12,10 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from ..access.principal import ANYONE, Principal, checked_principal
 from ..connection import Connection
 from ..errors import ProtocolError
 from ..numbers import check_count, check_seconds
-from ..principal import ANYONE, Principal, checked_principal
 from .framing import MAX_LINE, Framing
 from .pipe_input import CHUNK, read_pipe
 from .pipe_output import PipeOutput

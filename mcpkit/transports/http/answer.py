@@ -11,8 +11,8 @@ from ...protocol.jsonrpc import is_array, is_object
 from .exchange import Exchange, headers_of
 
 if TYPE_CHECKING:
+    from ...access.principal import Principal
     from ...asking.open_questions import OpenQuestions
-    from ...principal import Principal
     from .events import Stream
     from .session import Session
 

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMappi
 from inspect import iscoroutine
 from typing import Any, Final
 
+from ...access.principal import ANYONE, Principal
 from ...channel import NO_HEADERS
 from ...errors import (
     HEADER_MISMATCH,
@@ -21,7 +22,6 @@ from ...errors import (
     MissingCapabilityError,
     ProtocolError,
 )
-from ...principal import ANYONE, Principal
 from ...request_headers import JoinedHeaders
 from ...running.shares import caller_at
 from ...running.steps import first_step, go_on, within

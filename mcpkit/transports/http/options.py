@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, MutableMapping
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Annotated, Any, Final, get_type_hints
 
+from ...access.principal import Principal
 from ...errors import RegistrationError
 from ...numbers import check_count, check_seconds
-from ...principal import Principal
 from ...schema.nearest import nearest
 
 if TYPE_CHECKING:

@@ -9,13 +9,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ...broker import Broker
-from ...changes import Changes
 from ...context import Context
 from ...failures import error_response
 from ...keys import Keys
 from ...protocol import jsonrpc
 from ...running.calls import OVER, Calls, Reply, server_ended
 from ...running.shares import Shares
+from ...updates.changes import Changes
 from .exchange import Exchange
 from .options import Settings
 from .sessions import Sessions

@@ -10,16 +10,16 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from ...access.principal import Principal
 from ...asking.open_questions import OpenQuestions
-from ...changes import Change, Pending, notification
 from ...errors import ProtocolError
 from ...peer import Peer, invalid
-from ...principal import Principal
 from ...protocol import jsonrpc
 from ...protocol.eras import Envelope, Handshake
 from ...protocol.jsonrpc import is_array
 from ...protocol.revisions import RESUMABLE, SEVERITY
 from ...running.calls import Calls, Reply, server_ended
+from ...updates.changes import Change, Pending, notification
 from .answer import Answer
 from .events import MOST_EVENTS, Events, Stream, read_event_id, was_for_call
 from .exchange import Exchange

@@ -20,13 +20,13 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from ...access.principal import Principal
 from ...broker import Broker, MemoryBroker
-from ...changes import LISTS
 from ...errors import BusyError
 from ...keys import Keys
-from ...principal import Principal
 from ...protocol.eras import Handshake
 from ...running.shares import Shares
+from ...updates.changes import LISTS
 from .events import Shelf
 from .following import CHANGED, Following
 from .session import Session

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, Final
 
-from ...changes import Change, Listen, Pending
 from ...context import Context
 from ...errors import (
     MalformedError,
@@ -17,10 +16,11 @@ from ...protocol.eras import PROTOCOL_VERSION, Stateless, unsupported_version
 from ...protocol.headers import Headers, check_mirrored, check_standard
 from ...protocol.jsonrpc import is_id, is_object
 from ...protocol.revisions import ALL, HANDSHAKE, METHODS, STATELESS
+from ...updates.changes import Change, Listen, Pending
 from .exchange import Exchange, event
 
 if TYPE_CHECKING:
-    from ...principal import Principal
+    from ...access.principal import Principal
     from .service import Service
 
 _HANDSHAKE: Final = frozenset(revision.encode() for revision in HANDSHAKE)

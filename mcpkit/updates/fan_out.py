@@ -9,16 +9,16 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
+from ..access.principal import Principal
+from ..errors import ProtocolError
+from ..protocol import jsonrpc
 from .audience import Audience, either
 from .changes import LISTS, Changes
-from .errors import ProtocolError
-from .principal import Principal
-from .protocol import jsonrpc
 
 if TYPE_CHECKING:
-    from .broker import Broker
+    from ..broker import Broker
+    from ..server import Server
     from .changes import Change
-    from .server import Server
 
 logger = logging.getLogger("mcpkit")
 

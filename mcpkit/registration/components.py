@@ -6,9 +6,9 @@ import itertools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
-from .component import Component
-from .errors import RegistrationError
-from .schema import UnresolvedHint
+from ..component import Component
+from ..errors import RegistrationError
+from ..schema import UnresolvedHint
 
 if TYPE_CHECKING:
     from .registry import Registry

@@ -8,21 +8,21 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from .audience import Audience
-from .component import Component
+from ..component import Component
+from ..errors import RegistrationError
+from ..own_methods import Method
+from ..prompts import Prompt
+from ..resources import Resource, ResourceTemplate
+from ..tools import Tool
+from ..updates.audience import Audience
 from .components import Components
 from .decorators import Build, Decorators
-from .errors import RegistrationError
 from .included import Included
 from .marking import check_is_function, marked
-from .own_methods import Method
-from .prompts import Prompt
-from .resources import Resource, ResourceTemplate
-from .tools import Tool
 
 if TYPE_CHECKING:
-    from .extension import Extension
-    from .principal import Principal
+    from ..access.principal import Principal
+    from ..extension import Extension
 
 UpdateListener = Callable[[str], None]
 """Called with the URI of a resource whose data have changed."""
@@ -87,7 +87,7 @@ class Registry(Decorators):
         Raises:
             RegistrationError: The identifier breaks the rule or is taken, or JSON cannot carry the settings.
         """
-        from .extension import Extension
+        from ..extension import Extension
 
         if isinstance(identifier, Extension):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped authors
             raise RegistrationError(f"{identifier!r} is there already: attach it with include(...)")

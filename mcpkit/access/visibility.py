@@ -7,12 +7,12 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from .errors import RegistrationError
+from ..errors import RegistrationError
 from .principal import Principal
 
 if TYPE_CHECKING:
-    from .component import Component
-    from .registry import Registry
+    from ..component import Component
+    from ..registration.registry import Registry
 
 logger = logging.getLogger("mcpkit")
 

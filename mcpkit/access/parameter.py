@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection
 from types import UnionType
 from typing import Any, Union
 
-from .errors import RegistrationError
+from ..errors import RegistrationError
 from .principal import Principal
 
 

@@ -12,20 +12,20 @@ from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from ..access.visibility import Conditional, may_hear
+from ..errors import INVALID_PARAMS, MalformedError, ProtocolError
+from ..protocol import jsonrpc
+from ..protocol.eras import SUBSCRIPTION_ID
+from ..protocol.jsonrpc import is_array
+from ..uri_template import is_template
 from .audience import Audience, either
-from .errors import INVALID_PARAMS, MalformedError, ProtocolError
-from .protocol import jsonrpc
-from .protocol.eras import SUBSCRIPTION_ID
-from .protocol.jsonrpc import is_array
-from .uri_template import is_template
-from .visibility import Conditional, may_hear
 from .watching import Watches
 
 if TYPE_CHECKING:
-    from .component import Component
-    from .context import Context
-    from .principal import Principal
-    from .server import Server
+    from ..access.principal import Principal
+    from ..component import Component
+    from ..context import Context
+    from ..server import Server
 
 logger = logging.getLogger("mcpkit")
 

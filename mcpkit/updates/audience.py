@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
-from .principal import Principal
+from ..access.principal import Principal
 
 logger = logging.getLogger("mcpkit")
 

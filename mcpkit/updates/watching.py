@@ -10,16 +10,16 @@ from collections.abc import AsyncGenerator, Callable, Collection, Iterator
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
+from ..access.parameter import parameters_of, takes_principal
+from ..access.principal import Principal
+from ..errors import ArgumentsError, RegistrationError
+from ..uri_template import is_template
 from .audience import Audience
-from .errors import ArgumentsError, RegistrationError
-from .principal import Principal
-from .principal_parameter import parameters_of, takes_principal
-from .uri_template import is_template
 
 if TYPE_CHECKING:
+    from ..resources import Resource, ResourceTemplate
+    from ..server import Server
     from .changes import Change
-    from .resources import Resource, ResourceTemplate
-    from .server import Server
 
 logger = logging.getLogger("mcpkit")
 

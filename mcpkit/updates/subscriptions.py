@@ -6,16 +6,16 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
+from ..errors import INTERNAL_ERROR, ProtocolError
+from ..protocol.eras import Handshake
+from ..protocol.jsonrpc import RequestId
 from .changes import LISTS, Change, Changes, Listen, Pending, notification
-from .errors import INTERNAL_ERROR, ProtocolError
-from .protocol.eras import Handshake
-from .protocol.jsonrpc import RequestId
 
 if TYPE_CHECKING:
-    from .channel import Channel
-    from .context import Context
-    from .principal import Principal
-    from .server import Server
+    from ..access.principal import Principal
+    from ..channel import Channel
+    from ..context import Context
+    from ..server import Server
 
 logger = logging.getLogger("mcpkit")
 

@@ -11,9 +11,9 @@ from typing import Any, TypeGuard
 
 from pydantic_core import PydanticSerializationError, SchemaValidator, ValidationError, from_json, to_json
 
-from .errors import RegistrationError
-from .protocol.capabilities import capability_path
-from .protocol.types import Icon
+from ..errors import RegistrationError
+from ..protocol.capabilities import capability_path
+from ..protocol.types import Icon
 
 _ICON_SCHEMES = ("https:", "http:", "data:")
 
@@ -55,7 +55,7 @@ def check_members(what: str, value: Any, shape: type[Mapping[str, Any]], *, requ
     try:
         validator.validate_python(members)
     except ValidationError:
-        from .schema.problems import problems
+        from ..schema.problems import problems
 
         wrong = "; ".join(map(str, problems(schema, members)))
         raise RegistrationError(f"{what}: {wrong}") from None
@@ -161,7 +161,7 @@ def _is_mapping(value: Any) -> TypeGuard[Mapping[Any, Any]]:
 
 @cache
 def _form(shape: type[Mapping[str, Any]]) -> tuple[dict[str, Any], SchemaValidator]:
-    from .schema import types
+    from ..schema import types
 
     described = types.describe(shape)
     return described.schema, SchemaValidator(described.core)

@@ -9,20 +9,20 @@ from typing import Any, Final, Literal, Protocol, cast
 
 from typing_extensions import TypeVar
 
-from .completion import Completers
-from .component import Component
-from .errors import RegistrationError
-from .own_methods import Method, check_method_name
-from .principal import Principal
-from .prompts import Prompt
-from .protocol.eras import Cache
-from .protocol.types import Annotations, Icon, ToolAnnotations
-from .resources import Resource, ResourceTemplate
-from .running.limits import INHERITED
+from ..access.principal import Principal
+from ..completion import Completers
+from ..component import Component
+from ..errors import RegistrationError
+from ..own_methods import Method, check_method_name
+from ..prompts import Prompt
+from ..protocol.eras import Cache
+from ..protocol.types import Annotations, Icon, ToolAnnotations
+from ..resources import Resource, ResourceTemplate
+from ..running.limits import INHERITED
+from ..tools import TextOf, Tool
+from ..updates.watching import WatchFunction
+from ..uri_template import is_template
 from .signatures import runs
-from .tools import TextOf, Tool
-from .uri_template import is_template
-from .watching import WatchFunction
 
 G = TypeVar("G", bound=Callable[..., Any])
 

@@ -8,8 +8,8 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from ..errors import RegistrationError
 from .decorators import Build, Decorators
-from .errors import RegistrationError
 
 
 class _Mark(NamedTuple):

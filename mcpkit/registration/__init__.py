@@ -1,0 +1,1 @@
+"""How an author registers components, and where they are kept."""

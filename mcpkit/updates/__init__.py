@@ -1,0 +1,1 @@
+"""What changes, on its way to whoever listens: clients, the author's functions, other processes."""
