@@ -7,7 +7,6 @@ import math
 import typing
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
-from contextvars import ContextVar
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, Union
 
@@ -21,6 +20,7 @@ from .protocol.eras import Client, Envelope
 from .protocol.revisions import NOTIFICATIONS, SEVERITY
 from .reporting import Reports, Track, reports_of
 from .request_headers import RequestHeaders
+from .running.current import current
 from .running.steps import WORK
 
 if TYPE_CHECKING:
@@ -36,8 +36,6 @@ T = TypeVar("T")
 
 NO_STATE: Final = object()
 """In place of a handler's state, where there is no handler: in middleware."""
-
-_current: ContextVar[Context[Any]] = ContextVar("mcpkit.context")
 
 
 class Context(Asking, Generic[State]):
@@ -410,9 +408,10 @@ def current_context() -> Context[Any]:
         RuntimeError: No request is being served here.
     """
     try:
-        return _current.get()
+        ctx: Context[Any] = current.get()
     except LookupError:
         raise RuntimeError("no request is being served here; call current_context() from a handler") from None
+    return ctx
 
 
 def is_context(annotation: Any, default: Any) -> bool:

@@ -6,10 +6,10 @@ import copy
 import logging
 from typing import Final
 
-from .context import _current
 from .protocol import jsonrpc
 from .protocol.revisions import SEVERITY
 from .reporting import reports_of
+from .running.current import current
 
 _LEVELS: Final = (
     (70, "emergency"),
@@ -62,7 +62,7 @@ class LogHandler(logging.Handler):
             self._is_at_work = False
 
     def _send(self, record: logging.LogRecord) -> None:
-        ctx = _current.get()
+        ctx = current.get()
         if not ctx.server._declared.has("logging"):
             if not self._has_warned:
                 self._has_warned = True
@@ -88,7 +88,7 @@ class LogHandler(logging.Handler):
 
 def _is_wanted(record: logging.LogRecord) -> bool:
     """Say whether a record is the author's, and of a request whose client wants it."""
-    ctx = _current.get(None)
+    ctx = current.get(None)
     if ctx is None or ctx.cancelled or record.name.partition(".")[0] == _OWN:
         return False
     least = ctx._envelope.log_level

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Collection, Generator, Map
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from functools import cached_property, partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from .broker import Broker, MemoryBroker
 from .component import Component, optional
@@ -39,6 +39,7 @@ from .updates.audience import Audience
 if TYPE_CHECKING:
     from .extension import Extension
     from .keys import Keys
+    from .transports.http.options import OwnRoute
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -47,15 +48,6 @@ Watcher = Callable[[str, str | None, Audience | None], None]
 whom it is for, None for everybody."""
 
 _DEFAULT_CACHE: Final = {method: Cache() for method in CACHEABLE} | {"resources/read": Cache(0, "private")}
-
-
-class OwnRoute(NamedTuple):
-    """A route of the author's own in the HTTP app; see `Server.route`."""
-
-    path: str
-    function: Callable[..., Any]
-    methods: Collection[str] | None
-    name: str | None
 
 
 class Server(Serving, Registry):
@@ -294,6 +286,8 @@ class Server(Serving, Registry):
             raise RegistrationError(f"a route begins with a slash, such as '/health', got {path!r}")
 
         def register(function: F) -> F:
+            from .transports.http.options import OwnRoute
+
             self.routes.append(OwnRoute(path, function, methods, name))
             return function
 

@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Any, Final, TypeGuard
 
 from ..errors import CallEndedError
+from ..running.current import current
 
 MOST_ITEMS: Final = 100_000
 """Items that are taken from an iterator, which may have no end; who returns a list may return more."""
@@ -83,12 +84,7 @@ def items_of(iterator: Iterator[Any]) -> list[Any]:
 
 def taken(iterator: Iterator[Any]) -> list[Any]:
     """Do what `items_of` does, in an event loop as well."""
-    from ..context import current_context  # which asks with content, and so imports this package
-
-    try:
-        ctx = current_context()
-    except RuntimeError:  # in a worker process, which is ended from outside
-        ctx = None
+    ctx = current.get(None)  # None in a worker process, which is ended from outside
     items: list[Any] = []
     try:
         for item in islice(iterator, MOST_ITEMS):

@@ -8,11 +8,12 @@ from collections.abc import Awaitable, Callable, Coroutine, Hashable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from ..context import Context, _current
+from ..context import Context
 from ..errors import BusyError, ProtocolError
 from ..failures import error_response
 from ..protocol import jsonrpc
 from . import forks
+from .current import current
 from .execution import is_fatal
 from .steps import cancellations, first_step, go_on, is_cancelled_from_outside, uncancel
 
@@ -89,7 +90,7 @@ class Calls:
         """
         self._check_room(ctx, outcome)
         ctx._loop = self._loop
-        token = _current.set(ctx)
+        token = current.set(ctx)
         try:
             is_over, value = first_step(outcome)
             if not is_over:
@@ -106,7 +107,7 @@ class Calls:
                 forks.end_child(None)
             _end(ctx, reply, message, None)
         finally:
-            _current.reset(token)
+            current.reset(token)
         return OVER
 
     async def go_on(
@@ -135,11 +136,11 @@ class Calls:
             self._server._running.taken += 1
         else:
             self._server._running.take(call.caller)
-        token = _current.set(ctx)
+        token = current.set(ctx)
         try:
             await self._run(call, go_on(outcome, awaited, cancellations(task)), is_task_lent=True)
         finally:
-            _current.reset(token)
+            current.reset(token)
         if call.is_cancelled and task is not None and uncancel(task) > 0:
             raise asyncio.CancelledError  # whoever owns the task has cancelled it, too
 
@@ -200,7 +201,7 @@ class Calls:
     async def _run(self, call: _Call, outcome: Awaitable[Outcome], *, is_task_lent: bool = False) -> None:
         ctx = call.ctx
         call.unstarted = None
-        _current.set(ctx)
+        current.set(ctx)
         message: bytes | None = None
         problem: BaseException | None = None
         try:

@@ -13,10 +13,9 @@ from starlette.websockets import WebSocketDisconnect
 
 from mcpkit import Server
 from mcpkit.errors import RegistrationError
-from mcpkit.server import OwnRoute
 from mcpkit.transports.http.cors import Cors
 from mcpkit.transports.http.guard import Guard
-from mcpkit.transports.http.options import Settings
+from mcpkit.transports.http.options import OwnRoute, Settings
 from mcpkit.transports.http.routes import Routes
 
 PAGE = "http://localhost:6274"

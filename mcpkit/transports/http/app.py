@@ -49,7 +49,7 @@ class HttpApp:
         if not _SUPERVISORS.isdisjoint(sys.modules):
             from .workers import warn_of_workers
 
-            warn_of_workers(server, settings)
+            warn_of_workers(has_broker=server.broker is not None, is_stateless=settings.stateless)
         check_environment()
         for route in server.routes:
             settings.check_route(route)

@@ -60,7 +60,8 @@ class Door:
         self._server = server
         self._settings = settings
         self._guard = guard
-        warn_of_workers(server, settings)  # again: gunicorn may have loaded the app before there were any
+        # Again: gunicorn may have loaded the app before there were any.
+        warn_of_workers(has_broker=server.broker is not None, is_stateless=settings.stateless)
         self._keys = server.keys
         self._broker = MemoryBroker() if server.broker is None else server.broker
         self._services: dict[asyncio.AbstractEventLoop, Service] = {}

@@ -11,7 +11,7 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, Final
 
 from ...asking.open_questions import OpenQuestions
-from ...context import Context, _current
+from ...context import Context
 from ...errors import INVALID_REQUEST, METHOD_NOT_FOUND, BusyError, ProtocolError
 from ...failures import error_response
 from ...peer import Peer, invalid, is_initialize, read_params
@@ -21,6 +21,7 @@ from ...protocol.headers import Headers
 from ...protocol.jsonrpc import is_array, is_id
 from ...protocol.revisions import HANDSHAKE
 from ...running.calls import Calls, Reply, server_ended
+from ...running.current import current
 from .exchange import Exchange, headers_of
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ async def _initialize(service: Service, message: dict[str, Any], exchange: Excha
         if isinstance(outcome, (dict, bytes)):
             result: Outcome = outcome
         else:
-            token = _current.set(ctx)
+            token = current.set(ctx)
             try:
                 result = await outcome
             except Exception as error:  # noqa: BLE001 - a middleware's
@@ -144,7 +145,7 @@ async def _initialize(service: Service, message: dict[str, Any], exchange: Excha
                 await service.send(exchange)
                 return
             finally:
-                _current.reset(token)
+                current.reset(token)
         assert isinstance(result, dict), "initialize is rendered with its session"
         if service.settings.stateless:
             result = {**result, "capabilities": _without_session(result["capabilities"])}

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, MutableMapping
 from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING, Annotated, Any, Final, get_type_hints
+from typing import Annotated, Any, Final, NamedTuple, get_type_hints
 
 from ...access.principal import Principal
 from ...errors import RegistrationError
 from ...numbers import check_count, check_seconds
 from ...schema.nearest import nearest
-
-if TYPE_CHECKING:
-    from ...server import OwnRoute
 
 FindPrincipal = Callable[[MutableMapping[str, Any]], Principal | None]
 """Says who has sent a request, from its ASGI scope; None where nobody knows."""
@@ -20,6 +17,15 @@ FindPrincipal = Callable[[MutableMapping[str, Any]], Principal | None]
 SSE_PATH: Final = "/sse"
 MESSAGES_PATH: Final = "/messages"
 """Where the transport of 2024-11-05 is served."""
+
+
+class OwnRoute(NamedTuple):
+    """A route of the author's own in the HTTP app; see `Server.route`."""
+
+    path: str
+    function: Callable[..., Any]
+    methods: Collection[str] | None
+    name: str | None
 
 
 class Settings:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -15,11 +14,8 @@ from .cors import Cors
 from .exchange import headers_by_name
 from .guard import Guard
 from .mounting import mount_point, path_below
-from .options import Settings
+from .options import OwnRoute, Settings
 from .unread import watch
-
-if TYPE_CHECKING:
-    from ...server import OwnRoute
 
 
 class Routes:

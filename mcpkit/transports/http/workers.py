@@ -7,11 +7,7 @@ import multiprocessing
 import sys
 import threading
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Final
-
-if TYPE_CHECKING:
-    from ...server import Server
-    from .options import Settings
+from typing import Any, Final
 
 logger = logging.getLogger("mcpkit")
 
@@ -24,17 +20,17 @@ _saying = threading.Lock()
 _is_said = False
 
 
-def warn_of_workers(server: Server, settings: Settings) -> None:
+def warn_of_workers(*, has_broker: bool, is_stateless: bool) -> None:
     """Log once for all workers that they share nothing, where several are certain.
 
     That is under `uvicorn --workers` and gunicorn, with a server that has sessions and no broker.
 
     Args:
-        server: What is served.
-        settings: How.
+        has_broker: Whether they share a broker.
+        is_stateless: Whether there are no sessions.
     """
     global _is_said  # noqa: PLW0603 - workers belong to the process, and so does this
-    if server.broker is not None or settings.stateless:
+    if has_broker or is_stateless:
         return
     count, is_first = _workers()
     with _saying:
