@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import threading
 
@@ -12,7 +11,6 @@ from listening import Ear
 from mcpkit import Server
 from mcpkit.broker import MemoryBroker
 from mcpkit.updates.changes import Change, Changes
-from mcpkit.updates.fan_out import MOST_WAITING, Publisher
 from wire.pipe import settle
 
 pytestmark = pytest.mark.anyio
@@ -155,20 +153,3 @@ async def test_a_broker_that_fails_is_logged_once_and_tried_again(caplog: pytest
         here.resource_updated("data://x")
         await settle()
         assert len(caplog.records) == 2
-
-
-async def test_what_waits_for_a_broker_that_does_not_answer_is_bounded() -> None:
-    class Silent(MemoryBroker):
-        async def publish(self, topic: str, message: str) -> None:
-            await asyncio.Event().wait()
-
-    server = Server("s")
-    publisher = Publisher(server, Silent())
-    server.resource_updated("data://first")
-    await settle()
-    for number in range(MOST_WAITING + 10):
-        server.resource_updated(f"data://{number}")
-    server.tool(handler)
-    assert len(publisher._waiting) == MOST_WAITING + 1
-    publisher.close()
-    assert server._watchers == []

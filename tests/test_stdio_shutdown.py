@@ -132,6 +132,7 @@ def test_who_waits_for_a_call_is_told_of_the_end_before_the_work_stops() -> None
         assert host.process.poll() is None
 
 
+@pytest.mark.limit("time to finish at the end")
 @pytest.mark.parametrize("number", SIGNALS)
 @pytest.mark.parametrize(("tool", "arguments"), STUBBORN)
 def test_a_signal_ends_the_process_whatever_runs(

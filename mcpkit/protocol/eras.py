@@ -37,6 +37,9 @@ LOG_LEVEL: Final = "io.modelcontextprotocol/logLevel"
 SERVER_INFO: Final = "io.modelcontextprotocol/serverInfo"
 SUBSCRIPTION_ID: Final = "io.modelcontextprotocol/subscriptionId"
 
+MOST_REPEATED: Final = 100
+"""Characters of a revision that is not known which are said again."""
+
 MAX_CLIENT_LENGTH: Final = 256 * 1024
 """Bytes of what a client may say about itself when it opens a session."""
 
@@ -319,7 +322,7 @@ def unsupported_version(requested: str) -> ProtocolError:
     return ProtocolError(
         UNSUPPORTED_PROTOCOL_VERSION,
         f"Unsupported protocol version: {requested[:40]}",
-        {"supported": list(STATELESS), "requested": requested},
+        {"supported": list(STATELESS), "requested": requested[:MOST_REPEATED]},
     )
 
 

@@ -188,6 +188,7 @@ def test_streams_are_closed_and_the_process_is_gone_in_time(runner, number, loop
     assert server.notes.count("lifespan left") == server.notes.count("lifespan entered") > 0
 
 
+@pytest.mark.limit("time to finish at the end")
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, -signal.SIGTERM), (signal.SIGINT, 0)])
 @pytest.mark.parametrize("runner", ["uvicorn", "run"])
 def test_a_call_that_finishes_is_answered(runner, number, status):
@@ -201,6 +202,7 @@ def test_a_call_that_finishes_is_answered(runner, number, status):
         assert "Traceback" not in server.notes
 
 
+@pytest.mark.limit("time to finish at the end")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 def test_a_coroutine_that_never_yields_does_not_keep_the_process(loop, number):

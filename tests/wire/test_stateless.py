@@ -71,7 +71,7 @@ async def test_other_revisions_are_unsupported(server: Server, wire: Wire, wante
     async with wire(server, REVISION) as pipe:
         error = await pipe.error("tools/list", None, **{META + "protocolVersion": wanted})
         assert error["code"] == -32022
-        assert error["data"] == {"supported": [REVISION], "requested": wanted}
+        assert error["data"] == {"supported": [REVISION], "requested": wanted[:100]}
         assert len(error["message"]) < 100
 
 

@@ -1,0 +1,163 @@
+"""The rows of the page on limits, and where the code has what they say."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+from typing import Any
+
+from mcpkit import Server, resource_dir
+from mcpkit.transports.http.options import Settings
+from mcpkit.transports.stdio import run_stdio
+
+HTTP = "mcpkit.transports.http"
+
+ROWS: dict[str, tuple[Any, ...]] = {
+    "body of a request": ("server.asgi(max_body=)",),
+    "time for a body": ("server.asgi(body_timeout=)",),
+    "body of a request that is refused": tuple(
+        f"{HTTP}.unread:{name}" for name in ("_SHORT", "_SOON", "_MUCH", "_LATE")
+    ),
+    "line": ("server.run(max_line=)",),
+    "nesting of a message": (201,),  # the parser's own, as is the next
+    "number": (4300,),
+    "id of a request": ("mcpkit.protocol.jsonrpc:MAX_ID_LENGTH",),
+    "progress token": ("mcpkit.protocol.jsonrpc:MAX_ID_LENGTH",),
+    "batch": ("mcpkit.peer:MAX_BATCH",),
+    "what a client says of itself": ("mcpkit.protocol.eras:MAX_CLIENT_LENGTH",),
+    "revision that a client names": ("mcpkit.protocol.eras:MOST_REPEATED",),
+    "session id": (f"{HTTP}.token:MAX_LENGTH",),
+    "URI that is read": ("mcpkit.methods:_MAX_URI_LENGTH",),
+    "problems of arguments that are told": (
+        "mcpkit.errors:ArgumentsError.MOST",
+        "mcpkit.schema.problems:MOST_PROBLEMS",
+    ),
+    "values of one hash": ("mcpkit.schema.values:MOST_COLLISIONS",),
+    "`requestState` that a client brings": ("mcpkit.asking.rounds:MAX_STATE",),
+    "answers where more is asked": ("mcpkit.asking.rounds:_MAX_ANSWERS",),
+    "values that complete an argument": ("mcpkit.completion:MOST", "mcpkit.completion:MOST_COUNTED"),
+    "time of a completion": ("Server(timeout=)", "mcpkit.completion:TIMEOUT"),
+    "size of a tool's result": ("SizeLimit(most)",),
+    "page of a list": ("Server(page_size=)",),
+    "files of a folder that are listed": ("resource_dir(most_entries=)",),
+    "items of an iterator": ("mcpkit.content.lazy:MOST_ITEMS",),
+    "nesting of a result": ("mcpkit.content.data:DEEPEST",),
+    "integer in a result": ("mcpkit.content.reading:_GREATEST",),
+    "progress of a call": ("mcpkit.reporting:BURST", "mcpkit.reporting:INTERVAL"),
+    "log records that wait for a client": ("mcpkit.reporting:MOST_WAITING",),
+    "client that does not read": (f"{HTTP}.exchange:_PATIENCE", f"{HTTP}.exchange:_PIECE"),
+    "what waits for a client of HTTP+SSE": (f"{HTTP}.exchange:MOST_QUEUED",),
+    "events kept for a client that comes back": ("server.asgi(max_kept=)", f"{HTTP}.events:MOST_EVENTS"),
+    "sessions": ("server.asgi(max_sessions=)",),
+    "time of a session without requests": ("server.asgi(session_ttl=)",),
+    "time of a session that is opened and not used": (f"{HTTP}.sessions:_BRIEF",),
+    "time of a session in all": ("server.asgi(session_max_age=)",),
+    "streams that listen": ("server.asgi(max_streams=)",),
+    "places of one client": (),
+    "streams of a pipe": ("Server(max_running=)",),
+    "URIs that are subscribed to": tuple(
+        f"mcpkit.updates.changes:{name}" for name in ("MAX_URIS", "MAX_URI_LENGTH", "MAX_URIS_LENGTH")
+    ),
+    "changes that wait for a reader": ("mcpkit.updates.changes:Pending.LIMIT",),
+    "questions that a client leaves open": ("mcpkit.asking.open_questions:MOST_OPEN",),
+    "time for an answer": ("Server(question_timeout=)",),
+    "times that a form is asked again": ("mcpkit.asking.open_questions:_TRIES",),
+    "requests that run": ("Server(max_running=)",),
+    "calls of one component": ("@server.tool(concurrency=)",),
+    "worker threads": ("Server(threads=)",),
+    "threads of calls that are over": ("Server(stuck_threads=)",),
+    "worker processes": ("Server(processes=)",),
+    "start of a worker process": ("mcpkit.running.processes:_START_LIMIT",),
+    "time of a call": ("Server(timeout=)",),
+    "wait for the lifespan": ("Server(lifespan_wait=)",),
+    "time to finish at the end": ("server.asgi(grace=)", "mcpkit.transports.stdio:GRACE"),
+    "changes that wait for the broker": ("mcpkit.updates.fan_out:MOST_WAITING",),
+    "updates for some users that other processes are asked about": ("mcpkit.updates.fan_out:MOST_ASKED",),
+}
+"""Of each row the setting, or the constants, whose values are its default."""
+
+NO_BOUNDS = {
+    "server.asgi(stream_after=)": "when an answer becomes a stream",
+    "server.asgi(keep_alive=)": "how often a silent stream says that it is there",
+    "open_questions.py:_KEPT": "questions that are over",
+    "questions.py:_MOST_TOLD": "characters of what does not fit, said in a question",
+    "rounds.py:_MAC": "a length",
+    "changes.py:_AT_A_TIME": "told in one turn of the loop",
+    "data.py:_MANY": "when values are looked at otherwise",
+    "fan_out.py:_AT_A_TIME": "sent in one message",
+    "listing.py:_MOST_KEPT": "a cache",
+    "access_log.py:_LONGEST": "characters in a log record",
+    "size_limit.py:_MOST_NAMES": "arguments that are suggested",
+    "telemetry.py:_LONGEST": "characters in a span",
+    "headers.py:_LARGEST": "the specification's: what a header can say",
+    "jsonrpc.py:_LARGE": "when a message is looked at otherwise",
+    "reporting.py:MOST_UNREAD": "when a client has to show that it reads",
+    "resource_dir.py:MOST_ENTRIES": "the default of a setting",
+    "processes.py:_END_LIMIT": "when a worker that ends is killed",
+    "arguments.py:_MOST_ERRORS": "when what is wrong is told otherwise",
+    "expectations.py:_LONGEST": "characters of a value that is shown",
+    "expectations.py:MOST_CHOICES": "choices that are shown",
+    "foreign_types.py:_MOST_DIMENSIONS": "of a schema",
+    "nearest.py:_LONGEST": "of a name for which a like one is looked for",
+    "output.py:_MOST_LINES": "lines of a message",
+    "problems.py:_DEEPEST": "how far explaining looks",
+    "problems.py:_MOST_VALUES": "how far explaining looks",
+    "problems.py:_MANY": "when items are looked at otherwise",
+    "values.py:_MOST_FLAGS": "of a schema",
+    "framing.py:MAX_LINE": "the default of a setting",
+    "exchange.py:_MANY": "when who reports waits for the client",
+    "exchange.py:_MUCH": "when who reports waits for the client",
+    "guard.py:_MAX_REMEMBERED": "a cache",
+    "guard.py:_MAX_REMEMBERED_LENGTH": "a cache",
+    "negotiation.py:_MANY": "a cache",
+    "token.py:_ROOM": "when an id says less of its client",
+    "pipe_output.py:_ROOM": "when more is welcome again",
+    "pipe_output.py:_LONGEST_WAIT": "how long messages are gathered",
+    "terminal.py:_MOST": "names that are shown to people",
+    "watching.py:LONGEST_DELAY": "how soon the author's function is called again",
+}
+"""What looks like a bound and is none of what a client sends or causes: why."""
+
+UNITS = {"KiB": 1024, "MiB": 1024 * 1024}
+
+
+def numbers_in(cell: str) -> list[float]:
+    """Return the numbers that a cell of the page says, bytes and not KiB."""
+    found = re.findall(r"(\d[\d,]*(?:\.\d+)?)(?: (KiB|MiB))?", cell)
+    return [float(number.replace(",", "")) * UNITS.get(unit, 1) for number, unit in found]
+
+
+def settings() -> dict[str, Any]:
+    """Return what has a number as its setting, with its default; None for none."""
+    owners: list[tuple[str, Any]] = [("Server({}=)", Server), ("server.run({}=)", run_stdio)]
+    found: dict[str, Any] = {"resource_dir(most_entries=)": _default(resource_dir, "most_entries")}
+    for name, hint in inspect.get_annotations(Settings).items():
+        if re.search(r"\b(int|float)\b", hint):
+            found[f"server.asgi({name}=)"] = getattr(Settings, name, None)
+    for form, owner in owners:
+        for name, parameter in inspect.signature(owner).parameters.items():
+            if re.search(r"\b(int|float)\b", str(parameter.annotation)):
+                found[form.format(name)] = parameter.default
+    del found["server.run(grace=)"]  # which is in the same row as that of asgi
+    return found
+
+
+def value_of(source: Any) -> list[float]:
+    """Return the default of a setting, the value of a constant, or a number itself."""
+    if not isinstance(source, str):
+        return [source]
+    if ":" not in source:
+        default = settings().get(source)
+        return [] if default is None else [default]
+    module, _, path = source.partition(":")
+    value: Any = importlib.import_module(module)
+    for name in path.split("."):
+        value = getattr(value, name)
+    if path == "_GREATEST":
+        value = value.bit_length() - 1
+    return [1 / value if path == "INTERVAL" else value]
+
+
+def _default(function: Any, name: str) -> Any:
+    return inspect.signature(function).parameters[name].default
