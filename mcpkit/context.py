@@ -19,7 +19,6 @@ from .protocol import jsonrpc
 from .protocol.eras import Client, Envelope
 from .protocol.revisions import NOTIFICATIONS, SEVERITY
 from .reporting import Reports, Track, reports_of
-from .request_headers import RequestHeaders
 from .running.current import current
 from .running.steps import WORK
 
@@ -134,6 +133,8 @@ class Context(Asking, Generic[State]):
         read any other that came more than once is an error, which the client is told (-32602). Over HTTP+SSE
         they are those of the request that opened the stream.
         """
+        from .request_headers import RequestHeaders
+
         return RequestHeaders(self._channel.request_headers)
 
     @property

@@ -9,7 +9,6 @@ from typing import Any
 
 from typing_extensions import Self, Unpack
 
-from .access.parameter import entries_parameter
 from .access.principal import Principal
 from .completion import Completable, Completers
 from .component import ComponentOptions, Listed, function_name, optional
@@ -178,7 +177,11 @@ class ResourceTemplate(Completable):
         self.entries = entries
         self.watch = watch
         self.watched = watched(f"resource template {uri_template!r}", watch, self.template.names)
-        self._entries_parameter = entries_parameter(f"resource template {uri_template!r}", entries)
+        self._entries_parameter: str | None = None
+        if entries is not None:
+            from .access.parameter import entries_parameter
+
+            self._entries_parameter = entries_parameter(f"resource template {uri_template!r}", entries)
         self._written = uri_template
 
     @property

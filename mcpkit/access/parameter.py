@@ -40,13 +40,11 @@ def entries_parameter(what: str, entries: Any) -> str | None:
 
     Args:
         what: What it lists, for messages.
-        entries: The function, or None.
+        entries: The function.
 
     Raises:
         RegistrationError: It is no function, an async one, or asks for something else.
     """
-    if entries is None:
-        return None
     if not callable(entries) or inspect.iscoroutinefunction(entries):
         raise RegistrationError(
             f"{what}: entries= needs a function that is not async (it is called in a worker thread), got {entries!r}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, cast
 
 from ..access.principal import Principal
@@ -16,19 +15,26 @@ Predicate = Callable[[Principal], bool]
 """Says whether an update is for a principal."""
 
 
-@dataclass(frozen=True)
 class Audience:
     """Some of those who listen.
 
-    Attributes:
+    Args:
         ids: Who they are, whatever they have been granted.
         principals: Who they are, with just these scopes.
         predicates: What says so of others.
     """
 
-    ids: frozenset[str] = frozenset()
-    principals: frozenset[Principal] = frozenset()
-    predicates: tuple[Predicate, ...] = ()
+    __slots__ = ("ids", "predicates", "principals")
+
+    def __init__(
+        self,
+        ids: frozenset[str] = frozenset(),
+        principals: frozenset[Principal] = frozenset(),
+        predicates: tuple[Predicate, ...] = (),
+    ) -> None:
+        self.ids = ids
+        self.principals = principals
+        self.predicates = predicates
 
     @classmethod
     def of(cls, to: Any) -> Audience:

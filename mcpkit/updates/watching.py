@@ -10,7 +10,6 @@ from collections.abc import AsyncGenerator, Callable, Collection, Iterator
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from ..access.parameter import parameters_of, takes_principal
 from ..access.principal import Principal
 from ..errors import ArgumentsError, RegistrationError
 from ..uri_template import is_template
@@ -60,6 +59,8 @@ def watched(what: str, watch: WatchFunction | None, variables: Collection[str]) 
         raise RegistrationError(
             f"{what}: watch= needs an async generator function: `async def` with a `yield` at each update"
         )
+    from ..access.parameter import parameters_of, takes_principal
+
     parameters = parameters_of(watch)
     principal = next((p.name for p in parameters if takes_principal(p, variables)), None)
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
