@@ -77,27 +77,24 @@ class Door:
         """Serve another app below a path."""
         self._routes.mount(path, app)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one connection as ASGI has it."""
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        """Begin to serve one connection as ASGI has it, and return what serves it."""
         kind = scope["type"]
         if kind == "lifespan":
-            await self._lifespan(receive, send)
-            return
+            return self._lifespan(receive, send)
         endpoint = self._endpoints.get(path_below(scope)) if kind == "http" else None
         if endpoint is None:
-            await self._routes(scope, receive, send)
-            return
+            return self._routes(scope, receive, send)
         headers = headers_by_name(scope)
         if type(headers) is not dict and (name := _read_twice(headers)) is not None:
             _, send = watch(scope, headers, receive, send)
-            await refuse(send, 400, f"the header {name} came more than once")
-        elif refusal := self._guard.refuse(headers.get(b"host"), origin := headers.get(b"origin")):
+            return refuse(send, 400, f"the header {name} came more than once")
+        if refusal := self._guard.refuse(headers.get(b"host"), origin := headers.get(b"origin")):
             _, send = watch(scope, headers, receive, send)
-            await refuse(send, *refusal)
-        elif origin is None:
-            await self._serve(endpoint, scope, headers, receive, send)
-        else:
-            await self._cors(scope, receive, send)
+            return refuse(send, *refusal)
+        if origin is None:
+            return self._serve(endpoint, scope, headers, receive, send)
+        return self._cors(scope, receive, send)
 
     async def _serve_page(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._serve(self._endpoints[path_below(scope)], scope, headers_by_name(scope), receive, send)
