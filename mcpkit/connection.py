@@ -28,7 +28,7 @@ from .protocol.eras import (
 from .protocol.jsonrpc import RequestId, is_array
 from .protocol.revisions import LATEST_HANDSHAKE
 from .running.calls import Calls, server_ended
-from .updates.subscriptions import Subscriptions
+from .updates.subscriptions import Places, Subscriptions
 
 if TYPE_CHECKING:
     from .server import Server
@@ -46,6 +46,8 @@ class Connection(Peer):
         request_headers: The headers of the HTTP request that opened the pipe, by name in lower case.
         principal: Who is at the other end.
         caller: What tells it from other clients that share the server; see `Shares`.
+        places: What each of its `subscriptions/listen` streams takes a place of, where many pipes share them; None
+            bounds them by the server's `max_running` alone.
     """
 
     def __init__(
@@ -57,10 +59,11 @@ class Connection(Peer):
         request_headers: Mapping[bytes, bytes] = NO_HEADERS,
         principal: Principal = ANYONE,
         caller: str | None = None,
+        places: Places | None = None,
     ) -> None:
         super().__init__(server, Calls(server), OpenQuestions())
         self._channel = _PipeChannel(send, ready, request_headers, principal, self.questions, caller)
-        self._subscriptions = Subscriptions(server, self._channel)
+        self._subscriptions = Subscriptions(server, self._channel, places)
 
     def receive(self, line: bytes | ProtocolError, principal: Principal | None = None) -> None:
         """Take one message and begin to serve it.

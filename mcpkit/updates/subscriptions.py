@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import INTERNAL_ERROR, ProtocolError
 from ..protocol.eras import Handshake
@@ -20,19 +20,41 @@ if TYPE_CHECKING:
 logger = logging.getLogger("mcpkit")
 
 
+class Places(Protocol):
+    """The places of streams that the pipes of a server share."""
+
+    def take(self) -> None:
+        """Take one.
+
+        Raises:
+            BusyError: There is none.
+        """
+        ...
+
+    def give_back(self) -> None:
+        """Give one back."""
+        ...
+
+
 class Subscriptions:
     """The session and the `subscriptions/listen` streams of one pipe.
 
     A pipe takes messages as fast as its reader does. What waits meanwhile is bounded for each
     listener: a stream that falls behind ends, the session loses its oldest update.
 
+    Args:
+        server: Who tells.
+        channel: Where it is told.
+        places: What each stream takes a place of, as others have streams, too; None where there are no others.
+
     Attributes:
         principal: Who is at the other end.
         streams: The open `subscriptions/listen` streams by request id.
     """
 
-    def __init__(self, server: Server, channel: Channel) -> None:
+    def __init__(self, server: Server, channel: Channel, places: Places | None = None) -> None:
         self.principal = channel.principal
+        self._places = places
         self._server = server
         self._channel = channel
         self._loop = asyncio.get_running_loop()
@@ -68,6 +90,8 @@ class Subscriptions:
                 INTERNAL_ERROR, f"Too many subscriptions are open ({len(self.streams)}); end one first"
             )
         stream = _Stream(self, Listen(ctx, self._server))
+        if self._places is not None:
+            self._places.take()
         self.streams[ctx.request_id] = stream
         self._channel.send(stream.listen.acknowledged())
         for change in stream.listen.wanted:
@@ -77,7 +101,7 @@ class Subscriptions:
         """End a stream because the client said so; it gets no answer."""
         stream = self.streams.pop(id_, None)
         if stream is not None:
-            self._changes.forget(stream)
+            self._forget(stream)
 
     def close(self, *, graceful: bool) -> None:
         """End everything; what has ended stays so.
@@ -91,13 +115,18 @@ class Subscriptions:
         if self._session is not None:
             self._changes.forget(self._session)
         for stream in self.streams.values():
-            self._changes.forget(stream)
+            self._forget(stream)
             self._channel.send(
                 stream.listen.result()
                 if graceful
                 else stream.listen.cancelled("the server drops the subscription")
             )
         self.streams.clear()
+
+    def _forget(self, stream: _Stream) -> None:
+        self._changes.forget(stream)
+        if self._places is not None:
+            self._places.give_back()
 
     def _declared(self) -> None:
         if self._session is not None:

@@ -133,6 +133,45 @@ async def test_streams(count: int, server: Server, serve: Serve) -> None:
         assert (await session.listen().head()).status == 200
 
 
+@limit("streams that listen")
+@pytest.mark.parametrize("count", [2, 3, 4, 8, 400])
+async def test_streams_on_a_pipe_of_http(count: int, serve: Serve) -> None:
+    server = Server("listened", offers={"tools"})
+
+    def message(number: int, method: str, **params: Any) -> dict[str, Any]:
+        return {
+            "jsonrpc": "2.0",
+            "id": number,
+            "method": method,
+            "params": params | {"_meta": stateless_meta()},
+        }
+
+    async with serve(server, max_streams=4) as client:
+        stream = client.open("GET", "/sse")
+        endpoint = await stream.event()
+        assert endpoint is not None
+
+        async def ask(number: int, method: str = "subscriptions/listen", **params: Any) -> Any:
+            stream.judge.expect(asked := message(number, method, **params))
+            await client.post(asked, path=endpoint.data or "").whole()
+            return await stream.message()
+
+        for number in range(count):
+            answer = await ask(number, notifications={"toolsListChanged": True})
+            assert ("error" in answer) == (number >= 3)
+            if number >= 3:
+                assert answer["error"]["code"] == -32603
+                assert answer["error"]["message"] == "Too many event streams are open (4); try again later"
+        assert "result" in await ask(1000, "tools/list")
+        cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 0}}
+        await client.post(cancelled, path=endpoint.data or "").whole()
+        assert "error" not in await ask(1001, notifications={})
+        stream.disconnect()
+        await stream.whole()
+        service = client.app.door()._begin()  # type: ignore[attr-defined]  # of our app
+        await until(lambda: service.streams.taken == 0)
+
+
 @limit("places of one client")
 @given(st.integers(1, 200), st.integers(0, 200), st.integers(1, 400))
 def test_shares(places: int, others: int, asked: int) -> None:

@@ -36,7 +36,9 @@ class Pipe:
 
     def __init__(self, service: Service, exchange: Exchange, messages: str) -> None:
         caller = exchange.caller
-        service.check_room(caller)
+        self._service = service
+        self._caller = caller
+        self.take()
         self.id = os.urandom(16).hex()
         self.connection = Connection(
             service.server,
@@ -45,14 +47,12 @@ class Pipe:
             request_headers=exchange.request_headers,
             principal=exchange.principal,
             caller=caller,
+            places=self,
         )
         self.principal = exchange.principal
-        self._service = service
         self._exchange = exchange
         self._ending: asyncio.Task[None] | None = None
-        self._caller = caller
         service.pipes[self.id] = self
-        service.streams.take(caller)
         exchange.on_gone = self._gone
         endpoint = f"{quote(messages)}?session_id={self.id}"
         exchange.push(b"event: endpoint\ndata: %s\n\n" % endpoint.encode())
@@ -61,6 +61,19 @@ class Pipe:
     def is_behind(self) -> bool:
         """Whether the client should read its stream before it asks for more."""
         return self._exchange.is_behind
+
+    def take(self) -> None:
+        """Take a place among the streams that listen: for its own, and for each that is opened on it.
+
+        Raises:
+            BusyError: There is none.
+        """
+        self._service.check_room(self._caller)
+        self._service.streams.take(self._caller)
+
+    def give_back(self) -> None:
+        """Give such a place back."""
+        self._service.streams.give_back(self._caller)
 
     async def aclose(self) -> None:
         """Take leave of the client, and cancel what runs."""
@@ -75,7 +88,7 @@ class Pipe:
         """Be found no more; say whether it was."""
         if self._service.pipes.pop(self.id, None) is None:
             return False
-        self._service.streams.give_back(self._caller)
+        self.give_back()
         return True
 
     def _gone(self) -> None:
