@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import signal
+import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -74,9 +77,13 @@ def schema_dir() -> Path:
 
 
 @pytest.fixture(scope="session")
-def anyio_backend() -> str:
-    """Async tests run in asyncio, the one event loop that the package is for."""
-    return "asyncio"
+def anyio_backend() -> tuple[str, dict[str, Any]]:
+    """Async tests run in asyncio's own loop, whose clock tests move.
+
+    An old uvicorn that a test has run in this process leaves the process with uvloop for all later loops.
+    """
+    loop = asyncio.ProactorEventLoop if sys.platform == "win32" else asyncio.SelectorEventLoop
+    return "asyncio", {"loop_factory": loop}
 
 
 @pytest.fixture

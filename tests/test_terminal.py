@@ -98,6 +98,7 @@ def read_greeting(process: subprocess.Popen[bytes]) -> str:
     return "".join(lines)
 
 
+@pytest.mark.usefixtures("hear_interrupts")
 def test_a_person_is_told_what_it_is_and_how_to_try_it(tmp_path: Path) -> None:
     (tmp_path / "server.py").write_text(PROGRAM)
     with in_a_terminal("server.py", "--verbose", folder=tmp_path) as (process, keyboard):
