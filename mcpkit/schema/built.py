@@ -53,7 +53,13 @@ def serializer(core: CoreSchema) -> SchemaSerializer:
 def _unbuilt(core: CoreSchema) -> Iterator[None]:
     """Let the classes of a schema seem to be without validators; another thread builds its own from them, too."""
     with _lock:
-        classes = {node["cls"] for node in _nodes(core) if node.get("type") in {"model", "dataclass"}}
+        # What has no kind is no schema but the fields of one, by their names, or a default value.
+        nodes = [node for node in _nodes(core) if isinstance(node.get("type"), str)]
+        classes = {
+            node["cls"]
+            for node in nodes
+            if node["type"] in {"model", "dataclass"} and isinstance(node.get("cls"), type)
+        }
         built = [cls for cls in classes if cls.__dict__.get("__pydantic_complete__") is True]
         try:
             for cls in built:
