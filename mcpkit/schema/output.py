@@ -110,6 +110,10 @@ class Output:
             RegistrationError: The schema is not valid, or refers to what is not there; or the type promises nothing.
             UnresolvedHint: The type needs a name that is not defined yet.
         """
+        if isinstance(schema, (str, bytes, list, tuple, bool, int)):
+            raise RegistrationError(
+                f"output_schema: {schema!r} is neither a JSON Schema as a dict nor a type"
+            )
         if not is_object(schema):
             found = cls.of(schema)
             if found is None:
