@@ -17,6 +17,7 @@ import typing
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from decimal import Decimal
+from functools import partial
 from typing import Annotated, Any, Literal, NamedTuple, TypeGuard, Union, get_args, get_origin
 
 from pydantic_core import CoreSchema, core_schema, to_jsonable_python
@@ -98,6 +99,13 @@ def _formatted(name: str, core: CoreSchema) -> Described:
     return Described(formats.schema(name), values.temporal(name, core))
 
 
+def _default_dict() -> Described:
+    """Return a `defaultdict` of anything, for which nobody knows what a missing item is."""
+    described = _mapping(str, Any)
+    build: Callable[[Any], Any] = partial(collections.defaultdict, None)
+    return described._replace(core=core_schema.no_info_after_validator_function(build, described.core))
+
+
 _TABLE: dict[Any, Callable[[], Described]] = {
     empty: lambda: Described({}, core_schema.any_schema()),
     Any: lambda: Described({}, core_schema.any_schema()),
@@ -130,6 +138,8 @@ _TABLE: dict[Any, Callable[[], Described]] = {
     frozenset: lambda: _set(frozenset, Any),
     tuple: lambda: _tuple((Any, ...)),
     dict: lambda: _mapping(str, Any),
+    collections.abc.Collection: lambda: _array(Any),
+    collections.defaultdict: _default_dict,
 }
 
 
@@ -156,6 +166,11 @@ def _elsewhere(annotation: Any) -> Described:
     return foreign_types.described(annotation)
 
 
+def is_bare(annotation: Any) -> bool:
+    """Tell whether an annotation is an alias of `typing` without brackets: `List`, which stands for `list`."""
+    return get_origin(annotation) is not None and not hasattr(annotation, "__args__")
+
+
 def describe_inner(annotation: Any) -> Described:
     """Return what `describe` does for a part of a type.
 
@@ -166,6 +181,8 @@ def describe_inner(annotation: Any) -> Described:
 
 
 def _describe(annotation: Any) -> Described:
+    if is_bare(annotation):
+        annotation = get_origin(annotation)
     entry = _TABLE.get(annotation) if isinstance(annotation, collections.abc.Hashable) else None
     if entry is not None:
         return entry()
