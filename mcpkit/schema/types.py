@@ -17,7 +17,6 @@ import typing
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from decimal import Decimal
-from functools import partial
 from typing import Annotated, Any, Literal, NamedTuple, TypeGuard, Union, get_args, get_origin
 
 from pydantic_core import CoreSchema, core_schema, to_jsonable_python
@@ -99,13 +98,6 @@ def _formatted(name: str, core: CoreSchema) -> Described:
     return Described(formats.schema(name), values.temporal(name, core))
 
 
-def _default_dict() -> Described:
-    """Return a `defaultdict` of anything, for which nobody knows what a missing item is."""
-    described = _mapping(str, Any)
-    build: Callable[[Any], Any] = partial(collections.defaultdict, None)
-    return described._replace(core=core_schema.no_info_after_validator_function(build, described.core))
-
-
 _TABLE: dict[Any, Callable[[], Described]] = {
     empty: lambda: Described({}, core_schema.any_schema()),
     Any: lambda: Described({}, core_schema.any_schema()),
@@ -139,7 +131,6 @@ _TABLE: dict[Any, Callable[[], Described]] = {
     tuple: lambda: _tuple((Any, ...)),
     dict: lambda: _mapping(str, Any),
     collections.abc.Collection: lambda: _array(Any),
-    collections.defaultdict: _default_dict,
 }
 
 
