@@ -17,9 +17,7 @@ ROOT = Path(__file__).parents[1]
 
 _ELSEWHERE = ("conformance", "docs", "hosts", "interop", "weather")
 _OTHERS = re.compile(
-    r"^\s*(?:from|import) (?:attrs?|django|fastapi|litestar|matplotlib|mcp|msgspec|numpy|opentelemetry\.sdk|pandas|PIL|"
-    r"polars|sentry_sdk|sqlalchemy)\b",
-    re.MULTILINE,
+    r"^\s*(?:from|import) (?:django|fastapi|litestar|matplotlib|mcp|PIL|sentry_sdk)\b", re.MULTILINE
 )
 
 _IMPORTS = re.compile(r"^\s*(?:from|import) (\w+)", re.MULTILINE)

@@ -18,7 +18,6 @@ from functools import lru_cache
 from multiprocessing.connection import Connection, wait
 from typing import Any, NamedTuple
 
-from ..errors import OutputError
 from .execution import finish_awaitable
 from .forks import end_child
 from .making import Make, collected, is_async_iterable, listed
@@ -33,7 +32,6 @@ class Raised(NamedTuple):
         arguments: Its `args`.
         state: Its other attributes.
         trace: Its traceback, as text.
-        cause: What made a result that cannot be sent so, where something was raised.
     """
 
     pickled: bytes
@@ -41,7 +39,6 @@ class Raised(NamedTuple):
     arguments: tuple[Any, ...]
     state: dict[str, Any]
     trace: str
-    cause: Raised | None = None
 
     @classmethod
     def of(cls, error: BaseException) -> Raised:
@@ -51,8 +48,7 @@ class Raised(NamedTuple):
             pickled = pickle.dumps(error)
             copy = pickle.loads(pickled)
             if type(copy) is type(error) and str(copy) == str(error):
-                cause = error.__cause__ if isinstance(error, OutputError) else None
-                return cls(pickled, type(error), (), {}, trace, None if cause is None else cls.of(cause))
+                return cls(pickled, type(error), (), {}, trace)
         kind = next(base for base in type(error).__mro__ if _can_be_pickled(base))
         if kind is not type(error) or not _can_be_pickled(error.args):
             return cls(b"", kind, (str(error),), {}, trace)
@@ -60,20 +56,14 @@ class Raised(NamedTuple):
         return cls(b"", kind, error.args, state, trace)
 
     def error(self) -> BaseException:
-        """Return the exception, with the traceback of its process as its cause.
-
-        That of a result that cannot be sent is what its author's code raised, if anything: no code of its own failed.
-        """
+        """Return the exception, with the traceback of its process as its cause."""
         if self.pickled:
             error: BaseException = pickle.loads(self.pickled)
         else:  # not by its class's own __init__, which may take anything
             error = self.kind.__new__(self.kind, *self.arguments)
             error.args = self.arguments
             vars(error).update(self.state)
-        if isinstance(error, OutputError):
-            error.__cause__ = None if self.cause is None else self.cause.error()
-        else:
-            error.__cause__ = WorkerTraceback(self.trace)
+        error.__cause__ = WorkerTraceback(self.trace)
         return error
 
 

@@ -275,6 +275,7 @@ _BY_NAME: Final[dict[tuple[str, str], Encode]] = {
     ("sqlite3", "Row"): _row,
     ("sqlalchemy", "Row"): _row_of_sqlalchemy,
     ("fractions", "Fraction"): _text,
+    ("ipaddress", "_IPAddressBase"): _text,  # unknown to pydantic before 2.13
     ("types", "SimpleNamespace"): vars,
     ("collections", "UserString"): _text,
     ("tempfile", "_TemporaryFileWrapper"): _content,

@@ -209,15 +209,22 @@ def identity(value: Any) -> Any:
     """
     if type(value) is str or value is None:
         return value
-    if is_object(value):
-        return object, "".join(sorted(f"{key!r}:{identity(item)!r}," for key, item in value.items()))
-    if is_array(value):
-        return list, "".join(f"{identity(item)!r}," for item in value)
+    if is_object(value) or is_array(value):
+        return object, _identity_text(value)
     if isinstance(value, bool):
         return bool, value
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return hex(value).encode() if isinstance(value, int) and abs(value) > _LARGEST_HASH else value
+
+
+def _identity_text(value: Any) -> str:
+    # What is within is put there as it is: quoted once more at each level, a few levels would be gigabytes.
+    if is_object(value):
+        return f"{{{','.join(sorted(f'{key!r}:{_identity_text(item)}' for key, item in value.items()))}}}"
+    if is_array(value):
+        return f"[{','.join(map(_identity_text, value))}]"
+    return repr(identity(value))
 
 
 _LARGEST_HASH = sys.hash_info.modulus

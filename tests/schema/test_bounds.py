@@ -9,11 +9,12 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
+import tracemalloc
 import typing
 from collections.abc import Callable
 from contextlib import suppress
 from decimal import Decimal
-from typing import Annotated, Any, Union
+from typing import Annotated, Any, Literal, Union
 from uuid import UUID
 
 import pytest
@@ -322,6 +323,24 @@ def test_keys_of_one_hash_are_refused_and_any_other_is_not(annotation: Any) -> N
         refused(arguments, {make(index * MODULUS): 1 for index in range(1, 2_000)})
     )
     assert len(arguments.validate({"value": {make(index): 1 for index in range(1, 2_000)}})["value"]) == 1_999
+
+
+@pytest.mark.parametrize("wrap", [lambda value: {"a": value}, lambda value: [{"a": value}]])
+@pytest.mark.parametrize("annotation", [set[int], Literal[1, 2]])
+def test_values_within_each_other_are_compared_in_proportion_to_their_size(
+    annotation: Any, wrap: Callable[[Any], Any]
+) -> None:
+    value: Any = 1
+    for _ in range(22):
+        value = wrap(value)
+    arguments = arguments_of(annotation)
+    tracemalloc.start()
+    try:
+        refused(arguments, [value, value] if annotation == set[int] else value)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 2_000_000
 
 
 def test_unique_items_are_told_apart_by_texts_whose_hashes_nobody_knows() -> None:
