@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpkit.errors import BusyError
-from mcpkit.running.shares import Shares, caller_at
+from mcpkit.running.shares import Shares
+from mcpkit.transports.http.addresses import caller_at
 
 CALLERS = st.sampled_from(["ada", "bob", "eve", None])
 

@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from ipaddress import AddressValueError, IPv6Address
-from typing import Final
-
 from ..errors import BusyError
-
-_SITE: Final = 64
-"""Bits of an IPv6 address that tell one network from another; whoever has one has all addresses in it."""
 
 
 class Shares:
@@ -80,26 +74,3 @@ class Shares:
                 self._taken_by[caller] = left
             else:
                 del self._taken_by[caller]
-
-
-def caller_at(host: str) -> str | None:
-    """Return what tells the client at an address from others.
-
-    Args:
-        host: The address, as text. Where it is that of a proxy, as the ASGI server believes none of its headers, all
-            of its clients are one.
-
-    Returns:
-        The address, of IPv6 the network; None for one of this machine, where a proxy may stand for any number of
-        clients, and for none at all.
-    """
-    if ":" in host:
-        try:
-            address = IPv6Address(host)
-        except AddressValueError:
-            return f"address {host}"
-        if address.ipv4_mapped is None:
-            network = IPv6Address(int(address) >> _SITE << _SITE)
-            return None if address.is_loopback else f"address {network}/{_SITE}"
-        host = str(address.ipv4_mapped)
-    return None if not host or host.startswith("127.") else f"address {host}"

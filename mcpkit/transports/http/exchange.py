@@ -23,8 +23,8 @@ from ...errors import (
     ProtocolError,
 )
 from ...request_headers import JoinedHeaders
-from ...running.shares import caller_at
 from ...running.steps import first_step, go_on, within
+from .addresses import caller_at
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
