@@ -93,6 +93,16 @@ def test_any_other_path_is_not_found_and_never_redirected(path):
     assert client(served()).get(path).status_code == 404
 
 
+def test_who_takes_the_site_for_the_endpoint_is_told_where_that_is():
+    app = Server("travel").asgi()
+    told = client(app).post("/", json={"jsonrpc": "2.0", "id": 1, "method": "ping"})
+    assert (told.status_code, told.text) == (404, "Not Found: the MCP endpoint is at /mcp")
+    below = client(Starlette(routes=[Mount("/travel", app)])).get("/travel/")
+    assert below.text == "Not Found: the MCP endpoint is at /travel/mcp"
+    hidden = client(Server("travel").asgi(path="/hard-to-guess")).get("/")
+    assert (hidden.status_code, hidden.text) == (404, "Not Found")
+
+
 def test_a_slash_at_the_end_is_as_good_as_none():
     own = [*OWN, OwnRoute("/slash/", hello, ["GET"], None)]
     http = client(served(own))

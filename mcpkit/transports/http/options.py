@@ -14,6 +14,9 @@ from ...schema.nearest import nearest
 FindPrincipal = Callable[[MutableMapping[str, Any]], Principal | None]
 """Says who has sent a request, from its ASGI scope; None where nobody knows."""
 
+DEFAULT_PATH: Final = "/mcp"
+"""Where the MCP endpoint is, unless the author says otherwise."""
+
 SSE_PATH: Final = "/sse"
 MESSAGES_PATH: Final = "/messages"
 """Where the transport of 2024-11-05 is served."""
@@ -43,7 +46,7 @@ class Settings:
         ValueError: A value is out of range, or two paths are one; the message names them.
     """
 
-    path: Annotated[str, _check_path] = "/mcp"
+    path: Annotated[str, _check_path] = DEFAULT_PATH
     sse: Annotated[bool, _check_switch] = True
     stateless: Annotated[bool, _check_switch] = False
     principal: Annotated[FindPrincipal | None, _check_principal] = None

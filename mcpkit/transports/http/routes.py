@@ -14,7 +14,7 @@ from .cors import Cors
 from .exchange import headers_by_name
 from .guard import Guard
 from .mounting import mount_point, path_below
-from .options import OwnRoute, Settings
+from .options import DEFAULT_PATH, OwnRoute, Settings
 from .unread import watch
 
 
@@ -50,6 +50,8 @@ class Routes:
         self._is_ready = is_ready
         self._starlette = Starlette()
         self._starlette.router.redirect_slashes = False
+        self._elsewhere = self._starlette.router.default
+        self._starlette.router.default = self._point
         self._answer: ASGIApp = Cors(self._starlette, guard) if settings.cors else self._starlette
         self._mounts: list[Mount] = []
         self._served = -1
@@ -118,6 +120,14 @@ class Routes:
         )
         self._starlette.router.routes = [*readiness, *own]
         self._served = len(own)
+
+    async def _point(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a path at which nothing is: whoever has taken the address of the site for that of the endpoint."""
+        if scope["type"] != "http" or self._settings.path != DEFAULT_PATH:  # one of their own may be a secret
+            await self._elsewhere(scope, receive, send)
+            return
+        text = f"Not Found: the MCP endpoint is at {mount_point(scope)}{DEFAULT_PATH}"
+        await PlainTextResponse(text, 404)(scope, receive, send)
 
     async def _readiness(self, _request: Request) -> JSONResponse:
         is_ready = self._is_ready()
