@@ -44,6 +44,19 @@ def add(a: int, b: int = 1) -> int:
     return a + b
 
 
+def unsendable() -> Any:
+    return {"rows": [object()]}
+
+
+class Unreadable:
+    def _repr_html_(self) -> str:
+        raise LookupError("hunter2")
+
+
+def unreadable() -> Any:
+    return Unreadable()
+
+
 async def add_later(a: int, b: int) -> int:
     await asyncio.sleep(0)
     return a + b

@@ -164,7 +164,9 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 OFFSETS = st.integers(-1439, 1439).map(lambda minutes: dt.timezone(dt.timedelta(minutes=minutes)))
 # Where the offset leads beyond the years of Python, two of them cannot be compared.
 DAYS: Any = {"min_value": dt.datetime(1, 1, 3), "max_value": dt.datetime(9999, 12, 29)}
-NAIVE = st.datetimes(**DAYS)
+NAIVE = st.datetimes(**DAYS) | st.sampled_from(
+    [dt.datetime(2024, 2, 29, 12), dt.datetime(2000, 2, 29, 23, 59, 59, 999_999)]
+)
 AWARE = st.datetimes(**DAYS, timezones=OFFSETS)
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 DECIMALS = st.decimals(allow_nan=False, allow_infinity=False, min_value=-(10**20), max_value=10**20, places=4)

@@ -124,6 +124,8 @@ async def test_content_and_data_may_be_told_apart() -> None:
             {"output_schema": {"type": "array", "items": {"$ref": "#"}}},
             "\\$ref '#' leads elsewhere; put what it names under `\\$defs`",
         ),
+        ({"output_schema": "Report"}, "'Report' is neither a JSON Schema as a dict nor a type"),
+        ({"output_schema": [int]}, "is neither a JSON Schema as a dict nor a type"),
         ({"output_schema": Image}, "promises no data"),
         ({"output_schema": Any}, "promises no data"),
         ({"output_schema": FORECAST, "structured": False}, "structured=False sends none; leave one out"),

@@ -333,3 +333,27 @@ def test_a_name_that_leads_to_something_else_is_refused_when_the_server_starts()
     server.tool(name="f", process=True)(work.kept)
     with pytest.raises(RegistrationError, match=r"cannot import it by its name: .*not the same object"):
         server.resolve()
+
+
+@pytest.mark.parametrize("masked", [True, False])
+async def test_the_log_of_a_result_that_cannot_be_sent_shows_the_authors_code_alone(
+    masked: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = Server("s", mask_errors=masked)
+    server.tool(process=True)(work.unsendable)
+    server.tool(process=True)(work.unreadable)
+    async with connect(server) as client:
+        unsendable = (await client.call("unsendable")).text
+        unreadable = (await client.call("unreadable")).text
+    assert unsendable == (
+        "the tool ran, but result.rows[0] has no form in JSON: an object; "
+        "return a dict, a dataclass or a model with what it holds"
+    )
+    assert "LookupError was raised" in unreadable
+    assert unreadable.endswith("(LookupError: hunter2)") is not masked
+    assert "Traceback" not in unreadable
+    first, second = caplog.records
+    assert not first.exc_info
+    assert second.exc_info
+    assert repr(second.exc_info[1]) == "LookupError('hunter2')"
+    assert "_repr_html_" in str(second.exc_info[1].__cause__)  # type: ignore[union-attr]  # there is one

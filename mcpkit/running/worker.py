@@ -18,6 +18,7 @@ from functools import lru_cache
 from multiprocessing.connection import Connection, wait
 from typing import Any, NamedTuple
 
+from ..errors import OutputError
 from .execution import finish_awaitable
 from .forks import end_child
 from .making import Make, collected, is_async_iterable, listed
@@ -32,6 +33,7 @@ class Raised(NamedTuple):
         arguments: Its `args`.
         state: Its other attributes.
         trace: Its traceback, as text.
+        cause: What made a result that cannot be sent so, where something was raised.
     """
 
     pickled: bytes
@@ -39,6 +41,7 @@ class Raised(NamedTuple):
     arguments: tuple[Any, ...]
     state: dict[str, Any]
     trace: str
+    cause: Raised | None = None
 
     @classmethod
     def of(cls, error: BaseException) -> Raised:
@@ -48,7 +51,8 @@ class Raised(NamedTuple):
             pickled = pickle.dumps(error)
             copy = pickle.loads(pickled)
             if type(copy) is type(error) and str(copy) == str(error):
-                return cls(pickled, type(error), (), {}, trace)
+                cause = error.__cause__ if isinstance(error, OutputError) else None
+                return cls(pickled, type(error), (), {}, trace, None if cause is None else cls.of(cause))
         kind = next(base for base in type(error).__mro__ if _can_be_pickled(base))
         if kind is not type(error) or not _can_be_pickled(error.args):
             return cls(b"", kind, (str(error),), {}, trace)
@@ -56,14 +60,20 @@ class Raised(NamedTuple):
         return cls(b"", kind, error.args, state, trace)
 
     def error(self) -> BaseException:
-        """Return the exception, with the traceback of its process as its cause."""
+        """Return the exception, with the traceback of its process as its cause.
+
+        That of a result that cannot be sent is what its author's code raised, if anything: no code of its own failed.
+        """
         if self.pickled:
             error: BaseException = pickle.loads(self.pickled)
         else:  # not by its class's own __init__, which may take anything
             error = self.kind.__new__(self.kind, *self.arguments)
             error.args = self.arguments
             vars(error).update(self.state)
-        error.__cause__ = WorkerTraceback(self.trace)
+        if isinstance(error, OutputError):
+            error.__cause__ = None if self.cause is None else self.cause.error()
+        else:
+            error.__cause__ = WorkerTraceback(self.trace)
         return error
 
 

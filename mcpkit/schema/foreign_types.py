@@ -174,6 +174,10 @@ def _namespace(cls: Any) -> Described:
     return _of_schema({"type": "object", "additionalProperties": True}, lambda members: cls(**members))
 
 
+def _default_dict(cls: Any) -> Described:
+    return _of_schema({"type": "object", "additionalProperties": True}, lambda members: cls(None, members))
+
+
 def _timestamp(cls: Any) -> Described:
     return _of_schema(types.describe_inner(dt.datetime).schema, cls)
 
@@ -197,6 +201,7 @@ _BY_NAME: Final[dict[tuple[str, str], Callable[[Any], Described]]] = {
     ("fractions", "Fraction"): _fraction,
     ("builtins", "range"): _range,
     ("types", "SimpleNamespace"): _namespace,
+    ("collections", "defaultdict"): _default_dict,  # of which nobody knows what a missing item is
     ("pandas", "Timestamp"): _timestamp,
     ("pandas", "Timedelta"): _timedelta,
     ("pandas", "Series"): _series,

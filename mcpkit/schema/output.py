@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from functools import cached_property
 from types import UnionType
-from typing import Annotated, Any, Final, Literal, Union, cast, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, NoReturn, Union, cast, get_args, get_origin
 
 from pydantic_core import (
     CoreSchema,
@@ -18,7 +18,7 @@ from pydantic_core import (
     from_json,
     to_json,
 )
-from typing_extensions import is_typeddict
+from typing_extensions import Never, is_typeddict
 
 from ..content.data import is_json, json_value
 from ..content.display import can_show
@@ -39,7 +39,7 @@ _ITERATORS = (
 )
 _LISTS = (list, tuple, collections.abc.Sequence, collections.abc.Collection)
 # Annotations that promise nothing about the data, and may stand for content.
-_OPEN: tuple[Any, ...] = (empty, Any, object, None, type(None), *_LISTS, *_ITERATORS)
+_OPEN: tuple[Any, ...] = (empty, Any, object, None, type(None), Never, NoReturn, *_LISTS, *_ITERATORS)
 
 
 _MOST_LINES = 5
@@ -110,6 +110,10 @@ class Output:
             RegistrationError: The schema is not valid, or refers to what is not there; or the type promises nothing.
             UnresolvedHint: The type needs a name that is not defined yet.
         """
+        if isinstance(schema, (str, bytes, list, tuple, bool, int)):
+            raise RegistrationError(
+                f"output_schema: {schema!r} is neither a JSON Schema as a dict nor a type"
+            )
         if not is_object(schema):
             found = cls.of(schema)
             if found is None:
@@ -337,12 +341,14 @@ def written(serializer: SchemaSerializer, value: Any, warnings: Literal[False, "
 
 
 def _is_open(annotation: Any) -> bool:
+    if types.is_bare(annotation):
+        annotation = get_origin(annotation)
     return isinstance(annotation, collections.abc.Hashable) and annotation in _OPEN
 
 
 def _may_be_content(annotation: Any) -> bool:
-    """Tell whether an annotation leaves open what comes, by itself or in a list: it may be content."""
-    if _is_open(annotation):
+    """Tell whether an annotation leaves open what comes, by itself or in a list, or says bytes: it may be content."""
+    if _is_open(annotation) or annotation in (bytes, bytearray, memoryview):
         return True
     origin = get_origin(annotation)
     if origin is Annotated:
@@ -377,7 +383,7 @@ def _without_extension_results(annotation: Any) -> Any:
 
 
 def _is_content(part: Any) -> bool:
-    return part in (bytes, bytearray, memoryview) or getattr(part, "__mcp_content__", False)
+    return bool(getattr(part, "__mcp_content__", False))
 
 
 def _is_opaque(part: Any) -> bool:

@@ -130,6 +130,7 @@ _TABLE: dict[Any, Callable[[], Described]] = {
     frozenset: lambda: _set(frozenset, Any),
     tuple: lambda: _tuple((Any, ...)),
     dict: lambda: _mapping(str, Any),
+    collections.abc.Collection: lambda: _array(Any),
 }
 
 
@@ -156,6 +157,11 @@ def _elsewhere(annotation: Any) -> Described:
     return foreign_types.described(annotation)
 
 
+def is_bare(annotation: Any) -> bool:
+    """Tell whether an annotation is an alias of `typing` without brackets: `List`, which stands for `list`."""
+    return get_origin(annotation) is not None and not hasattr(annotation, "__args__")
+
+
 def describe_inner(annotation: Any) -> Described:
     """Return what `describe` does for a part of a type.
 
@@ -166,6 +172,8 @@ def describe_inner(annotation: Any) -> Described:
 
 
 def _describe(annotation: Any) -> Described:
+    if is_bare(annotation):
+        annotation = get_origin(annotation)
     entry = _TABLE.get(annotation) if isinstance(annotation, collections.abc.Hashable) else None
     if entry is not None:
         return entry()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import datetime as dt
 import enum
+import json
 import math
 from collections.abc import Awaitable, Coroutine, Sequence
 from dataclasses import dataclass
@@ -85,6 +86,13 @@ def of(annotation: Any) -> Output:
 )
 def test_what_promises_no_data_has_no_schema(annotation: Any) -> None:
     assert Output.of(annotation) is None
+
+
+@pytest.mark.parametrize(
+    "annotation", [dict[str, bytes], list[dict[str, bytes]], dict[str, list[bytes]], set[bytes]]
+)
+def test_bytes_inside_of_data_are_promised_as_base64(annotation: Any) -> None:
+    assert '"contentEncoding": "base64"' in json.dumps(of(annotation).schema)
 
 
 def test_a_structure_with_a_part_that_json_does_not_know_is_refused() -> None:
