@@ -48,6 +48,8 @@ def described(annotation: Any) -> Described:
         raise NotInTable
     if (own := declared(origin)) is not None:
         return of_json_type(own)
+    if annotation is collections.defaultdict:  # with types in brackets pydantic knows what a missing item is
+        return _default_dict()
     if origin in _ITERATED:
         return _ITERATED[origin](get_args(annotation))
     package = origin.__module__.partition(".")[0]
@@ -174,8 +176,9 @@ def _namespace(cls: Any) -> Described:
     return _of_schema({"type": "object", "additionalProperties": True}, lambda members: cls(**members))
 
 
-def _default_dict(cls: Any) -> Described:
-    return _of_schema({"type": "object", "additionalProperties": True}, lambda members: cls(None, members))
+def _default_dict() -> Described:
+    schema = {"type": "object", "additionalProperties": True}
+    return _of_schema(schema, lambda members: collections.defaultdict(None, members))
 
 
 def _timestamp(cls: Any) -> Described:
@@ -201,7 +204,6 @@ _BY_NAME: Final[dict[tuple[str, str], Callable[[Any], Described]]] = {
     ("fractions", "Fraction"): _fraction,
     ("builtins", "range"): _range,
     ("types", "SimpleNamespace"): _namespace,
-    ("collections", "defaultdict"): _default_dict,  # of which nobody knows what a missing item is
     ("pandas", "Timestamp"): _timestamp,
     ("pandas", "Timedelta"): _timedelta,
     ("pandas", "Series"): _series,

@@ -46,6 +46,8 @@ def schema(values_schema: Json) -> Json | None:
             return None
         return _ANY if _ANY in known else values.any_of(known)
     if "enum" in values_schema:
+        if any(isinstance(value, (list, dict)) for value in values_schema["enum"]):
+            return None
         return {"type": "string", "enum": list(dict.fromkeys(map(text, values_schema["enum"])))}
     kind = values_schema.get("type", "string")
     if kind == "string":

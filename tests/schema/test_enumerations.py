@@ -63,6 +63,14 @@ async def test_an_argument_is_a_member_by_the_json_of_its_value(revision: str) -
     assert "wall.paint" in refused.text
 
 
+def test_a_tuple_is_no_key() -> None:
+    def count(walls: dict[Paint, int]) -> None:
+        """Count walls."""
+
+    with pytest.raises(RegistrationError, match=r"argument 'walls': .* has no form in JSON"):
+        Server("walls").tool(count)
+
+
 @pytest.mark.parametrize("annotation", [Operation, list[Operation], dict[str, Operation]])
 def test_a_value_without_form_is_told_at_registration(annotation: Any) -> None:
     def apply(operation: Any) -> None:
