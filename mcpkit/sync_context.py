@@ -6,6 +6,7 @@ import asyncio
 import concurrent.futures
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import AbstractContextManager
+from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from .errors import CallEndedError
@@ -160,8 +161,15 @@ class SyncContext:
 
         Raises:
             RuntimeError: The call has ended already, or the function does not run in a worker thread.
+            TypeError: It cannot be called, or is async.
         """
         worker_loop(self._ctx)
+        given: object = stop
+        if not callable(given) or iscoroutinefunction(given):
+            raise TypeError(
+                "on_cancel takes a function that is not async, such as db.interrupt, without parentheses; "
+                f"got {stop!r}"
+            )
         return self._ctx._stopped_by(stop)
 
     def once(self, key: str, function: Callable[[], T]) -> T:

@@ -277,6 +277,18 @@ async def test_in_the_event_loop_there_is_cancellation_instead(server: Server) -
         assert (await client.call("work")).text == "refused"
 
 
+@pytest.mark.parametrize("stop", [None, "interrupt", asyncio.sleep], ids=["called", "text", "async"])
+async def test_what_stops_nothing_is_refused_when_it_is_said(server: Server, stop: Any) -> None:
+    @server.tool
+    def work(ctx: Context) -> str:
+        with pytest.raises(TypeError, match=r"such as db\.interrupt, without parentheses; got"):
+            ctx.sync.on_cancel(stop)
+        return "refused"
+
+    async with connect(server) as client:
+        assert (await client.call("work")).text == "refused"
+
+
 # What is said too late
 
 
