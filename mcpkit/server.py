@@ -329,11 +329,6 @@ class Server(Serving, Registry):
             await server._lifespans.ready()
 
     @property
-    def _running_count(self) -> int:
-        """How many requests run."""
-        return self._running.taken
-
-    @property
     def _has_lifespans(self) -> bool:
         """Whether a handler may find something in `ctx.state`."""
         return self._lifespans.function is not None or bool(self.included)

@@ -117,7 +117,7 @@ async def test_a_question_that_is_given_up_gives_the_place_back_all_the_same() -
         answers = await asyncio.gather(*(client.call("ask") for _ in range(3)))
         assert [answer.text for answer in answers] == ["no answer"] * 3
         call = asyncio.create_task(client.call("ask"))
-        await until(lambda: server._running_count == 1)
+        await until(lambda: server._running.taken == 1)
         await over(call)
         assert (await client.call("ask")).text == "no answer"
 

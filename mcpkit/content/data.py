@@ -7,7 +7,7 @@ from itertools import chain
 from typing import Any, Final, cast
 
 from ..errors import OutputError
-from ..protocol.jsonrpc import encode
+from ..protocol.jsonrpc import SCALARS, encode
 
 DEEPEST: Final = 190
 """The levels of arrays and objects that a result may have: readers of JSON that clients use end at 200."""
@@ -20,8 +20,7 @@ _SHAPE: Final = bytes(48 if byte in b"0123456789" else 32 for byte in range(256)
 _LONG_RUN: Final = b"0" * (LONG // _STEP)
 
 _TEXT: Final = frozenset({str})
-_LEAVES: Final = frozenset({str, int, float, bool, type(None)})
-_JSON: Final = _LEAVES | {dict, list}
+_JSON: Final = SCALARS | {dict, list}
 _VALUES: Final = cast("Callable[[Any], Iterable[Any]]", vars(dict)["values"])
 _FEW: Final = 8
 _MANY: Final = 10_000
@@ -46,10 +45,10 @@ def is_json(value: Any, levels: int = DEEPEST) -> bool:
                     return False
             value = value.values()
         for item in value:  # noqa: SIM110 - `all` and a generator cost as much again
-            if type(item) not in _LEAVES and not (levels > 1 and is_json(item, levels - 1)):
+            if type(item) not in SCALARS and not (levels > 1 and is_json(item, levels - 1)):
                 return False
         return True
-    return kind in _LEAVES
+    return kind in SCALARS
 
 
 def _is_level_json(level: list[Any], levels: int) -> bool:
@@ -63,11 +62,11 @@ def _is_level_json(level: list[Any], levels: int) -> bool:
             lists: list[Any] = [each for each in level if type(each) is list]
             inner.extend(chain.from_iterable(lists))
         kinds: set[Any] = set(map(type, inner))
-        if kinds <= _LEAVES:
+        if kinds <= SCALARS:
             return True
         if not kinds <= _JSON:
             return False
-        level = [each for each in inner if type(each) not in _LEAVES]
+        level = [each for each in inner if type(each) not in SCALARS]
         if len(level) > _MANY:  # what holds itself would be met more and more often
             level = list(dict(zip(map(id, level), level, strict=True)).values())
         levels -= 1

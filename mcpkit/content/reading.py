@@ -19,6 +19,7 @@ from typing import Any, Final, NoReturn, cast
 from pydantic_core import SchemaSerializer, from_json, to_jsonable_python
 
 from ..errors import HandlerError, OutputError, ProtocolError
+from ..protocol.jsonrpc import SCALARS
 from ..schema import foreign, object_keys
 from ..schema.expectations import shown
 from ..schema.output import written
@@ -34,7 +35,6 @@ _GREATEST: Final = 2**1024
 _TOO_DEEP: Final = ("Circular reference detected", "Maximum serialization depth exceeded")
 """What pydantic says of models that hold themselves, or too many others within each other."""
 
-_SCALARS: Final = frozenset({str, int, float, bool, type(None)})
 _TIMES: Final = frozenset({dt.datetime, dt.date, dt.time, dt.timedelta})
 _ARRAYS: Final = (list, tuple, set, frozenset, deque)
 
@@ -176,7 +176,7 @@ class _Reading:
             self._refuse(f"an integer of {value.bit_length():,} bits, which few can read; return a string")
         elif kind is float and not math.isfinite(value):
             return self._infinite(value)
-        if kind in _SCALARS:
+        if kind in SCALARS:
             return value
         if kind is not dict and kind is not list:
             return to_jsonable_python(value) if kind in _TIMES else self._other(value, kind)
@@ -238,7 +238,7 @@ class _Reading:
         plain: Any = key if issubclass(type(key), (tuple, frozenset)) else self._read(key)
         if type(plain) is str:
             return plain
-        if type(plain) not in _SCALARS or (plain is None and key is not None):
+        if type(plain) not in SCALARS or (plain is None and key is not None):
             self._refuse(f"{described(key)} as a key; make it a string")
         return object_keys.text(plain)
 

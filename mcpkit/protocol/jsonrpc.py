@@ -11,6 +11,9 @@ from ..errors import PARSE_ERROR, ProtocolError
 
 RequestId = str | int
 
+SCALARS: Final = frozenset({str, int, float, bool, type(None)})
+"""The types of JSON's values that hold no others."""
+
 MAX_ID_LENGTH: Final = 256
 """Characters of an id, which is kept while its request runs and repeated in what is said of it."""
 

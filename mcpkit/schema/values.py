@@ -27,7 +27,7 @@ from pydantic_core import (
 )
 
 from ..errors import OutputError, RegistrationError
-from ..protocol.jsonrpc import is_array, is_object
+from ..protocol.jsonrpc import SCALARS, is_array, is_object
 
 Json = dict[str, Any]
 
@@ -249,9 +249,6 @@ def one_of(choices: Sequence[tuple[Any, Any]]) -> CoreSchema:
 _MOST_FLAGS = 6
 
 
-_SCALARS = frozenset({str, int, float, bool, type(None)})
-
-
 def plain(choice: Any) -> Any:
     """Return the JSON value of a member of an Enum; anything else as it is.
 
@@ -261,7 +258,7 @@ def plain(choice: Any) -> Any:
     if not isinstance(choice, enum.Enum):
         return choice
     value = choice.value
-    if type(value) in _SCALARS:
+    if type(value) in SCALARS:
         return value
     from ..content.data import described, json_value
 

@@ -83,7 +83,7 @@ async def test_a_client_that_hangs_up_cancels_a_call_in_time(
         answer.disconnect()
         await asyncio.wait_for(work.cancelled.wait(), 10)
         await answer.whole()
-    assert limited._running_count == 0
+    assert limited._running.taken == 0
 
 
 async def test_threads_that_are_stuck_are_a_reason_to_come_back_later(

@@ -76,7 +76,7 @@ async def test_max_running(count: int, hall: Hall, ask: Ask) -> None:
         await client.goes_on()  # lists take no place
         hall.gate.set()
         await until(lambda: hall.inside == 0)
-        await until(lambda: server._running_count == 0)
+        await until(lambda: server._running.taken == 0)
         assert (await client.call("hold")).text == "held"
 
 
@@ -91,7 +91,7 @@ async def test_threads(count: int, hall: Hall, ask: Ask) -> None:
         await until(lambda: hall.inside == min(count, 4))
         await client.goes_on()
         hall.thread_gate.set()
-        await until(lambda: server._running_count == 0)
+        await until(lambda: server._running.taken == 0)
         assert hall.most == min(count, 4)
         assert (await client.call("block")).text == "blocked"
 
@@ -175,7 +175,7 @@ async def test_concurrency(count: int, hall: Hall, ask: Ask) -> None:
         await until(lambda: hall.inside == min(count, 2))
         await client.goes_on()
         hall.gate.set()
-        await until(lambda: server._running_count == 0)
+        await until(lambda: server._running.taken == 0)
         assert hall.most == min(count, 2)
 
 
