@@ -47,6 +47,8 @@ Some rules hold everywhere:
   days. So is a text that the class itself refuses: a network with bits of a host, no regular expression. Fractions of
   a second end after six digits; those of numpy and pandas after nine. What a class of numpy is too small for is
   refused, as are arrays of rows of unlike lengths, and a `range` of numbers at unlike distances.
+- What a serialiser of a model writes is sent as it is. The schema says of it what its return annotation says, and
+  nothing where there is none.
 - A default value of a model, or a field that is left out, comes back filled in.
 """
 

@@ -140,7 +140,7 @@ def holds_content(value: Any) -> bool:
             return True
         if any(issubclass(kind, (list, tuple)) for kind in kinds) and id(items) not in seen:
             seen.add(id(items))
-            left.extend(item for item in items if isinstance(item, (list, tuple)))
+            left.extend(cast("Any", item) for item in items if isinstance(item, (list, tuple)))
     return False
 
 
