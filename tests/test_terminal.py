@@ -57,7 +57,8 @@ def forecast() -> str:
 server.run()
 """
 IN_THE_FOREGROUND = """
-import fcntl, os, sys, termios
+import fcntl, os, signal, sys, termios
+signal.signal(signal.SIGINT, signal.SIG_DFL)  # whoever runs the tests may have been started with it ignored
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 """
