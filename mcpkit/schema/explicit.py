@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from importlib import import_module
 from typing import Any
@@ -17,7 +17,7 @@ from .arguments import Arguments
 from .expectations import kind_of, shown
 from .formats import FORMATS
 from .mirrored import mirrored
-from .problems import Fault, Reader, Steps, told
+from .problems import Fault, Fits, Reader, Steps, told
 from .published import published, translated
 from .secrets import holds_secret
 from .signature import parameter
@@ -94,21 +94,23 @@ class CheckedSchema:
                 "pip install 'mcpkit[jsonschema]'"
             ) from error
         self._options: Json = {"validate_formats": True, "formats": FORMATS, "offline": True}
+        self._patterns: dict[str, Callable[[Any], bool]] = {}
         try:
-            self.fits = self._compiled(self._library.validator_for)
+            self.fits = self._compiled(self.schema)
         except self._library.ValidationError as error:
             raise RegistrationError(f"{name}: {_refusal(error, schema)}") from None
 
-    def _compiled(self, build: Any) -> Any:
+    def _compiled(self, schema: Json) -> Any:
         """Return what fits: by regular expressions that take linear time, unless one needs more than those know."""
+        build = self._library.validator_for
         try:
-            return build(self.schema, pattern_options=self._library.RegexOptions(), **self._options).is_valid
+            return build(schema, pattern_options=self._library.RegexOptions(), **self._options).is_valid
         except self._library.ValidationError:
-            return build(self.schema, **self._options).is_valid
+            return build(schema, **self._options).is_valid
 
     def reader(self) -> Reader:
         """Return what explains why values do not fit."""
-        return _AuthorReader(self.schema, self._fits_part)
+        return _AuthorReader(self.schema, self._fits_part, self._matches)
 
     def _fits_part(self, schema: Any, value: Any) -> bool:
         if not is_object(schema):
@@ -117,6 +119,12 @@ class CheckedSchema:
         return validator is not None and bool(
             validator.is_valid(value)
         )  # of what is no part nothing is known
+
+    def _matches(self, pattern: str, text: str) -> bool:
+        is_match = self._patterns.get(pattern)
+        if is_match is None:
+            is_match = self._patterns[pattern] = self._compiled({"pattern": pattern})
+        return bool(is_match(text))
 
     @cached_property
     def _validators(self) -> dict[int, Any]:
@@ -182,7 +190,26 @@ _READ = frozenset(
 
 
 class _AuthorReader(Reader):
-    """Reads schemas of all keywords: of those that others do not know it says that a value does not fit them."""
+    """Reads schemas of all keywords: of those that others do not know it says that a value does not fit them.
+
+    Args:
+        root: The schema.
+        fits: Says whether a value fits a part of it.
+        matches: Says whether a text fits a pattern.
+    """
+
+    def __init__(self, root: Json, fits: Fits, matches: Callable[[str, str], bool]) -> None:
+        super().__init__(root, fits)
+        self._matches = matches
+
+    def fits_alone(self, schema: Json, value: Any) -> bool:
+        """Tell whether a value fits but for what lies inside it; patterns are read as where it was refused."""
+        pattern = schema.get("pattern")
+        if pattern is None:
+            return super().fits_alone(schema, value)
+        others = {keyword: rule for keyword, rule in schema.items() if keyword != "pattern"}
+        does_match = not isinstance(value, str) or self._matches(pattern, value)
+        return does_match and super().fits_alone(others, value)
 
     def read(self, schema: Any, value: Any, steps: Steps, is_hidden: bool) -> Iterator[Fault]:
         """Yield what is wrong with the value that `steps` lead to."""

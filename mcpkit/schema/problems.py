@@ -122,13 +122,18 @@ class Reader:
                 return
         for part in schema.get("allOf", ()):
             yield from self.read(part, value, steps, is_hidden)
-        if not fits_alone(schema, value):
+        if not self.fits_alone(schema, value):
+            self._left -= len(schema.get("enum", ()))  # with each of which the value is compared
             hint = "" if is_hidden else _nearest_choice(schema, value)
             yield Fault(steps, value, self._mismatch(schema, value, is_hidden) + hint)
         elif is_object(value):
             yield from self._in_object(schema, value, steps, is_hidden)
         elif is_array(value):
             yield from self._in_array(schema, value, steps, is_hidden)
+
+    def fits_alone(self, schema: Json, value: Any) -> bool:
+        """Tell whether a value fits but for what lies inside it."""
+        return fits_alone(schema, value)
 
     def _in_array(self, schema: Json, value: list[Any], steps: Steps, is_hidden: bool) -> Iterator[Fault]:
         prefix: list[Any] = schema.get("prefixItems", [])

@@ -212,6 +212,8 @@ class Q(BaseModel):
     z: list[int]
 
 
+CHOICES: Any = Literal.__getitem__(tuple(f"k{index}" for index in range(250)))
+
 WRONG: list[tuple[Any, Callable[[int], Any]]] = [
     (list[int], lambda count: [[]] * count),
     (list[Union[P, Q]], lambda count: [{}] * count),
@@ -226,6 +228,7 @@ WRONG: list[tuple[Any, Callable[[int], Any]]] = [
     (list[list[list[int]]], lambda count: [[["x"]]] * count),
     (list[dict[str, Union[list[P], list[Q]]]], lambda count: [{"a": [{}]}] * count),
     (P, lambda count: {f"k{index}": 1 for index in range(count)}),
+    (list[CHOICES], lambda count: [f"z{index}" for index in range(count)]),
 ]
 
 

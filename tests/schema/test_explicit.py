@@ -151,3 +151,24 @@ def test_names_and_types() -> None:
         "additionalProperties": False,
     }
     assert arguments.validate({"city": "Bern"}) == {"city": "Bern", "days": 3}
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [
+        (r"^(?=a)(a+)+$", "a" * 4000 + "!"),  # Python's own engine would take 2**4000 steps
+        (r"^(?=\p{L})x", "4"),  # Python knows neither this
+        (r"(?<=a+)b", "b"),  # nor this
+    ],
+)
+def test_a_wrong_text_is_told_by_the_engine_that_refused_it(pattern: str, text: str) -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "string", "pattern": pattern}}}
+    (line,) = lines(Arguments.explicit(schema), {"a": text})
+    assert line.startswith(f"a: expected a string that matches {pattern}, got")
+
+
+def test_a_wrong_key_is_told_by_the_engine_that_refused_it() -> None:
+    schema = {"type": "object", "properties": {"a": {"propertyNames": {"pattern": r"^(?=\p{L})x"}}}}
+    assert lines(Arguments.explicit(schema), {"a": {"4": 1}}) == [
+        r"a.4: the key is not a string that matches ^(?=\p{L})x"
+    ]
