@@ -18,7 +18,11 @@ MOST_ITEMS: Final = 100_000
 """Items that are taken from an iterator, which may have no end; who returns a list may return more."""
 
 
-class EndlessError(ValueError):
+class NoFormError(ValueError):
+    """A value of a class that is known has no form in JSON; the text says why, behind the name of its place."""
+
+
+class EndlessError(NoFormError):
     """An iterator has gone on and on.
 
     Args:

@@ -27,6 +27,7 @@ from ..schema.problems import Steps, path
 from .blocks import base64
 from .data import DEEPEST, described, is_json, unreadable
 from .display import can_show, is_file
+from .lazy import NoFormError
 from .values import WholeResult
 
 _GREATEST: Final = 2**1024
@@ -269,9 +270,9 @@ class _Reading:
     def _encoded(self, encode: Callable[[Any], Any], value: Any) -> Any:
         try:
             return encode(value)
-        except Exception as error:  # noqa: BLE001 - it may be the author's iterator that has raised it
-            if type(error) in (TypeError, ValueError) and _is_raised_in(error, foreign.__file__):
-                self._refuse(str(error))
+        except NoFormError as error:
+            self._refuse(str(error))
+        except Exception as error:  # noqa: BLE001 - of the author's code, such as an iterator
             self._failed(error)
 
     def _model(self, value: Any) -> Any:
@@ -348,13 +349,6 @@ def close_coroutines(value: Any, depth: int = 4) -> None:
         held = cast("Any", value)
         for each in held.values() if isinstance(value, dict) else held:
             close_coroutines(each, depth - 1)
-
-
-def _is_raised_in(error: Exception, file: str | None) -> bool:
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return trace is not None and trace.tb_frame.f_code.co_filename == file
 
 
 @lru_cache(maxsize=256)

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any, Final, cast
 
 from .. import json_types
-from ..content.lazy import EndlessError, is_iterator, items_of, may_block
+from ..content.lazy import NoFormError, is_iterator, items_of, may_block
 
 Encode = Callable[[Any], Any]
 
@@ -22,8 +22,8 @@ Encode = Callable[[Any], Any]
 def encoder(cls: Any) -> Encode | None:
     """Return what makes plainer data of the values of a class; None where nothing does.
 
-    What it makes are values that JSON knows, or further values that are to be encoded in turn. It raises TypeError
-    or ValueError where a value has no form; the message says why, and fits behind the name of a place.
+    What it makes are values that JSON knows, or further values that are to be encoded in turn. It raises
+    NoFormError where a value has no form.
 
     Args:
         cls: The class of a value.
@@ -83,14 +83,10 @@ def items(values: Iterable[Any]) -> list[Any]:
 
     Raises:
         LeaveLoop: It is an iterator, and this is the thread of an event loop.
-        ValueError: It is an iterator that goes on and on.
+        EndlessError: It is an iterator that goes on and on.
+        BaseException: Whatever the iterable raises.
     """
-    if not is_iterator(values):
-        return list(values)
-    try:
-        return items_of(values)
-    except EndlessError as error:
-        raise ValueError(str(error)) from None
+    return items_of(values) if is_iterator(values) else list(values)
 
 
 def _members(value: Mapping[Any, Any]) -> dict[Any, Any]:
@@ -100,7 +96,7 @@ def _members(value: Mapping[Any, Any]) -> dict[Any, Any]:
 def _content(value: Any) -> str | bytes:
     """Return all that is in a file, wherever it stands now, and close it."""
     if value.closed:
-        raise ValueError("a file that is closed; return what is in it, `file.read()`, or `File(path)`")
+        raise NoFormError("a file that is closed; return what is in it, `file.read()`, or `File(path)`")
     if isinstance(value, (io.BytesIO, io.StringIO)):
         return value.getvalue()
     may_block()
@@ -110,7 +106,7 @@ def _content(value: Any) -> str | bytes:
                 value.seek(0)
             return cast("str | bytes", value.read())
         except io.UnsupportedOperation as error:
-            raise ValueError(f"a file that cannot be read: {error}") from None
+            raise NoFormError(f"a file that cannot be read: {error}") from None
 
 
 def _number_of_numpy(value: Any) -> Any:
@@ -138,9 +134,9 @@ def _duration_of_numpy(value: Any) -> str | None:
         count = int(value.astype("int64")) * int(step)
         return f"{'-' if count < 0 else ''}P{abs(count)}{unit}"
     if unit == "generic":
-        raise ValueError("a timedelta64 without a unit")
+        raise NoFormError("a timedelta64 without a unit")
     if unit in ("ps", "fs", "as"):
-        raise ValueError(f"a timedelta64 in {unit}, which is finer than nanoseconds")
+        raise NoFormError(f"a timedelta64 in {unit}, which is finer than nanoseconds")
     return duration(int(value.astype("timedelta64[ns]").astype("int64")))
 
 
@@ -184,7 +180,7 @@ def _records(frame: Any) -> Any:
         frame = frame.reset_index()
     if not frame.columns.is_unique:
         twice = frame.columns[frame.columns.duplicated()][0]
-        raise ValueError(f"a DataFrame with two columns {twice!r}")
+        raise NoFormError(f"a DataFrame with two columns {twice!r}")
     return frame.to_dict("records")
 
 
@@ -220,7 +216,7 @@ def _columns(instance: Any) -> dict[str, Any]:
         if attribute.key in loaded:
             columns[attribute.key] = loaded[attribute.key]
         elif not attribute.deferred:
-            raise ValueError(
+            raise NoFormError(
                 f"a {type(instance).__name__} whose column {attribute.key!r} is not loaded; "
                 "refresh it, or set expire_on_commit=False"
             )
