@@ -124,10 +124,14 @@ class Lifespans:
     Args:
         server: Whose they are.
         function: Makes the context manager; None where there is none.
+        guard: Lets requests wait for what is being entered in the running event loop.
     """
 
-    def __init__(self, server: Server, function: LifespanFunction | None) -> None:
+    def __init__(
+        self, server: Server, function: LifespanFunction | None, guard: Callable[[Sequence[Lifespan]], None]
+    ) -> None:
         self.function = function
+        self._guard = guard
         self._server = server
         self._stays: WeakKeyDictionary[asyncio.AbstractEventLoop, Lifespan] = WeakKeyDictionary()
         self._serving: WeakKeyDictionary[asyncio.AbstractEventLoop, int] = WeakKeyDictionary()
@@ -161,7 +165,7 @@ class Lifespans:
                 server._lifespans._begin(loop)
                 stack.push_async_callback(server._lifespans._end, loop)
             stays = (server._lifespans._stays.get(loop) for server in servers)
-            self._server._entrance.guard([stay for stay in stays if stay is not None])
+            self._guard([stay for stay in stays if stay is not None])
             try:
                 yield
             finally:
@@ -213,7 +217,7 @@ class Lifespans:
             if lifespans.function is not None and loop not in lifespans._stays:
                 lifespans._begin(loop)
                 self._late.setdefault(loop, []).append(lifespans)
-                self._server._entrance.guard([lifespans._stays[loop]])
+                self._guard([lifespans._stays[loop]])
 
     def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
         if self.function is not None:

@@ -183,8 +183,8 @@ class Server(Serving, Registry):
             websiteUrl=website_url,
         )
         self._declared = Declared(self, implementation, offers)
-        self._lifespans = Lifespans(self, lifespan)
         self._entrance = Entrance(self, lifespan_wait)
+        self._lifespans = Lifespans(self, lifespan, self._entrance.guard)
         self._watchers: list[Watcher] = []
         self._listing = Listing(self)
         self.middleware = Middlewares(self, self)
