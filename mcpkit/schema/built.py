@@ -7,7 +7,7 @@ follow JSON Schema. From 2.13 on it can be told not to.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, cast
 
@@ -50,7 +50,7 @@ def serializer(core: CoreSchema) -> SchemaSerializer:
 
 
 @contextmanager
-def _unbuilt(core: CoreSchema) -> Iterator[None]:
+def _unbuilt(core: CoreSchema) -> Generator[None, None, None]:
     """Let the classes of a schema seem to be without validators; another thread builds its own from them, too."""
     with _lock:
         # What has no kind is no schema but the fields of one, by their names, or a default value.
