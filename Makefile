@@ -7,7 +7,7 @@ SECONDS ?= 600
 
 # What the tests of the package itself need beside it, and the libraries whose values they return. The anyio of an old
 # typing-extensions does not know pytest 9.2.
-TOOLS := 'anyio>=4.8' attrs 'httptools>=0.6' httpx 'httpx2>=2.0' 'hypothesis>=6.120' 'jsonschema[format-nongpl]>=4.23' 'pytest>=8.4,<9.2' 'pytest-timeout>=2.4' 'uvloop>=0.21' msgspec numpy opentelemetry-sdk pandas polars sqlalchemy
+TOOLS := 'anyio>=4.8' attrs 'httptools>=0.6' httpx 'httpx2>=2.0' 'hypothesis>=6.120' 'jsonschema[format-nongpl]>=4.23' 'pytest>=8.4,<9.2' 'pytest-timeout>=2.4' 'uvloop>=0.21' gunicorn msgspec numpy opentelemetry-sdk pandas polars sqlalchemy
 
 BIN := .venv/bin
 PY := $(BIN)/python
@@ -16,6 +16,7 @@ PYENV := $(or $(PYENV_ROOT),$(HOME)/.pyenv)
 # The interpreter of version 3.X: pyenv's own file rather than its shim, which answers for versions that it lacks.
 interpreter = $(or $(lastword $(sort $(wildcard $(PYENV)/versions/$(1).*/bin/python))),$(shell command -v python$(1) 2>/dev/null))
 FOUND := $(foreach version,$(VERSIONS),$(if $(call interpreter,$(version)),$(version)))
+LOWEST := $(or $(call interpreter,$(firstword $(FOUND))),$(PYTHON))
 MISSING := $(filter-out $(FOUND),$(VERSIONS))
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -82,10 +83,10 @@ test-fast: .venv/.dev
 test-lowest: .venv-lowest/.dev
 	@MCPKIT_TEST_CORE=1 MCPKIT_TEST_NODE=0 .venv-lowest/bin/python -m pytest -q -m 'not long' -W default::DeprecationWarning $(ARGS)
 
-.venv-lowest/.dev: pyproject.toml .ci/lowest.py
+.venv-lowest/.dev: pyproject.toml Makefile .ci/lowest.py
 	@echo 'Setting up .venv-lowest'
-	@$(PYTHON) -m venv .venv-lowest
-	@$(PYTHON) .ci/lowest.py > .venv-lowest/constraints.txt
+	@$(LOWEST) -m venv --clear .venv-lowest
+	@$(LOWEST) .ci/lowest.py > .venv-lowest/constraints.txt
 	@.venv-lowest/bin/python -m pip install --quiet --quiet --constraint .venv-lowest/constraints.txt --editable '.[crypto,jsonschema,otel,watch]' $(TOOLS)
 	@touch $@
 

@@ -42,9 +42,9 @@ _LONG = {
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what is long."""
+    """Mark what is long: some files, and properties, which are tried with hundreds of values."""
     for item in items:
-        if item.path.name in _LONG:
+        if item.path.name in _LONG or getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
             item.add_marker(pytest.mark.long)
 
 
