@@ -28,6 +28,8 @@ _LONG = {
     "test_corpus.py",
     "test_edge_properties.py",
     "test_endurance.py",
+    "test_exits.py",
+    "test_kept_events.py",
     "test_posted_bodies.py",
     "test_processes_stdio.py",
     "test_reporting_stdio.py",
@@ -36,6 +38,7 @@ _LONG = {
     "test_round_trip.py",
     "test_shutdown.py",
     "test_stdio_shutdown.py",
+    "test_unshared.py",
     "test_workers.py",
 }
 """What takes seconds on its own: many processes, megabytes, all types there are."""
