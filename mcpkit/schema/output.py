@@ -194,11 +194,18 @@ class Output:
                 pass  # It may still become what it should be: a tuple an array, NaN null.
             else:
                 return checked if self._may_hold_numbers and not is_json(value) else value
-        if self._is_array and type(value) not in (list, tuple):
-            from ..content.reading import unrolled
+        sure, to_json_of = self._sure
+        if type(value) is sure:
+            try:
+                data = from_json(to_json_of(value, by_alias=True, warnings=False))
+            except Exception:  # noqa: BLE001 - of pydantic; written once more to say where
+                data = self._serialize(value)
+        else:
+            if self._is_array and type(value) not in (list, tuple):
+                from ..content.reading import unrolled
 
-            value = unrolled(value)
-        data = self._serialize(value)
+                value = unrolled(value)
+            data = self._serialize(value)
         try:
             self._validator.validate_python(data)
         except ValidationError as error:
@@ -219,9 +226,6 @@ class Output:
             return json_value(value)
         try:
             # Whatever is not of its type is an error: what becomes of it is not left to chance.
-            sure, to_json_of = self._sure
-            if type(value) is sure:
-                return from_json(to_json_of(value, by_alias=True, warnings=False))
             return from_json(written(self._serializer, value, "error"))
         except (HandlerError, ProtocolError):
             raise

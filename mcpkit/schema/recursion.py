@@ -31,8 +31,11 @@ class _Run:
     def __init__(self) -> None:
         self.tried: int | str = 0
         """The choice that a union is about to try."""
-        self.outcomes: dict[tuple[int, int], tuple[bool, Any]] = {}
-        """By union and value: whether a choice fits, and what it makes of the value, or why none does."""
+        self.outcomes: dict[tuple[int, int], tuple[bool, Any, Any]] = {}
+        """By union and value: whether a choice fits, what it makes of the value, or why none does, and the value.
+
+        A value that a validator of the author's has made is kept, as another one could have its place in memory.
+        """
 
 
 _run: ContextVar[_Run | None] = ContextVar("_run", default=None)
@@ -176,8 +179,8 @@ class _Select:
             return handler(value)
         key = (id(self), id(value))
         if key not in run.outcomes:
-            run.outcomes[key] = self._chosen(value, handler, run)
-        fits, outcome = run.outcomes[key]
+            run.outcomes[key] = (*self._chosen(value, handler, run), value)
+        fits, outcome, _ = run.outcomes[key]
         if not fits:
             raise outcome
         return outcome
