@@ -7,7 +7,7 @@ import inspect
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterator
 from contextlib import suppress
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ..content.lazy import MOST_ITEMS, EndlessError, LeaveLoop, is_iterator, items_of, may_block, taken
 from ..errors import OutputError
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 Make = Callable[[Any], Any]
 """Makes a result of what a function returned: the same, however often it is called and wherever."""
 
+_AT_HAND: Final = SCALARS | {dict, list, tuple}
+"""The commonest classes that `is_at_hand` says yes of."""
 
 InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
 """Calls a function in a thread."""
@@ -61,7 +63,7 @@ def make_result(value: Any, make: Make, ctx: Context[Any]) -> Any:
     """
     if ctx._rounds is not None:
         ctx._rounds.check_settled()
-    is_there = type(value) in SCALARS or is_at_hand(type(value))
+    is_there = type(value) in _AT_HAND or is_at_hand(type(value))
     return make(value if is_there else listed(value))
 
 
