@@ -83,7 +83,7 @@ def test_the_validator_accepts_what_the_schema_accepts_and_nothing_else(data: st
         arguments._validator.validate_python({"value": value}, by_alias=True, by_name=False)
     if holds_json(value):
         return
-    with pytest.raises(ArgumentsError, match=r"expected|unknown key") as caught:
+    with pytest.raises(ArgumentsError, match=r"expected|unknown key|the key is not") as caught:
         arguments.validate({"value": value})
     assert all(problem.field.startswith("value") for problem in caught.value.problems)
     assert "pydantic" not in str(caught.value)
