@@ -148,7 +148,7 @@ def session(url: str) -> dict[str, str]:
     ("runner", "number", "loop", "parser", "statuses"),
     [
         ("uvicorn", signal.SIGTERM, "asyncio", "h11", {-signal.SIGTERM, 143}),
-        # uvicorn ends as the signal asks, or with 0, where all has ended in time; the watchdog with 128 and the signal.
+        # As the grace period is over, uvicorn ends by the signal or with 0, or the watchdog with 128 and the signal.
         ("uvicorn", signal.SIGINT, "uvloop", "httptools", {0, 130}),
         ("run", signal.SIGTERM, "uvloop", "httptools", {-signal.SIGTERM, 143}),
         ("run", signal.SIGINT, "asyncio", "h11", {0, 130}),
