@@ -14,6 +14,7 @@ from contextlib import aclosing
 from datetime import datetime, timezone
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import quote
 
 from .access.visibility import Visible
 from .content import media_types
@@ -21,7 +22,6 @@ from .content.blocks import check_uri
 from .content.media import File
 from .errors import RegistrationError, ResourceNotFoundError
 from .resources import ResourceTemplate
-from .uri_expansion import quote
 from .uri_template import UriTemplate
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ class ResourceDir:
 
     def uri_of(self, path: str) -> str:
         """Return the URI of a path in the folder, written with slashes."""
-        return self._prefix + "/".join(map(quote, path.split("/")))
+        return self._prefix + quote(path)
 
     def entries(self) -> Iterator[Entry]:
         """Give the files that exist now, in the order of their paths, at most `most_entries` of them.

@@ -1,6 +1,6 @@
-"""URI templates (RFC 6570) that can be expanded and, the other way round, matched.
+"""URI templates (RFC 6570, all four levels), matched: what the variables of a URI hold.
 
-Expansion is the algorithm of RFC 6570 section 3. Matching, which the RFC leaves open, has these rules:
+Clients expand templates. The way back, which the RFC leaves open, has these rules:
 
 - A variable of a simple, label or path expression holds at least one character and no `/`, `?` or `#`. One of
   a reserved (`{+path}`) or an exploded path expression (`{/path*}`) may span slashes; at most one does.
@@ -20,27 +20,100 @@ Expansion is the algorithm of RFC 6570 section 3. Matching, which the RFC leaves
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
-from typing import NamedTuple
+from collections.abc import Collection
+from typing import NamedTuple, NoReturn
 
-from .uri_expansion import (
-    OPERATORS,
-    Expression,
-    Operator,
-    Value,
-    Variable,
-    escape,
-    expand,
-    parse,
-    refuse,
-)
+from .errors import RegistrationError
 
+# Compiled on first use, by `re` itself: most servers have no template.
+_PARTS = r"\{([^{}]*)\}|([^{}]+)|[{}]"
+_NOT_LITERAL = r'[\x00-\x20\x7f"<>\\^`|\ud800-\udfff]|%(?![0-9A-Fa-f]{2})'
+_VARIABLE = r"((?:\w|%[0-9A-Fa-f]{2})(?:\.?(?:\w|%[0-9A-Fa-f]{2}))*)(\*|:([1-9][0-9]{0,3}))?"
 _BROKEN_ESCAPE = "%(?![0-9A-Fa-f]{2})"
-_NOT_ASCII = r"[^\x00-\x7f]+"
-_ESCAPES = "(?:%[0-9A-Fa-f]{2})+"
+_ASCII = bytes(range(128)).decode()
 # Windows ignores dots and spaces at the end of a name, so ".. " is ".." there.
 _TRAVERSAL = r"\\|\0|\A[A-Za-z]:|\A/|(?:\A|/)\.\.[ .]*(?:/|\Z)"
 _TRAVERSAL_OR_SLASH = r"/|\\|\0|\A[A-Za-z]:|\A\.\.[ .]*\Z"
+
+
+class Operator(NamedTuple):
+    """One column of the table in RFC 6570 appendix A."""
+
+    first: str
+    separator: str
+    is_named: bool
+    allows_reserved: bool
+
+
+OPERATORS = {
+    "": Operator("", ",", False, False),
+    "+": Operator("", ",", False, True),
+    "#": Operator("#", ",", False, True),
+    ".": Operator(".", ".", False, False),
+    "/": Operator("/", "/", False, False),
+    ";": Operator(";", ";", True, False),
+    "?": Operator("?", "&", True, False),
+    "&": Operator("&", "&", True, False),
+}
+
+
+class Variable(NamedTuple):
+    """One variable of an expression with its modifier."""
+
+    name: str
+    is_exploded: bool
+    prefix: int | None
+    """The most characters of the value that are used; None for all."""
+
+
+class Expression(NamedTuple):
+    """What stands between braces."""
+
+    operator: str
+    variables: tuple[Variable, ...]
+
+
+def parse(template: str) -> list[str | Expression]:
+    """Split a template into its literals, in ASCII, and expressions (RFC 6570 section 2).
+
+    Raises:
+        RegistrationError: The template breaks the syntax; the message names the position and the rule.
+    """
+    parts: list[str | Expression] = []
+    for found in re.finditer(_PARTS, template):
+        inside, literal = found.groups()
+        if literal is not None:
+            wrong = re.search(_NOT_LITERAL, literal)
+            if wrong:
+                at = found.start() + wrong.start()
+                _refuse(template, f"{wrong[0]!r} at position {at} must be percent-encoded")
+            parts.append(_in_ascii(literal))
+        elif inside is None:
+            what = "never closed" if found[0] == "{" else "never opened"
+            _refuse(template, f'the expression at "{found[0]}" (position {found.start()}) is {what}')
+        else:
+            parts.append(_expression(template, inside, found.start()))
+    return parts
+
+
+def _expression(template: str, inside: str, position: int) -> Expression:
+    where = f'"{{{inside}}}" at position {position}'
+    operator = inside[:1] if inside[:1] in OPERATORS else ""
+    variables: list[Variable] = []
+    for spec in inside[len(operator) :].split(","):
+        found = re.fullmatch(_VARIABLE, spec, re.ASCII)
+        if not found:
+            _refuse(
+                template,
+                f"{where} is no expression: write one of + # . / ; ? & or nothing, then names of letters, "
+                "digits, _ and . with commas between them, each with * or :length (1 to 9999) if needed",
+            )
+        variables.append(Variable(found[1], found[2] == "*", int(found[3]) if found[3] else None))
+    return Expression(operator, tuple(variables))
+
+
+def _refuse(template: str, why: str) -> NoReturn:
+    raise RegistrationError(f'URI template "{template}": {why}.')
 
 
 class Slot:
@@ -74,17 +147,15 @@ class Slot:
     def _decode(self, raw: str) -> str | None:
         text = raw
         if "%" in raw:
+            from urllib.parse import unquote
+
             if re.search(_BROKEN_ESCAPE, raw):
                 return None
             try:
-                text = re.sub(_ESCAPES, _unescape, raw)
+                text = unquote(raw, errors="strict")
             except UnicodeDecodeError:
                 return None
         return None if self._forbidden and self._forbidden.search(text) else text
-
-
-def _unescape(found: re.Match[str]) -> str:
-    return bytes.fromhex(found[0].replace("%", "")).decode()
 
 
 class Parameters:
@@ -168,24 +239,24 @@ class UriTemplate:
             could be read in two ways; the message says what to change.
     """
 
-    __slots__ = ("_parts", "_pattern", "_readers", "exploded", "names", "template")
+    __slots__ = ("_pattern", "_readers", "exploded", "names", "template")
 
     def __init__(self, template: str, *, unsafe: Collection[str] | bool = ()) -> None:
         self.template = template
-        self._parts = parse(template)
-        variables = [v for part in self._parts if isinstance(part, Expression) for v in part.variables]
+        parts = parse(template)
+        variables = [v for part in parts if isinstance(part, Expression) for v in part.variables]
         self.names = tuple(variable.name for variable in variables)
         self.exploded = frozenset(variable.name for variable in variables if variable.is_exploded)
         for name in self.names:
             if self.names.count(name) > 1:
-                refuse(template, f'the variable "{name}" stands there twice; give each its own name')
-        for part in self._parts:
+                _refuse(template, f'the variable "{name}" stands there twice; give each its own name')
+        for part in parts:
             if isinstance(part, Expression) and part.operator in ("+", "#"):
                 for name in self.exploded.intersection(variable.name for variable in part.variables):
-                    refuse(
+                    _refuse(
                         template, f'the items of "{name}" may hold the comma between them; write {{{name}*}}'
                     )
-        tokens = _tokens(self._parts, _unsafe_names(template, self.names, unsafe))
+        tokens = _tokens(parts, _unsafe_names(template, self.names, unsafe))
         self._pattern = re.compile(_pattern(template, tokens), re.DOTALL)
         self._readers = [
             token.slot if isinstance(token, _Hole) else token
@@ -201,12 +272,10 @@ class UriTemplate:
 
         Named parameters that the URI does not give are left out. Exploded variables are lists.
         """
-        if not uri.isascii():
-            try:
-                uri = re.sub(_NOT_ASCII, escape, uri)
-            except UnicodeEncodeError:
-                return None
-        found = self._pattern.match(uri)
+        try:
+            found = self._pattern.match(_in_ascii(uri))
+        except UnicodeEncodeError:
+            return None
         if found is None:
             return None
         values: dict[str, str | list[str]] = {}
@@ -220,18 +289,18 @@ class UriTemplate:
                 return None
         return values
 
-    def expand(self, values: Mapping[str, Value]) -> str:
-        """Return the URI for `values`, following RFC 6570 section 3.
 
-        Args:
-            values: Text, a list of texts or a mapping of texts for each variable; a missing variable is
-                left out.
+def _in_ascii(uri: str) -> str:
+    """Percent-encode what is not ASCII.
 
-        Raises:
-            ValueError: A variable with a length (`{name:3}`) holds a list or a mapping.
-            UnicodeEncodeError: A value holds a lone surrogate.
-        """
-        return expand(self._parts, values)
+    Raises:
+        UnicodeEncodeError: There is a lone surrogate.
+    """
+    if uri.isascii():
+        return uri
+    from urllib.parse import quote
+
+    return quote(uri, safe=_ASCII)
 
 
 def is_template(uri: str) -> bool:
@@ -243,10 +312,10 @@ def _unsafe_names(template: str, names: tuple[str, ...], unsafe: Collection[str]
     if isinstance(unsafe, bool):
         return names if unsafe else ()
     if isinstance(unsafe, str):
-        refuse(template, f'unsafe="{unsafe}" must be True or a set of names: unsafe={{"{unsafe}"}}')
+        _refuse(template, f'unsafe="{unsafe}" must be True or a set of names: unsafe={{"{unsafe}"}}')
     unknown = sorted(set(unsafe).difference(names))
     if unknown:
-        refuse(template, f'unsafe= names "{unknown[0]}", which is none of its variables')
+        _refuse(template, f'unsafe= names "{unknown[0]}", which is none of its variables')
     return unsafe
 
 
@@ -255,7 +324,7 @@ def _tokens(parts: list[str | Expression], unsafe: Collection[str]) -> list[_Tok
     tokens: list[_Token] = []
     for part in parts:
         if isinstance(part, str):
-            _append_literal(tokens, expand([part], {}))
+            _append_literal(tokens, part)
             continue
         operator = OPERATORS[part.operator]
         slots = [Slot(variable, operator, is_unsafe=variable.name in unsafe) for variable in part.variables]
@@ -292,7 +361,7 @@ def _pattern(template: str, tokens: list[_Token]) -> str:
     spanning = [(index, hole) for index, hole in holes if hole.spans]
     if len(spanning) > 1:
         names = " and ".join(f'"{hole.slot.name}"' for _, hole in spanning)
-        refuse(
+        _refuse(
             template, f"{names} may all span slashes, so a URI could be read in two ways; let only one span"
         )
     pivot = (spanning or holes)[-1][0] if holes else 0
@@ -304,11 +373,11 @@ def _pattern(template: str, tokens: list[_Token]) -> str:
             pieces.append(re.escape(token))
         elif isinstance(token, Parameters):
             if isinstance(after, _Hole) or not set(_starts(after)) <= set(token.ends):
-                refuse(template, token.rule)
+                _refuse(template, token.rule)
             pieces.append(token.pattern)
         elif isinstance(after, _Hole):
             names = f'"{token.slot.name}" and "{after.slot.name}"'
-            refuse(
+            _refuse(
                 template,
                 f"{names} stand next to each other, so a URI could be read in two ways; put text between",
             )
@@ -335,7 +404,7 @@ def _hole_pattern(
     if side > 0 and isinstance(before, str) and set(before).isdisjoint(hole.excluded):
         ends += before[0]
     if side and hole.slot.separator and hole.slot.separator in ends:
-        refuse(
+        _refuse(
             template,
             f'the list "{hole.slot.name}" has "{hole.slot.separator}" next to it and between its items',
         )

@@ -11,7 +11,6 @@ from stat import S_ISDIR, S_ISREG
 from typing import Any, ClassVar, cast
 
 from ..protocol.types import Annotations, Json
-from ..uri_expansion import quote
 from . import media_types
 from .blocks import Bytes, Content, ContentError, base64, check_mime_type, check_uri, checked
 from .lazy import may_block
@@ -236,4 +235,6 @@ def _attachment(name: str | None, data: bytes | str) -> str:
 
         content = checked(data).encode() if isinstance(data, str) else data
         name = blake2b(content, digest_size=8).hexdigest()
-    return f"attachment:///{quote(name)}"
+    from urllib.parse import quote
+
+    return f"attachment:///{quote(name, safe='')}"
