@@ -71,6 +71,7 @@ class Serving:
         cors: bool = True,
         health: str | None = None,
         max_body: int = 4 * 1024 * 1024,
+        max_body_total: int = 256 * 1024 * 1024,
         body_timeout: float = 10.0,
         max_sessions: int = 10_000,
         session_ttl: float = 3600.0,
@@ -108,6 +109,8 @@ class Serving:
             cors: Whether pages of the allowed origins may read what is answered.
             health: The path that answers whether the server is ready; None for none.
             max_body: The most bytes in the body of a request.
+            max_body_total: The most bytes of bodies that are on their way to one process at a time; one that comes
+                alone is always read.
             body_timeout: The seconds in which a body must have arrived.
             max_sessions: The most sessions of handshake clients in one process.
             session_ttl: The seconds without a request after which a session ends.
@@ -144,6 +147,7 @@ class Serving:
         cors: bool = True,
         health: str | None = None,
         max_body: int = 4 * 1024 * 1024,
+        max_body_total: int = 256 * 1024 * 1024,
         body_timeout: float = 10.0,
         max_sessions: int = 10_000,
         session_ttl: float = 3600.0,
@@ -175,6 +179,8 @@ class Serving:
             cors: Whether pages of the allowed origins may read what is answered.
             health: The path that answers whether the server is ready; None for none.
             max_body: The most bytes in the body of a request.
+            max_body_total: The most bytes of bodies that are on their way to one process at a time; one that comes
+                alone is always read.
             body_timeout: The seconds in which a body must have arrived.
             max_sessions: The most sessions of handshake clients in one process.
             session_ttl: The seconds without a request after which a session ends.

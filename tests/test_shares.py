@@ -48,6 +48,24 @@ def test_one_client_has_half_of_the_places(limit: int) -> None:
     assert limit == 1 or shares.has_room(limit, "ada")
 
 
+@given(st.integers(1, 100), st.lists(st.tuples(CALLERS, st.integers(1, 60))))
+def test_so_it_is_with_more_than_one_at_a_time(limit: int, wanted: list[tuple[str | None, int]]) -> None:
+    shares = Shares()
+    held: list[tuple[str | None, int]] = []
+    for caller, amount in wanted:
+        own = 0 if caller is None else sum(size for other, size in held if other == caller)
+        others = sum(size for other, size in held) - own
+        fits = others + own + amount <= limit - own
+        assert shares.has_room(limit, caller, amount) == fits
+        if fits:
+            shares.take(caller, amount)
+            held.append((caller, amount))
+            assert shares.taken == others + own + amount
+    for caller, amount in held:
+        shares.give_back(caller, amount)
+    assert (shares.taken, shares._taken_by) == (0, {})
+
+
 def test_what_is_refused_says_why() -> None:
     shares = Shares()
     for _ in range(2):

@@ -21,15 +21,16 @@ class Shares:
         self.taken = 0
         self._taken_by: dict[str, int] = {}
 
-    def has_room(self, limit: int, caller: str | None) -> bool:
-        """Say whether a client may take one more.
+    def has_room(self, limit: int, caller: str | None, amount: int = 1) -> bool:
+        """Say whether a client may take so many more.
 
         Args:
             limit: How many there are.
             caller: The client; None for one that cannot be told apart, which may take all.
+            amount: How many more.
         """
-        free = limit - self.taken
-        return free > (0 if caller is None else self._taken_by.get(caller, 0))
+        free = limit - self.taken - amount
+        return free >= (0 if caller is None else self._taken_by.get(caller, 0))
 
     def check(self, limit: int, caller: str | None, what: str, *, retry_after: int = 1) -> None:
         """Refuse one more place to a client where there is none for it.
@@ -48,9 +49,9 @@ class Shares:
                 f"Too many {what} {self.excess(limit, caller)}; try again later", retry_after=retry_after
             )
 
-    def excess(self, limit: int, caller: str | None) -> str:
+    def excess(self, limit: int, caller: str | None, amount: int = 1) -> str:
         """Return what there is too much of, in parentheses: of all clients together, or of one alone."""
-        if self.taken >= limit:
+        if self.taken + amount > limit:
             return f"({limit})"
         own = f"{self.taken_by(caller)} from {caller}"
         return f"({own}; one client has at most as many of {limit} as are left for others)"
@@ -59,17 +60,17 @@ class Shares:
         """Return how many a client has; 0 for one that cannot be told apart."""
         return 0 if caller is None else self._taken_by.get(caller, 0)
 
-    def take(self, caller: str | None) -> None:
-        """Take a place, whether there is one or not."""
-        self.taken += 1
+    def take(self, caller: str | None, amount: int = 1) -> None:
+        """Take places, whether there are any or not."""
+        self.taken += amount
         if caller is not None:
-            self._taken_by[caller] = self._taken_by.get(caller, 0) + 1
+            self._taken_by[caller] = self._taken_by.get(caller, 0) + amount
 
-    def give_back(self, caller: str | None) -> None:
+    def give_back(self, caller: str | None, amount: int = 1) -> None:
         """Give back what `take` has taken for the same client."""
-        self.taken -= 1
+        self.taken -= amount
         if caller is not None:
-            left = self._taken_by[caller] - 1
+            left = self._taken_by[caller] - amount
             if left:
                 self._taken_by[caller] = left
             else:

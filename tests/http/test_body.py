@@ -9,10 +9,15 @@ import pytest
 
 from event_streams import ACCEPT, site, stateless_meta
 from mcpkit import Server
-from mcpkit.transports.http.body import read_body
+from mcpkit.transports.http.body import Bodies
 from mcpkit.transports.http.exchange import RefusedError
+from mcpkit.transports.http.options import Settings
 
 pytestmark = pytest.mark.anyio
+
+
+class Somebody:
+    caller = None
 
 
 async def read(
@@ -36,7 +41,8 @@ async def read(
             raise AssertionError
         return message
 
-    return await read_body(receive, None, limit, seconds)
+    bodies = Bodies(Settings(max_body=limit, body_timeout=seconds))
+    return await bodies.read(receive, None, Somebody())
 
 
 @pytest.mark.parametrize("is_late", [False, True])
@@ -52,7 +58,7 @@ async def test_a_server_may_give_any_awaitable() -> None:
         asyncio.get_running_loop().call_soon(future.set_result, message)
         return future
 
-    assert await read_body(receive, None, 100, 10) == b"{}"
+    assert await Bodies(Settings()).read(receive, None, Somebody()) == b"{}"
 
 
 async def test_a_body_is_as_long_as_allowed_however_it_is_cut() -> None:

@@ -15,6 +15,7 @@ HTTP = "mcpkit.transports.http"
 
 ROWS: dict[str, tuple[Any, ...]] = {
     "body of a request": ("server.asgi(max_body=)",),
+    "bodies that are on their way": ("server.asgi(max_body_total=)",),
     "time for a body": ("server.asgi(body_timeout=)",),
     "body of a request that is refused": tuple(
         f"{HTTP}.unread:{name}" for name in ("_SHORT", "_SOON", "_MUCH", "_LATE")

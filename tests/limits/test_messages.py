@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asgi_answer import Judge
+from asgi_answer import Answer, Judge
 from asgi_client import Serve, initialize
 from limits.conftest import Ask
 from limits.ways import LONG, Asker, around, limit, peak
@@ -22,7 +22,7 @@ from mcpkit.transports.framing import Framing
 from mcpkit.transports.http import unread
 from mcpkit.transports.http.token import MAX_LENGTH
 from wire.conftest import Wire
-from wire.pipe import stateless_meta
+from wire.pipe import settle, stateless_meta
 
 pytestmark = pytest.mark.anyio
 
@@ -73,6 +73,52 @@ async def test_body(size: int, is_chunked: bool, server: Server, serve: Serve) -
                 answer.body == b"a message has at most 4096 bytes; server.asgi(max_body=...) sets the limit\n"
             )
         assert (await client.ask("tools/list").whole()).status == 200
+
+
+@limit("bodies that are on their way")
+@pytest.mark.parametrize("is_chunked", [False, True])
+@pytest.mark.parametrize("count", around(4))
+async def test_bodies(count: int, is_chunked: bool, server: Server, serve: Serve) -> None:
+    request = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": stateless_meta()}}
+    body = padded(request, BODY)
+    headers = {
+        "content-type": "application/json",
+        "mcp-protocol-version": "2026-07-28",
+        "mcp-method": "tools/list",
+    }
+    headers |= {"transfer-encoding": "chunked"} if is_chunked else {"content-length": str(BODY)}
+    cut = BODY if is_chunked else 100  # one of a known length takes its place from its first part on
+
+    async with serve(server, max_body_total=4 * BODY) as client:
+
+        def begin() -> Answer:
+            answer = client.open("POST", headers=headers, body=None)
+            answer.judge.expect(request)
+            return answer.feed(body[:cut], more=True)
+
+        held = [begin() for _ in range(min(count, 4))]
+        await settle()
+        for _ in range(count - 4):
+            answer = await begin().feed(body[cut:]).whole()
+            assert (answer.status, answer.headers["retry-after"]) == (503, "1")
+            assert answer.body == b"too many bytes are on their way (16384); try again later\n"
+        assert (await client.ask("tools/list").whole()).status == 200, "it has come whole"
+        for answer in held:
+            assert "result" in (await answer.feed(body[cut:]).whole()).json()
+        assert "result" in (await begin().feed(body[cut:]).whole()).json()
+
+
+@limit("bodies that are on their way")
+@pytest.mark.parametrize("excess", [-1, 0, 1, 100 * BODY])
+async def test_bytes_of_bodies(excess: int, server: Server, serve: Serve) -> None:
+    async with serve(server, max_body=200 * BODY, max_body_total=4 * BODY) as client:
+        headers = {"content-type": "application/json"}
+        held = client.open("POST", headers=headers, body=None).feed(b" " * 3 * BODY, more=True)
+        await settle()
+        answer = client.open("POST", headers=headers, body=None).feed(b" " * (BODY + excess), more=True)
+        await answer.feed(b"").whole()
+        assert answer.status == (400 if excess <= 0 else 503), "it is no JSON, once it is read"
+        assert (await held.feed(b"").whole()).status == 400
 
 
 @limit("time for a body")

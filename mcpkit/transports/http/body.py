@@ -1,73 +1,119 @@
-"""Reads the body of a request: no more than is allowed, and no longer than is patient."""
+"""Reads the bodies of requests: no more of each and of all together than is allowed, and no longer than is patient."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable
 from inspect import iscoroutine
+from typing import Final, Protocol
 
+from ...running.shares import Shares
 from ...running.steps import first_step, go_on, within
 from .exchange import Receive, RefusedError
+from .options import Settings
 from .unread import Message, UnreadError
 
+_LATER: Final = ((b"retry-after", b"1"),)
 
-async def read_body(receive: Receive, length: bytes | None, limit: int, seconds: float) -> bytes:
-    """Read the whole body.
+
+class Sender(Protocol):
+    """Who sends a body."""
+
+    @property
+    def caller(self) -> str | None:
+        """What tells it from others; see `Shares`."""
+
+
+class Bodies:
+    """The bodies of the requests that come to one app.
+
+    Those that are on their way share a number of bytes, so that none of their senders can take all. One of a known
+    length is counted from its first part on, another as it comes, and one that has come whole by then not at all.
 
     Args:
-        receive: The request's ASGI channel.
-        length: The value of its Content-Length header.
-        limit: The most bytes that are taken.
-        seconds: How long the body may take.
-
-    Raises:
-        RefusedError: 413 for more bytes, 408 for a longer time, 400 for a client that has gone. It is an
-            UnreadError where there is more of the body.
+        settings: The limits.
     """
-    if (
-        length is not None
-        and len(str(limit)) <= len(length) < 20
-        and length.isdigit()
-        and int(length) > limit
-    ):
-        raise UnreadError(413, _too_long(limit))
-    message: Message | None = None
-    reading: Awaitable[Message] = receive()
-    if iscoroutine(reading):  # most bodies are there already, and need no timer
-        is_there, value = first_step(reading)
-        if is_there:
-            message = value
-        else:
-            reading = go_on(reading, value)
-    if message is not None and message["type"] == "http.request" and not message.get("more_body"):
-        body: bytes = message.get("body", b"")
-        if len(body) > limit:
-            raise RefusedError(413, _too_long(limit))
-        return body
-    try:
-        return await within(seconds, _read_parts(message, reading, receive, limit))
-    except TimeoutError:
-        raise UnreadError(408, f"the body did not arrive within {seconds:g} seconds") from None
 
+    def __init__(self, settings: Settings) -> None:
+        self._limit = settings.max_body
+        self._total = settings.max_body_total
+        self._seconds = settings.body_timeout
+        self._shares = Shares()
 
-async def _read_parts(
-    message: Message | None, reading: Awaitable[Message], receive: Receive, limit: int
-) -> bytes:
-    parts: list[bytes] = []
-    room = limit
-    while True:
-        if message is None:
-            message = await reading
-        if message["type"] == "http.disconnect":
-            raise RefusedError(400, "the request has ended before its body")
-        part: bytes = message.get("body", b"")
-        has_more = message.get("more_body", False)
-        room -= len(part)
-        if room < 0:
-            raise (UnreadError if has_more else RefusedError)(413, _too_long(limit))
-        parts.append(part)
-        if not has_more:
-            return b"".join(parts)
-        message, reading = None, receive()
+    async def read(self, receive: Receive, length: bytes | None, sender: Sender) -> bytes:
+        """Read one whole body.
+
+        Args:
+            receive: The request's ASGI channel.
+            length: The value of its Content-Length header.
+            sender: Who sends it.
+
+        Raises:
+            RefusedError: 413 for more bytes, 408 for a longer time, 503 where too many bytes are on their way, 400 for
+                a client that has gone. It is an UnreadError where there is more of the body.
+        """
+        limit = self._limit
+        if (
+            length is not None
+            and len(str(limit)) <= len(length) < 20
+            and length.isdigit()
+            and int(length) > limit
+        ):
+            raise UnreadError(413, _too_long(limit))
+        message: Message | None = None
+        reading: Awaitable[Message] = receive()
+        if iscoroutine(reading):  # most bodies are there already, and need no timer
+            is_there, value = first_step(reading)
+            if is_there:
+                message = value
+            else:
+                reading = go_on(reading, value)
+        if message is not None and message["type"] == "http.request" and not message.get("more_body"):
+            body: bytes = message.get("body", b"")
+            if len(body) > limit:
+                raise RefusedError(413, _too_long(limit))
+            return body
+        try:
+            parts = self._read_parts(message, reading, receive, length, sender.caller)
+            return await within(self._seconds, parts)
+        except TimeoutError:
+            raise UnreadError(408, f"the body did not arrive within {self._seconds:g} seconds") from None
+
+    async def _read_parts(
+        self,
+        message: Message | None,
+        reading: Awaitable[Message],
+        receive: Receive,
+        length: bytes | None,
+        caller: str | None,
+    ) -> bytes:
+        declared = int(length) if length is not None and len(length) < 20 and length.isdigit() else 0
+        body = bytearray()
+        counted = 0
+        try:
+            while True:
+                if message is None:
+                    message = await reading
+                if message["type"] == "http.disconnect":
+                    raise RefusedError(400, "the request has ended before its body")
+                has_more = message.get("more_body", False)
+                body += message.get("body", b"")
+                if len(body) > self._limit:
+                    raise (UnreadError if has_more else RefusedError)(413, _too_long(self._limit))
+                if not has_more:
+                    return bytes(body)
+                if (uncounted := max(len(body), declared) - counted) > 0:
+                    self._count(caller, uncounted, is_alone=self._shares.taken == counted)
+                    counted += uncounted
+                message, reading = None, receive()
+        finally:
+            if counted:
+                self._shares.give_back(caller, counted)
+
+    def _count(self, caller: str | None, amount: int, *, is_alone: bool) -> None:
+        if not is_alone and not self._shares.has_room(self._total, caller, amount):
+            excess = self._shares.excess(self._total, caller, amount)
+            raise UnreadError(503, f"too many bytes are on their way {excess}; try again later", _LATER)
+        self._shares.take(caller, amount)
 
 
 def _too_long(limit: int) -> str:

@@ -13,7 +13,6 @@ from ...errors import BusyError, ProtocolError
 from ...protocol import jsonrpc
 from ...request_headers import JoinedHeaders
 from .authenticated import principal_of
-from .body import read_body
 from .cors import Cors
 from .exchange import Exchange, Receive, RefusedError, Scope, Send, headers_by_name, refuse, respond
 from .guard import Guard
@@ -130,17 +129,16 @@ class Door:
         is_streamable = may_stream(headers)
         settings = self._settings
         principal = principal_of(scope, settings.principal)
-        body = await read_body(
-            receive, headers.get(b"content-length"), settings.max_body, settings.body_timeout
-        )
-        try:
-            message = jsonrpc.decode(body)
-        except ProtocolError as error:
-            await respond(send, 400, jsonrpc.error(None, error))
-            return
         exchange = Exchange(
             receive, send, settings.keep_alive, headers, principal, is_streamable, scope.get("client")
         )
+        try:
+            message = jsonrpc.decode(  # of the bytes nothing is left while the message is served
+                await service.bodies.read(receive, headers.get(b"content-length"), exchange)
+            )
+        except ProtocolError as error:
+            await respond(send, 400, jsonrpc.error(None, error))
+            return
         if is_stateless(message, headers):
             await serve_stateless(service, message, headers, exchange)
         else:
@@ -196,10 +194,7 @@ class Door:
             raise UnreadError(404, "there is no such session: open /sse again")
         if pipe.is_behind:
             raise UnreadError(503, "too much waits on the stream: read it, then send this again", _BUSY)
-        settings = self._settings
-        body = await read_body(
-            receive, headers.get(b"content-length"), settings.max_body, settings.body_timeout
-        )
+        body = await service.bodies.read(receive, headers.get(b"content-length"), pipe)
         pipe.connection.receive(body, principal)
         await refuse(send, 202, "Accepted")
 

@@ -140,7 +140,7 @@ class Exchange:
     It is a call's channel, where that belongs to no session. All but `run` returns at once.
 
     Args:
-        receive: The request's ASGI channel; its body has been read.
+        receive: The request's ASGI channel; when something is sent, its body has been read.
         send: The response's ASGI channel.
         keep_alive: Seconds of silence after which a comment keeps a stream open.
         request_headers: The headers of the request by name in lower case.

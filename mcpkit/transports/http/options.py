@@ -56,6 +56,7 @@ class Settings:
     cors: Annotated[bool, _check_switch] = True
     health: Annotated[str | None, _check_path] = None
     max_body: Annotated[int, _check_count] = 4 * 1024 * 1024
+    max_body_total: Annotated[int, _check_count] = 256 * 1024 * 1024
     body_timeout: Annotated[float, _check_seconds] = 10.0
     max_sessions: Annotated[int, _check_count] = 10_000
     session_ttl: Annotated[float, _check_seconds] = 3600.0
@@ -134,7 +135,7 @@ def _check_switch(name: str, value: Any) -> None:
 
 
 def _check_count(name: str, count: Any) -> None:
-    is_size = name in {"max_body", "max_kept"}
+    is_size = name in {"max_body", "max_body_total", "max_kept"}
     example = " of bytes, such as 4 * 1024 * 1024" if is_size else " such as 10_000"
     check_count(name, count, least=0 if name == "max_kept" else 1, example=example)
 

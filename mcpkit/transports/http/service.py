@@ -16,6 +16,7 @@ from ...protocol import jsonrpc
 from ...running.calls import OVER, Calls, Reply, server_ended
 from ...running.shares import Shares
 from ...updates.changes import Changes
+from .body import Bodies
 from .exchange import Exchange
 from .options import Settings
 from .sessions import Sessions
@@ -48,6 +49,7 @@ class Service:
         calls: The calls that belong to no session, by their exchange.
         listeners: The open `subscriptions/listen` streams.
         pipes: The connections of HTTP+SSE by session id.
+        bodies: Reads the bodies of requests.
         streams: Who has those streams, the connections and the streams of sessions that listen.
         guests: Clients of the handshake era that are being served without a session.
         is_ready: Whether the author's lifespan has been entered, and work is taken.
@@ -69,6 +71,7 @@ class Service:
         self.listeners: set[Listener] = set()
         self.pipes: dict[str, Pipe] = {}
         self.guests: set[Guest] = set()
+        self.bodies = Bodies(settings)
         self.streams = Shares()
         self.is_ready = False
         self.is_open = False

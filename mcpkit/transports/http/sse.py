@@ -29,6 +29,7 @@ class Pipe:
         id: What its client adds to that path.
         connection: The session.
         principal: Who has opened it; what others post is not taken.
+        caller: What tells its client from others; see `Shares`.
 
     Raises:
         BusyError: Too many streams are open.
@@ -37,7 +38,7 @@ class Pipe:
     def __init__(self, service: Service, exchange: Exchange, messages: str) -> None:
         caller = exchange.caller
         self._service = service
-        self._caller = caller
+        self.caller = caller
         self.take()
         self.id = os.urandom(16).hex()
         self.connection = Connection(
@@ -68,12 +69,12 @@ class Pipe:
         Raises:
             BusyError: There is none.
         """
-        self._service.check_room(self._caller)
-        self._service.streams.take(self._caller)
+        self._service.check_room(self.caller)
+        self._service.streams.take(self.caller)
 
     def give_back(self) -> None:
         """Give such a place back."""
-        self._service.streams.give_back(self._caller)
+        self._service.streams.give_back(self.caller)
 
     async def aclose(self) -> None:
         """Take leave of the client, and cancel what runs."""
