@@ -22,7 +22,7 @@ MISSING := $(filter-out $(FOUND),$(VERSIONS))
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup weather test test-fast test-lowest test-all check lint types mypy pyright docs conformance bench bench-http hosts soak clean $(VERSIONS:%=test-%)
+.PHONY: help setup weather test test-fast test-lowest test-all check lint types mypy pyright docs conformance bench bench-http hosts house soak clean $(VERSIONS:%=test-%)
 
 help:
 	@echo 'make setup         the development environment: .venv and node_modules'
@@ -37,6 +37,7 @@ help:
 	@echo 'make bench         the benchmark against other servers (ARGS=... goes to it)'
 	@echo 'make bench-http    the same over HTTP, with wrk: load, streams, abandoned sessions, killed clients'
 	@echo 'make hosts         Qwen Code and Claude Code, connected to the weather example (installs them: 500 MB)'
+	@echo 'make house         the counts of the house, the smaller ones kept, and its picture drawn'
 	@echo 'make soak          ten minutes of polite and rude clients, counted (SECONDS=60 for one minute)'
 	@echo 'make clean         remove what the targets above have made'
 
@@ -132,6 +133,9 @@ bench-http: .venv/.package
 
 hosts: .venv/.dev .hosts/.installed
 	@PYTHONPATH=tests $(PY) tests/hosts/run.py
+
+house: .venv/.package
+	@$(PY) bench/house/counts.py --update
 
 soak: .venv/.dev
 	$(PY) tests/soak/run.py $(SECONDS)

@@ -1,0 +1,75 @@
+"""Counts what the house is to have less of, and holds it against `tests/house/counts.json`, where nothing may grow.
+
+python bench/house/counts.py            # the counts
+python bench/house/counts.py --update   # writes down those that are smaller now
+python bench/house/counts.py -v         # where the private names are reached for, the circles, the imports upward
+python bench/house/counts.py --package ../other-checkout/mcpkit
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Final
+
+from floors import Floors, rooms
+from imports import PACKAGE, ROOT, Graph, Trees, circles, entries, imports, reaches, read, uses
+
+KEPT: Final = ROOT / "tests" / "house" / "counts.json"
+
+
+def counts(package: Path, trees: Trees, graph: Graph) -> dict[str, int]:
+    """Return what is counted, by name.
+
+    Args:
+        package: The folder of the package.
+        trees: Its code.
+        graph: What its modules import.
+    """
+    found = circles(graph)
+    return {
+        "modules in the largest circle": len(found[0]) if found else 0,
+        "modules in circles": sum(map(len, found)),
+        "rooms in circles": sum(map(len, circles(rooms(graph)))),
+        "imports of a higher floor": len(list(Floors.declared().upward(graph))),
+        "private reaches": len(reaches(trees, package.name)),
+        "entries at the root": len(entries(package)),
+        "uses of Any": uses(trees, "Any"),
+        "uses of cast": uses(trees, "cast"),
+    }
+
+
+def kept() -> dict[str, int]:
+    """Return the counts that are written down."""
+    numbers: dict[str, int] = json.loads(KEPT.read_text("utf-8"))
+    return numbers
+
+
+def main() -> None:
+    """Count."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--package", type=Path, default=PACKAGE)
+    parser.add_argument("--update", action="store_true")
+    parser.add_argument("-v", "--verbose", action="store_true")
+    options = parser.parse_args()
+    package = options.package.resolve()
+    trees = read(package)
+    graph = imports(trees, package.name)
+    now, before = counts(package, trees, graph), kept()
+    for name, number in now.items():
+        change = number - before.get(name, number)
+        print(f"{name:30} {number:6,}" + (f"  {change:+}" if change else ""))
+    if options.verbose:
+        print("", *reaches(trees, package.name), sep="\n")
+        print("", *(" ".join(each) for each in circles(graph)), sep="\n")
+        print("", *(f"{low} imports {high}" for low, high in Floors.declared().upward(graph)), sep="\n")
+    if options.update:
+        lower = {name: min(number, before.get(name, number)) for name, number in now.items()}
+        KEPT.write_text(json.dumps(lower, indent=2) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()
