@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ...errors import INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR, BusyError, ProtocolError
 from ...protocol import jsonrpc
 from ...protocol.jsonrpc import is_array, is_object
-from .exchange import Exchange, headers_of
+from .exchange import Exchange, Source, headers_of
 
 if TYPE_CHECKING:
     from ...access.principal import Principal
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .session import Session
 
 
-class Answer:
+class Answer(Source):
     """The answer to one POST of a session, and the channel of its calls.
 
     The calls go on when the client drops the connection; what they say is kept, and sent when it comes back.
@@ -28,14 +28,15 @@ class Answer:
         message: What was posted.
     """
 
-    __slots__ = ("_exchange", "_message", "_session", "_stream")
+    __slots__ = ("_exchange", "_is_over", "_message", "_session", "_stream")
 
     def __init__(self, session: Session, exchange: Exchange, message: Any) -> None:
         self._session = session
         self._exchange = exchange
         self._message = message
         self._stream: Stream | None = None
-        exchange.on_open = self._open
+        self._is_over = False
+        exchange.attach(self)
 
     @property
     def request_headers(self) -> Mapping[bytes, bytes]:
@@ -59,8 +60,7 @@ class Answer:
 
     def send(self, message: bytes) -> None:
         """Send what a call says before its response."""
-        is_over = self._exchange.is_ended if self._stream is None else self._stream.is_finished
-        if self._exchange.may_stream and not is_over:
+        if self._exchange.may_stream and not self._is_over:
             self._push(message)
 
     async def ready(self) -> None:
@@ -80,15 +80,15 @@ class Answer:
         """Send the response, or end without one."""
         if len(self._session.questions):
             self._session.questions.take_back(self)
+        self._is_over = True
         exchange = self._exchange
         if self._stream is None:
-            exchange.on_open = None  # nothing is left to be opened, and the two need not refer to each other
             if message is not None:
                 exchange.answer(message, _status_of(problem), headers_of(problem))
-                return
-            if exchange.may_stream and _has_request(self._message):
-                exchange.is_streaming = True  # it was cancelled: an event stream may end without a response
-            exchange.answer(None, 202)
+            elif exchange.may_stream and _has_request(self._message):
+                exchange.finish()  # it was cancelled: an event stream may end without a response
+            else:
+                exchange.answer(None, 202)
             return
         if message is not None:
             self._push(message, self._not_kept)
@@ -104,7 +104,7 @@ class Answer:
 
     def _push(self, message: bytes, instead: Callable[[int, int], bytes] | None = None) -> None:
         if self._stream is None:
-            self._open()
+            self.opened()
         stream = self._stream
         assert stream is not None
         chunk = stream.event(message, instead)
@@ -122,7 +122,8 @@ class Answer:
             ),
         )
 
-    def _open(self) -> None:
+    def opened(self) -> None:
+        """Go on as a stream of the session."""
         if self._stream is None:
             self._stream = self._session.open(self._exchange)
 

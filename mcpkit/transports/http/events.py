@@ -11,7 +11,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from .exchange import Exchange, event
+from .exchange import Exchange, Source, event
 
 MOST_EVENTS: Final = 256
 """What one session keeps for clients that come back; the oldest goes first."""
@@ -132,7 +132,7 @@ class Events:
         return [kept for kept in self._kept if kept.stream == stream and kept.number > number]
 
 
-class Stream:
+class Stream(Source):
     """One event stream of a session, which outlives the connection that it was opened by.
 
     Args:
@@ -145,10 +145,9 @@ class Stream:
         name: What its ids begin with.
         exchange: The connection that takes its events now, if there is one.
         is_finished: Whether it has said its last.
-        caller: Who listens, where it belongs to no call; see `Shares`.
     """
 
-    __slots__ = ("_events", "_sent", "caller", "exchange", "has_ids", "is_finished", "is_for_call", "name")
+    __slots__ = ("_events", "_sent", "exchange", "has_ids", "is_finished", "is_for_call", "name")
 
     def __init__(self, events: Events, *, is_for_call: bool, has_ids: bool) -> None:
         self._events = events
@@ -158,12 +157,21 @@ class Stream:
         self.has_ids = has_ids
         self.exchange: Exchange | None = None
         self.is_finished = False
-        self.caller: str | None = None
 
     @property
     def is_alive(self) -> bool:
         """Whether it has more to say, here and now or to a client that comes back."""
         return not self.is_finished and (self.is_for_call or self.exchange is not None)
+
+    def attach(self, exchange: Exchange) -> None:
+        """Send its events on a connection from now on."""
+        self.exchange = exchange
+        exchange.attach(self)
+
+    def lost(self, exchange: Exchange) -> None:
+        """Go on without the connection, if it is still its own."""
+        if self.exchange is exchange:
+            self.exchange = None
 
     def prime(self) -> bytes:
         """Return the event that a client can come back with before it has seen any other; or a comment."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from enum import IntEnum
 from inspect import iscoroutine
 from typing import Any, Final
 
@@ -134,6 +135,50 @@ def headers_of(problem: BaseException | None) -> tuple[tuple[bytes, bytes], ...]
     return ((b"retry-after", b"%d" % problem.retry_after),) if isinstance(problem, BusyError) else ()
 
 
+class State(IntEnum):
+    """How far the answer to a request has come; `_NEXT` says what may follow what."""
+
+    UNDECIDED = 0
+    """Nothing has been said."""
+    ANSWERED = 1
+    """One JSON object says all."""
+    STREAMING = 2
+    """It is an event stream, on which more may be said."""
+    ENDING = 3
+    """The last event of the stream has been said, though perhaps not sent."""
+    GONE = 4
+    """The client has hung up, or does not read, or it has all."""
+
+
+_NEXT: Final[tuple[tuple[State, ...], ...]] = (
+    (State.ANSWERED, State.STREAMING, State.ENDING, State.GONE),
+    (State.GONE,),
+    (State.ENDING, State.GONE),
+    (State.GONE,),
+    (),
+)
+"""By the state that it is in, those that it may enter."""
+
+
+class Source:
+    """What the events of an exchange come from, and what hears of its connection; by itself it does nothing."""
+
+    __slots__ = ()
+
+    def opened(self) -> None:
+        """Hear that the exchange has become an event stream though nobody has said anything yet."""
+
+    def refill(self) -> Iterable[bytes]:
+        """Return more events, as all have been sent."""
+        return ()
+
+    def lost(self, exchange: Exchange) -> None:
+        """Hear that an exchange is over, as its client has hung up, does not read, or has all."""
+
+
+_NOBODY: Final = Source()
+
+
 class Exchange:
     """One HTTP request that is answered by and by.
 
@@ -148,22 +193,11 @@ class Exchange:
         may_stream: Whether the client takes an event stream.
         peer: The address and the port that it comes from, as the ASGI scope has them; None where nobody knows.
 
-    Attributes:
-        is_streaming: Whether it is an event stream now.
-        is_ended: Whether all that there is to say has been said, though perhaps not sent.
-        is_gone: Whether the client has hung up, or does not read.
-        on_gone: Called when the client hangs up.
-        on_open: Called when this becomes an event stream though nobody has said anything yet.
-        refill: Returns more events when all have been sent.
     """
 
     # Most exchanges are one answer, and never change what only streams have.
-    is_streaming = False
-    is_ended = False
-    is_gone = False
-    on_gone: Callable[[], object] | None = None
-    on_open: Callable[[], None] | None = None
-    refill: Callable[[], Iterable[bytes]] | None = None
+    _state: State = State.UNDECIDED
+    _source = _NOBODY
     _answer: bytes | None = None
     _answer_headers: Headers = ()
     _status = 200
@@ -197,6 +231,18 @@ class Exchange:
             return f"principal {self.principal.id!r}"
         return None if self._peer is None else caller_at(self._peer[0])
 
+    @property
+    def is_answered(self) -> bool:
+        """Whether the answer is one JSON object, and there."""
+        return self._state is State.ANSWERED
+
+    def attach(self, source: Source) -> None:
+        """Take events from a source from now on, until this is over or another one is attached."""
+        if self._state is State.GONE:
+            source.lost(self)
+        else:
+            self._source = source
+
     # What a call says
 
     @property
@@ -211,7 +257,7 @@ class Exchange:
 
     async def ready(self) -> None:
         """Wait until the client keeps up."""
-        while (len(self._queue) > _MANY or self._queued > _MUCH) and not self.is_gone:
+        while (len(self._queue) > _MANY or self._queued > _MUCH) and self._state is not State.GONE:
             if self._room is None:
                 self._room = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._room)
@@ -225,12 +271,10 @@ class Exchange:
         It is taken whatever its size: a result must arrive. What comes before a result waits for `ready`, and a client
         that reads nothing is given up in time, not by what waits for it.
         """
-        if self.is_ended or self.is_gone:
-            return
-        self.is_streaming = True
-        self._queue.append(chunk)
-        self._queued += len(chunk)
-        self.wake()
+        if self._state is State.STREAMING or self._enter(State.STREAMING):
+            self._queue.append(chunk)
+            self._queued += len(chunk)
+            self.wake()
 
     @property
     def is_behind(self) -> bool:
@@ -239,10 +283,8 @@ class Exchange:
 
     def open_stream(self) -> None:
         """Become an event stream, if the client takes one."""
-        if self.may_stream and not self.is_streaming and not self.is_ended:
-            self.is_streaming = True
-            if self.on_open is not None:
-                self.on_open()
+        if self.may_stream and self._enter(State.STREAMING):
+            self._source.opened()
             self.wake()
 
     def reply(self, message: bytes | None, problem: BaseException | None) -> None:
@@ -260,32 +302,37 @@ class Exchange:
             status: The status, where no stream has begun.
             headers: What the response has because of it, where no stream has begun.
         """
-        if self.is_ended:
-            return
-        if self.is_streaming:
+        if self._enter(State.ANSWERED):
+            self._answer, self._status, self._answer_headers = message, status, headers
+            self._source = _NOBODY  # which need not refer to this any more
+            if self._waiter is not None:
+                self.wake()
+        else:
             if message is not None:
                 self.push(event(message))
-        else:
-            self._answer, self._status, self._answer_headers = message, status, headers
-        self.is_ended = True
-        if self._waiter is not None:
-            self.wake()
+            self.finish()
 
     def finish(self) -> None:
-        """End the stream after what has been sent."""
-        self.is_ended = True
-        self.wake()
+        """End the stream after what has been sent; without any, it is an empty one."""
+        if self._enter(State.ENDING):
+            self.wake()
 
     def hang_up(self) -> None:
-        """Give the client up."""
-        if not self.is_gone:
-            self.is_gone = True
+        """Give the client up, and let go of what is attached."""
+        if self._enter(State.GONE):
             self._queue.clear()
             self._queued = 0
-            if self.on_gone is not None:
-                self.on_gone()
+            source, self._source = self._source, _NOBODY
+            source.lost(self)
             self._make_room()
             self.wake()
+
+    def _enter(self, state: State) -> bool:
+        """Enter a state, and return True, if it may follow the one that this is in."""
+        if state not in _NEXT[self._state]:
+            return False
+        self._state = state
+        return True
 
     def wake(self) -> None:
         """Have `run` look again at what there is to send."""
@@ -314,32 +361,30 @@ class Exchange:
         hearing = loop.create_task(self._hear())
         opening = loop.call_later(stream_after, self.open_stream) if stream_after is not None else None
         try:
-            while not (self.is_streaming or self.is_ended or self.is_gone):
+            while self._state is State.UNDECIDED:
                 await self._wait(None)
-            if self.is_streaming:
-                await self._stream()
-            elif not self.is_gone:
+            if self.is_answered:
                 await self.respond()
+            elif self._state is not State.GONE:
+                await self._stream()
         except _GONE:
             self.hang_up()
         finally:
             hearing.cancel()
             if opening is not None:
                 opening.cancel()
-            if not self.is_ended:
-                self.hang_up()
-            self.on_gone = self.on_open = self.refill = None  # what they belong to may refer to this
+            self.hang_up()
 
     async def _stream(self) -> None:
         await self._write({"type": "http.response.start", "status": 200, "headers": [*_EVENT_STREAM]})
         is_last = False
-        while not is_last and not self.is_gone:
-            if not self._queue and self.refill is not None:
-                self._queue.extend(self.refill())
+        while not is_last and self._state is not State.GONE:
+            if not self._queue:
+                self._queue.extend(self._source.refill())
             chunk = b"".join(self._queue)
             self._queue.clear()
             self._queued = len(chunk)
-            is_last = self.is_ended
+            is_last = self._state is State.ENDING
             if chunk or is_last:
                 await self._write_chunk(chunk, is_last=is_last)
                 self._make_room()
@@ -351,7 +396,7 @@ class Exchange:
             piece = chunk[start : start + _PIECE]
             more = not is_last or start + _PIECE < len(chunk)
             await self._write({"type": "http.response.body", "body": piece, "more_body": more})
-            if self.is_gone:
+            if self._state is State.GONE:
                 return
             self._queued -= len(piece)
 

@@ -99,8 +99,7 @@ async def serve_get(service: Service, headers: Headers, exchange: Exchange) -> N
             await service.sessions.save(session, changes)
         await service.send(exchange)
     finally:
-        if not exchange.is_ended:
-            exchange.hang_up()  # whatever came between, the session must not wait for it
+        exchange.hang_up()  # whatever came between, the session must not wait for it
 
 
 async def serve_delete(service: Service, headers: Headers, exchange: Exchange) -> None:
@@ -187,7 +186,7 @@ async def _refuse_session(headers: Headers, exchange: Exchange) -> None:
 @types.coroutine
 def _first_steps(exchange: Exchange) -> Generator[None, None, None]:
     """Let calls have their first step, with which most end; before Python 3.12 that is in the next turn of the loop."""
-    if not exchange.is_ended and not _IS_EAGER:
+    if not exchange.is_answered and not _IS_EAGER:
         yield
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ...broker import Broker
@@ -17,7 +16,7 @@ from ...running.calls import OVER, Calls, Reply, server_ended
 from ...running.shares import Shares
 from ...updates.changes import Changes
 from .body import Bodies
-from .exchange import Exchange
+from .exchange import Exchange, Source
 from .options import Settings
 from .sessions import Sessions
 
@@ -66,6 +65,7 @@ class Service:
         self.settings = settings
         self.loop = asyncio.get_running_loop()
         self.calls = Calls(server)
+        self._caller = _Caller(self.calls)
         self.changes = Changes.of(server)
         self.sessions = Sessions(self, keys, broker)
         self.listeners: set[Listener] = set()
@@ -133,7 +133,7 @@ class Service:
                 if isinstance(outcome, (dict, bytes)):
                     reply(jsonrpc.result(ctx.request_id, outcome), None)
                 elif (awaited := self.calls.begin(ctx, outcome, reply)) is not OVER:
-                    exchange.on_gone = partial(self.calls.cancel, exchange)
+                    exchange.attach(self._caller)
                     sender = self.loop.create_task(self.serve(exchange, stream_after))
                     await self.calls.go_on(exchange, ctx, outcome, awaited, reply)
             except Exception as error:  # noqa: BLE001 - every request is answered
@@ -145,7 +145,7 @@ class Service:
 
     def send(self, exchange: Exchange, stream_after: float | None = None) -> Awaitable[None]:
         """Send what an exchange has to send: at once if that is one answer which is there, else as `serve` does."""
-        if exchange.is_ended and not exchange.is_streaming:
+        if exchange.is_answered:
             return exchange.respond()
         return self.serve(exchange, stream_after)
 
@@ -249,3 +249,14 @@ class Service:
         self.sessions.forget_all()
         for task in tuple(self._waiting):
             task.cancel()
+
+
+class _Caller(Source):
+    """Whoever waits for a call that ends with its connection."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+
+    def lost(self, exchange: Exchange) -> None:
+        """Cancel the call."""
+        self._calls.cancel(exchange)

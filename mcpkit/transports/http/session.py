@@ -112,7 +112,7 @@ class Session(Peer):
         self._streams: dict[str, Stream] = {}
         self._pending = Pending()
         self._crowd: dict[Change, None] = {}
-        self._listening: list[Stream] = []
+        self._listening: list[_Listener] = []
         self._following: Following | None = None
         self._teller: str | None = None
         handshake.on_subscription = self._subscribed
@@ -186,7 +186,7 @@ class Session(Peer):
         if stream is None:
             if was_for_call(name):
                 return _not_kept()
-            stream = Stream(self._events, is_for_call=False, has_ids=self.has_ids)
+            stream = _Listener(self, self._events, has_ids=self.has_ids)
         missed = stream.again(number) if name == stream.name else [stream.prime()]
         if stream.is_finished and not missed:
             if stream.has_more(number):
@@ -196,23 +196,21 @@ class Session(Peer):
             return None
         if stream.exchange is not None:
             stream.exchange.finish()  # the client has lost it, or takes leave of it
-            self._detach(stream)
-        stream.exchange = exchange
-        exchange.on_gone = lambda: self._lost(stream, exchange)
+            stream.lost(stream.exchange)
+        stream.attach(exchange)
         exchange.open_stream()
         for chunk in missed:
             exchange.push(chunk)
         if stream.is_finished:
             exchange.finish()
-            self._detach(stream)
-        elif not stream.is_for_call:
+            stream.lost(exchange)
+        elif isinstance(stream, _Listener):
             self.keep(stream)
             self._listening.append(stream)
             stream.caller = exchange.caller
             self._service.streams.take(stream.caller)
             self._claim()
             self._follow()
-            exchange.refill = lambda: self._tell(stream)
         return None
 
     @property
@@ -318,7 +316,8 @@ class Session(Peer):
             assert exchange is not None
             exchange.wake()
 
-    def _tell(self, stream: Stream) -> list[bytes]:
+    def tell(self, stream: Stream) -> list[bytes]:
+        """Return what a stream that listens is to tell: all that has changed, if it is the newest one."""
         if not self._negotiated.is_initialized or not self._listening or stream is not self._listening[-1]:
             return []
         changes = [*self._pending.take(), *self._crowd]
@@ -330,8 +329,7 @@ class Session(Peer):
     def open(self, exchange: Exchange) -> Stream:
         """Make the answer to a POST a stream."""
         stream = Stream(self._events, is_for_call=True, has_ids=self.has_ids)
-        stream.exchange = exchange
-        exchange.on_gone = lambda: self._lost(stream, exchange)
+        stream.attach(exchange)
         self.keep(stream)
         exchange.push(stream.prime())
         return stream
@@ -344,12 +342,8 @@ class Session(Peer):
         if len(self._streams) > MOST_EVENTS:
             self._streams = {name: kept for name, kept in self._streams.items() if kept.is_alive}
 
-    def _lost(self, stream: Stream, exchange: Exchange) -> None:
-        if stream.exchange is exchange:
-            self._detach(stream)
-
-    def _detach(self, stream: Stream) -> None:
-        stream.exchange = None
+    def listen_no_more(self, stream: _Listener) -> None:
+        """Tell changes on another stream, if there is one."""
         if stream in self._listening:
             self._listening.remove(stream)
             self._service.streams.give_back(stream.caller)
@@ -363,9 +357,9 @@ class Session(Peer):
         """End the streams that listen, since the server or the session ends."""
         for stream in tuple(self._listening):
             exchange = stream.exchange
-            self._detach(stream)
-            if exchange is not None:
-                exchange.finish()
+            assert exchange is not None, "it listens"
+            exchange.finish()
+            stream.lost(exchange)
 
     def end(self) -> None:
         """Cancel what runs, end the streams, and hear of changes no more."""
@@ -379,6 +373,36 @@ class Session(Peer):
         self._service.changes.forget(self)
         self.end_streams()
         await self._calls.aclose(server_ended())
+
+
+class _Listener(Stream):
+    """A stream of a session that a GET has opened: it tells what changes.
+
+    Args:
+        session: Whose it is.
+        events: See `Stream`.
+        has_ids: See `Stream`.
+
+    Attributes:
+        caller: Who listens; see `Shares`.
+    """
+
+    __slots__ = ("_session", "caller")
+
+    def __init__(self, session: Session, events: Events, *, has_ids: bool) -> None:
+        super().__init__(events, is_for_call=False, has_ids=has_ids)
+        self._session = session
+        self.caller: str | None = None
+
+    def refill(self) -> list[bytes]:
+        """Return what has changed."""
+        return self._session.tell(self)
+
+    def lost(self, exchange: Exchange) -> None:
+        """Listen no more, unless the client has come back already."""
+        if self.exchange is exchange:
+            self.exchange = None
+            self._session.listen_no_more(self)
 
 
 def _not_kept() -> ProtocolError:

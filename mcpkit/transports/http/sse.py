@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from ...connection import Connection
-from .exchange import Exchange, event
+from .exchange import Exchange, Source, event
 
 if TYPE_CHECKING:
     from .service import Service
 
 
-class Pipe:
+class Pipe(Source):
     """One session: what comes by POST is served, and all that is said goes out on the stream.
 
     Args:
@@ -54,7 +54,7 @@ class Pipe:
         self._exchange = exchange
         self._ending: asyncio.Task[None] | None = None
         service.pipes[self.id] = self
-        exchange.on_gone = self._gone
+        exchange.attach(self)
         endpoint = f"{quote(messages)}?session_id={self.id}"
         exchange.push(b"event: endpoint\ndata: %s\n\n" % endpoint.encode())
 
@@ -92,6 +92,7 @@ class Pipe:
         self.give_back()
         return True
 
-    def _gone(self) -> None:
+    def lost(self, exchange: Exchange) -> None:
+        """Cancel what runs, as nobody hears of it any more."""
         if self._leave():
             self._ending = self._service.loop.create_task(self.connection.aclose())

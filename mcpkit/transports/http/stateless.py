@@ -17,7 +17,7 @@ from ...protocol.headers import Headers, check_mirrored, check_standard
 from ...protocol.jsonrpc import is_id, is_object
 from ...protocol.revisions import ALL, HANDSHAKE, METHODS, STATELESS
 from ...updates.changes import Change, Listen, Pending
-from .exchange import Exchange, event
+from .exchange import Exchange, Source, event
 
 if TYPE_CHECKING:
     from ...access.principal import Principal
@@ -146,7 +146,7 @@ def _id_of(message: Any) -> jsonrpc.RequestId | None:
     return id_ if is_id(id_) else None
 
 
-class Listener:
+class Listener(Source):
     """One `subscriptions/listen` stream (basic/patterns/subscriptions).
 
     Args:
@@ -170,8 +170,7 @@ class Listener:
         self._listen = listen
         self._exchange = exchange
         self._pending = Pending()
-        exchange.refill = self._tell
-        exchange.on_gone = self._leave
+        exchange.attach(self)
         exchange.push(event(listen.acknowledged()))
         service.listeners.add(self)
         service.streams.take(self._caller)
@@ -193,20 +192,22 @@ class Listener:
 
     def end(self) -> None:
         """End the stream gracefully, with its result."""
-        for chunk in self._tell():
+        for chunk in self.refill():
             self._exchange.push(chunk)
         self._exchange.push(event(self._listen.result()))
         self._finish()
 
     def _finish(self) -> None:
         self._exchange.finish()
-        self._leave()
+        self.lost(self._exchange)
 
-    def _leave(self) -> None:
+    def lost(self, exchange: Exchange) -> None:
+        """Listen no more."""
         if self in self._service.listeners:
             self._service.listeners.remove(self)
             self._service.streams.give_back(self._caller)
             self._service.changes.forget(self)
 
-    def _tell(self) -> list[bytes]:
+    def refill(self) -> list[bytes]:
+        """Return what has changed."""
         return [event(self._listen.notification(change)) for change in self._pending.take()]
