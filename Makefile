@@ -136,6 +136,7 @@ hosts: .venv/.dev .hosts/.installed
 
 house: .venv/.package
 	@$(PY) bench/house/counts.py --update
+	@$(PY) bench/house/picture.py
 
 soak: .venv/.dev
 	$(PY) tests/soak/run.py $(SECONDS)
