@@ -21,6 +21,16 @@ MISSING_CLIENT_CAPABILITY = -32021
 UNSUPPORTED_PROTOCOL_VERSION = -32022
 
 
+def said_by(error: BaseException) -> str | None:
+    """Return the text of an exception; None where its class's `__str__` fails, as an author's may."""
+    try:
+        return str(error)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # noqa: BLE001 - whatever it is, it is no answer of the function that has raised the error
+        return None
+
+
 class RegistrationError(Exception):
     """A component cannot be registered; the message says what to change in its definition."""
 

@@ -20,6 +20,7 @@ from .errors import (
     ProcessEndedError,
     ProtocolError,
     ResourceNotFoundError,
+    said_by,
 )
 from .protocol import jsonrpc
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("mcpkit")
 
 _SILENT: Final = "The request failed, and its handler did not say why."
+_UNSAYABLE: Final = "its text cannot be read"
 
 
 def error_response(ctx: Context[Any], error: BaseException) -> bytes:
@@ -94,8 +96,9 @@ def tool_error(ctx: Context[Any], error: BaseException) -> dict[str, Any]:
     """
     error = _explained(ctx, error)
     ctx._exception = single(error)
-    if isinstance(error, HandlerError):
-        text = readable(str(error)) or "The tool failed, and did not say why."
+    said = said_by(error) if isinstance(error, HandlerError) else None
+    if said is not None:
+        text = readable(said) or "The tool failed, and did not say why."
     elif isinstance(error, OutputError):
         text = _unsent(ctx, error)
     else:
@@ -112,7 +115,9 @@ def single(error: BaseException) -> BaseException:
 
 def is_masked(error: BaseException) -> bool:
     """Say whether an exception says nothing that a client may read, so that it has a reference to the log instead."""
-    return not isinstance(error, (HandlerError, OutputError, ProtocolError))
+    if isinstance(error, HandlerError):
+        return said_by(error) is None
+    return not isinstance(error, (OutputError, ProtocolError))
 
 
 def is_unmeant(error: BaseException) -> bool:
@@ -163,7 +168,7 @@ def _unsent(ctx: Context[Any], error: OutputError) -> str:
     text = readable(f"{ran}, but {error}")
     cause = error.__cause__
     if cause is not None and not ctx.server.mask_errors:
-        text += f" ({type(cause).__name__}: {readable(str(cause))})"
+        text += f" ({type(cause).__name__}: {readable(said_by(cause) or _UNSAYABLE)})"
     logger.error("%s%s: %s", ctx.method, _about(ctx), text, exc_info=error.__cause__)
     return text
 
@@ -217,10 +222,10 @@ def _problem(ctx: Context[Any], error: BaseException) -> ProtocolError:
     if isinstance(error, ResourceNotFoundError):
         return not_found(ctx, error.uri if error.uri is not None else str(ctx.params.get("uri", "")))
     code = code_of(ctx, error)
-    if isinstance(error, MissingCapabilityError):
-        return ProtocolError(code, str(error), {"requiredCapabilities": error.required})
-    if isinstance(error, HandlerError):
-        return ProtocolError(code, readable(str(error)) or _SILENT)
+    said = said_by(error) if isinstance(error, HandlerError) else None
+    if said is not None:
+        data = {"requiredCapabilities": error.required} if isinstance(error, MissingCapabilityError) else None
+        return ProtocolError(code, readable(said) or _SILENT, data)
     return ProtocolError(
         code, _unsent(ctx, error) if isinstance(error, OutputError) else internal(ctx, error)
     )

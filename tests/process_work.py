@@ -36,6 +36,11 @@ class TalkativeError(ToolError):
         self.lock = threading.Lock()
 
 
+class UnsayableError(ToolError):
+    def __str__(self) -> str:
+        raise LookupError
+
+
 def where() -> Place:
     return Place(os.getpid(), os.getppid())
 
@@ -100,10 +105,16 @@ def fail(how: str) -> Any:
     class LocalError(ToolError):
         pass
 
+    class LocalUnsayableError(ToolError):
+        def __str__(self) -> str:
+            raise LookupError
+
     errors: dict[str, BaseException] = {
         "tool": ToolError("the text"),
         "talkative": TalkativeError("x", code=7),
         "local": LocalError("of here"),
+        "unsayable": UnsayableError("hidden"),
+        "local unsayable": LocalUnsayableError("hidden"),
         "unpicklable": ToolError(threading.Lock()),
         "protocol": ProtocolError(-31000, "the message", {"a": 1}),
         "missing": ResourceNotFoundError("data://x"),

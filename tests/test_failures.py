@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from mcpkit import PromptError, ProtocolError, ResourceNotFoundError, Server, ToolError
+from mcpkit import PromptError, ProtocolError, ResourceError, ResourceNotFoundError, Server, ToolError
+from mcpkit.error_hooks import Failure
 from mcpkit.middleware import CallNext, Request, Result
 from mcpkit.testing import connect
 
@@ -140,6 +142,52 @@ async def test_an_error_that_cannot_be_said_is_answered_all_the_same(
             await asyncio.wait_for(client.get_prompt("prompt"), 10)
     assert raised.value.code == -32603
     assert "failed (ref" in caplog.text
+
+
+def unsayable(base: type[Exception], text: Callable[[Any], Any]) -> Exception:
+    """Return an exception of a class whose `__str__` is `text`."""
+    made: Exception = type("UnsayableError", (base,), {"__str__": text, "__module__": "builtins"})("hidden")
+    return made
+
+
+def without_text(error: object) -> str:
+    raise SystemExit("hidden")
+
+
+@pytest.mark.parametrize("base", [ToolError, ResourceError, PromptError, ValueError])
+@pytest.mark.parametrize("text", [UnreadableError.__str__, without_text, lambda _: None, lambda _: b"hidden"])
+@pytest.mark.parametrize("mask_errors", [True, False])
+async def test_an_error_without_a_text_is_like_one_that_nobody_meant(
+    base: type[Exception], text: Callable[[Any], Any], mask_errors: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = serving(unsayable(base, text), mask_errors=mask_errors)
+    heard: list[Failure] = []
+    server.on_error(heard.append)
+    told = await answers(server)
+    for text_told in told:
+        assert (ref := re.search(r"\(ref ([0-9a-f]{8})\)$", text_told))
+        assert f"failed (ref {ref[1]})" in caplog.text
+        assert "hidden" not in text_told
+        assert text_told.startswith("Internal error" if mask_errors else "UnsayableError: ")
+    assert [failure.ref is not None for failure in heard] == [True] * 3
+
+
+async def test_a_result_that_fails_with_what_has_no_text_is_explained_all_the_same() -> None:
+    server = Server("s", mask_errors=False)
+
+    class Row(dict[str, Any]):
+        def items(self) -> Any:
+            raise UnreadableError
+
+    @server.tool
+    def tool() -> Any:
+        return Row(a=1)
+
+    async with connect(server) as client:
+        result = await client.call("tool")
+    assert result.is_error
+    assert result.text.startswith("the tool ran, but result could not be read: UnreadableError was raised")
+    assert result.text.endswith("(UnreadableError: its text cannot be read)")
 
 
 @pytest.mark.parametrize("arguments", [("-1", "text"), (-1, ValueError("text")), (None, "text")])

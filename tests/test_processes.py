@@ -183,6 +183,16 @@ async def test_an_exception_keeps_what_it_holds(processes: Processes) -> None:
         await processes.run(work.fail, {"how": "unpicklable"})
 
 
+@pytest.mark.parametrize("how", ["unsayable", "local unsayable"])
+async def test_an_error_without_a_text_is_like_one_that_nobody_meant(how: str) -> None:
+    server = Server("s", processes=1)
+    server.tool(process=True)(work.fail)
+    async with connect(server) as client:
+        result = await client.call("fail", {"how": how})
+    assert result.is_error
+    assert result.text.startswith("Internal error (ref ")
+
+
 async def test_what_cannot_be_sent_is_an_error_and_costs_no_worker(processes: Processes) -> None:
     before = await processes.run(work.where, {})
     with pytest.raises(TypeError, match="pickle"):

@@ -113,7 +113,9 @@ LEVELS = {"debug", "info", "notice", "warning", "error", "critical", "alert", "e
 
 
 def is_id(value: Any) -> bool:
-    return isinstance(value, str | int) and not isinstance(value, bool)
+    if isinstance(value, str):
+        return len(value) <= 256
+    return type(value) is int and -(2**63) <= value < 2**63
 
 
 def is_client(value: Any) -> bool:

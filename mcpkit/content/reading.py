@@ -18,7 +18,7 @@ from typing import Any, Final, NoReturn, cast
 
 from pydantic_core import SchemaSerializer, from_json, to_jsonable_python
 
-from ..errors import HandlerError, OutputError, ProtocolError
+from ..errors import HandlerError, OutputError, ProtocolError, said_by
 from ..protocol.jsonrpc import SCALARS
 from ..schema import foreign, object_keys
 from ..schema.expectations import shown
@@ -165,7 +165,7 @@ class _Reading:
         """Say that code of the author's has raised something; what it says may be meant for nobody."""
         if isinstance(error, (OutputError, HandlerError, ProtocolError)):
             raise error
-        if any(words in str(error) for words in _TOO_DEEP):
+        if (said := said_by(error)) is not None and any(words in said for words in _TOO_DEEP):
             self._refuse(f"it holds itself, or more than {DEEPEST} levels of arrays and objects")
         raise OutputError(unreadable(path(tuple(self._path)), error)) from error
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from ..context import Context
-from ..errors import HandlerError, ProtocolError
+from ..errors import HandlerError, ProtocolError, said_by
 from ..failures import is_unmeant
 from ..middleware import CallNext, Request, Result
 from ..protocol.revisions import METHODS
@@ -116,7 +116,9 @@ class Telemetry:
     def _fail(self, span: Span, timed: Timed) -> None:
         error = timed.error
         is_told = timed.outcome == "error" and isinstance(error, (ProtocolError, HandlerError))
-        span.set_status(self._trace.StatusCode.ERROR, str(error) if is_told else None)
+        span.set_status(
+            self._trace.StatusCode.ERROR, said_by(error) if error is not None and is_told else None
+        )
         if timed.ref is not None:
             span.set_attribute("mcpkit.error.ref", timed.ref)
         if error is not None and is_unmeant(error):

@@ -17,7 +17,12 @@ SCALARS: Final = frozenset({str, int, float, bool, type(None)})
 MAX_ID_LENGTH: Final = 256
 """Characters of an id, which is kept while its request runs and repeated in what is said of it."""
 
-ID_FORM: Final = f"a string of at most {MAX_ID_LENGTH} characters or an integer"
+MAX_ID_BITS: Final = 64
+"""Bits of an id that is an integer, its sign among them: what peers have room for, and no client counts to."""
+
+_IDS: Final = range(-(2 ** (MAX_ID_BITS - 1)), 2 ** (MAX_ID_BITS - 1))
+
+ID_FORM: Final = f"a string of at most {MAX_ID_LENGTH} characters or an integer of at most {MAX_ID_BITS} bits"
 """What `is_id` takes, for messages."""
 
 # A number leaves the range of a double only with a three-digit exponent or hundreds of digits. Most messages hold
@@ -158,4 +163,6 @@ def is_array(value: Any) -> TypeGuard[list[Any]]:
 
 def is_id(value: Any) -> TypeGuard[RequestId]:
     """Say whether a JSON value may be a request's id or a progress token; null never is, nor what nobody would keep."""
-    return type(value) is int or (type(value) is str and len(value) <= MAX_ID_LENGTH)
+    if type(value) is int:
+        return value in _IDS
+    return type(value) is str and len(value) <= MAX_ID_LENGTH

@@ -16,7 +16,7 @@ _STRING: Final = rb'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)'
 """A string of JSON; one without an end goes up to the end of the message, so that nothing is looked at twice."""
 
 _TOKEN: Final = re.compile(rb"(?P<open>[\[{]+)|(?P<close>[\]}]+)|" + _STRING, re.DOTALL)
-_ID: Final = rb'"id"\s*:\s*(-?[0-9]{1,400}|"(?:[^"\\]|\\.){0,%d}")\s*' % (6 * MAX_ID_LENGTH)
+_ID: Final = rb'"id"\s*:\s*(-?[0-9]{1,19}|"(?:[^"\\]|\\.){0,%d}")\s*' % (6 * MAX_ID_LENGTH)
 _ID_MEMBER: Final = re.compile(_ID + rb"[,}]")
 _METHOD_MEMBER: Final = re.compile(rb'"method"\s*:\s*"')
 _LAST_MEMBERS: Final = re.compile(_ID + rb'(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*\Z')

@@ -18,7 +18,7 @@ from functools import lru_cache
 from multiprocessing.connection import Connection, wait
 from typing import Any, NamedTuple
 
-from ..errors import OutputError
+from ..errors import OutputError, said_by
 from .execution import finish_awaitable
 from .forks import end_child
 from .making import Make, collected, is_async_iterable, listed
@@ -55,7 +55,10 @@ class Raised(NamedTuple):
                 return cls(pickled, type(error), (), {}, trace, None if cause is None else cls.of(cause))
         kind = next(base for base in type(error).__mro__ if _can_be_pickled(base))
         if kind is not type(error) or not _can_be_pickled(error.args):
-            return cls(b"", kind, (str(error),), {}, trace)
+            said = said_by(error)
+            if said is None:  # nobody can be told of it
+                kind, said = RuntimeError, f"the function raised {type(error).__name__}"
+            return cls(b"", kind, (said,), {}, trace)
         state = {name: value for name, value in vars(error).items() if _can_be_pickled(value)}
         return cls(b"", kind, error.args, state, trace)
 

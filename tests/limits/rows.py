@@ -23,8 +23,8 @@ ROWS: dict[str, tuple[Any, ...]] = {
     "line": ("server.run(max_line=)",),
     "nesting of a message": (201,),  # the parser's own, as is the next
     "number": (4300,),
-    "id of a request": ("mcpkit.protocol.jsonrpc:MAX_ID_LENGTH",),
-    "progress token": ("mcpkit.protocol.jsonrpc:MAX_ID_LENGTH",),
+    "id of a request": ("mcpkit.protocol.jsonrpc:MAX_ID_LENGTH", "mcpkit.protocol.jsonrpc:MAX_ID_BITS"),
+    "progress token": ("mcpkit.protocol.jsonrpc:MAX_ID_LENGTH", "mcpkit.protocol.jsonrpc:MAX_ID_BITS"),
     "batch": ("mcpkit.peer:MAX_BATCH",),
     "what a client says of itself": ("mcpkit.protocol.eras:MAX_CLIENT_LENGTH",),
     "revision that a client names": ("mcpkit.protocol.eras:MOST_REPEATED",),

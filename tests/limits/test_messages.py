@@ -242,8 +242,49 @@ async def test_id(length: int, server: Server, ask: Ask) -> None:
         if length <= MAX_ID_LENGTH:
             assert answer.message["id"] == "i" * length
         else:
-            answer.refused(-32600, "expected a string of at most 256 characters or an integer as id", 400)
+            answer.refused(
+                -32600,
+                "expected a string of at most 256 characters or an integer of at most 64 bits as id",
+                400,
+            )
             assert "id" not in answer.message
+        await client.goes_on()
+
+
+INTEGERS = [
+    sign * number - (sign < 0) for sign in (1, -1) for number in (0, 2**63 - 1, 2**63, 2**64, 10**4299)
+]
+
+
+@limit("id of a request")
+@pytest.mark.parametrize(
+    "number", INTEGERS, ids=lambda number: f"{number:.3e}" if abs(number) < 2**65 else "long"
+)
+async def test_integer_id(number: int, server: Server, ask: Ask) -> None:
+    async with ask(server) as client:
+        answer = await client.ask("tools/list", id=number)
+        if -(2**63) <= number < 2**63:
+            assert answer.message["id"] == number
+            assert "tools" in answer.message["result"]
+        else:
+            answer.refused(-32600, "an integer of at most 64 bits as id", 400)
+            assert "id" not in answer.message
+        await client.goes_on()
+
+
+@limit("progress token")
+@pytest.mark.parametrize(
+    "number", INTEGERS, ids=lambda number: f"{number:.3e}" if abs(number) < 2**65 else "long"
+)
+async def test_integer_progress_token(number: int, server: Server, ask: Ask) -> None:
+    async with ask(server) as client:
+        answer = await client.call("echo", progressToken=number)
+        if -(2**63) <= number < 2**63:
+            assert answer.text == "echoed"
+        else:
+            is_stateless = client.era == "stateless"
+            answer.refused(-32602, "an integer of at most 64 bits", 400 if is_stateless else 200)
+            assert answer.message["id"]
         await client.goes_on()
 
 
