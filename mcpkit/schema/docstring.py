@@ -88,12 +88,8 @@ def _section(lines: list[str], at: int) -> tuple[str | None, int]:
     line = lines[at]
     if _REST.match(line):
         return "rest", _indented_end(lines, at)
-    underlined = at + 1 < len(lines) and _UNDERLINE.fullmatch(lines[at + 1]) is not None
-    if underlined and _NUMPY.fullmatch(line):
-        end = at + 2
-        while end < len(lines) and not (end + 1 < len(lines) and _UNDERLINE.fullmatch(lines[end + 1])):
-            end += 1
-        return "numpydoc", end
+    if _is_underlined(lines, at) and _NUMPY.fullmatch(line):
+        return "numpydoc", _underlined_end(lines, at)
     if _GOOGLE.fullmatch(line):
         end = _indented_end(lines, at)
         if any(lines[at + 1 : end]):
@@ -104,24 +100,18 @@ def _section(lines: list[str], at: int) -> tuple[str | None, int]:
 def _result(lines: list[str], at: int) -> tuple[list[str], int] | None:
     """Return what a section that starts at a line says of the result, alike in all styles, and where it ends."""
     line = lines[at]
-    is_underlined = at + 1 < len(lines) and _UNDERLINE.fullmatch(lines[at + 1]) is not None
-    if is_underlined and (found := _NUMPY_RESULT.fullmatch(line)):
-        end = at + 2
-        while end < len(lines) and not (end + 1 < len(lines) and _UNDERLINE.fullmatch(lines[end + 1])):
-            end += 1
+    if _is_underlined(lines, at) and (found := _NUMPY_RESULT.fullmatch(line)):
+        end = _underlined_end(lines, at)
         return _titled(found["title"], _numpy_text(lines[at + 2 : end])), end
-    if found := _REST_RESULT.match(line):
-        end = _indented_end(lines, at)
-        text = inspect.cleandoc("\n".join([found["text"], *lines[at + 1 : end]]))
-        return _titled(found["title"].capitalize(), text), end
     if _REST_TYPE.match(line):
         return [], _indented_end(lines, at)
-    if found := _GOOGLE_RESULT.fullmatch(line):
+    google = _GOOGLE_RESULT.fullmatch(line)
+    if found := google or _REST_RESULT.match(line):
         end = _indented_end(lines, at)
         text = inspect.cleandoc("\n".join([found["text"], *lines[at + 1 : end]]))
         kind, colon, rest = text.partition(":")
-        is_typed = bool(colon) and _TYPE.fullmatch(kind) is not None
-        return _titled(found["title"], rest.strip() if is_typed else text), end
+        is_typed = google is not None and bool(colon) and _TYPE.fullmatch(kind) is not None
+        return _titled(found["title"].capitalize(), rest if is_typed else text), end
     return None
 
 
@@ -144,6 +134,17 @@ def _numpy_text(section: list[str]) -> str:
             told.append(f"{name}: {text}" if colon else text)
         at = end
     return "\n".join(filter(None, told))
+
+
+def _is_underlined(lines: list[str], at: int) -> bool:
+    return at + 1 < len(lines) and _UNDERLINE.fullmatch(lines[at + 1]) is not None
+
+
+def _underlined_end(lines: list[str], at: int) -> int:
+    end = at + 2
+    while end < len(lines) and not _is_underlined(lines, end):
+        end += 1
+    return end
 
 
 def _indented_end(lines: list[str], at: int) -> int:

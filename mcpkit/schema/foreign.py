@@ -9,8 +9,9 @@ from __future__ import annotations
 import collections.abc
 import io
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import lru_cache
+from operator import methodcaller
 from typing import Any, Final, cast
 
 from .. import json_types
@@ -62,22 +63,6 @@ def _class_of(value: object) -> Any:
     return type(value)
 
 
-def _is_nothing(_: Any) -> None:
-    return None
-
-
-def _text(value: Any) -> str:
-    return str(value)
-
-
-def _bytes(value: Any) -> bytes:
-    return bytes(value)
-
-
-def _list_of_its_own(value: Any) -> list[Any]:
-    return cast("list[Any]", value.tolist())
-
-
 def items(values: Iterable[Any]) -> list[Any]:
     """Return the items of an iterable; of an iterator not without end, and not in an event loop.
 
@@ -87,10 +72,6 @@ def items(values: Iterable[Any]) -> list[Any]:
         BaseException: Whatever the iterable raises.
     """
     return items_of(values) if is_iterator(values) else list(values)
-
-
-def _members(value: Mapping[Any, Any]) -> dict[Any, Any]:
-    return dict(value.items())
 
 
 def _content(value: Any) -> str | bytes:
@@ -162,14 +143,6 @@ def _array_of_numpy(value: Any) -> Any:
     return value.tolist()
 
 
-def _timestamp(value: Any) -> str:
-    return cast("str", value.isoformat())
-
-
-def _timedelta(value: Any) -> str:
-    return duration(value.value)
-
-
 def _interval(value: Any) -> dict[str, Any]:
     return {"left": value.left, "right": value.right, "closed": value.closed}
 
@@ -189,22 +162,6 @@ def is_row_number(index: Any) -> bool:
     return (
         type(index).__name__ == "RangeIndex" and index.name is None and index.start == 0 and index.step == 1
     )
-
-
-def _rows_of_polars(frame: Any) -> Any:
-    return frame.to_dicts()
-
-
-def _list_of_polars(series: Any) -> Any:
-    return series.to_list()
-
-
-def _row(value: Any) -> dict[str, Any]:
-    return dict(zip(value.keys(), value, strict=True))
-
-
-def _row_of_sqlalchemy(value: Any) -> dict[str, Any]:
-    return dict(value._mapping)  # its documented name
 
 
 def _columns(instance: Any) -> dict[str, Any]:
@@ -256,26 +213,26 @@ _BY_NAME: Final[dict[tuple[str, str], Encode]] = {
     # (package, class): what makes data of it, and of classes derived from it
     ("numpy", "generic"): _number_of_numpy,
     ("numpy", "ndarray"): _array_of_numpy,
-    ("pandas", "Timestamp"): _timestamp,
-    ("pandas", "Timedelta"): _timedelta,
-    ("pandas", "NaTType"): _is_nothing,
-    ("pandas", "NAType"): _is_nothing,
-    ("pandas", "Period"): _text,
+    ("pandas", "Timestamp"): methodcaller("isoformat"),
+    ("pandas", "Timedelta"): lambda value: duration(value.value),
+    ("pandas", "NaTType"): lambda _: None,
+    ("pandas", "NAType"): lambda _: None,
+    ("pandas", "Period"): str,
     ("pandas", "Interval"): _interval,
-    ("pandas", "Series"): _list_of_its_own,
-    ("pandas", "Index"): _list_of_its_own,
-    ("pandas", "ExtensionArray"): _list_of_its_own,
+    ("pandas", "Series"): methodcaller("tolist"),
+    ("pandas", "Index"): methodcaller("tolist"),
+    ("pandas", "ExtensionArray"): methodcaller("tolist"),
     ("pandas", "DataFrame"): _records,
-    ("polars", "DataFrame"): _rows_of_polars,
-    ("polars", "Series"): _list_of_polars,
-    ("sqlite3", "Row"): _row,
-    ("sqlalchemy", "Row"): _row_of_sqlalchemy,
-    ("fractions", "Fraction"): _text,
-    ("ipaddress", "_IPAddressBase"): _text,  # unknown to pydantic before 2.13
+    ("polars", "DataFrame"): methodcaller("to_dicts"),
+    ("polars", "Series"): methodcaller("to_list"),
+    ("sqlite3", "Row"): lambda row: dict(zip(row.keys(), row, strict=True)),
+    ("sqlalchemy", "Row"): lambda row: dict(row._mapping),  # its documented name
+    ("fractions", "Fraction"): str,
+    ("ipaddress", "_IPAddressBase"): str,  # unknown to pydantic before 2.13
     ("types", "SimpleNamespace"): vars,
-    ("collections", "UserString"): _text,
+    ("collections", "UserString"): str,
     ("tempfile", "_TemporaryFileWrapper"): _content,
-    ("builtins", "memoryview"): _bytes,
+    ("builtins", "memoryview"): bytes,
 }
 
 _BY_MARK: Final[dict[str, Encode]] = {
@@ -291,7 +248,7 @@ _IN_JSON: Final = (str, bytes, bytearray, int, float, dict, list, tuple, set, fr
 _BY_KIND: Final[tuple[tuple[type, Encode], ...]] = (
     # In this order: a file is an iterator of its lines.
     (io.IOBase, _content),
-    (collections.abc.Mapping, _members),
+    (collections.abc.Mapping, lambda mapping: dict(mapping.items())),
     (collections.abc.Sequence, items),
     (collections.abc.Set, items),
     (collections.abc.MappingView, items),

@@ -10,6 +10,7 @@ import datetime as dt
 import re
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, get_args, get_origin
 
 from pydantic_core import core_schema
@@ -28,6 +29,12 @@ _MOST_DIMENSIONS: Final = 2
 """How many dimensions of an array are described, where the annotation does not say how many it has."""
 
 Convert = Callable[[Any], Any]
+Form = tuple[Json, Convert]
+"""The schema of data, and what makes a value of data that fits it."""
+
+_LIST: Final[Json] = {"type": "array", "items": {}}
+_OBJECT: Final[Json] = {"type": "object", "additionalProperties": True}
+
 # Subscribed with what is only known at run time, which no type checker follows.
 _TUPLE: Any = tuple
 
@@ -48,14 +55,16 @@ def described(annotation: Any) -> Described:
         raise NotInTable
     if (own := declared(origin)) is not None:
         return of_json_type(own)
-    if annotation is collections.defaultdict:  # with types in brackets pydantic knows what a missing item is
-        return _default_dict()
     if origin in _ITERATED:
         return _ITERATED[origin](get_args(annotation))
     package = origin.__module__.partition(".")[0]
     if package == "numpy":
         return _of_numpy(origin, get_args(annotation))
-    return _BY_NAME.get((package, origin.__qualname__), _unknown)(origin)
+    known = _BY_NAME.get((package, origin.__qualname__))
+    # With types in brackets pydantic knows what a missing item of a defaultdict is.
+    if known is None or (package == "collections" and annotation is not origin):
+        raise NotInTable
+    return _of_schema(*known(origin))
 
 
 def unaliased(annotation: Any) -> Any:
@@ -64,10 +73,6 @@ def unaliased(annotation: Any) -> Any:
     if alias is None or isinstance(alias, type) or not getattr(alias, "__module__", "").startswith("numpy."):
         return annotation
     return alias.__value__[get_args(annotation)]
-
-
-def _unknown(_: Any) -> Described:
-    raise NotInTable
 
 
 def of_json_type(own: JsonType) -> Described:
@@ -153,14 +158,6 @@ def iterated_as(origin: Any, arguments: tuple[Any, ...]) -> tuple[Any, bool] | N
     return _TUPLE[arguments] if build is _pairs else arguments[0], build is _iterated
 
 
-def _fraction(cls: Any) -> Described:
-    return _of_schema({"type": "string", "pattern": formats.FRACTION}, cls)
-
-
-def _range(_: Any) -> Described:
-    return _of_schema({"type": "array", "items": {"type": "integer"}}, _range_of)
-
-
 def _range_of(numbers: list[int]) -> range:
     if len(numbers) < 2:
         return range(numbers[0], numbers[0] + 1) if numbers else range(0)
@@ -172,44 +169,30 @@ def _range_of(numbers: list[int]) -> range:
     raise ValueError("expected integers at equal distances")
 
 
-def _namespace(cls: Any) -> Described:
-    return _of_schema({"type": "object", "additionalProperties": True}, lambda members: cls(**members))
+def _length(cls: Any) -> Form:
+    return {"type": "string", "pattern": formats.EXACT_DURATION}, lambda text: cls(_nanoseconds(text), "ns")
 
 
-def _default_dict() -> Described:
-    schema = {"type": "object", "additionalProperties": True}
-    return _of_schema(schema, lambda members: collections.defaultdict(None, members))
+def _list(cls: Any) -> Form:
+    return _LIST, cls
 
 
-def _timestamp(cls: Any) -> Described:
-    return _of_schema(types.describe_inner(dt.datetime).schema, cls)
+def _table(cls: Any) -> Form:
+    return {"type": "array", "items": _OBJECT}, cls
 
 
-def _timedelta(cls: Any) -> Described:
-    return _of_schema(
-        {"type": "string", "pattern": formats.EXACT_DURATION}, lambda text: cls(_nanoseconds(text), "ns")
-    )
-
-
-def _series(cls: Any) -> Described:
-    return _of_schema({"type": "array", "items": {}}, cls)
-
-
-def _table(cls: Any) -> Described:
-    return _of_schema({"type": "array", "items": {"type": "object", "additionalProperties": True}}, cls)
-
-
-_BY_NAME: Final[dict[tuple[str, str], Callable[[Any], Described]]] = {
-    # (package, class): how such an annotation is described
-    ("fractions", "Fraction"): _fraction,
-    ("builtins", "range"): _range,
-    ("types", "SimpleNamespace"): _namespace,
-    ("pandas", "Timestamp"): _timestamp,
-    ("pandas", "Timedelta"): _timedelta,
-    ("pandas", "Series"): _series,
-    ("pandas", "Index"): _series,
+_BY_NAME: Final[dict[tuple[str, str], Callable[[Any], Form]]] = {
+    # (package, class): the form of such an annotation
+    ("fractions", "Fraction"): lambda cls: ({"type": "string", "pattern": formats.FRACTION}, cls),
+    ("builtins", "range"): lambda _: ({"type": "array", "items": {"type": "integer"}}, _range_of),
+    ("types", "SimpleNamespace"): lambda cls: (_OBJECT, lambda members: cls(**members)),
+    ("collections", "defaultdict"): lambda cls: (_OBJECT, partial(cls, None)),
+    ("pandas", "Timestamp"): lambda cls: (types.describe_inner(dt.datetime).schema, cls),
+    ("pandas", "Timedelta"): _length,
+    ("pandas", "Series"): _list,
+    ("pandas", "Index"): _list,
     ("pandas", "DataFrame"): _table,
-    ("polars", "Series"): _series,
+    ("polars", "Series"): _list,
     ("polars", "DataFrame"): _table,
 }
 
@@ -233,32 +216,34 @@ def _of_numpy(cls: Any, arguments: tuple[Any, ...]) -> Described:
         return _array(numpy, *(arguments or (Any, Any)))
     if not issubclass(cls, numpy.generic):
         raise NotInTable
-    schema, convert = _scalar(numpy, cls)
-    return _of_schema(schema, convert)
+    return _of_schema(*_scalar(numpy, cls))
 
 
-def _scalar(numpy: Any, cls: Any) -> tuple[Json, Convert]:
+def _scalar(numpy: Any, cls: Any) -> Form:
     """Return the schema of a number, text or time of numpy, and what makes one of JSON."""
     for base in cls.__mro__:
         if base.__name__ in _SCALARS:
-            return _SCALARS[base.__name__](numpy, cls)
+            return _SCALARS[base.__name__](cls)
     if cls in (numpy.number, numpy.inexact):
         return {"type": "number"}, numpy.float64
     raise RegistrationError(f"{cls.__name__} of numpy has no form in JSON; use another type")
 
 
-def _integer(numpy: Any, cls: Any) -> tuple[Json, Convert]:
-    exact = {"unsignedinteger": numpy.uint64}.get(cls.__name__, cls)
-    exact = numpy.int64 if cls.__name__ in ("integer", "signedinteger") else exact
+def _integer(cls: Any) -> Form:
+    numpy: Any = sys.modules["numpy"]
+    signed = numpy.int64
+    exact = {"unsignedinteger": numpy.uint64, "integer": signed, "signedinteger": signed}.get(
+        cls.__name__, cls
+    )
     if exact(0).itemsize >= 8:  # beyond what readers of JSON hold exactly
         return {"type": "integer"}, exact
     limits = numpy.iinfo(exact)
     return {"type": "integer", "minimum": int(limits.min), "maximum": int(limits.max)}, exact
 
 
-def _floating(numpy: Any, cls: Any) -> tuple[Json, Convert]:
-    exact = numpy.float64 if cls is numpy.floating else cls
-    return {"type": "number"}, _finite(numpy, exact)
+def _floating(cls: Any) -> Form:
+    numpy: Any = sys.modules["numpy"]
+    return {"type": "number"}, _finite(numpy, numpy.float64 if cls is numpy.floating else cls)
 
 
 def _finite(numpy: Any, make: Convert) -> Convert:
@@ -274,25 +259,21 @@ def _finite(numpy: Any, make: Convert) -> Convert:
     return convert
 
 
-def _length(_: Any, cls: Any) -> tuple[Json, Convert]:
-    return {"type": "string", "pattern": formats.EXACT_DURATION}, lambda text: cls(_nanoseconds(text), "ns")
-
-
-def _bytes(_: Any, cls: Any) -> tuple[Json, Convert]:
+def _bytes(cls: Any) -> Form:
     form = {"type": "string", "contentEncoding": "base64"}
     return form, lambda text: cls(values.decode_base64(text))
 
 
-_SCALARS: Final[dict[str, Callable[[Any, Any], tuple[Json, Convert]]]] = {
+_SCALARS: Final[dict[str, Callable[[Any], Form]]] = {
     # numpy's class, or one it is derived from: before those that these are derived from in turn
     "timedelta64": _length,  # an integer, says numpy
     "integer": _integer,
     "floating": _floating,
-    "bool": lambda _, cls: ({"type": "boolean"}, cls),
-    "bool_": lambda _, cls: ({"type": "boolean"}, cls),
-    "str_": lambda _, cls: ({"type": "string"}, cls),
+    "bool": lambda cls: ({"type": "boolean"}, cls),
+    "bool_": lambda cls: ({"type": "boolean"}, cls),
+    "str_": lambda cls: ({"type": "string"}, cls),
     "bytes_": _bytes,
-    "datetime64": lambda _, cls: (_moment(), cls),
+    "datetime64": lambda cls: (_moment(), cls),
 }
 
 
@@ -306,7 +287,7 @@ def _moment() -> Json:
 def _array(numpy: Any, shape: Any, dtype: Any) -> Described:
     scalar: Any = next(iter(get_args(dtype)), Any)
     if scalar in (Any, numpy.generic, numpy.object_) or not isinstance(scalar, type):
-        return _of_schema({"type": "array", "items": {}}, numpy.array)
+        return _of_schema(_LIST, numpy.array)
     item, convert_item = _scalar(numpy, scalar)
     if issubclass(scalar, numpy.floating):
         item = values.nullable(item)  # NaN
@@ -325,7 +306,7 @@ def _array(numpy: Any, shape: Any, dtype: Any) -> Described:
         for _ in sizes:
             item = {"type": "array", "items": item}
         return _of_schema(item, checked)
-    inner: Json = {"type": "array", "items": {}}
+    inner = _LIST
     for _ in range(_MOST_DIMENSIONS):
         inner = {"type": "array", "items": values.any_of([item, inner])}
     return _of_schema(inner, checked)

@@ -6,16 +6,14 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any, Literal, get_args, get_origin
 
-import typing_extensions
 from pydantic import Field
 from pydantic_core import core_schema
 from typing_extensions import NotRequired
 
 from ..errors import RegistrationError
-from . import values
+from . import typed_dict, values
 from .foreign import attrs_fields, is_struct, struct_fields
 
-_HOOK = "__get_pydantic_core_schema__"
 # Subscribed with what is only known at run time, which no type checker follows.
 _ANNOTATED: Any = Annotated
 _LITERAL: Any = Literal
@@ -29,30 +27,14 @@ def prepare(annotation: Any) -> None:
     """
     if "attr" not in sys.modules and "msgspec" not in sys.modules:
         return
-    waiting: list[Any] = [annotation]
-    seen: set[Any] = set()
-    while waiting:
-        part = waiting.pop()
-        if not isinstance(part, type) or get_origin(part) is not None:
-            waiting += get_args(part)
-        elif part not in seen:
-            seen.add(part)
-            is_known = not is_struct(part) or hasattr(part, _HOOK)
-            if not is_known:
-                setattr(part, _HOOK, _describe)
-            if is_struct(part) or _has_fields(part):
-                waiting += typing_extensions.get_type_hints(part, include_extras=True).values()
+    for cls in typed_dict.classes(annotation):
+        if is_struct(cls) and not hasattr(cls, typed_dict.HOOK):
+            setattr(cls, typed_dict.HOOK, _describe)
 
 
 def fields(cls: Any) -> dict[str, Any]:
     """Return the types of what the constructor of a class of attrs or msgspec takes, by its names on the wire."""
-    return typing_extensions.get_type_hints(_equivalent(cls), include_extras=True)
-
-
-def _has_fields(cls: type) -> bool:
-    return (
-        hasattr(cls, "__dataclass_fields__") or hasattr(cls, "_fields") or typing_extensions.is_typeddict(cls)
-    )
+    return typed_dict.hints(_equivalent(cls))
 
 
 def _is_attrs(cls: Any) -> bool:
@@ -96,15 +78,13 @@ def _constructor(cls: Any) -> Callable[[Any], Any]:
 def _equivalent(cls: Any) -> Any:
     """Return the TypedDict of what goes over the wire: the names and types that the constructor takes."""
     if cls not in _equivalents:
-        build: Any = typing_extensions.TypedDict
-        built = build(cls.__name__, dict(_attrs(cls) if _is_attrs(cls) else _msgspec(cls)))
-        built.__module__, built.__qualname__, built.__doc__ = cls.__module__, cls.__qualname__, cls.__doc__
-        _equivalents[cls] = built
+        items = dict(_attrs(cls) if _is_attrs(cls) else _msgspec(cls))
+        _equivalents[cls] = typed_dict.equivalent(cls, items)
     return _equivalents[cls]
 
 
 def _attrs(cls: Any) -> Iterator[tuple[str, Any]]:
-    hints = typing_extensions.get_type_hints(cls, include_extras=True)
+    hints = typed_dict.hints(cls)
     attr: Any = sys.modules["attr"]
     for field in cls.__attrs_attrs__:
         if not field.init:
@@ -126,7 +106,7 @@ def _msgspec(cls: Any) -> Iterator[tuple[str, Any]]:
         )
     if config.tag is not None:
         yield config.tag_field, _LITERAL[config.tag]
-    hints = typing_extensions.get_type_hints(cls, include_extras=True)
+    hints = typed_dict.hints(cls)
     for field in msgspec.structs.fields(cls):
         hint = _with_meta(_without_unset(hints[field.name], msgspec.UnsetType), msgspec.Meta)
         if field.required:

@@ -61,9 +61,11 @@ def read_pipe(descriptor: int, take: Callable[[bytes], None]) -> PipeInput:
 class _Reader:
     """Reads a descriptor, and more at once of what is long."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, take: Callable[[bytes], None]) -> None:
         self.descriptor = descriptor
         self.chunks = 0
+        self._take = take
+        self._loop = asyncio.get_running_loop()
         self._size = CHUNK
         self._is_enlarged = False
 
@@ -88,9 +90,7 @@ class _PolledInput(_Reader):
     """The loop says that there is something to read, so the read does not block."""
 
     def __init__(self, descriptor: int, take: Callable[[bytes], None]) -> None:
-        super().__init__(descriptor)
-        self._loop = asyncio.get_running_loop()
-        self._take = take
+        super().__init__(descriptor, take)
         self.resume()
 
     def pause(self) -> None:
@@ -117,9 +117,7 @@ class _ThreadedInput(_Reader):
     """A thread waits for the descriptor, and hands over one chunk at a time."""
 
     def __init__(self, descriptor: int, take: Callable[[bytes], None]) -> None:
-        super().__init__(descriptor)
-        self._loop = asyncio.get_running_loop()
-        self._take = take
+        super().__init__(descriptor, take)
         self._is_paused = False
         self._is_closed = False
         self._wanted = threading.Event()
