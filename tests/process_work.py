@@ -86,6 +86,13 @@ def spin(folder: str) -> None:
         pass
 
 
+def wait_at_gate(folder: str, number: int) -> int:
+    """Tell that it has begun, wait until somebody opens the gate, and return its process."""
+    tell(folder, f"{number}.begun")
+    with (Path(folder) / "gate").open("rb"):
+        return os.getpid()
+
+
 def spin_with_child(folder: str) -> None:
     """Start a process that lives long, and wait for it."""
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
@@ -97,8 +104,9 @@ def spin_with_child(folder: str) -> None:
 def tell(folder: str, name: str) -> None:
     """Write this process's id to a file, which appears at once with all that it holds."""
     path = Path(folder) / name
-    path.with_suffix(".new").write_text(str(os.getpid()))
-    path.with_suffix(".new").rename(path)
+    new = path.with_name(f"{name}.new")
+    new.write_text(str(os.getpid()))
+    new.rename(path)
 
 
 def fail(how: str) -> Any:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
@@ -15,7 +17,7 @@ from mcpkit import Server
 from mcpkit.errors import ProcessEndedError
 from mcpkit.running import processes
 from mcpkit.running.processes import Processes
-from process_work import add
+from process_work import add, wait_at_gate
 from waiting import until
 from wire.conftest import Wire
 from wire.pipe import settle
@@ -127,6 +129,33 @@ async def test_processes() -> None:
     found = await asyncio.gather(*(bounded.run(add, {"a": number, "b": 1}) for number in range(100)))
     assert found == list(range(1, 101))
     assert len(bounded._idle) == 1, "one served them all, one after the other"
+
+
+@limit("worker processes")
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 200])
+async def test_processes_that_are_held(count: int, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "gate")
+    bounded = Processes(2)
+    calls = [
+        asyncio.ensure_future(bounded.run(wait_at_gate, {"folder": str(tmp_path), "number": number}))
+        for number in range(count)
+    ]
+    begun = min(count, 2)
+    await until(lambda: len([*tmp_path.glob("*.begun")]) == begun)
+    await settle()
+    assert len([*tmp_path.glob("*.begun")]) == begun, "the others wait"
+    for call in calls[begun::2]:
+        call.cancel()  # one that waits for a process can be cancelled, and costs none
+    gate = os.open(tmp_path / "gate", os.O_RDWR)  # whoever opens it from now on goes on
+    try:
+        found = await asyncio.gather(*calls, return_exceptions=True)
+    finally:
+        os.close(gate)
+    cancelled = [each for each in found if isinstance(each, asyncio.CancelledError)]
+    assert len(cancelled) == len(calls[begun::2])
+    assert len({each for each in found if isinstance(each, int)}) <= begun
+    assert len(cancelled) + sum(isinstance(each, int) for each in found) == count
+    assert len(bounded._idle) == begun
 
 
 @limit("start of a worker process")
