@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import enum
+import gc
+import sys
 import typing
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pytest
@@ -52,6 +55,24 @@ def check_type(annotation: Any, schema: Any, accepted: list[tuple[Any, Any]], re
         if not holds_json(value):
             with pytest.raises(ArgumentsError, match=r"value"):
                 arguments.validate({"value": value})
+
+
+def calls_of(act: Callable[[], Any]) -> int:
+    """Return how many functions are called, Python's own included, while something is done."""
+    count = 0
+
+    def profile(frame: Any, event: str, argument: Any) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    gc.disable()  # Hypothesis has a function called by each collection
+    sys.setprofile(profile)
+    try:
+        act()
+    finally:
+        sys.setprofile(None)
+        gc.enable()
+    return count
 
 
 def holds_json(value: Any) -> bool:

@@ -21,7 +21,7 @@ from .problems import Fault, Fits, Reader, Steps, told
 from .published import published, translated
 from .secrets import holds_secret
 from .signature import parameter
-from .values import Json
+from .values import Json, matches
 
 
 def arguments(schema: Any, *, drops_unknown: bool = False) -> Arguments:
@@ -93,7 +93,8 @@ class CheckedSchema:
                 f"{name}: checking values against a JSON Schema takes jsonschema-rs; "
                 "pip install 'mcpkit[jsonschema]'"
             ) from error
-        self._options: Json = {"validate_formats": True, "formats": FORMATS, "offline": True}
+        checks = {name: matches(pattern) for name, pattern in FORMATS.items()}
+        self._options: Json = {"validate_formats": True, "formats": checks, "offline": True}
         self._patterns: dict[str, Callable[[Any], bool]] = {}
         try:
             self.fits = self._compiled(self.schema)

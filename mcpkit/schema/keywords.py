@@ -43,7 +43,7 @@ KEYWORDS: dict[str, tuple[tuple[str, ...], Callable[[Any, Any], bool]]] = {
     "minLength": (("string",), lambda value, limit: len(value) >= limit),
     "maxLength": (("string",), lambda value, limit: len(value) <= limit),
     "pattern": (("string",), lambda value, pattern: matches(pattern)(value)),
-    "format": (("string",), lambda value, name: name not in FORMATS or FORMATS[name](value)),
+    "format": (("string",), lambda value, name: name not in FORMATS or matches(FORMATS[name])(value)),
     "contentEncoding": (("string",), lambda value, name: name != "base64" or _is_base64(value)),
     "minItems": (("array",), lambda value, limit: len(value) >= limit),
     "maxItems": (("array",), lambda value, limit: len(value) <= limit),

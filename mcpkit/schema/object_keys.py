@@ -119,10 +119,14 @@ def distinct(mapping: CoreSchema, keys: CoreSchema) -> CoreSchema:
     def reader() -> SchemaValidator:
         return SchemaValidator(keys)
 
+    @cache
+    def all_of() -> SchemaValidator:
+        return SchemaValidator(core_schema.list_schema(keys, fail_fast=True))
+
     def check(value: Any, validate: Callable[[Any], Any]) -> Any:
         if is_object(value) and len(value) > values.MOST_COLLISIONS:
             with suppress(ValidationError):  # which is told below, with its place
-                values.check_hashes([reader().validate_python(name) for name in value])
+                values.check_hashes(all_of().validate_python(list(value)))
         result = validate(value)
         if len(result) < len(value):
             read = reader().validate_python

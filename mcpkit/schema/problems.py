@@ -28,6 +28,9 @@ _MOST_VALUES = 2_000
 """How many values are looked at, one by one, to explain what is wrong with one."""
 _MANY = 32
 """From how many items on those that fit are passed over by a validator, which takes a hundredth of the time."""
+_SLICE = 256
+"""How many of them are given to it at once, as most calls find nothing."""
+_MEMBERS = ("properties", "additionalProperties", "propertyNames")
 
 Fits = Callable[[Json, Any], bool]
 """Says whether a value fits a part of the schema that is being read; it never refuses what fits."""
@@ -100,6 +103,7 @@ class Reader:
         self.fits = fits if fits is not None else _validators(root)
         self._has_secrets = holds_secret(root, root)
         self._left = _MOST_VALUES
+        self._made: dict[tuple[int, str], Json] = {}
         self._read: dict[tuple[int, Steps, bool], list[Fault]] = {}
 
     def faults(self, value: Any) -> Iterator[Fault]:
@@ -137,16 +141,29 @@ class Reader:
 
     def _in_array(self, schema: Json, value: list[Any], steps: Steps, is_hidden: bool) -> Iterator[Fault]:
         prefix: list[Any] = schema.get("prefixItems", [])
-        for index, item in enumerate(value):
+        for index, inner in enumerate(prefix[: len(value)]):
+            if is_object(inner):
+                yield from self.read(inner, value[index], (*steps, index), is_hidden)
+        rest = schema.get("items")
+        if not is_object(rest):
+            return
+        for index in self._to_read(rest, value, len(prefix)):
             if self._left <= 0:
                 return
-            inner = prefix[index] if index < len(prefix) else schema.get("items", {})
-            if is_object(inner) and self._may_be_wrong(inner, item, len(value)):
-                yield from self.read(inner, item, (*steps, index), is_hidden)
+            yield from self.read(rest, value[index], (*steps, index), is_hidden)
 
-    def _may_be_wrong(self, schema: Json, value: Any, count: int) -> bool:
-        """Tell whether one of `count` values is to be read; where there are many, those that fit are not."""
-        return count < _MANY or not self.fits(schema, value)
+    def _to_read(self, schema: Json, values: list[Any], start: int = 0) -> Iterator[int]:
+        """Yield the places of the values that are to be read: where there are many, those that fit are not."""
+        if len(values) < _MANY:
+            yield from range(start, len(values))
+            return
+        array = self._kept(schema, {"type": "array", "items": schema})
+        for first in range(start, len(values), _SLICE):
+            several = values[first : first + _SLICE]
+            if not self.fits(array, several):
+                yield from (
+                    first + place for place, value in enumerate(several) if not self.fits(schema, value)
+                )
 
     def _mismatch(self, schema: Json, value: Any, is_hidden: bool) -> str:
         return mismatch(
@@ -206,7 +223,9 @@ class Reader:
         additional = schema.get("additionalProperties", True)
         yield from missing(schema, value, self.root, steps)
         names: Json | None = schema.get("propertyNames")
-        for name, item in value.items():
+        if names is not None:
+            names = self._kept(names, {"type": "string", **names})
+        for name, item in self._members(schema, value):
             inner = (*steps, name)
             if self._left <= 0:
                 return
@@ -221,8 +240,28 @@ class Reader:
             elif additional is not True and self._may_be_wrong(additional, item, len(value)):
                 yield from self.read(additional, item, inner, is_hidden)
 
+    def _may_be_wrong(self, schema: Json, value: Any, count: int) -> bool:
+        """Tell whether one of `count` values is to be read; where there are many, those that fit are not."""
+        return count < _MANY or not self.fits(schema, value)
+
+    def _members(self, schema: Json, value: Json) -> Iterator[tuple[str, Any]]:
+        """Yield the members of an object; where there are many, not those slices of it that fit."""
+        if len(value) < _MANY or ("properties" in schema and "propertyNames" in schema):
+            yield from value.items()
+            return
+        content = self._kept(
+            schema, {"type": "object", **{key: schema[key] for key in _MEMBERS if key in schema}}
+        )
+        items = iter(value.items())
+        while several := dict(islice(items, _SLICE)):
+            if not self.fits(content, several):
+                yield from several.items()
+
+    def _kept(self, schema: Json, made: Json) -> Json:
+        """Return what was made of a schema: always the same, as validators are found by its place in memory."""
+        return self._made.setdefault((id(schema), made["type"]), made)
+
     def _of_key(self, schema: Json, name: str, steps: Steps, is_hidden: bool) -> Iterator[Fault]:
-        schema = {"type": "string", **schema}
         if any(self.read(schema, name, (), is_hidden)):
             yield Fault(steps, None, f"the key is not {expected(schema, self.root)}")
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import itertools
+from collections.abc import Callable
 from decimal import Decimal
 from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
@@ -11,9 +13,11 @@ from uuid import UUID
 
 import annotated_types as at
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pydantic import AfterValidator, AnyUrl, AwareDatetime, Field, HttpUrl, NaiveDatetime, PastDatetime
 
-from mcpkit.schema import formats
+from mcpkit.schema import formats, values
 from structures import Case, check_type
 
 
@@ -178,3 +182,40 @@ CASES: list[Case] = [
 )
 def test_a_format(annotation: Any, schema: Any, accepted: list[tuple[Any, Any]], refused: list[Any]) -> None:
     check_type(annotation, schema, accepted, refused)
+
+
+def _parses(parse: Callable[[str], Any], text: str) -> bool:
+    try:
+        parse(text)
+    except ValueError:
+        return False
+    return True
+
+
+def test_a_date_is_a_day_of_the_calendar() -> None:
+    is_date = values.matches(formats.FORMATS["date"])
+    years = [0, 1, 4, 96, 100, 400, 1000, 1900, *range(1995, 2013), 2100, 2400, 4000, 9999]
+    for year, month, day in itertools.product(years, range(14), range(33)):
+        text = f"{year:04}-{month:02}-{day:02}"
+        assert is_date(text) == _parses(dt.date.fromisoformat, text), text
+
+
+@settings(max_examples=500, deadline=None, derandomize=True)
+@given(st.data())
+def test_an_address_is_what_its_class_reads(data: st.DataObject) -> None:
+    version = data.draw(st.sampled_from([4, 6]))
+    text = str(
+        data.draw(
+            st.ip_addresses(v=version)
+            | st.integers(0, 2**20).map(IPv6Address if version == 6 else IPv4Address)
+        )
+    )
+    for _ in range(data.draw(st.integers(0, 3))):
+        place = data.draw(st.integers(0, len(text)))
+        text = (
+            text[:place]
+            + data.draw(st.sampled_from(["", ":", "::", ".", "0", "9", "25", "f", "1.2.3.4"]))
+            + text[place + data.draw(st.integers(0, 2)) :]
+        )
+    cls = IPv4Address if version == 4 else IPv6Address
+    assert values.matches(formats.FORMATS[f"ipv{version}"])(text) == _parses(cls, text), text
