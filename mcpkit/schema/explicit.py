@@ -12,7 +12,6 @@ from typing_extensions import is_typeddict
 
 from ..errors import ArgumentsError, RegistrationError
 from ..protocol.jsonrpc import is_array, is_object
-from . import typed_dict
 from .arguments import Arguments
 from .expectations import kind_of, shown
 from .formats import FORMATS
@@ -20,19 +19,14 @@ from .mirrored import mirrored
 from .problems import Fault, Fits, Reader, Steps, told
 from .published import published, translated
 from .secrets import holds_secret
-from .signature import parameter
+from .signature import of_keys, parameter
 from .values import Json, matches
 
 
 def arguments(schema: Any, *, drops_unknown: bool = False) -> Arguments:
     """Return the arguments; see `Arguments.explicit`."""
     if is_typeddict(schema):
-        fields = typed_dict.fields(schema)
-        parameters = [
-            parameter(name, hint, may_be_omitted=not is_required)
-            for name, (hint, is_required) in fields.items()
-        ]
-        return Arguments.of_parameters(schema.__name__, parameters, drops_unknown=drops_unknown)
+        return Arguments.of_parameters(schema.__name__, of_keys(schema), drops_unknown=drops_unknown)
     if not is_object(schema):
         raise RegistrationError(
             "input_schema: write a JSON Schema as a dict, a TypedDict class, or a dict of names and types, "
@@ -103,11 +97,13 @@ class CheckedSchema:
 
     def _compiled(self, schema: Json) -> Any:
         """Return what fits: by regular expressions that take linear time, unless one needs more than those know."""
-        build = self._library.validator_for
+        return self._built(self._library.validator_for, schema).is_valid
+
+    def _built(self, build: Callable[..., Any], schema: Json) -> Any:
         try:
-            return build(schema, pattern_options=self._library.RegexOptions(), **self._options).is_valid
+            return build(schema, pattern_options=self._library.RegexOptions(), **self._options)
         except self._library.ValidationError:
-            return build(schema, **self._options).is_valid
+            return build(schema, **self._options)
 
     def reader(self) -> Reader:
         """Return what explains why values do not fit."""
@@ -130,11 +126,7 @@ class CheckedSchema:
     @cached_property
     def _validators(self) -> dict[int, Any]:
         """The validators of all parts of the schema, by what they are validators of."""
-        options = {"pattern_options": self._library.RegexOptions(), **self._options}
-        try:
-            compiled = self._library.validator_map_for(self.schema, **options)
-        except self._library.ValidationError:
-            compiled = self._library.validator_map_for(self.schema, **self._options)
+        compiled = self._built(self._library.validator_map_for, self.schema)
         return {id(part): compiled[place] for place, part in _parts(self.schema, "#") if place in compiled}
 
 
@@ -163,30 +155,13 @@ def _refusal(error: Any, schema: Json) -> str:
     )
 
 
-_READ = frozenset(
-    {
-        *("$schema", "$id", "$defs", "$comment", "$anchor", "title", "description", "default", "examples"),
-        *("type", "enum", "const", "anyOf", "allOf", "format", "pattern", "minLength", "maxLength"),
-        *(
-            "minimum",
-            "maximum",
-            "exclusiveMinimum",
-            "exclusiveMaximum",
-            "multipleOf",
-            "writeOnly",
-            "readOnly",
-        ),
-        *("minItems", "maxItems", "uniqueItems", "items", "prefixItems", "deprecated"),
-        *(
-            "minProperties",
-            "maxProperties",
-            "required",
-            "properties",
-            "additionalProperties",
-            "propertyNames",
-        ),
-    }
-)
+_READ = frozenset({
+    "$schema", "$id", "$defs", "$comment", "$anchor", "title", "description", "default", "examples", "type",
+    "enum", "const", "anyOf", "allOf", "format", "pattern", "minLength", "maxLength", "minimum", "maximum",
+    "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "writeOnly", "readOnly", "minItems", "maxItems",
+    "uniqueItems", "items", "prefixItems", "deprecated", "minProperties", "maxProperties", "required",
+    "properties", "additionalProperties", "propertyNames"
+})  # fmt: skip
 """The keywords that a Reader reads, and those that demand nothing."""
 
 

@@ -16,13 +16,13 @@ from typing_extensions import is_typeddict
 
 from ..errors import ArgumentsError, Problem, RegistrationError
 from ..protocol.jsonrpc import is_object
-from . import foreign, typed_dict, types, written_form
+from . import foreign, types, written_form
 from .arguments import Arguments, from_validator
 from .built import validator
 from .form_fields import FORMS, CannotSayError, Field
 from .problems import problems
 from .references import target
-from .signature import Parameter, UnresolvedHint, empty, parameter
+from .signature import Parameter, UnresolvedHint, empty, of_keys, parameter
 from .values import Json
 
 _HINTS = {"types", "typing", "typing_extensions"}
@@ -231,9 +231,7 @@ def _structure(cls: Any, name: str) -> _Source:
         return _model(cls)
     try:
         if is_typeddict(cls):
-            fields = typed_dict.fields(cls).items()
-            keys = [parameter(key, hint, may_be_omitted=not needed) for key, (hint, needed) in fields]
-            return _parameters(name, keys, lambda values: values)
+            return _parameters(name, of_keys(cls), lambda values: values)
         hints = typing.get_type_hints(cls, include_extras=True)
     except NameError as error:
         raise UnresolvedHint(

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from ..protocol.jsonrpc import is_array, is_object
+from .references import DATA, nodes
 from .values import Json
 
 _PREFIX = "#/$defs/"
-# What these hold is the author's data, whatever it looks like.
-DATA = frozenset({"default", "examples", "enum", "const"})
 _NO_STANDARD_FORMATS = frozenset({"path", "file-path", "directory-path", "binary", "base64", "base64url"})
 
 
@@ -23,7 +22,7 @@ def definitions(schema: Json) -> Json:
         A new schema; `$defs` holds what is left, in order of first use.
     """
     defined: Json = schema.get("$defs", {})
-    recursive = {name for name in defined if name in _reachable(name, defined)}
+    recursive = {name for name in defined if _PREFIX + name in _references(defined[name], schema)}
     used: Json = {}
 
     def expand(value: Any) -> Any:
@@ -51,17 +50,5 @@ def definitions(schema: Json) -> Json:
     return {**expanded, "$defs": used} if used else expanded
 
 
-def _reachable(name: str, defined: Json) -> set[str]:
-    found: set[str] = set()
-    waiting = [defined[name]]
-    while waiting:
-        value = waiting.pop()
-        if is_array(value):
-            waiting += value
-        elif is_object(value):
-            reference = value.get("$ref")
-            if isinstance(reference, str) and (target := reference.removeprefix(_PREFIX)) not in found:
-                found.add(target)
-                waiting.append(defined[target])
-            waiting += [item for key, item in value.items() if key not in DATA]
-    return found
+def _references(schema: Json, root: Json) -> set[Any]:
+    return {node.get("$ref") for node in nodes(schema, root)}

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from ..errors import RegistrationError
 from ..headers import KEYWORD
 from ..protocol.jsonrpc import is_array, is_object
-from .inline import DATA
+from .references import DATA
 from .values import Json
 
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9110, section 5.6.2

@@ -25,9 +25,10 @@ from ..content.display import can_show
 from ..content.lazy import leave_if_put_off
 from ..errors import HandlerError, OutputError, ProtocolError, RegistrationError
 from ..protocol.jsonrpc import is_array, is_object
-from . import inline, types
+from . import types
 from .built import can_serialize, serializer, validator
 from .published import published
+from .references import nodes, target
 from .signature import empty
 from .values import Json
 
@@ -60,8 +61,7 @@ class Output:
         schema = described.schema
         if schema.get("$ref", "").removeprefix("#/$defs/") in described.definitions:
             # A root that is a reference would hide from clients that it is an object.
-            target = described.definitions[schema["$ref"].removeprefix("#/$defs/")]
-            schema = {**target, **{key: value for key, value in schema.items() if key != "$ref"}}
+            schema = target(schema, {"$defs": described.definitions})
         self._whole: Json = schema | ({"$defs": described.definitions} if described.definitions else {})
         self.schema = published(self._whole)
         self.is_wrapped = schema.get("type") != "object"
@@ -266,51 +266,23 @@ class Output:
 
 def _outside(schema: Any) -> str | None:
     """Return a reference in a schema that leads to no definition."""
-    if is_array(schema):
-        return next(filter(None, map(_outside, schema)), None)
-    if not is_object(schema):
-        return None
-    reference = schema.get("$ref")
-    if isinstance(reference, str) and reference.startswith("#") and not reference.startswith("#/$defs/"):
-        return reference
-    return _outside([value for key, value in schema.items() if key not in inline.DATA])
+    references = (node.get("$ref") for node in nodes(schema))
+    strange = (
+        each for each in references if isinstance(each, str) and each[:1] == "#" and each[:8] != "#/$defs/"
+    )
+    return next(strange, None)
 
 
 def _place(field: str) -> str:
     return f"result{'' if not field or field.startswith('[') else '.'}{field}"
 
 
-_SETTLED: Final = frozenset(
-    {
-        *("model", "model-fields", "model-field", "dataclass", "dataclass-args", "dataclass-field"),
-        *(
-            "typed-dict",
-            "typed-dict-field",
-            "str",
-            "int",
-            "float",
-            "bool",
-            "none",
-            "literal",
-            "enum",
-            "decimal",
-        ),
-        *(
-            "date",
-            "time",
-            "datetime",
-            "timedelta",
-            "uuid",
-            "url",
-            "bytes",
-            "list",
-            "tuple",
-            "set",
-            "frozenset",
-        ),
-        *("nullable", "union", "default"),
-    }
-)
+_SETTLED: Final = frozenset({
+    "model", "model-fields", "model-field", "dataclass", "dataclass-args", "dataclass-field", "typed-dict",
+    "typed-dict-field", "str", "int", "float", "bool", "none", "literal", "enum", "decimal", "date", "time",
+    "datetime", "timedelta", "uuid", "url", "bytes", "list", "tuple", "set", "frozenset", "nullable",
+    "union", "default"
+})  # fmt: skip
 """Core schemas of which a checked value holds what they say: no mapping whose keys become one, and no iterator."""
 
 

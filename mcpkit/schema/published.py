@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ..protocol.jsonrpc import is_array, is_object
-from .inline import DATA
 from .mirrored import NAMED
+from .references import DATA
 from .values import Json
 
 _NEGATING = {"not": ("not",), "if": ("if", "then", "else")}

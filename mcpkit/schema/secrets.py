@@ -5,11 +5,7 @@ pydantic describes `SecretStr` and `SecretBytes` so; `Field(json_schema_extra={"
 
 from __future__ import annotations
 
-from typing import Any
-
-from ..protocol.jsonrpc import is_array, is_object
-from .inline import DATA
-from .references import target
+from .references import nodes
 from .values import Json
 
 
@@ -25,19 +21,4 @@ def holds_secret(schema: Json, root: Json) -> bool:
         schema: The schema.
         root: What its references start from.
     """
-    return _holds(schema, root, set())
-
-
-def _holds(part: Any, root: Json, followed: set[str]) -> bool:
-    if is_array(part):
-        return any(_holds(each, root, followed) for each in part)
-    if not is_object(part):
-        return False
-    if is_secret(part):
-        return True
-    reference = part.get("$ref")
-    if isinstance(reference, str) and reference not in followed:
-        followed.add(reference)
-        if _holds(target(part, root), root, followed):
-            return True
-    return any(_holds(each, root, followed) for key, each in part.items() if key not in DATA)
+    return any(map(is_secret, nodes(schema, root)))

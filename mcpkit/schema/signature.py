@@ -6,7 +6,7 @@ import functools
 import inspect
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args, get_origin
 
@@ -247,15 +247,22 @@ class Signature(NamedTuple):
         )
 
 
+def of_keys(cls: Any, documentation: Docstring | None = None) -> list[Parameter]:
+    """Return the keys of a TypedDict as parameters."""
+    return [
+        parameter(key, hint, documentation=documentation, may_be_omitted=not is_required)
+        for key, (hint, is_required) in typed_dict.fields(cls).items()
+    ]
+
+
 def _unpacked(
     name: str, cls: Any, written: tuple[inspect.Parameter, ...], documentation: Docstring
-) -> Iterator[Parameter]:
-    """Yield the parameters that `**kwargs: Unpack[cls]` stands for (PEP 692)."""
-    fields = typed_dict.fields(cls)
-    if twice := [each.name for each in written if each.name in fields]:
-        raise RegistrationError(f"{name}: {twice[0]!r} is a parameter, and a key of {cls.__name__} too")
-    for key, (hint, is_required) in fields.items():
-        yield parameter(key, hint, documentation=documentation, may_be_omitted=not is_required)
+) -> list[Parameter]:
+    """Return the parameters that `**kwargs: Unpack[cls]` stands for (PEP 692)."""
+    keys = of_keys(cls, documentation)
+    if twice := {each.name for each in keys} & {each.name for each in written}:
+        raise RegistrationError(f"{name}: {min(twice)!r} is a parameter, and a key of {cls.__name__} too")
+    return keys
 
 
 def _refuse_unnamed(

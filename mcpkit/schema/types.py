@@ -67,7 +67,7 @@ def describe(annotation: Any, mode: Literal["validation", "serialization"] = "va
     """
     token = _mode.set(mode)
     try:
-        return _describe(annotation)
+        return describe_inner(annotation)
     except NotInTable:
         from . import models
 
@@ -82,6 +82,14 @@ def is_incoming() -> bool:
 
 
 _mode: ContextVar[Literal["validation", "serialization"]] = ContextVar("_mode", default="validation")
+
+
+def _anything() -> Described:
+    return Described({}, core_schema.any_schema())
+
+
+def _null() -> Described:
+    return Described({"type": "null"}, core_schema.none_schema(), is_plain=True)
 
 
 def _string() -> Described:
@@ -99,17 +107,13 @@ def _formatted(name: str, core: CoreSchema) -> Described:
 
 
 _TABLE: dict[Any, Callable[[], Described]] = {
-    empty: lambda: Described({}, core_schema.any_schema()),
-    Any: lambda: Described({}, core_schema.any_schema()),
-    object: lambda: Described({}, core_schema.any_schema()),
-    collections.abc.Hashable: lambda: Described({}, core_schema.any_schema()),
-    typing.Hashable: lambda: Described({}, core_schema.any_schema()),
+    **dict.fromkeys((empty, Any, object, collections.abc.Hashable, typing.Hashable), _anything),
     str: _string,
     int: lambda: Described({"type": "integer"}, values.integer(), is_plain=True),
     float: lambda: Described({"type": "number"}, values.number(), is_plain=True),
     bool: lambda: Described({"type": "boolean"}, values.boolean(), is_plain=True),
-    None: lambda: Described({"type": "null"}, core_schema.none_schema(), is_plain=True),
-    type(None): lambda: Described({"type": "null"}, core_schema.none_schema(), is_plain=True),
+    None: _null,
+    type(None): _null,
     LiteralString: _string,
     bytes: lambda: _bytes(core_schema.bytes_schema()),
     bytearray: lambda: _bytes(core_schema.no_info_plain_validator_function(bytearray)),
@@ -168,10 +172,6 @@ def describe_inner(annotation: Any) -> Described:
     Raises:
         NotInTable: The whole is not to be described here.
     """
-    return _describe(annotation)
-
-
-def _describe(annotation: Any) -> Described:
     if is_bare(annotation):
         annotation = get_origin(annotation)
     entry = _TABLE.get(annotation) if isinstance(annotation, collections.abc.Hashable) else None
@@ -250,7 +250,7 @@ def optional(described: Described) -> Described:
 
 
 def _array(item: Any) -> Described:
-    items = _describe(item)
+    items = describe_inner(item)
     return Described(
         # `items` stays when it says nothing: some hosts refuse an array without.
         {"type": "array", "items": items.schema},
@@ -260,7 +260,7 @@ def _array(item: Any) -> Described:
 
 
 def _set(build: type[set[Any]] | type[frozenset[Any]], item: Any) -> Described:
-    items = _describe(item)
+    items = describe_inner(item)
     return Described(
         {"type": "array", "items": items.schema, "uniqueItems": True}, values.hashed(build, items.core)
     )
@@ -268,10 +268,10 @@ def _set(build: type[set[Any]] | type[frozenset[Any]], item: Any) -> Described:
 
 def _tuple(arguments: tuple[Any, ...]) -> Described:
     if len(arguments) == 2 and arguments[1] is Ellipsis:
-        items = _describe(arguments[0])
+        items = describe_inner(arguments[0])
         core = core_schema.tuple_schema([items.core], variadic_item_index=0, fail_fast=True)
         return Described({"type": "array", "items": items.schema}, core)
-    described = [_describe(argument) for argument in arguments if argument != ()]
+    described = [describe_inner(argument) for argument in arguments if argument != ()]
     schema: Json = {"type": "array"}
     if described:
         schema["prefixItems"] = [item.schema for item in described]
@@ -282,7 +282,7 @@ def _tuple(arguments: tuple[Any, ...]) -> Described:
 def _mapping(key: Any, value: Any) -> Described:
     if key not in (str, Any, collections.abc.Hashable, typing.Hashable):
         raise NotInTable
-    item = _describe(value)
+    item = describe_inner(value)
     return Described(
         {"type": "object", "additionalProperties": item.schema or True},
         values.mapping(values.string(), item.core),
@@ -290,20 +290,15 @@ def _mapping(key: Any, value: Any) -> Described:
     )
 
 
+_LISTS = (list, collections.abc.Sequence, collections.abc.Collection, collections.abc.Iterable)
 _GENERICS: dict[Any, Callable[[tuple[Any, ...]], Described]] = {
-    list: lambda arguments: _array(*arguments),
-    collections.abc.Sequence: lambda arguments: _array(*arguments),
-    collections.abc.Collection: lambda arguments: _array(*arguments),
-    collections.abc.Iterable: lambda arguments: _array(*arguments),
+    **dict.fromkeys(_LISTS, lambda arguments: _array(*arguments)),
     set: lambda arguments: _set(set, *arguments),
-    collections.abc.Set: lambda arguments: _set(frozenset, *arguments),
-    frozenset: lambda arguments: _set(frozenset, *arguments),
+    **dict.fromkeys((frozenset, collections.abc.Set), lambda arguments: _set(frozenset, *arguments)),
     tuple: _tuple,
-    dict: lambda arguments: _mapping(*arguments),
-    collections.abc.Mapping: lambda arguments: _mapping(*arguments),
+    **dict.fromkeys((dict, collections.abc.Mapping), lambda arguments: _mapping(*arguments)),
     Literal: lambda arguments: one_of([(values.plain(choice), choice) for choice in arguments]),
-    Union: lambda arguments: _union([_describe(argument) for argument in arguments]),
-    types.UnionType: lambda arguments: _union([_describe(argument) for argument in arguments]),
+    **dict.fromkeys((Union, types.UnionType), lambda arguments: _union(list(map(describe_inner, arguments)))),
 }
 
 _describing: ContextVar[tuple[Any, ...]] = ContextVar("_describing", default=())
@@ -321,7 +316,7 @@ def _typed_dict(cls: Any) -> Described:
     token = _describing.set((*outer, cls))
     try:
         for name, (hint, is_required) in typed_dict.fields(cls).items():
-            described = _describe(hint)
+            described = describe_inner(hint)
             properties[name] = described.schema
             members[name] = core_schema.typed_dict_field(described.core, required=is_required)
             required += [name] if is_required else []
@@ -364,7 +359,7 @@ def _annotated(annotation: Any) -> Described:
             _read_field(item, constraints, notes)
         elif _belongs_to_pydantic(item):
             raise NotInTable
-    described = _describe(annotation.__origin__)
+    described = describe_inner(annotation.__origin__)
     if constraints:
         described = _constrain(described, constraints)
     core = described.core

@@ -19,14 +19,11 @@ from ..content.lazy import LeaveLoop, put_off_leaving
 from ..protocol.jsonrpc import is_array, is_object
 from . import foreign, foreign_core, object_keys, values
 
-_CHILDREN = frozenset(
-    {
-        *("schema", "items_schema", "keys_schema", "values_schema", "extras_schema", "extras_keys_schema"),
-        *("choices", "fields", "computed_fields", "definitions", "steps", "return_schema"),
-        *("arguments_schema", "var_args_schema", "var_kwargs_schema"),
-        *("json_schema", "python_schema", "strict_schema", "lax_schema"),
-    }
-)
+_CHILDREN = frozenset({
+    "schema", "items_schema", "keys_schema", "values_schema", "extras_schema", "extras_keys_schema",
+    "choices", "fields", "computed_fields", "definitions", "steps", "return_schema", "arguments_schema",
+    "var_args_schema", "var_kwargs_schema", "json_schema", "python_schema", "strict_schema", "lax_schema"
+})  # fmt: skip
 _OWN = frozenset({"type", "strict", "ref", "metadata", "serialization"})
 Node = dict[str, Any]
 Rewrite = Callable[[Node], Any]
@@ -165,11 +162,14 @@ def _field(node: Node) -> Node:
     return node
 
 
-def _call(node: Node) -> Any:
-    # What pydantic 2.13 makes of a NamedTuple; from 2.14 on it has a kind of its own.
+def _is_named_tuple(node: Node) -> bool:
+    """Tell whether a call is what pydantic before 2.14 makes of a NamedTuple, which then has a kind of its own."""
     cls = node.get("function")
-    is_named_tuple = isinstance(cls, type) and issubclass(cls, tuple)
-    return values.array(cast("CoreSchema", node)) if is_named_tuple else node
+    return isinstance(cls, type) and issubclass(cls, tuple)
+
+
+def _call(node: Node) -> Any:
+    return values.array(cast("CoreSchema", node)) if _is_named_tuple(node) else node
 
 
 def encoding(node: Mapping[str, Any]) -> str | None:
@@ -259,11 +259,9 @@ _TO_VALIDATE: dict[str, Rewrite] = {
     "model-fields": _lax_container,
     "typed-dict": _lax_container,
     "tagged-union": _lax_container,
-    "union": _union,
     "nullable": _lax_container,
-    "model-field": _field,
-    "typed-dict-field": _field,
-    "dataclass-field": _field,
+    "union": _union,
+    **dict.fromkeys(("model-field", "typed-dict-field", "dataclass-field"), _field),
     "named-tuple": _replaced(
         lambda node: values.array(cast("CoreSchema", {"type": node["type"], **_constraints(node)}))
     ),
@@ -285,10 +283,8 @@ def _encode_named_tuple(value: Any) -> Any:
 
 
 def _serialized_call(node: Node) -> Node:
-    # What pydantic before 2.14 makes of a NamedTuple: it says nothing of how its items are written.
-    cls = node.get("function")
-    is_named_tuple = isinstance(cls, type) and issubclass(cls, tuple)
-    return _serialized_by(_encode_named_tuple)(node) if is_named_tuple else node
+    # It says nothing of how the items are written.
+    return _serialized_by(_encode_named_tuple)(node) if _is_named_tuple(node) else node
 
 
 def _serialized_foreign(node: Node) -> Any:
