@@ -244,6 +244,11 @@ class Stateless(_Envelope):
 class Handshake(_Envelope):
     """The state of one session of the handshake era, from its `initialize` on (basic/lifecycle).
 
+    Args:
+        revision: The revision that was negotiated.
+        client: Who asks.
+        on_subscription: See below.
+
     Attributes:
         client: Who asks.
         is_initialized: Whether the client has said that it is ready for notifications.
@@ -256,13 +261,15 @@ class Handshake(_Envelope):
     era = "handshake"
     not_found_code = RESOURCE_NOT_FOUND
 
-    def __init__(self, revision: str, client: Client) -> None:
+    def __init__(
+        self, revision: str, client: Client, on_subscription: Callable[[str, bool], None] | None = None
+    ) -> None:
         super().__init__(revision, _DEFAULT_LOG_LEVEL)
         self.client = client
         self.is_initialized = False
         self.subscriptions: set[str] = set()
         self.on_declared: Callable[[], None] | None = None
-        self.on_subscription: Callable[[str, bool], None] | None = None
+        self.on_subscription = on_subscription
 
     @classmethod
     def receive(cls, params: dict[str, Any]) -> Handshake:

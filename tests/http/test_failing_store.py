@@ -52,7 +52,7 @@ async def test_a_stream_that_the_store_is_not_told_of_is_not_open(
 
         monkeypatch.setattr(broker, "write", fail)
         assert (await session.listen().whole()).status == 503
-        assert client.app.door()._begin().streams.taken == 0
+        assert client.app.door()._begin().environment.streams.taken == 0
         monkeypatch.undo()
         assert (await session.listen().head()).status == 200
 
@@ -109,12 +109,12 @@ async def test_a_store_that_fails_ends_nothing(
         stream = await listen(session)
         sessions = here.app.door()._begin().sessions
         broker.refuses = True
-        await MemoryBroker.publish(broker, sessions._by_id[session.id].key, "changed")
+        await MemoryBroker.publish(broker, sessions._by_id[session.id].record.key, "changed")
         await settle(stream)
         assert "what others do to a session is not heard of" in caplog.text
         broker.refuses = False
         server.resource_updated("weather://oslo")
         assert await next_town(stream) == "oslo"
-        await MemoryBroker.delete(broker, sessions._by_id[session.id].key)
-        await MemoryBroker.publish(broker, sessions._by_id[session.id].key, "changed")
+        await MemoryBroker.delete(broker, sessions._by_id[session.id].record.key)
+        await MemoryBroker.publish(broker, sessions._by_id[session.id].record.key, "changed")
         assert await stream.messages() == [], "it is followed still"

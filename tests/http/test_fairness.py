@@ -201,7 +201,7 @@ async def test_streams_of_one_client_leave_places_for_others(held: Held, parser:
                 await answers[-1].aread()
                 assert "(4 from address 203.0.113.7; one client" in answers[-1].text
                 assert (await listen(clients, stack, ADA)).status_code == 200
-            streams = next(iter(app.door()._services.values())).streams
+            streams = next(iter(app.door()._services.values())).environment.streams
             await until(lambda: streams.taken == 0)
 
 

@@ -114,7 +114,7 @@ async def test_many_sessions_keep_no_more_than_a_process_may(server: Server, ser
 async def test_a_session_that_ends_leaves_nothing(server: Server, serve: Serve) -> None:
     async with serve(server) as client:
         sessions = [await client.initialize() for _ in range(3)]
-        shelf = client.app.door()._begin().sessions.shelf
+        shelf = client.app.door()._begin().environment.shelf
         for session in sessions:
             await given_to(session, 1000)
         assert shelf.size > 3000

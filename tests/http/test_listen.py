@@ -169,7 +169,7 @@ def test_a_client_that_hangs_up_leaves_nothing_behind(web: Site, watch: Watch) -
     eventually(lambda: web.task_count() == before)
     assert watch.running == []
     assert web.server._watchers == []
-    assert web.service.changes._wants == {}
+    assert web.service.environment.changes._wants == {}
     web.server.tool(handler, name="new")
 
 

@@ -166,7 +166,7 @@ async def test_a_session_that_has_lost_its_state_is_not_found(
     """What was left of it, or written late, does not bring it back."""
     async with serve(server) as client:
         session = await client.initialize()
-        key = client.app.door()._begin().sessions._by_id[session.id].key
+        key = client.app.door()._begin().sessions._by_id[session.id].record.key
         await store.delete(key)
         await store.write(key, {"level": "error"}, TTL)
         assert not await is_there(session)

@@ -156,7 +156,7 @@ async def test_streams_that_have_said_all_are_not_kept(server: Server, serve: Se
         session = await client.initialize()
         for _ in range(600):
             await session.call("count", {"times": 1}).whole()
-        assert len(client.app.door()._begin().sessions._by_id[session.id]._streams) <= 257
+        assert len(client.app.door()._begin().sessions._by_id[session.id].streams) <= 257
 
 
 async def test_streams_that_were_left_are_not_kept(server: Server, serve: Serve) -> None:
@@ -167,9 +167,9 @@ async def test_streams_that_were_left_are_not_kept(server: Server, serve: Serve)
             await priming(stream)
             stream.disconnect()
             await stream.whole()
-        live = client.app.door()._begin().sessions._by_id[session.id]
-        assert len(live._streams) <= 257
-        assert live._listening == []
+        service = client.app.door()._begin()
+        assert len(service.sessions._by_id[session.id].streams) <= 257
+        assert service.environment.streams.taken == 0
 
 
 async def test_the_number_of_streams_is_capped(server: Server, serve: Serve) -> None:
@@ -186,7 +186,7 @@ async def test_a_get_that_is_cancelled_at_once_leaves_nothing(server: Server, se
     """Middleware may cancel a request in any turn of the loop."""
     async with serve(server) as client:
         session = await client.initialize()
-        streams = client.app.door()._begin().streams
+        streams = client.app.door()._begin().environment.streams
         for turns in range(6):
             stream = session.listen()
             client.opened.remove(stream)

@@ -146,7 +146,7 @@ async def test_what_happens_during_a_look_at_the_store_is_looked_at_too(broker: 
     async with serve(server) as client:
         session = await client.initialize()
         stream = await listen(session)
-        key = client.app.door()._begin().sessions._by_id[session.id].key
+        key = client.app.door()._begin().sessions._by_id[session.id].record.key
         broker.gate.clear()
         await broker.publish(key, "changed")
         await settle(stream)
@@ -167,11 +167,11 @@ async def test_a_session_that_ends_while_it_is_looked_for_leaves_nothing(
         session = await client.initialize()
         service = client.app.door()._begin()
         live = service.sessions._by_id[session.id]
-        await broker.write(live.key, {"uri:weather://oslo": "1"}, 60)  # as another process does
+        await broker.write(live.record.key, {"uri:weather://oslo": "1"}, 60)  # as another process does
         broker.gate.clear()
         answer = session.ask("ping")
         await settle(answer)
         await service.sessions.end(live)
         broker.gate.set()
         assert (await answer.whole()).status == 404
-        assert service.changes._wants == {}
+        assert service.environment.changes._wants == {}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import MutableMapping
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,7 +19,6 @@ from mcpkit import MemoryBroker, Server, resource_dir
 from mcpkit.connection import Connection
 from mcpkit.running.shares import Shares
 from mcpkit.testing import connect
-from mcpkit.transports.http import sessions
 from mcpkit.updates.changes import MAX_URI_LENGTH, MAX_URIS, MAX_URIS_LENGTH, Pending
 from session_server import PING
 from waiting import LoopClock, until
@@ -95,7 +94,7 @@ async def test_session_max_age(
     seconds: float, status: int, server: Server, serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [1_000_000.0]
-    monkeypatch.setattr(sessions, "time", SimpleNamespace(time=lambda: now[0]))
+    monkeypatch.setattr(time, "time", lambda: now[0])
     async with serve(server, session_max_age=1000) as client:
         session = await client.initialize()
         now[0] += seconds
@@ -169,7 +168,7 @@ async def test_streams_on_a_pipe_of_http(count: int, serve: Serve) -> None:
         stream.disconnect()
         await stream.whole()
         service = client.app.door()._begin()  # type: ignore[attr-defined]  # of our app
-        await until(lambda: service.streams.taken == 0)
+        await until(lambda: service.environment.streams.taken == 0)
 
 
 @limit("places of one client")

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...errors import INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR, BusyError, ProtocolError
 from ...protocol import jsonrpc
 from ...protocol.jsonrpc import is_array, is_object
 from .exchange import Exchange, Source, headers_of
+from .streams import Stream, Streams
 
 if TYPE_CHECKING:
     from ...access.principal import Principal
     from ...asking.open_questions import OpenQuestions
-    from .events import Stream
-    from .session import Session
 
 
 class Answer(Source):
@@ -23,17 +22,31 @@ class Answer(Source):
     The calls go on when the client drops the connection; what they say is kept, and sent when it comes back.
 
     Args:
-        session: Whose it is.
         exchange: The connection.
         message: What was posted.
+        caller: What tells the session's client from others.
+        questions: What the client is asked.
+        streams: The streams of the session.
+
+    Attributes:
+        caller: What tells the session's client from others.
     """
 
-    __slots__ = ("_exchange", "_is_over", "_message", "_session", "_stream")
+    __slots__ = ("_exchange", "_is_over", "_message", "_questions", "_stream", "_streams", "caller")
 
-    def __init__(self, session: Session, exchange: Exchange, message: Any) -> None:
-        self._session = session
+    def __init__(
+        self,
+        exchange: Exchange,
+        message: Any,
+        caller: str | None,
+        questions: OpenQuestions,
+        streams: Streams,
+    ) -> None:
+        self.caller = caller
         self._exchange = exchange
         self._message = message
+        self._questions = questions
+        self._streams = streams
         self._stream: Stream | None = None
         self._is_over = False
         exchange.attach(self)
@@ -49,19 +62,14 @@ class Answer(Source):
         return self._exchange.principal
 
     @property
-    def caller(self) -> str | None:
-        """What tells its client from others."""
-        return self._session.caller
-
-    @property
     def questions(self) -> OpenQuestions | None:
         """What the client is asked; nothing where it takes no event stream."""
-        return self._session.questions if self._exchange.may_stream else None
+        return self._questions if self._exchange.may_stream else None
 
     def send(self, message: bytes) -> None:
         """Send what a call says before its response."""
         if self._exchange.may_stream and not self._is_over:
-            self._push(message)
+            self._open().send(message)
 
     async def ready(self) -> None:
         """Wait until the client keeps up; nobody has to wait for one that has gone."""
@@ -70,16 +78,16 @@ class Answer(Source):
 
     async def close(self) -> None:
         """End the connection, where the client can come back for the rest (SEP-1699)."""
-        if not self._session.has_ids:
+        if not self._streams.has_ids:
             return
         self._exchange.open_stream()
         if self._stream is not None:
-            self._end_connection(self._stream)
+            self._stream.leave()
 
     def reply(self, message: bytes | None, problem: BaseException | None) -> None:
         """Send the response, or end without one."""
-        if len(self._session.questions):
-            self._session.questions.take_back(self)
+        if len(self._questions):
+            self._questions.take_back(self)
         self._is_over = True
         exchange = self._exchange
         if self._stream is None:
@@ -91,25 +99,8 @@ class Answer(Source):
                 exchange.answer(None, 202)
             return
         if message is not None:
-            self._push(message, self._not_kept)
-        self._stream.is_finished = True
-        self._end_connection(self._stream)
-
-    @staticmethod
-    def _end_connection(stream: Stream) -> None:
-        """End what a stream is sent on, after what has been said, and let go of it."""
-        exchange, stream.exchange = stream.exchange, None
-        if exchange is not None:
-            exchange.finish()
-
-    def _push(self, message: bytes, instead: Callable[[int, int], bytes] | None = None) -> None:
-        if self._stream is None:
-            self.opened()
-        stream = self._stream
-        assert stream is not None
-        chunk = stream.event(message, instead)
-        if stream.exchange is not None:
-            stream.exchange.push(chunk)
+            self._stream.send(message, self._not_kept)
+        self._stream.finish()
 
     def _not_kept(self, size: int, most: int) -> bytes:
         """Return the response for a client that has not got the one that is too large to be kept."""
@@ -124,8 +115,12 @@ class Answer(Source):
 
     def opened(self) -> None:
         """Go on as a stream of the session."""
+        self._open()
+
+    def _open(self) -> Stream:
         if self._stream is None:
-            self._stream = self._session.open(self._exchange)
+            self._stream = self._streams.open(self._exchange)
+        return self._stream
 
 
 def _has_request(message: Any) -> bool:

@@ -175,7 +175,7 @@ class Door:
         exchange = Exchange(
             receive, send, self._settings.keep_alive, headers, principal, peer=scope.get("client")
         )
-        pipe = Pipe(service, exchange, mount_point(scope) + MESSAGES_PATH)
+        pipe = Pipe(service.environment, service.pipes, exchange, mount_point(scope) + MESSAGES_PATH)
         try:
             await service.serve(exchange)
         finally:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 import types
 from collections.abc import Generator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from ...asking.open_questions import OpenQuestions
@@ -20,12 +21,13 @@ from ...protocol.eras import Client, Envelope, Handshake
 from ...protocol.headers import Headers
 from ...protocol.jsonrpc import is_array, is_id
 from ...protocol.revisions import HANDSHAKE
-from ...running.calls import Calls, Reply, server_ended
+from ...running.calls import Calls, Reply
 from ...running.current import current
 from .exchange import Exchange, headers_of
 
 if TYPE_CHECKING:
     from ...methods import Outcome
+    from ...server import Server
     from .service import Service
 
 _IS_EAGER: Final = sys.version_info >= (3, 12)
@@ -64,14 +66,13 @@ async def serve_handshake(service: Service, message: Any, headers: Headers, exch
     session.post(message, exchange)
     if service.server.middleware.hooks:
         await _first_steps(exchange)  # what middleware lets through at once is done then
-    if changes := session.unsaved():
-        await service.sessions.save(session, changes)
-    if session.answers:
-        await service.sessions.pass_on(session)
+    if session.has_news:
+        await session.save()
     await _first_steps(exchange)
     await service.send(exchange, service.settings.stream_after_in_session)
-    if service.server.middleware.hooks:
-        await service.sessions.save_rest(session)  # what it has let through later
+    if service.server.middleware.hooks and session.has_news:  # what it has let through later
+        with suppress(BusyError):  # which has been logged
+            await session.save()
 
 
 async def serve_get(service: Service, headers: Headers, exchange: Exchange) -> None:
@@ -89,14 +90,14 @@ async def serve_get(service: Service, headers: Headers, exchange: Exchange) -> N
     if session is None:
         await _refuse_session(headers, exchange)
         return
-    service.check_room(exchange.caller)
+    service.environment.check_room(exchange.caller)
     last = headers.get(b"last-event-id")
     problem = session.get(exchange, last.strip().decode("latin-1") if last is not None else None)
     try:
         if problem is not None:
             exchange.answer(jsonrpc.error(None, problem), 400)
-        if changes := session.unsaved():
-            await service.sessions.save(session, changes)
+        if session.has_news:
+            await session.save()
         await service.send(exchange)
     finally:
         exchange.hang_up()  # whatever came between, the session must not wait for it
@@ -198,40 +199,31 @@ class Guest(Peer):
     """A client of the handshake era that is served without a session: each POST is all there is of it.
 
     Args:
-        service: What serves it.
+        server: Who answers.
+        calls: What runs for it: of its own for a batch, as its ids are.
         revision: The revision that its header names.
         exchange: The answer to its POST.
 
     Attributes:
         request: What it asks, unless that has been answered already or is a batch.
-        has_batch: Whether it is a batch, whose requests are running.
     """
 
     _ignores_strange_answers = False
 
-    def __init__(self, service: Service, revision: str, exchange: Exchange) -> None:
-        super().__init__(service.server, service.calls, _NO_QUESTIONS)
+    def __init__(self, server: Server, calls: Calls, revision: str, exchange: Exchange) -> None:
+        super().__init__(server, calls, _NO_QUESTIONS)
         self.session = _GUESTS[revision]
         self.request: Context[Any] | None = None
         self._exchange = exchange
-        self.has_batch = False
+        self._has_batch = False
 
     def receive(self, message: Any) -> None:
         """Take what the POST brings."""
         if is_array(message):
-            self.has_batch = True
-            self._calls = Calls(self._server)  # of its own, as its ids are
+            self._has_batch = True
             self._receive_batch(message, self.reply, self._exchange, where="a POST")
         else:
             self._receive(message, self.reply, self._exchange)
-
-    async def aclose(self) -> None:
-        """Cancel what runs."""
-        await self._calls.aclose(server_ended())
-
-    def cancel_all(self) -> None:
-        """Cancel what runs, since nobody can come back for it."""
-        self._calls.cancel_all()
 
     def reply(self, message: bytes | None, problem: BaseException | None) -> None:
         """Answer the POST."""
@@ -240,7 +232,7 @@ class Guest(Peer):
         self._exchange.answer(message, 202 if message is None else status, headers_of(problem))
 
     def _serve(self, ctx: Context[Any], reply: Reply) -> None:
-        if self.has_batch:
+        if self._has_batch:
             super()._serve(ctx, reply)
         else:
             self.request = ctx
@@ -260,18 +252,19 @@ class Guest(Peer):
 
 async def _serve_guest(service: Service, message: Any, headers: Headers, exchange: Exchange) -> None:
     named = headers.get(b"mcp-protocol-version", b"").strip().decode("latin-1")
-    guest = Guest(service, named if named in HANDSHAKE else _WITHOUT_HEADER, exchange)
+    is_batch = is_array(message)
+    calls = Calls(service.server) if is_batch else service.calls
+    guest = Guest(service.server, calls, named if named in HANDSHAKE else _WITHOUT_HEADER, exchange)
     guest.receive(message)
     if guest.request is not None:
         await service.call(exchange, guest.request, guest.reply, service.settings.stream_after_in_session)
-        return
-    if not guest.has_batch:
+    elif not is_batch:
         await service.send(exchange)
-        return
-    service.guests.add(guest)
-    try:
-        await _first_steps(exchange)
-        await service.send(exchange, service.settings.stream_after_in_session)
-    finally:
-        service.guests.discard(guest)
-        guest.cancel_all()
+    else:
+        service.batches.add(calls)
+        try:
+            await _first_steps(exchange)
+            await service.send(exchange, service.settings.stream_after_in_session)
+        finally:
+            service.batches.discard(calls)
+            calls.cancel_all()  # nobody can come back for what runs

@@ -13,18 +13,16 @@ from ...failures import error_response
 from ...keys import Keys
 from ...protocol import jsonrpc
 from ...running.calls import OVER, Calls, Reply, server_ended
-from ...running.shares import Shares
-from ...updates.changes import Changes
 from .body import Bodies
+from .environment import Environment
 from .exchange import Exchange, Source
+from .listener import Listener
 from .options import Settings
 from .sessions import Sessions
+from .sse import Pipe
 
 if TYPE_CHECKING:
     from ...server import Server
-    from .handshake import Guest
-    from .sse import Pipe
-    from .stateless import Listener
 
 logger = logging.getLogger("mcpkit")
 
@@ -45,16 +43,19 @@ class Service:
         on_end: Called when nothing more can be served here.
 
     Attributes:
+        server: Who answers.
+        settings: The app's options.
+        loop: The event loop.
+        environment: What all else lives in.
         calls: The calls that belong to no session, by their exchange.
-        listeners: The open `subscriptions/listen` streams.
-        pipes: The connections of HTTP+SSE by session id.
         bodies: Reads the bodies of requests.
-        streams: Who has those streams, the connections and the streams of sessions that listen.
-        guests: Clients of the handshake era that are being served without a session.
+        sessions: The sessions of handshake clients.
+        listeners: The open `subscriptions/listen` streams.
+        pipes: The sessions of HTTP+SSE by their ids.
+        batches: The calls of clients of the handshake era without a session, for each batch that runs.
         is_ready: Whether the author's lifespan has been entered, and work is taken.
         is_open: Whether it takes work.
         is_closing: Whether it takes no more work.
-        has_met_strange_answer: Whether a client has answered here what another process has asked.
         is_last: Whether the process has been told to end, so that nothing is served here after it.
     """
 
@@ -63,22 +64,20 @@ class Service:
     ) -> None:
         self.server = server
         self.settings = settings
-        self.loop = asyncio.get_running_loop()
+        self.environment = environment = Environment(server, settings, broker)
+        self.loop = environment.loop
         self.calls = Calls(server)
         self._caller = _Caller(self.calls)
-        self.changes = Changes.of(server)
-        self.sessions = Sessions(self, keys, broker)
+        self.sessions = Sessions(environment, keys)
         self.listeners: set[Listener] = set()
         self.pipes: dict[str, Pipe] = {}
-        self.guests: set[Guest] = set()
+        self.batches: set[Calls] = set()
         self.bodies = Bodies(settings)
-        self.streams = Shares()
         self.is_ready = False
         self.is_open = False
         self.is_closing = False
         self.is_last = False
         self.is_started = False
-        self.has_met_strange_answer = False
         self._on_end = on_end
         self._waiting: set[asyncio.Task[object]] = set()
         self._is_over = False
@@ -149,14 +148,6 @@ class Service:
             return exchange.respond()
         return self.serve(exchange, stream_after)
 
-    def check_room(self, caller: str | None) -> None:
-        """Refuse one more listening stream where there are too many, of all or of one client.
-
-        Raises:
-            BusyError: There are.
-        """
-        self.streams.check(self.settings.max_streams, caller, "event streams are open", retry_after=10)
-
     def close(self) -> None:
         """Begin to end: take no more work, end the streams, and let what runs finish for a while."""
         self.is_closing = True
@@ -218,8 +209,8 @@ class Service:
         await self._within(time_for_calls, self._drain())
         await self.calls.aclose(server_ended())
         await self.sessions.aclose()
-        for guest in tuple(self.guests):
-            await guest.aclose()
+        for calls in tuple(self.batches):
+            await calls.aclose(server_ended())
         for pipe in tuple(self.pipes.values()):
             await pipe.aclose()
         time_for_rest = None if grace is None else grace * (1 - _SHARE_OF_CALLS) / 2
@@ -239,8 +230,8 @@ class Service:
     async def _drain(self) -> None:
         await self.calls.drain()
         await self.sessions.drain()
-        for guest in tuple(self.guests):
-            await guest.drain()
+        for calls in tuple(self.batches):
+            await calls.drain()
         for pipe in tuple(self.pipes.values()):
             await pipe.connection.drain()
 

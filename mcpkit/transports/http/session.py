@@ -5,9 +5,8 @@ Follows "Streamable HTTP" of basic/transports (2025-11-25), and what was differe
 
 from __future__ import annotations
 
-import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from ...access.principal import Principal
@@ -21,16 +20,15 @@ from ...protocol.revisions import RESUMABLE, SEVERITY
 from ...running.calls import Calls, Reply, server_ended
 from ...updates.changes import Change, Pending, notification
 from .answer import Answer
-from .events import MOST_EVENTS, Events, Stream, read_event_id, was_for_call
+from .environment import Environment
+from .events import Events
 from .exchange import Exchange
-from .workers import CURE
+from .record import Record
+from .streams import Stream, Streams, read_event_id, was_for_call
 
 if TYPE_CHECKING:
     from .following import Following
-    from .service import Service
     from .token import SessionToken
-
-logger = logging.getLogger("mcpkit")
 
 _LEVEL: Final = "level"
 _URI: Final = "uri:"
@@ -50,122 +48,124 @@ class Session(Peer):
     """A session, its running requests and its streams.
 
     Args:
-        service: What serves it.
+        environment: What it lives in.
         id_: Its id.
         token: What its id says.
-        key: Under which the broker has the rest.
-        handshake: What was negotiated.
-        principal: Who its client is.
-        caller: What tells its client from others; see `Shares`.
+        fields: What the store has about it.
+        client: Who its client is.
+        forget: Called when another process has ended it.
 
     Attributes:
         id: Its id.
-        token: What its id says.
-        key: Under which the broker has the rest.
+        record: What other processes share of it.
         principal: Who its client is, with the scopes that its latest request had.
-        caller: Whose place it takes.
-        record: What the broker had there when it was last taken over; the very object.
-        latest: What the broker had there when it was last looked at.
-        answers: What the client has answered to other processes, and they have not been given yet.
+        caller: Whose place it takes; see `Shares`.
         used: When a request of its came last, by the loop's clock.
-        prolonged: When the broker was last told that it lives on, by the same clock.
-        edition: A number that changes when a change made here leaves for the broker, and when it has come there.
-        saving: How many such changes are on their way.
     """
 
     def __init__(
         self,
-        service: Service,
+        environment: Environment,
         id_: str,
         token: SessionToken,
-        key: str,
-        handshake: Handshake,
-        principal: Principal,
-        caller: str | None,
+        fields: Mapping[str, str],
+        client: Exchange | Session,
+        forget: Callable[[Session], None],
     ) -> None:
-        self._process = service.sessions.process
-        self._is_shared = service.server.broker is not None
         questions = OpenQuestions(
-            f"{self._process}-",
+            f"{environment.process}-",
             self._ask,
             self._ask_no_more,
-            late="" if self._is_shared else _PERHAPS_ELSEWHERE,
+            late="" if environment.is_shared else _PERHAPS_ELSEWHERE,
         )
-        super().__init__(service.server, Calls(service.server), questions)
-        self.session = self._negotiated = handshake
+        super().__init__(environment.server, Calls(environment.server), questions)
+        self.session = self._negotiated = Handshake(token.revision, token.client, self._subscribed)
         self.id = id_
-        self.token = token
-        self.key = key
-        self.principal = principal
-        self.caller = caller
-        self.record: Mapping[str, str] | None = None
-        self.latest: Mapping[str, str] = {}
-        self.answers: list[str] = []
-        self.used = service.loop.time()
-        self.prolonged = self.used
-        self.edition = 0
-        self.saving = 0
-        self._service = service
-        self._unsaved: dict[str, str | None] = {}
-        self._level = handshake.log_level
-        self._events = Events(self._process, service.sessions.shelf)
-        self._streams: dict[str, Stream] = {}
+        self.record = Record(environment.store, token, fields, self._load)
+        self.principal: Principal = client.principal
+        self.caller: str | None = client.caller
+        self.used = environment.loop.time()
+        self.streams = Streams(
+            Events(environment.process, environment.shelf), has_ids=token.revision in RESUMABLE
+        )
+        self._environment = environment
+        self._forget = forget
+        self._level = self._negotiated.log_level
+        self._answers: list[str] = []
         self._pending = Pending()
         self._crowd: dict[Change, None] = {}
         self._listening: list[_Listener] = []
         self._following: Following | None = None
         self._teller: str | None = None
-        handshake.on_subscription = self._subscribed
         for name in token.lists:
-            service.changes.want(self, (name, None))
+            environment.changes.want(self, (name, None))
+        self._load(fields)
 
     _ignores_strange_answers = False
 
+    def resume(self) -> None:
+        """Take its client for ready for notifications, as it has been for another process, or before."""
+        self._negotiated.is_initialized = True
+
     # State that other processes share
 
-    def load(self, record: Mapping[str, str]) -> None:
-        """Take over what the broker has about the session."""
-        self.record = self.latest = record
+    def _load(self, fields: Mapping[str, str]) -> None:
+        """Take over what the store has."""
         session = self._negotiated
-        level = record.get(_LEVEL)
+        level = fields.get(_LEVEL)
         if level in SEVERITY:
             session.log_level = self._level = level
-        uris = {name[len(_URI) :] for name in record if name.startswith(_URI)}
+        changes = self._environment.changes
+        uris = {name[len(_URI) :] for name in fields if name.startswith(_URI)}
         for uri in uris - session.subscriptions:
-            self._service.changes.want(self, ("resource", uri))
+            changes.want(self, ("resource", uri))
         for uri in session.subscriptions - uris:
-            self._service.changes.unwant(self, ("resource", uri))
+            changes.unwant(self, ("resource", uri))
         session.subscriptions.clear()
         session.subscriptions.update(uris)
-        self._teller = record.get(_TELLER)
+        self._teller = fields.get(_TELLER)
         if self._is_told_elsewhere:
             self._pending.take()
             self._crowd.clear()
         elif self._listening and self._teller is None:
             self._claim()
-            self._service.sessions.save_later(self)
+            self._save_later()
 
-    def unsaved(self) -> dict[str, str | None]:
-        """Return what the broker does not have yet; it is taken for saved from now on."""
-        unsaved = self._unsaved
+    @property
+    def has_news(self) -> bool:
+        """Whether other processes do not know yet what has happened here; `save` tells them."""
+        is_changed = self.record.has_changed or self._negotiated.log_level != self._level
+        return is_changed or bool(self._answers)
+
+    async def save(self) -> None:
+        """Have other processes know what has changed here.
+
+        Raises:
+            BusyError: The broker does not answer.
+        """
         if self._negotiated.log_level != self._level:
-            self._level = unsaved[_LEVEL] = self._negotiated.log_level
-        if unsaved:
-            self._unsaved = {}
-        return unsaved
+            self._level = self._negotiated.log_level
+            self.record.change(_LEVEL, self._level)
+        if self.record.has_changed:
+            await self.record.save()
+        answers, self._answers = self._answers, []
+        for answer in answers:
+            await self.record.pass_on(answer)
+
+    def _save_later(self) -> None:
+        if not self.record.is_closed:
+            self._environment.begin(self.record.save_rest())
 
     def _subscribed(self, uri: str, is_subscribed: bool) -> None:
-        self._unsaved[_URI + uri] = "1" if is_subscribed else None
-        if is_subscribed:
-            self._service.changes.want(self, ("resource", uri))
-        else:
-            self._service.changes.unwant(self, ("resource", uri))
+        self.record.change(_URI + uri, "1" if is_subscribed else None)
+        changes = self._environment.changes
+        (changes.want if is_subscribed else changes.unwant)(self, ("resource", uri))
 
     # Requests
 
     def post(self, message: Any, exchange: Exchange) -> None:
         """Begin to serve what one POST brings."""
-        answer = Answer(self, exchange, message)
+        answer = Answer(exchange, message, self.caller, self.questions, self.streams)
         if is_array(message):
             self._receive_batch(message, answer.reply, answer, where="a POST")
         else:
@@ -182,11 +182,11 @@ class Session(Peer):
             Why the stream cannot be taken up.
         """
         name, number = (last_event_id and read_event_id(last_event_id)) or ("", 0)
-        stream = self._streams.get(name)
+        stream = self.streams.get(name)
         if stream is None:
             if was_for_call(name):
                 return _not_kept()
-            stream = _Listener(self, self._events, has_ids=self.has_ids)
+            stream = _Listener(self)
         missed = stream.again(number) if name == stream.name else [stream.prime()]
         if stream.is_finished and not missed:
             if stream.has_more(number):
@@ -194,21 +194,18 @@ class Session(Peer):
             # It was cancelled, or the client has it all: an empty stream would bring the client back for ever.
             exchange.answer(None, 405, ((b"allow", b"POST, DELETE"),))
             return None
-        if stream.exchange is not None:
-            stream.exchange.finish()  # the client has lost it, or takes leave of it
-            stream.lost(stream.exchange)
+        stream.leave()  # the client has lost what it is sent on, or takes leave of it
         stream.attach(exchange)
         exchange.open_stream()
         for chunk in missed:
             exchange.push(chunk)
         if stream.is_finished:
-            exchange.finish()
-            stream.lost(exchange)
+            stream.leave()
         elif isinstance(stream, _Listener):
-            self.keep(stream)
+            self.streams.keep(stream)
             self._listening.append(stream)
             stream.caller = exchange.caller
-            self._service.streams.take(stream.caller)
+            self._environment.streams.take(stream.caller)
             self._claim()
             self._follow()
         return None
@@ -217,11 +214,6 @@ class Session(Peer):
     def is_busy(self) -> bool:
         """Whether something of it runs or listens, so that it is in use though no request comes."""
         return len(self._calls) > 0 or bool(self._listening)
-
-    @property
-    def has_ids(self) -> bool:
-        """Whether its events have ids, so that clients can come back to a stream."""
-        return self._negotiated.revision in RESUMABLE
 
     def _envelope(self, method: str, params: dict[str, Any], meta: dict[str, Any]) -> Envelope:
         if method == "initialize":
@@ -234,56 +226,53 @@ class Session(Peer):
         """Hear what is done to it elsewhere, as long as it listens or asks here."""
         is_needed = bool(self._listening) or len(self.questions) > 0
         if is_needed and self._following is None:
-            self._following = self._service.sessions.follow(self)
+            self._following = self.record.follow(self._refresh, self._hear_answer)
         elif not is_needed and self._following is not None:
             self._following.close()
             self._following = None
 
+    async def _refresh(self) -> None:
+        """Take over what other processes have done to it, though nothing is asked here."""
+        if not await self.record.look():
+            self._forget(self)
+
     async def _ask(self, id_: str) -> None:
         """Have all processes know a question before it is asked, so that any of them takes the answer."""
         self._follow()
-        await self._service.sessions.save(self, {_QUESTION + id_: "1"})
+        self.record.change(_QUESTION + id_, "1")
+        await self.record.save()
 
     def _ask_no_more(self, id_: str) -> None:
-        self._unsaved[_QUESTION + id_] = None
-        self._service.sessions.save_later(self)
+        self.record.change(_QUESTION + id_, None)
+        self._save_later()
         self._follow()
 
-    def hear_answer(self, answer: str) -> None:
+    def _hear_answer(self, answer: str) -> None:
         """Take an answer that another process was given; nothing happens where it is not to a question of ours."""
         self.questions.answer(jsonrpc.decode(answer.encode()))
 
     def _receive_response(self, message: dict[str, Any], reply: Reply) -> None:
         id_ = message.get("id")
-        is_ours = not isinstance(id_, str) or id_.startswith(f"{self._process}-")
-        if is_ours or f"{_QUESTION}{id_}" not in self.latest:
-            if not is_ours and not self._is_shared:
-                self._note_strange_answer(id_)
+        is_ours = not isinstance(id_, str) or id_.startswith(f"{self._environment.process}-")
+        if is_ours or f"{_QUESTION}{id_}" not in self.record.fields:
+            if isinstance(id_, str) and not is_ours and _ASKED_ELSEWHERE.fullmatch(id_):
+                self._environment.note_strange_answer()
             super()._receive_response(message, reply)
         else:
-            self.answers.append(jsonrpc.encode(message).decode())
+            self._answers.append(jsonrpc.encode(message).decode())
             reply(None, None)
-
-    def _note_strange_answer(self, id_: object) -> None:
-        service = self._service
-        if isinstance(id_, str) and _ASKED_ELSEWHERE.fullmatch(id_) and not service.has_met_strange_answer:
-            service.has_met_strange_answer = True
-            logger.warning(
-                "an answer has come to a question that another process has asked, or this one before it was started "
-                "again, so it is lost; where several processes serve, %s",
-                CURE,
-            )
 
     # Changes
 
     @property
     def _is_told_elsewhere(self) -> bool:
         """Whether it listens here, but a newer stream in another process is told what changes."""
-        return bool(self._listening) and self._teller not in {None, self._process}
+        return bool(self._listening) and self._teller not in {None, self._environment.process}
 
     def _claim(self) -> None:
-        if self._teller != self._process:
-            self._teller = self._unsaved[_TELLER] = self._process
+        if self._teller != self._environment.process:
+            self._teller = self._environment.process
+            self.record.change(_TELLER, self._teller)
 
     def changed(self, change: Change) -> None:
         """Take a change: it is told on one listening stream, at once or when there is one.
@@ -326,51 +315,34 @@ class Session(Peer):
 
     # Streams
 
-    def open(self, exchange: Exchange) -> Stream:
-        """Make the answer to a POST a stream."""
-        stream = Stream(self._events, is_for_call=True, has_ids=self.has_ids)
-        stream.attach(exchange)
-        self.keep(stream)
-        exchange.push(stream.prime())
-        return stream
-
-    def keep(self, stream: Stream) -> None:
-        """Remember a stream for a client that comes back; those that have said their last go first."""
-        if not stream.has_ids:
-            return
-        self._streams[stream.name] = stream
-        if len(self._streams) > MOST_EVENTS:
-            self._streams = {name: kept for name, kept in self._streams.items() if kept.is_alive}
-
     def listen_no_more(self, stream: _Listener) -> None:
         """Tell changes on another stream, if there is one."""
         if stream in self._listening:
             self._listening.remove(stream)
-            self._service.streams.give_back(stream.caller)
-            if not self._listening and self._teller == self._process:
-                self._teller = self._unsaved[_TELLER] = None
-                self._service.sessions.save_later(self)
+            self._environment.streams.give_back(stream.caller)
+            if not self._listening and self._teller == self._environment.process:
+                self._teller = None
+                self.record.change(_TELLER, None)
+                self._save_later()
             self._follow()
             self._initialized()
 
     def end_streams(self) -> None:
         """End the streams that listen, since the server or the session ends."""
         for stream in tuple(self._listening):
-            exchange = stream.exchange
-            assert exchange is not None, "it listens"
-            exchange.finish()
-            stream.lost(exchange)
+            stream.leave()
 
     def end(self) -> None:
         """Cancel what runs, end the streams, and hear of changes no more."""
-        self._service.changes.forget(self)
+        self.record.close()
+        self._environment.changes.forget(self)
         self.end_streams()
         self._calls.cancel_all()
-        self._events.clear()
+        self.streams.events.clear()
 
     async def aclose(self) -> None:
         """Tell what runs that the server ends, cancel it, and wait until it has stopped."""
-        self._service.changes.forget(self)
+        self._environment.changes.forget(self)
         self.end_streams()
         await self._calls.aclose(server_ended())
 
@@ -380,19 +352,23 @@ class _Listener(Stream):
 
     Args:
         session: Whose it is.
-        events: See `Stream`.
-        has_ids: See `Stream`.
 
     Attributes:
         caller: Who listens; see `Shares`.
     """
 
     __slots__ = ("_session", "caller")
+    kind = "g"
 
-    def __init__(self, session: Session, events: Events, *, has_ids: bool) -> None:
-        super().__init__(events, is_for_call=False, has_ids=has_ids)
+    def __init__(self, session: Session) -> None:
+        super().__init__(session.streams)
         self._session = session
         self.caller: str | None = None
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether somebody listens."""
+        return self.exchange is not None
 
     def refill(self) -> list[bytes]:
         """Return what has changed."""

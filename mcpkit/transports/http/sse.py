@@ -7,21 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from ...connection import Connection
+from .environment import Environment
 from .exchange import Exchange, Source, event
-
-if TYPE_CHECKING:
-    from .service import Service
 
 
 class Pipe(Source):
     """One session: what comes by POST is served, and all that is said goes out on the stream.
 
     Args:
-        service: What serves it.
+        environment: What it lives in.
+        pipes: Those that are open, by their ids; it is one of them until it ends.
         exchange: The stream.
         messages: The path where the client is to post its messages, as the client sees it.
 
@@ -35,14 +33,17 @@ class Pipe(Source):
         BusyError: Too many streams are open.
     """
 
-    def __init__(self, service: Service, exchange: Exchange, messages: str) -> None:
+    def __init__(
+        self, environment: Environment, pipes: dict[str, Pipe], exchange: Exchange, messages: str
+    ) -> None:
         caller = exchange.caller
-        self._service = service
+        self._pipes = pipes
+        self._environment = environment
         self.caller = caller
         self.take()
         self.id = os.urandom(16).hex()
         self.connection = Connection(
-            service.server,
+            environment.server,
             self._send,
             ready=exchange.ready,
             request_headers=exchange.request_headers,
@@ -53,7 +54,7 @@ class Pipe(Source):
         self.principal = exchange.principal
         self._exchange = exchange
         self._ending: asyncio.Task[None] | None = None
-        service.pipes[self.id] = self
+        pipes[self.id] = self
         exchange.attach(self)
         endpoint = f"{quote(messages)}?session_id={self.id}"
         exchange.push(b"event: endpoint\ndata: %s\n\n" % endpoint.encode())
@@ -69,12 +70,12 @@ class Pipe(Source):
         Raises:
             BusyError: There is none.
         """
-        self._service.check_room(self.caller)
-        self._service.streams.take(self.caller)
+        self._environment.check_room(self.caller)
+        self._environment.streams.take(self.caller)
 
     def give_back(self) -> None:
         """Give such a place back."""
-        self._service.streams.give_back(self.caller)
+        self._environment.streams.give_back(self.caller)
 
     async def aclose(self) -> None:
         """Take leave of the client, and cancel what runs."""
@@ -87,7 +88,7 @@ class Pipe(Source):
 
     def _leave(self) -> bool:
         """Be found no more; say whether it was."""
-        if self._service.pipes.pop(self.id, None) is None:
+        if self._pipes.pop(self.id, None) is None:
             return False
         self.give_back()
         return True
@@ -95,4 +96,4 @@ class Pipe(Source):
     def lost(self, exchange: Exchange) -> None:
         """Cancel what runs, as nobody hears of it any more."""
         if self._leave():
-            self._ending = self._service.loop.create_task(self.connection.aclose())
+            self._ending = self._environment.loop.create_task(self.connection.aclose())

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...context import Context
 from ...errors import (
-    MalformedError,
     ProtocolError,
 )
 from ...peer import invalid, read_params
@@ -16,8 +15,9 @@ from ...protocol.eras import PROTOCOL_VERSION, Stateless, unsupported_version
 from ...protocol.headers import Headers, check_mirrored, check_standard
 from ...protocol.jsonrpc import is_id, is_object
 from ...protocol.revisions import ALL, HANDSHAKE, METHODS, STATELESS
-from ...updates.changes import Change, Listen, Pending
-from .exchange import Exchange, Source, event
+from ...updates.changes import Listen
+from .exchange import Exchange
+from .listener import Listener
 
 if TYPE_CHECKING:
     from ...access.principal import Principal
@@ -95,7 +95,7 @@ def _read(service: Service, message: Any, headers: Headers, exchange: Exchange) 
         if method == "tools/call":
             _check_parameters(service, exchange.principal, headers, params)
         elif method == "subscriptions/listen":
-            Listener(service, Listen(ctx, service.server), exchange)
+            Listener(service.environment, service.listeners, Listen(ctx, service.server), exchange)
             return None
     except ProtocolError as error:
         exchange.reply(jsonrpc.error(id_, error), error)
@@ -144,70 +144,3 @@ def _id_of(message: Any) -> jsonrpc.RequestId | None:
     """Return the id to refuse what is no request under; a response's id is of the other direction."""
     id_ = message.get("id") if is_object(message) and "method" in message else None
     return id_ if is_id(id_) else None
-
-
-class Listener(Source):
-    """One `subscriptions/listen` stream (basic/patterns/subscriptions).
-
-    Args:
-        service: What serves it.
-        listen: The request.
-        exchange: Its stream.
-
-    Raises:
-        BusyError: Too many streams are open.
-        ProtocolError: -32602, where the client takes no event stream.
-    """
-
-    def __init__(self, service: Service, listen: Listen, exchange: Exchange) -> None:
-        if not exchange.may_stream:
-            raise MalformedError(
-                "subscriptions/listen is answered with an event stream: accept text/event-stream"
-            )
-        self._caller = exchange.caller
-        service.check_room(self._caller)
-        self._service = service
-        self._listen = listen
-        self._exchange = exchange
-        self._pending = Pending()
-        exchange.attach(self)
-        exchange.push(event(listen.acknowledged()))
-        service.listeners.add(self)
-        service.streams.take(self._caller)
-        for change in listen.wanted:
-            service.changes.want(self, change)
-
-    @property
-    def principal(self) -> Principal:
-        """Who listens."""
-        return self._exchange.principal
-
-    def changed(self, change: Change) -> None:
-        """Take a change; a stream that falls too far behind is ended, so that nobody waits for it."""
-        if self._pending.add(change):
-            self._exchange.wake()
-        else:
-            self._exchange.push(event(self._listen.cancelled("too many changes wait to be read")))
-            self._finish()
-
-    def end(self) -> None:
-        """End the stream gracefully, with its result."""
-        for chunk in self.refill():
-            self._exchange.push(chunk)
-        self._exchange.push(event(self._listen.result()))
-        self._finish()
-
-    def _finish(self) -> None:
-        self._exchange.finish()
-        self.lost(self._exchange)
-
-    def lost(self, exchange: Exchange) -> None:
-        """Listen no more."""
-        if self in self._service.listeners:
-            self._service.listeners.remove(self)
-            self._service.streams.give_back(self._caller)
-            self._service.changes.forget(self)
-
-    def refill(self) -> list[bytes]:
-        """Return what has changed."""
-        return [event(self._listen.notification(change)) for change in self._pending.take()]

@@ -1,0 +1,86 @@
+"""What everything lives in that an app serves in one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+from ...broker import Broker
+from ...running.shares import Shares
+from ...updates.changes import Changes
+from .events import Shelf
+from .options import Settings
+from .record import Store
+from .workers import CURE
+
+if TYPE_CHECKING:
+    from ...server import Server
+
+logger = logging.getLogger("mcpkit")
+
+_SPACING = 10.0
+"""Seconds, or a tenth of a session's time to live, in which the broker is told once that it is in use."""
+
+
+class Environment:
+    """A server in one event loop, and what its sessions and streams share there.
+
+    Args:
+        server: Who answers.
+        settings: The app's options.
+        broker: Where sessions have what their ids cannot hold.
+
+    Attributes:
+        server: Who answers.
+        settings: The app's options.
+        loop: The event loop.
+        changes: Tells what changes.
+        streams: Who has an event stream that belongs to no call.
+        shelf: What sessions keep for clients that come back.
+        spacing: Seconds in which the broker is told once that a session is in use.
+        store: The records of sessions.
+        process: A text that no other process has, nor any other event loop of this one.
+        is_shared: Whether other processes may share the store.
+        tasks: What runs though nobody waits for it.
+    """
+
+    def __init__(self, server: Server, settings: Settings, broker: Broker) -> None:
+        self.server = server
+        self.settings = settings
+        self.loop = asyncio.get_running_loop()
+        self.changes = Changes.of(server)
+        self.streams = Shares()
+        self.shelf = Shelf(settings.max_kept)
+        self.spacing = min(settings.session_ttl / 10, _SPACING)
+        self.store = Store(broker, server.name, settings.session_ttl + self.spacing)
+        self.process = os.urandom(4).hex()
+        self.is_shared = server.broker is not None
+        self.tasks: set[asyncio.Task[None]] = set()
+        self._has_met_strange_answer = False
+
+    def check_room(self, caller: str | None) -> None:
+        """Refuse one more listening stream where there are too many, of all or of one client.
+
+        Raises:
+            BusyError: There are.
+        """
+        self.streams.check(self.settings.max_streams, caller, "event streams are open", retry_after=10)
+
+    def begin(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something that nobody waits for."""
+        task = self.loop.create_task(work)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    def note_strange_answer(self) -> None:
+        """Log once that a client has answered here what another process has asked, which shares nothing with us."""
+        if not (self.is_shared or self._has_met_strange_answer):
+            self._has_met_strange_answer = True
+            logger.warning(
+                "an answer has come to a question that another process has asked, or this one before it was started "
+                "again, so it is lost; where several processes serve, %s",
+                CURE,
+            )
