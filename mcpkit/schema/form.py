@@ -9,6 +9,7 @@ import functools
 import inspect
 import typing
 from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from typing import Annotated, Any, NamedTuple, get_args, get_origin
 
 from pydantic_core import ValidationError
@@ -185,7 +186,7 @@ def _of_class(cls: type) -> Form:
 def _form(annotation: Any) -> Form:
     name = annotation.__name__ if isinstance(annotation, type) else str(annotation).replace("typing.", "")
     if not _is_structure(annotation):
-        return Form(lambda _: name, _parameters(name, [parameter(_VALUE, annotation)], _value))
+        return Form(lambda _: name, _parameters(name, [parameter(_VALUE, annotation)], itemgetter(_VALUE)))
     return Form(lambda field: f"{name}: the field {field!r}", _structure(annotation, name))
 
 
@@ -254,10 +255,6 @@ def _argument(cls: Any, written: inspect.Parameter, hint: Any) -> Parameter:
     if field is not None and field.default_factory is not MISSING:
         return parameter(written.name, hint, may_be_omitted=True)
     return parameter(written.name, hint, written.default)
-
-
-def _value(values: Json) -> Any:
-    return values[_VALUE]
 
 
 def _parameters(owner: str, parameters: Sequence[Parameter], build: Callable[[Json], Any]) -> _Source:

@@ -9,6 +9,8 @@ from typing import Any, Final
 from ..errors import RegistrationError
 from ..protocol.jsonrpc import is_array, is_object
 from . import inline
+from .expectations import expected
+from .keywords import fits_alone
 from .values import Json
 
 _ROOT: Final = frozenset({"type", "properties", "required"})
@@ -18,39 +20,17 @@ _DROPPED: Final = frozenset(
 )
 
 
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _is_pattern(value: Any) -> bool:
-    try:
-        re.compile(value)
-    except (re.error, TypeError):
-        return False
-    return True
-
-
-def _is_count(value: Any) -> bool:
-    return type(value) is int and value >= 0
-
-
-def _is_number(value: Any) -> bool:
-    return type(value) in (int, float)
-
-
-_KEYWORDS: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
-    # keyword: what its value must be, and how that is said
-    "title": (_is_text, "a string"),
-    "description": (_is_text, "a string"),
-    "format": (_is_text, "a string"),
-    "pattern": (_is_pattern, "a regular expression"),
-    **dict.fromkeys(
-        ("minLength", "maxLength", "minItems", "maxItems"), (_is_count, "an integer of at least 0")
-    ),
-    **dict.fromkeys(("minimum", "maximum"), (_is_number, "a number")),
-    **dict.fromkeys(("enum", "oneOf", "anyOf", "enumNames"), (is_array, "an array")),
-    "items": (is_object, "a schema"),
+_KEYWORDS: Final[dict[str, Json]] = {
+    keyword: rule
+    for rule, keywords in (
+        ({"type": "string"}, ("title", "description", "format")),
+        ({"type": "integer", "minimum": 0}, ("minLength", "maxLength", "minItems", "maxItems")),
+        ({"type": "number"}, ("minimum", "maximum")),
+        ({"type": "array"}, ("enum", "oneOf", "anyOf", "enumNames")),
+    )
+    for keyword in keywords
 }
+"""The schema of each keyword's value."""
 
 
 def checked(schema: Json) -> Json:
@@ -84,16 +64,22 @@ def _check_field(where: str, field: Any) -> None:
     if not is_object(field):
         raise RegistrationError(f"{where} is no JSON Schema; write it as a dict")
     for keyword, value in field.items():
-        is_valid, kind = _KEYWORDS.get(keyword, (None, ""))
-        if is_valid is not None and not is_valid(value):
-            raise RegistrationError(f"{where}: `{keyword}` is {kind}, not {value!r}")
-    inner = [
-        *field.get("oneOf", []),
-        *field.get("anyOf", []),
-        *([field["items"]] if "items" in field else []),
-    ]
-    for part in inner:
-        _check_field(where, part)
+        rule = _KEYWORDS.get(keyword, {})
+        if not fits_alone(rule, value):
+            raise RegistrationError(f"{where}: `{keyword}` is {expected(rule, {})}, not {value!r}")
+        if keyword == "pattern" and not _is_pattern(value):
+            raise RegistrationError(f"{where}: `pattern` is a regular expression, not {value!r}")
+        if keyword in ("oneOf", "anyOf", "items"):
+            for part in value if is_array(value) else [value]:
+                _check_field(where, part)
+
+
+def _is_pattern(value: Any) -> bool:
+    try:
+        re.compile(value)
+    except (re.error, TypeError):
+        return False
+    return True
 
 
 def reader(schema: Json) -> Callable[[Json], Json]:
