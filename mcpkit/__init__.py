@@ -36,7 +36,6 @@ from .errors import (
     ResourceNotFoundError,
     ToolError,
 )
-from .extension import Extension
 from .headers import Header
 from .injection.hidden import Depends, FromHeader, FromState
 from .json_types import json_type
@@ -47,7 +46,7 @@ from .protocol.eras import Cache
 from .protocol.types import Annotations, Icon, ToolAnnotations
 from .registration.included import Included
 from .registration.marking import prompt, resource, tool
-from .registration.registry import Registry
+from .registration.registry import Extension, Registry
 from .resource_dir import resource_dir
 from .resources import Resource, ResourceTemplate
 from .server import Server

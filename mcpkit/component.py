@@ -6,12 +6,12 @@ import inspect
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from typing_extensions import Self, TypedDict, Unpack
 
 from .access.principal import Principal
-from .access.visibility import check_visible, is_visible
+from .access.visibility import check_visible, says
 from .content.lazy import LeaveLoop
 from .context import Context
 from .errors import RegistrationError
@@ -26,14 +26,11 @@ from .running.making import Make, Unfinished, call_and_make, finish, finish_call
 from .running.places import Place, check_pickles, is_async_generator_function, place_of, run_in
 from .schema import Signature
 
-if TYPE_CHECKING:
-    from .registration.registry import Registry
-
 logger = logging.getLogger("mcpkit")
 
 
 _LEFT_HERE: Final = frozenset(
-    {"_signature", "_injection", "_arguments", "_output", "_limits", "_place", "visible", "registry", "watch"}
+    {"_signature", "_injection", "_arguments", "_output", "_limits", "_place", "visible", "home", "watch"}
 )
 """Attributes that do not go along to a worker process."""
 
@@ -75,8 +72,9 @@ class Component(ABC):
         replaces: Whether it takes the place of what has the same name or URI.
         is_enabled: Whether clients see it.
         is_resolved: Whether its type hints have been read.
-        position: Its place in the order of registration.
-        registry: Where it was first registered.
+        position: Its place in the order of registration; 0 before.
+        home: What enters the lifespan whose state it finds: the innermost server that it has come through; None for
+            that which serves it.
     """
 
     kind: ClassVar[str]
@@ -100,7 +98,7 @@ class Component(ABC):
         self.is_enabled = True
         self.is_resolved = False
         self.position = 0
-        self.registry: Registry | None = None
+        self.home: object = None
         self._signature: Signature | None = None
         self._injected: tuple[str, ...] = ()
         self._injection: Injection | None = None
@@ -136,8 +134,8 @@ class Component(ABC):
         return self._description if self._description is not None else self.signature.description
 
     def is_visible(self, principal: Principal) -> bool:
-        """Say whether a principal may see and use it."""
-        return is_visible(self, principal)
+        """Say whether a principal may see and use it; where its function cannot say so, it may not."""
+        return self.visible is None or says(self.visible, principal, "visible= of %r %s: it is hidden", self)
 
     @property
     def takes_context(self) -> bool:

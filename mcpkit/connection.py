@@ -7,6 +7,7 @@ and writes whole messages; how they are framed and carried is the transport's.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from .access.principal import ANYONE, Principal
@@ -14,6 +15,7 @@ from .asking.open_questions import OpenQuestions
 from .channel import NO_HEADERS
 from .context import Context
 from .errors import ProtocolError, TooLongError
+from .methods import listen
 from .peer import Peer, invalid
 from .protocol import jsonrpc
 from .protocol.eras import (
@@ -63,7 +65,7 @@ class Connection(Peer):
     ) -> None:
         super().__init__(server, Calls(server), OpenQuestions())
         self._channel = _PipeChannel(send, ready, request_headers, principal, self.questions, caller)
-        self._subscriptions = Subscriptions(server, self._channel, places)
+        self._subscriptions = Subscriptions(server.hubs.here(), self._channel, server.max_running, places)
 
     def receive(self, line: bytes | ProtocolError, principal: Principal | None = None) -> None:
         """Take one message and begin to serve it.
@@ -120,7 +122,7 @@ class Connection(Peer):
         raise not_initialized(method)
 
     def _listen(self, ctx: Context[Any]) -> None:
-        self._subscriptions.open(ctx)
+        self._subscriptions.open(partial(listen, ctx))
 
     def _initialized(self) -> None:
         self._subscriptions.initialized()

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from .declared import CAPABILITIES
-from .methods import Dispatch, Outcome, Ready, dispatch, is_there
+from .methods import Dispatch, dispatch, is_there
+from .protocol.jsonrpc import Outcome, Ready
 
 if TYPE_CHECKING:
     from .context import Context

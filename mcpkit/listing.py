@@ -8,9 +8,9 @@ from collections.abc import Coroutine, Iterable, Iterator
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
-from .access.visibility import Conditional
 from .errors import INVALID_PARAMS, ProtocolError
 from .protocol.revisions import narrow
+from .registration.conditional import Conditional
 
 if TYPE_CHECKING:
     from .access.principal import Principal

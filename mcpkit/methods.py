@@ -14,13 +14,14 @@ from .errors import INVALID_PARAMS, METHOD_NOT_FOUND, MalformedError, ProtocolEr
 from .failures import is_protocol_error, not_found, tool_error
 from .protocol import content
 from .protocol.eras import Handshake, check_log_level
-from .protocol.jsonrpc import Pieces
+from .protocol.jsonrpc import Outcome, Ready
 from .protocol.repetition import RepetitiveResult
 from .protocol.revisions import LATEST, METHODS, ROUND_PARAMS, STATELESS, narrow
 from .resources import Resource, ResourceTemplate
 from .running.execution import is_fatal
 from .running.steps import is_cancelled_from_outside
-from .updates.changes import check_room, check_uri
+from .updates.change import ListName
+from .updates.listen import Listen, check_room, check_uri
 
 if TYPE_CHECKING:
     from .context import Context
@@ -30,12 +31,6 @@ if TYPE_CHECKING:
 
 _MAX_URI_LENGTH: Final = 8192
 """Characters of a URI that is read, as it is held against every template."""
-
-Ready = dict[str, Any] | bytes
-"""A result object, or its JSON already rendered."""
-
-Outcome = Ready | Pieces
-"""The same, and a long one in pieces, where the author's code has run."""
 
 Handler = Callable[["Context[Any]"], Ready | Coroutine[Any, Any, Outcome]]
 """Answers at once, or with a coroutine when the author's code has to run."""
@@ -89,6 +84,21 @@ def subscribe(ctx: Context[Any]) -> Ready:
         if session.on_subscription is not None:
             session.on_subscription(uri, True)
     return {}
+
+
+def listen(ctx: Context[Any]) -> Listen:
+    """Read `subscriptions/listen`, whose stream the transport opens.
+
+    Raises:
+        ProtocolError: -32602 for a filter that is malformed or asks for too much.
+    """
+    server = ctx.server
+    may_come = server._entrance.is_waiting  # what a lifespan registers is declared by then
+
+    def is_offered(name: ListName) -> bool:
+        return may_come or server._declared.has(name)
+
+    return Listen(ctx.request_id, ctx.params.get("notifications"), is_offered, partial(server._render, ctx))
 
 
 def unsubscribe(ctx: Context[Any]) -> Ready:

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, MutableMapping, Sequence
-from itertools import chain
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast, overload
 
 from pydantic_core import from_json
 
-from .content.values import ExtensionResult
-from .context import NO_STATE, Context
-from .errors import ProtocolError, RegistrationError
-from .failures import is_masked, ref_of, tool_error
-from .methods import Outcome, Ready, becomes_result, dispatch
-from .protocol import content, jsonrpc
-from .protocol.revisions import LATEST, METHODS
+from .errors import RegistrationError
+from .protocol import jsonrpc
+from .protocol.jsonrpc import Outcome
+from .protocol.revisions import METHODS
 
 if TYPE_CHECKING:
-    from .registration.registry import Registry
-    from .server import Server
+    from .component import Component
+    from .context import Context
 
 UNWRAPPED: Final = frozenset({"ping", "subscriptions/listen"})
 """A ping must be answered promptly however busy the server is; a stream that listens has no result to wait for."""
@@ -209,7 +205,8 @@ H = TypeVar("H", bound=Hook)
 T = TypeVar("T", bound=ToolHook)
 
 
-_Hooks = list[tuple[str | None, Any]]
+Hooks = tuple[tuple[str | None, Any], ...]
+"""Middleware in the order of registration, each with the method that it is for, or None for all."""
 
 
 class Middlewares:
@@ -222,20 +219,17 @@ class Middlewares:
     can be served at all (not JSON, no session, a revision that there is not) is refused before.
 
     Args:
-        registry: What they are registered with: a server, or an extension.
-        server: Whose requests they wrap; None for an extension, whose servers follow it.
+        methods: The methods beside the core's that one of them may be for.
+        on_change: Called when there is another.
 
     Attributes:
         hooks: What is registered, each with the method that it is for, or None for all.
     """
 
-    def __init__(self, registry: Registry, server: Server | None = None) -> None:
-        self._registry = registry
-        self._server = server
-        self._followed: list[Middlewares] = []
-        self._followers: list[Middlewares] = []
-        self._chain: _Hooks = []
-        self.hooks: tuple[tuple[str | None, Any], ...] = ()
+    def __init__(self, methods: Iterable[Component], on_change: Callable[[], None]) -> None:
+        self._methods = methods
+        self._on_change = on_change
+        self.hooks: Hooks = ()
 
     @overload
     def __call__(self, hook: H, /) -> H: ...
@@ -267,7 +261,7 @@ class Middlewares:
         if not isinstance(hook, str):
             self._add(None, hook)
             return hook
-        wrapped = [*METHODS.keys() - UNWRAPPED, *(method.key for method in self._registry.methods)]
+        wrapped = [*METHODS.keys() - UNWRAPPED, *(method.key for method in self._methods)]
         if hook not in wrapped:
             raise RegistrationError(
                 f"no middleware can wrap {hook!r}; there are {', '.join(sorted(wrapped))}"
@@ -286,34 +280,7 @@ class Middlewares:
                 f"a middleware is an async function of a request and call_next, got {hook!r}{instead}"
             )
         self.hooks = (*self.hooks, (method, hook))
-        for each in (self, *self._followers):
-            each._refresh()
-
-    def follow(self, others: Middlewares) -> None:
-        """Take over what is registered elsewhere, now and later: after, and so inside, all that is there."""
-        if others not in self._followed:
-            self._followed.append(others)
-            others._followers.append(self)
-            self._refresh()
-
-    def unfollow(self, others: Middlewares) -> None:
-        """Let go of what is registered elsewhere; nothing happens where it was not followed."""
-        if others in self._followed:
-            self._followed.remove(others)
-            others._followers.remove(self)
-            self._refresh()
-
-    def _refresh(self) -> None:
-        self._chain = [*self.hooks, *chain.from_iterable(each.hooks for each in self._followed)]
-        if self._server is not None:
-            self._server._entrance.lead_to(self._dispatch if self._chain else dispatch)
-
-    def _dispatch(self, ctx: Context[Any]) -> Ready | Coroutine[Any, Any, Outcome]:
-        method = ctx.method
-        if method in UNWRAPPED:
-            return dispatch(ctx)
-        hooks = [(only, hook) for only, hook in self._chain if only is None or only == method]
-        return _answer(ctx, hooks) if hooks else dispatch(ctx)
+        self._on_change()
 
 
 def _is_hook(hook: Any) -> bool:
@@ -325,97 +292,3 @@ def _is_hook(hook: Any) -> bool:
     except TypeError:
         return False
     return True
-
-
-async def _answer(ctx: Context[Any], hooks: _Hooks) -> Outcome:
-    """Answer a request through its middleware."""
-    result = await _pass(Request(ctx, ctx.params), hooks, 0)
-    return result.outcome
-
-
-async def _pass(request: Request, hooks: _Hooks, index: int) -> Result:
-    """Give a request to the middleware at an index, or to its handler where there is none left."""
-    ctx = request.ctx
-    make = ToolCallResult if ctx.method == "tools/call" else Result
-    if index == len(hooks):
-        return make(await _handled(request), *_taken(ctx))
-
-    def call_next(request: Request) -> Coroutine[Any, Any, Result]:
-        return _pass(request, hooks, index + 1)
-
-    only, hook = hooks[index]
-    if only == "tools/call":
-        if not _is_tool_call(request.params):
-            return await call_next(request)
-        request = ToolCall(ctx, request.params)
-    try:
-        result = await hook(request, call_next)
-    except ProtocolError:
-        raise
-    except BaseException as error:
-        if ctx.method != "tools/call" or not becomes_result(ctx, error):
-            raise
-        result = tool_error(ctx, error)
-    if isinstance(result, Result):
-        return result
-    if not isinstance(result, Mapping):
-        raise TypeError(
-            f"the middleware {hook!r} returned {type(result).__name__}: "
-            "return what call_next has returned, or a result object"
-        )
-    if isinstance(result, ExtensionResult):
-        return make(ctx.server._render(ctx, result))
-    return make(_completed(ctx, hook, dict(cast("Mapping[str, Any]", result))), *_taken(ctx))
-
-
-async def _handled(request: Request) -> Outcome:
-    ctx = request.ctx
-    if request.params is not ctx.params:
-        ctx.params = request.params
-        ctx.meta = request.params.get("_meta") or {}
-    outcome = dispatch(ctx)
-    try:
-        return outcome if isinstance(outcome, (dict, bytes)) else await outcome
-    finally:
-        if ctx.server.included:
-            ctx._state = NO_STATE  # the handler's may be that of a server which is included
-
-
-def _taken(ctx: Context[Any]) -> tuple[BaseException | None, str | None]:
-    """Return the exception that a tool's error result has been made of, and its reference; once."""
-    exception, ctx._exception = ctx._exception, None
-    return exception, None if exception is None or not is_masked(exception) else ref_of(ctx)
-
-
-def _is_tool_call(params: dict[str, Any]) -> bool:
-    return isinstance(params.get("name"), str) and isinstance(params.get("arguments", {}), dict)
-
-
-def _has_blocks(result: dict[str, Any]) -> bool:
-    blocks = result.get("content")
-    if not isinstance(blocks, (list, tuple)):
-        return False
-    return all(
-        jsonrpc.is_object(block) and isinstance(block.get("type"), str)
-        for block in cast("Sequence[Any]", blocks)
-    )
-
-
-def _completed(ctx: Context[Any], hook: Any, result: dict[str, Any]) -> Outcome:
-    """Give a result that a middleware has made what the revision and the era want of it.
-
-    Raises:
-        TypeError: It is the result of a tool, and has no content blocks.
-    """
-    # Of another type, it is an extension's, which knows what is in it.
-    if ctx.method == "tools/call" and result.get("resultType", "complete") == "complete":
-        if not _has_blocks(result):
-            raise TypeError(
-                f"the middleware {hook!r} returned a result of {ctx.method} without content blocks, such as "
-                '{"content": [{"type": "text", "text": "..."}]}'
-            )
-        if ctx.revision != LATEST:
-            result = content.tool_result(result, ctx.revision, wrapped=False)
-    if ctx.era == "stateless" and "resultType" not in result:
-        return ctx.server._render(ctx, result)
-    return result

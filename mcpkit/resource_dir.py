@@ -16,7 +16,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
-from .access.visibility import Visible
+from .access.visibility import Predicate
 from .content import media_types
 from .content.blocks import check_uri
 from .content.media import File
@@ -60,7 +60,7 @@ def resource_dir(
     hidden: bool = False,
     most_entries: int = MOST_ENTRIES,
     watch: bool = False,
-    visible: Visible | None = None,
+    visible: Predicate | None = None,
 ) -> ResourceTemplate:
     """Serve the files of a folder, now and later ones: `server.include(resource_dir("docs", "docs://guide"))`.
 
@@ -123,7 +123,7 @@ class FolderTemplate(ResourceTemplate):
         title: str | None,
         description: str,
         watch: bool,
-        visible: Visible | None,
+        visible: Predicate | None,
     ) -> None:
         super().__init__(
             folder.open,

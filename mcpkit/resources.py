@@ -18,7 +18,7 @@ from .errors import INVALID_PARAMS, ArgumentsError, ProtocolError, RegistrationE
 from .protocol.eras import Cache
 from .protocol.types import Annotations
 from .registration.declarations import check_media_type, check_members, check_size
-from .updates.watching import WatchFunction, watched
+from .registration.watch import WatchFunction, watched
 from .uri_template import UriTemplate
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Collection, Generator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from .broker import Broker, MemoryBroker
+from .chain import through
 from .component import Component, optional
 from .content.data import LONG, may_hold_huge_number, unwritten
 from .context import Context
@@ -25,7 +26,6 @@ from .numbers import check_count, check_seconds
 from .protocol.eras import Cache
 from .protocol.revisions import CACHEABLE
 from .protocol.types import Icon
-from .registration.components import Components
 from .registration.declarations import check_icons
 from .registration.included import Included
 from .registration.registry import Registry
@@ -34,18 +34,13 @@ from .running.limits import check_timeout
 from .running.processes import Processes
 from .running.shares import Shares
 from .serving import Serving
-from .updates.audience import Audience
+from .updates.changes import Hubs
 
 if TYPE_CHECKING:
-    from .extension import Extension
     from .keys import Keys
     from .transports.http.options import OwnRoute
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-Watcher = Callable[[str, str | None, Audience | None], None]
-"""Called from any thread with `tools`, `prompts` or `resources` and None, or with `resource` and a URI; then with
-whom it is for, None for everybody."""
 
 _DEFAULT_CACHE: Final = {method: Cache() for method in CACHEABLE} | {"resources/read": Cache(0, "private")}
 
@@ -185,12 +180,11 @@ class Server(Serving, Registry):
         self._declared = Declared(self, implementation, offers)
         self._entrance = Entrance(self, lifespan_wait)
         self._lifespans = Lifespans(self, lifespan, self._entrance.guard)
-        self._watchers: list[Watcher] = []
         self._listing = Listing(self)
-        self.middleware = Middlewares(self, self)
+        self.hubs = Hubs(self, self._declared.has, self.ready, broker, f"{name}/changes")
+        self.middleware = Middlewares(self.methods, self._lead)
         self.on_error = ErrorHooks()
-        self.listen(self._announce)
-        self._listen_updates(self._announce_update)
+        self.extension_listeners.add(self._lead)
 
     def _render(self, ctx: Context[Any], result: dict[str, Any], cache: Cache | None = None) -> bytes:
         """Write a result with what the era wants of every result; `cache` goes before what the method has.
@@ -208,15 +202,10 @@ class Server(Serving, Registry):
             raise problem
         return written
 
-    def _attach(self, extension: Extension) -> None:
-        super()._attach(extension)
-        self.middleware.follow(extension.middleware)
-
-    def _detach(self, extension: Extension) -> bool:
-        has_gone = super()._detach(extension)
-        if has_gone:
-            self.middleware.unfollow(extension.middleware)
-        return has_gone
+    def _lead(self) -> None:
+        """Let requests pass through the middleware that there is now: the server's, and inside it its extensions'."""
+        inner = chain.from_iterable(each.middleware.hooks for each in self.attached)
+        self._entrance.lead_to(through((*self.middleware.hooks, *inner)))
 
     # Tests
 
@@ -239,28 +228,6 @@ class Server(Serving, Registry):
             yield
         finally:
             self._overrides = before
-
-    # Changes
-
-    def _watch(self, watcher: Watcher) -> Callable[[], None]:
-        """Call `watcher` at each change that clients may want to hear of.
-
-        Returns:
-            A function that ends it.
-        """
-        self._watchers.append(watcher)
-        return partial(self._watchers.remove, watcher)
-
-    def _announce(self, part: Components[Any], action: str, component: Component) -> None:
-        if part.list_name is None:
-            return
-        self._declared.add(part.list_name)
-        for watcher in tuple(self._watchers):
-            watcher(part.list_name, None, None)
-
-    def _announce_update(self, uri: str, audience: Audience | None) -> None:
-        for watcher in tuple(self._watchers):
-            watcher("resource", uri, audience)
 
     # Life
 
@@ -312,10 +279,7 @@ class Server(Serving, Registry):
         """
         self.resolve()
         async with AsyncExitStack() as stack:
-            if self.broker is not None:
-                from .updates.fan_out import Publisher
-
-                stack.callback(Publisher(self, self.broker).close)
+            stack.callback(self.hubs.publish())
             await stack.enter_async_context(self._lifespans.serving(_family(self)))
             yield
 
@@ -335,7 +299,7 @@ class Server(Serving, Registry):
 
     async def _enter(self, ctx: Context[Any], component: Component) -> None:
         """Fill `ctx.state` for a handler: from the lifespan of the server that the component comes from."""
-        owner = component.registry if isinstance(component.registry, Server) else self
+        owner = component.home if isinstance(component.home, Server) else self
         if owner._lifespans.function is not None:
             ctx._state = await self._lifespans.state_of(owner)
         else:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from mcpkit import Server
 from mcpkit.access.principal import ANYONE
-from mcpkit.updates.changes import Change
+from mcpkit.updates.change import Change
 
 
 class Ear:
@@ -28,8 +29,13 @@ class Ear:
 
     @property
     def uris(self) -> list[str | None]:
-        return [uri for _, uri in self.heard]
+        return [change.uri for change in self.heard]
 
 
 def updated(uri: str) -> Change:
-    return ("resource", uri)
+    return Change("resource", uri)
+
+
+def hearing(server: Server) -> int:
+    """Return how many hear of the server's changes, beside itself."""
+    return len(server.listeners) - 1

@@ -11,16 +11,19 @@ from typing import Any
 
 import pytest
 
-from listening import Ear
+from listening import Ear, hearing
 from mcpkit import Registry, Server
-from mcpkit.updates.changes import Change, Changes, Pending, notification
+from mcpkit.updates.change import Change
+from mcpkit.updates.changes import Changes
+from mcpkit.updates.listen import notification
+from mcpkit.updates.pending import Pending
 from wire.pipe import settle
 
 pytestmark = pytest.mark.anyio
 
-X: Change = ("resource", "data://x")
-Y: Change = ("resource", "data://y")
-TOOLS: Change = ("tools", None)
+X: Change = Change("resource", "data://x")
+Y: Change = Change("resource", "data://y")
+TOOLS: Change = Change("tools")
 
 
 def handler() -> str:
@@ -39,7 +42,7 @@ def server() -> Server:
 
 
 async def test_a_change_reaches_those_who_want_it_and_nobody_else(server: Server) -> None:
-    changes, one, other = Changes.of(server), Ear(), Ear()
+    changes, one, other = server.hubs.here(), Ear(), Ear()
     changes.want(one, X)
     changes.want(one, TOOLS)
     changes.want(other, Y)
@@ -52,7 +55,7 @@ async def test_a_change_reaches_those_who_want_it_and_nobody_else(server: Server
 
 
 async def test_changes_come_once_for_each_turn_in_the_order_of_their_first_time(server: Server) -> None:
-    changes, ear = Changes.of(server), Ear()
+    changes, ear = server.hubs.here(), Ear()
     for change in (X, Y, TOOLS):
         changes.want(ear, change)
     server.resource_updated("data://y")
@@ -76,7 +79,7 @@ async def test_a_thousand_listeners_cost_one_hop_between_threads(
     monkeypatch.setattr(
         loop, "call_soon_threadsafe", lambda call, *args: hops.append(call) or hop(call, *args)
     )
-    changes = Changes.of(server)
+    changes = server.hubs.here()
     ears = [Ear() for _ in range(1000)]
     for ear in ears:
         changes.want(ear, X)
@@ -96,7 +99,7 @@ async def test_a_thousand_listeners_cost_one_hop_between_threads(
 async def test_a_change_that_nobody_wants_does_not_wake_the_loop(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    changes = Changes.of(server)
+    changes = server.hubs.here()
     changes.want(Ear(), X)
     loop = asyncio.get_running_loop()
     monkeypatch.setattr(loop, "call_soon_threadsafe", lambda *_: pytest.fail("woken for nothing"))
@@ -105,10 +108,10 @@ async def test_a_change_that_nobody_wants_does_not_wake_the_loop(
 
 
 async def test_changes_from_many_threads_all_arrive(server: Server) -> None:
-    changes, ear = Changes.of(server), Ear()
+    changes, ear = server.hubs.here(), Ear()
     uris = [f"data://{number}" for number in range(200)]
     for uri in uris:
-        changes.want(ear, ("resource", uri))
+        changes.want(ear, Change("resource", uri))
     threads = [
         threading.Thread(
             target=lambda part: [server.resource_updated(uri) for uri in part], args=(uris[n::8],)
@@ -120,7 +123,7 @@ async def test_changes_from_many_threads_all_arrive(server: Server) -> None:
     while any(thread.is_alive() for thread in threads):
         await asyncio.sleep(0)
     await settle()
-    assert sorted(ear.heard) == sorted(("resource", uri) for uri in uris)
+    assert sorted(map(str, ear.uris)) == sorted(uris)
 
 
 async def test_many_changes_at_once_leave_everybody_turns_to_send_them(server: Server) -> None:
@@ -142,19 +145,19 @@ async def test_many_changes_at_once_leave_everybody_turns_to_send_them(server: S
             self.is_awake = False
             self.heard += self.pending.take()
 
-    changes, reader = Changes.of(server), Reader()
+    changes, reader = server.hubs.here(), Reader()
     uris = [f"data://{number}" for number in range(3 * Pending.LIMIT)]
     for uri in uris:
-        changes.want(reader, ("resource", uri))
+        changes.want(reader, Change("resource", uri))
     for uri in uris:
         server.resource_updated(uri)
     while len(reader.heard) < len(uris):
         await asyncio.sleep(0)
-    assert [uri for _, uri in reader.heard] == uris
+    assert reader.uris == uris
 
 
 async def test_what_is_unwanted_is_not_told(server: Server) -> None:
-    changes, ear, other = Changes.of(server), Ear(), Ear()
+    changes, ear, other = server.hubs.here(), Ear(), Ear()
     changes.want(ear, X)
     changes.want(ear, Y)
     changes.want(other, X)
@@ -169,7 +172,7 @@ async def test_what_is_unwanted_is_not_told(server: Server) -> None:
 
 
 async def test_who_is_forgotten_hears_nothing_not_even_of_what_is_on_its_way(server: Server) -> None:
-    changes, ear = Changes.of(server), Ear()
+    changes, ear = server.hubs.here(), Ear()
     changes.want(ear, X)
     changes.want(ear, TOOLS)
     server.resource_updated("data://x")
@@ -181,7 +184,7 @@ async def test_who_is_forgotten_hears_nothing_not_even_of_what_is_on_its_way(ser
 
 
 async def test_a_listener_may_end_itself_and_others_when_it_hears_of_a_change(server: Server) -> None:
-    changes = Changes.of(server)
+    changes = server.hubs.here()
     second, third = Ear(), Ear()
     first = Ear(lambda: [changes.forget(ear) for ear in (first, second)] and None)
     for ear in (first, second, third):
@@ -192,23 +195,23 @@ async def test_a_listener_may_end_itself_and_others_when_it_hears_of_a_change(se
 
 
 async def test_the_text_of_a_template_stands_for_all_its_uris(server: Server) -> None:
-    changes, ear, other = Changes.of(server), Ear(), Ear()
-    changes.want(ear, ("resource", "data://stations/{id}"))
-    changes.want(ear, ("resource", "data://stations/1"))
-    changes.want(other, ("resource", "data://elsewhere/{id}"))
+    changes, ear, other = server.hubs.here(), Ear(), Ear()
+    changes.want(ear, Change("resource", "data://stations/{id}"))
+    changes.want(ear, Change("resource", "data://stations/1"))
+    changes.want(other, Change("resource", "data://elsewhere/{id}"))
     server.resource_updated("data://stations/1")
     server.resource_updated("data://stations/2")
     server.resource_updated("data://stations/2/deep")
     server.resource_updated("data://elsewhere/1")
     await settle()
-    assert ear.heard == [("resource", "data://stations/1"), ("resource", "data://stations/2")]
+    assert ear.heard == [Change("resource", "data://stations/1"), Change("resource", "data://stations/2")]
     assert other.heard == []
     server.resource("data://elsewhere/{id}")(station)
     server.resource_templates.disable("data://stations/{id}")
     server.resource_updated("data://elsewhere/1")
     server.resource_updated("data://stations/2")
     await settle()
-    assert other.heard == [("resource", "data://elsewhere/1")]
+    assert other.heard == [Change("resource", "data://elsewhere/1")]
     assert len(ear.heard) == 2
     changes.forget(other)
     server.resource_updated("data://elsewhere/1")
@@ -219,9 +222,9 @@ async def test_the_text_of_a_template_stands_for_all_its_uris(server: Server) ->
 async def test_templates_that_nobody_registered_cost_an_update_nothing(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    changes, ear = Changes.of(server), Ear()
+    changes, ear = server.hubs.here(), Ear()
     for number in range(1000):
-        changes.want(ear, ("resource", f"data://{number}/{{id}}"))
+        changes.want(ear, Change("resource", f"data://{number}/{{id}}"))
     looked_up: list[str] = []
     get = server.resource_templates.get
     monkeypatch.setattr(server.resource_templates, "get", lambda text: looked_up.append(text) or get(text))
@@ -231,7 +234,7 @@ async def test_templates_that_nobody_registered_cost_an_update_nothing(
     server.resource("data://7/{id}")(station)
     server.resource_updated("data://7/x")
     await settle()
-    assert ear.heard == [("resource", "data://7/x")]
+    assert ear.heard == [Change("resource", "data://7/x")]
     assert set(looked_up) == {"data://7/{id}"}
 
 
@@ -239,33 +242,33 @@ async def test_updates_of_what_is_included_come_under_the_prefix(server: Server)
     registry = Registry()
     registry.resource("data://r")(handler)
     server.include(registry, prefix="in")
-    changes, ear = Changes.of(server), Ear()
-    changes.want(ear, ("resource", "data://in/r"))
+    changes, ear = server.hubs.here(), Ear()
+    changes.want(ear, Change("resource", "data://in/r"))
     registry.resource_updated("data://r")
     await settle()
-    assert ear.heard == [("resource", "data://in/r")]
+    assert ear.heard == [Change("resource", "data://in/r")]
 
 
 async def test_the_server_is_watched_only_while_somebody_listens(server: Server) -> None:
-    changes, ear = Changes.of(server), Ear()
-    assert server._watchers == []
+    changes, ear = server.hubs.here(), Ear()
+    assert hearing(server) == 0
     changes.want(ear, X)
     changes.want(ear, TOOLS)
-    assert len(server._watchers) == 1
+    assert hearing(server) == 1
     changes.unwant(ear, X)
-    assert len(server._watchers) == 1
+    assert hearing(server) == 1
     changes.forget(ear)
-    assert server._watchers == []
+    assert hearing(server) == 0
 
 
 async def test_there_is_one_for_each_server_and_loop(server: Server) -> None:
-    assert Changes.of(server) is Changes.of(server)
-    assert Changes.of(server) is not Changes.of(Server("other"))
-    assert Changes.of(server) is not await asyncio.to_thread(asyncio.run, _changes_of(server))
+    assert server.hubs.here() is server.hubs.here()
+    assert server.hubs.here() is not Server("other").hubs.here()
+    assert server.hubs.here() is not await asyncio.to_thread(asyncio.run, _changes_of(server))
 
 
 async def _changes_of(server: Server) -> Changes:
-    return Changes.of(server)
+    return server.hubs.here()
 
 
 def test_neither_a_loop_nor_a_server_is_kept_alive() -> None:
@@ -274,8 +277,8 @@ def test_neither_a_loop_nor_a_server_is_kept_alive() -> None:
 
     async def listen(server: Server) -> weakref.ref[asyncio.AbstractEventLoop]:
         ears.append(Ear())
-        Changes.of(server).want(ears[0], X)
-        Changes.of(server).forget(ears[0])
+        server.hubs.here().want(ears[0], X)
+        server.hubs.here().forget(ears[0])
         return weakref.ref(asyncio.get_running_loop())
 
     loop = asyncio.run(listen(server))
@@ -291,27 +294,27 @@ def test_a_loop_that_ended_with_listeners_is_let_go_at_the_next_change(server: S
     ear = Ear()
 
     async def listen() -> None:
-        Changes.of(server).want(ear, X)
+        server.hubs.here().want(ear, X)
 
     asyncio.run(listen())
     server.resource_updated("data://x")
     server.resource_updated("data://x")
     assert ear.heard == []
-    assert server._watchers == []
+    assert hearing(server) == 0
 
 
 async def test_each_loop_hears_of_a_change(server: Server) -> None:
-    changes, ear, other = Changes.of(server), Ear(), Ear()
+    changes, ear, other = server.hubs.here(), Ear(), Ear()
     changes.want(ear, X)
     is_listening = threading.Event()
 
     async def listen() -> None:
         heard = asyncio.Event()
         other.then.append(heard.set)
-        Changes.of(server).want(other, X)
+        server.hubs.here().want(other, X)
         is_listening.set()
         await asyncio.wait_for(heard.wait(), 10)
-        Changes.of(server).forget(other)
+        server.hubs.here().forget(other)
 
     listening = asyncio.ensure_future(asyncio.to_thread(asyncio.run, listen()))
     await asyncio.to_thread(is_listening.wait, 10)
@@ -339,20 +342,20 @@ def test_pending_changes_are_kept_once_and_in_order() -> None:
 def test_pending_changes_are_bounded_but_lists_have_room() -> None:
     pending = Pending()
     pending.add(TOOLS)
-    uris = [("resource", f"data://{n}") for n in range(Pending.LIMIT)]
+    uris = [Change("resource", f"data://{n}") for n in range(Pending.LIMIT)]
     assert [pending.add(uri) for uri in uris] == [True] * (Pending.LIMIT - 1) + [False]
     assert pending.add(uris[0])  # it waits already
-    assert pending.add(("prompts", None))
+    assert pending.add(Change("prompts"))
     assert pending.replace_oldest(uris[-1]) == uris[0]
-    assert pending.take() == [TOOLS, *uris[1:-1], ("prompts", None), uris[-1]]
+    assert pending.take() == [TOOLS, *uris[1:-1], Change("prompts"), uris[-1]]
 
 
 def test_a_session_is_told_in_the_words_of_the_specification() -> None:
-    assert json.loads(notification(("prompts", None))) == {
+    assert json.loads(notification(Change("prompts"))) == {
         "jsonrpc": "2.0",
         "method": "notifications/prompts/list_changed",
     }
-    assert json.loads(notification(("resource", 'data://"ü"'))) == {
+    assert json.loads(notification(Change("resource", 'data://"ü"'))) == {
         "jsonrpc": "2.0",
         "method": "notifications/resources/updated",
         "params": {"uri": 'data://"ü"'},

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from mcpkit import ProtocolError, RegistrationError, Registry, Server, prompt, resource, tool
-from mcpkit.extension import Extension
+from mcpkit import Extension, ProtocolError, RegistrationError, Registry, Server, prompt, resource, tool
 from mcpkit.middleware import CallNext, Request
 from mcpkit.testing import Client, connect
 
@@ -94,8 +93,8 @@ def test_what_is_included_twice_is_taken_back_once() -> None:
 
 def test_later_changes_and_updates_are_followed_no_more() -> None:
     server, registry = Server("s"), weather()
-    updates: list[str] = []
-    server.listen_updates(updates.append)
+    updates: list[str | None] = []
+    server.listeners.add(lambda change: change.uri and updates.append(change.uri))
     included = server.include(registry)
     registry.resource_updated("data://stations")
     included.remove()

@@ -10,13 +10,13 @@ import pytest
 from listening import Ear
 from mcpkit import Server
 from mcpkit.broker import MemoryBroker
-from mcpkit.updates.changes import Change, Changes
+from mcpkit.updates.change import Change
 from wire.pipe import settle
 
 pytestmark = pytest.mark.anyio
 
-X: Change = ("resource", "data://x")
-TOOLS: Change = ("tools", None)
+X: Change = Change("resource", "data://x")
+TOOLS: Change = Change("tools")
 
 
 def handler() -> str:
@@ -43,8 +43,8 @@ async def test_servers_that_share_a_broker_hear_of_each_others_changes_once() ->
     )
     ears = {server: Ear() for server in (here, there, other)}
     for server, ear in ears.items():
-        for change in (X, TOOLS, ("resources", None)):
-            Changes.of(server).want(ear, change)
+        for change in (X, TOOLS, Change("resources")):
+            server.hubs.here().want(ear, change)
     async with here.running(), there.running(), other.running():
         here.resource_updated("data://x")
         here.tool(handler)
@@ -68,7 +68,7 @@ async def test_changes_are_published_though_nobody_listens_here() -> None:
     broker = MemoryBroker()
     here, there = Server("s", broker=broker), Server("s", broker=broker)
     ear = Ear()
-    Changes.of(there).want(ear, X)
+    there.hubs.here().want(ear, X)
     async with here.running():
         here.resource_updated("data://x")
         await settle()
@@ -85,7 +85,7 @@ async def test_changes_that_come_together_are_published_once() -> None:
             server.resource_updated("data://x")
             server.tool(handler, replace=True)
         await settle()
-    origin = Changes.of(server).origin
+    origin = server.hubs.here().origin
     assert [json.loads(message) for message in messages] == [
         {"origin": origin, "what": "resource", "uri": "data://x"},
         {"origin": origin, "what": "tools", "uri": None},
@@ -98,10 +98,10 @@ async def test_the_broker_is_listened_to_only_while_somebody_listens() -> None:
     message = json.dumps({"origin": "there", "what": "resource", "uri": "data://x"})
     for _ in range(2):
         await broker.publish("s/changes", message)
-        Changes.of(server).want(ear, X)
+        server.hubs.here().want(ear, X)
         await broker.publish("s/changes", message)
         await settle()
-        Changes.of(server).forget(ear)
+        server.hubs.here().forget(ear)
     await broker.publish("s/changes", message)
     await settle()
     assert ear.heard == [X, X]
@@ -124,20 +124,20 @@ async def test_the_broker_is_listened_to_only_while_somebody_listens() -> None:
 async def test_what_is_no_change_is_not_told(message: str) -> None:
     broker = MemoryBroker()
     server, ear = Server("s", broker=broker), Ear()
-    for change in (X, TOOLS, ("resource", None)):
-        Changes.of(server).want(ear, change)
+    for change in (X, TOOLS, Change("resource")):
+        server.hubs.here().want(ear, change)
     await broker.publish("s/changes", message)
     await settle()
     assert ear.heard == []
-    Changes.of(server).forget(ear)
+    server.hubs.here().forget(ear)
 
 
 async def test_a_broker_that_fails_is_logged_once_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:
     broker = Failing()
     here, there = Server("s", broker=broker), Server("s", broker=broker)
     ear, own = Ear(), Ear()
-    Changes.of(there).want(ear, X)
-    Changes.of(here).want(own, X)
+    there.hubs.here().want(ear, X)
+    here.hubs.here().want(own, X)
     async with here.running():
         for _ in range(3):
             here.resource_updated("data://x")

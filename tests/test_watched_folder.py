@@ -13,7 +13,7 @@ from listening import Ear, updated
 from mcpkit import RegistrationError, Server
 from mcpkit.resource_dir import resource_dir
 from mcpkit.updates import watching as module
-from mcpkit.updates.changes import Change, Changes
+from mcpkit.updates.change import Change
 from wire.pipe import settle
 
 pytestmark = pytest.mark.anyio
@@ -27,7 +27,7 @@ class Folder:
         self.server = Server("s")
         self.server.include(resource_dir(root, "docs://guide", watch=True, **options))
         self.ear = Ear()
-        self.changes = Changes.of(self.server)
+        self.changes = self.server.hubs.here()
 
     def want(self, *changes: Change) -> None:
         for change in changes:
@@ -44,7 +44,7 @@ class Folder:
         assert set(self.ear.heard) == set(expected)
 
 
-LIST: Change = ("resources", None)
+LIST: Change = Change("resources")
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ async def test_who_listens_to_the_list_alone_is_told_of_it(folder: Folder) -> No
 async def test_under_a_prefix_files_are_told_under_their_uris_there(folder: Folder) -> None:
     outer, ear = Server("outer"), Ear()
     outer.include(folder.server, prefix="in")
-    folder.changes, folder.ear = Changes.of(outer), ear
+    folder.changes, folder.ear = outer.hubs.here(), ear
     a = updated("docs://in/guide/a.txt")
     folder.want(a)
     await settle()

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from listening import Ear, updated
+from listening import Ear, hearing, updated
 from mcpkit import RegistrationError, Registry, Server, resource
 from mcpkit.resources import Resource, ResourceTemplate
-from mcpkit.updates.changes import Changes
+from mcpkit.updates.change import Change
 from watched import Source, read, station, watched_server
 from wire.pipe import META, open_pipe, settle
 
@@ -32,7 +32,7 @@ def server(source: Source) -> Server:
 async def test_it_starts_with_the_first_subscriber_and_stops_after_the_last(
     server: Server, source: Source
 ) -> None:
-    changes, one, other = Changes.of(server), Ear(), Ear()
+    changes, one, other = server.hubs.here(), Ear(), Ear()
     await settle()
     assert source.story == []
     changes.want(one, updated("data://x"))
@@ -57,7 +57,7 @@ async def test_it_starts_with_the_first_subscriber_and_stops_after_the_last(
 async def test_with_the_variables_it_runs_for_each_uri_that_is_subscribed_to(
     server: Server, source: Source
 ) -> None:
-    changes, ear = Changes.of(server), Ear()
+    changes, ear = server.hubs.here(), Ear()
     for uri in ("data://stations/1", "data://stations/2", "data://stations/{id}", "data://unknown"):
         changes.want(ear, updated(uri))
     await settle()
@@ -74,10 +74,10 @@ async def test_with_the_variables_it_runs_for_each_uri_that_is_subscribed_to(
 
 async def test_a_uri_that_the_function_would_refuse_is_not_watched(server: Server, source: Source) -> None:
     ear = Ear()
-    Changes.of(server).want(ear, updated("data://stations/many"))
+    server.hubs.here().want(ear, updated("data://stations/many"))
     await settle()
     assert source.story == []
-    Changes.of(server).forget(ear)
+    server.hubs.here().forget(ear)
 
 
 async def test_it_takes_the_variables_that_it_names() -> None:
@@ -97,22 +97,22 @@ async def test_it_takes_the_variables_that_it_names() -> None:
     server, ear = Server("s"), Ear()
     server.resource("a://{city}/{number}", watch=by_city)(street)
     server.resource("b://{city}/{number}", watch=by_all)(street)
-    Changes.of(server).want(ear, updated("a://Bonn/7"))
-    Changes.of(server).want(ear, updated("b://Bonn/7"))
+    server.hubs.here().want(ear, updated("a://Bonn/7"))
+    server.hubs.here().want(ear, updated("b://Bonn/7"))
     await settle()
     assert seen == ["Bonn", {"city": "Bonn", "number": 7}]
     assert ear.uris == ["a://Bonn/7", "b://Bonn/7"]
-    Changes.of(server).forget(ear)
+    server.hubs.here().forget(ear)
 
 
 async def test_without_the_variables_it_runs_once_and_says_what_was_updated(source: Source) -> None:
     server, changes_heard = Server("s"), Ear()
     server.resource("data://stations/{id}", watch=source.fixed)(station)
-    changes, ear, every = Changes.of(server), Ear(), Ear()
+    changes, ear, every = server.hubs.here(), Ear(), Ear()
     changes.want(ear, updated("data://stations/1"))
     changes.want(ear, updated("data://stations/2"))
     changes.want(every, updated("data://stations/{id}"))
-    changes.want(changes_heard, ("resources", None))
+    changes.want(changes_heard, Change("resources"))
     await source.update("data://stations/2")
     await source.update("data://stations/3")
     assert ear.uris == ["data://stations/2"]
@@ -122,7 +122,7 @@ async def test_without_the_variables_it_runs_once_and_says_what_was_updated(sour
     assert every.uris[2:] == ["data://stations/1", "data://stations/2"]
     assert changes_heard.heard == []
     await source.update(None)
-    assert changes_heard.heard == [("resources", None)]
+    assert changes_heard.heard == [Change("resources")]
     changes.forget(ear)
     await settle()
     assert source.running == ["fixed"]
@@ -135,11 +135,11 @@ async def test_the_list_is_watched_where_a_template_has_entries(source: Source) 
     server, ear = Server("s"), Ear()
     server.resource("data://stations/{id}", watch=source.fixed, entries=list)(station)
     server.resource("data://others/{id}", watch=source.fixed)(station)
-    Changes.of(server).want(ear, ("resources", None))
+    server.hubs.here().want(ear, Change("resources"))
     await source.update(None)
     assert source.story == ["start fixed"]
-    assert ear.heard == [("resources", None)]
-    Changes.of(server).forget(ear)
+    assert ear.heard == [Change("resources")]
+    server.hubs.here().forget(ear)
     await settle()
     assert source.running == []
 
@@ -153,12 +153,12 @@ async def test_under_a_prefix_it_tells_of_the_uris_that_clients_know(source: Sou
     server.include(outer, prefix="us")
     ear = Ear()
     for uri in ("data://us/stations/stations/1", "data://us/stations/x", "data://us/stations/each/7"):
-        Changes.of(server).want(ear, updated(uri))
+        server.hubs.here().want(ear, updated(uri))
     await settle()
     assert source.running == ["fixed", "fixed", 7]
     await source.update("data://stations/1")
     assert ear.uris == ["data://us/stations/stations/1", "data://us/stations/x", "data://us/stations/each/7"]
-    Changes.of(server).forget(ear)
+    server.hubs.here().forget(ear)
 
 
 async def test_what_is_marked_may_be_watched(source: Source) -> None:
@@ -169,16 +169,16 @@ async def test_what_is_marked_may_be_watched(source: Source) -> None:
 
     server, ear = Server("s"), Ear()
     server.include(Weather())
-    Changes.of(server).want(ear, updated("data://now"))
+    server.hubs.here().want(ear, updated("data://now"))
     await source.update()
     assert ear.uris == ["data://now"]
-    Changes.of(server).forget(ear)
+    server.hubs.here().forget(ear)
 
 
 async def test_what_is_registered_later_is_watched_and_what_is_removed_is_not(source: Source) -> None:
     server, ear = Server("s"), Ear()
-    Changes.of(server).want(ear, updated("data://x"))
-    Changes.of(server).want(ear, updated("data://stations/1"))
+    server.hubs.here().want(ear, updated("data://x"))
+    server.hubs.here().want(ear, updated("data://stations/1"))
     server.resource("data://x", watch=source.fixed)(read)
     server.resource("data://stations/{id}", watch=source.each)(station)
     await settle()
@@ -194,18 +194,18 @@ async def test_what_is_registered_later_is_watched_and_what_is_removed_is_not(so
     await settle()
     assert source.running == []
     assert ear.heard == []
-    Changes.of(server).forget(ear)
+    server.hubs.here().forget(ear)
 
 
 async def test_one_that_runs_is_not_disturbed_by_other_registrations(server: Server, source: Source) -> None:
     ear = Ear()
-    Changes.of(server).want(ear, updated("data://x"))
+    server.hubs.here().want(ear, updated("data://x"))
     await settle()
     server.resource("data://new")(read)
     server.resource_templates.remove("data://stations/{id}")
     await settle()
     assert source.story == ["start fixed"]
-    Changes.of(server).forget(ear)
+    server.hubs.here().forget(ear)
 
 
 # Over the wire
@@ -228,7 +228,7 @@ async def test_a_session_is_told_of_what_the_watch_yields(
         assert source.running == [1]
     await settle()
     assert source.running == []  # the client just went away
-    assert server._watchers == []
+    assert hearing(server) == 0
 
 
 async def test_a_stream_is_told_of_what_the_watch_yields(

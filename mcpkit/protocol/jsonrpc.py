@@ -118,7 +118,14 @@ class Pieces(tuple[bytes, ...]):
     __slots__ = ()
 
 
-def result(id_: RequestId, value: dict[str, Any] | bytes | Pieces) -> bytes:
+Ready = dict[str, Any] | bytes
+"""A result object, or its JSON already rendered."""
+
+Outcome = Ready | Pieces
+"""The same, and a long one in pieces, where the author's code has run."""
+
+
+def result(id_: RequestId, value: Outcome) -> bytes:
     """Write a result response; `value` is the result object, or its JSON already rendered."""
     if type(value) is bytes:
         return b"".join((b'{"jsonrpc":"2.0","id":', to_json(id_), b',"result":', value, b"}"))

@@ -20,9 +20,9 @@ from ..protocol.types import Annotations, Icon, ToolAnnotations
 from ..resources import Resource, ResourceTemplate
 from ..running.limits import INHERITED
 from ..tools import TextOf, Tool
-from ..updates.watching import WatchFunction
 from ..uri_template import is_template
 from .signatures import runs
+from .watch import WatchFunction
 
 G = TypeVar("G", bound=Callable[..., Any])
 

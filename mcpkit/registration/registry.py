@@ -1,31 +1,49 @@
-"""The registry: ordered components by name, and everybody who must hear of a change."""
+"""The registry: ordered components by name, what it includes, and everybody who must hear of a change.
+
+An extension is a registry that its servers say something about; each declares and includes the other, so both are here.
+"""
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from ..component import Component
-from ..errors import RegistrationError
+from ..content.data import json_value
+from ..content.values import ExtensionResult
+from ..errors import MissingCapabilityError, RegistrationError
+from ..middleware import Middlewares
 from ..own_methods import Method
 from ..prompts import Prompt
+from ..protocol.capabilities import tree
+from ..protocol.jsonrpc import is_object
+from ..protocol.revisions import ALL, RESULT_TYPES, knows
 from ..resources import Resource, ResourceTemplate
 from ..tools import Tool
 from ..updates.audience import Audience
+from ..updates.change import Change, ListName
 from .components import Components
+from .declarations import capabilities, json_object
 from .decorators import Build, Decorators
 from .included import Included
+from .listeners import Listeners
 from .marking import check_is_function, marked
 
 if TYPE_CHECKING:
     from ..access.principal import Principal
-    from ..extension import Extension
+    from ..context import Context
 
-UpdateListener = Callable[[str], None]
-"""Called with the URI of a resource whose data have changed."""
+_LABEL: Final = "[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
+_IDENTIFIER: Final = re.compile(rf"{_LABEL}(?:\.{_LABEL})*/[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
+"""A key of `_meta` with a prefix (basic/index, "_meta"); one with nothing after the slash names nothing."""
+
+_REVISIONS: Final = tuple(each for each in ALL if knows(each, "ServerCapabilities", "extensions"))
+"""The revisions in which extensions are negotiated."""
 
 Listener = Callable[["Components[Any]", str, Component], None]
 """Called with the part that changed, what happened (`added`, `removed`, `switched`) and to which."""
@@ -45,7 +63,11 @@ class Registry(Decorators):
         methods: The methods outside the core protocol by name.
         extensions: The extensions by identifier, those of what is included, too.
         included: The registries whose components are followed.
+        attached: The extensions in the order of their coming, two of one identifier both.
         changes: How many changes there have been.
+        lock: Held while anything changes here.
+        listeners: They hear of each change that clients may want to hear of, in the thread that makes it.
+        extension_listeners: They are called when an extension comes, goes, or gets another middleware.
     """
 
     _has_state: ClassVar[bool] = False
@@ -54,18 +76,18 @@ class Registry(Decorators):
     def __init__(self) -> None:
         self.changes = 0
         self.included: list[Registry] = []
-        self._lock = threading.RLock()
-        self._is_resolved = False
-        self._hidden_tags: frozenset[str] = frozenset()
-        self._listeners: list[Listener] = []
-        self._update_listeners: list[Callable[[str, Audience | None], None]] = []
-        self.tools: Components[Tool] = Components(self, "tools")
-        self.resources: Components[Resource] = Components(self, "resources")
-        self.resource_templates: Components[ResourceTemplate] = Components(self, "resources")
-        self.prompts: Components[Prompt] = Components(self, "prompts")
-        self.methods: Components[Method] = Components(self, None)
-        self.extensions: dict[str, Extension] = {}
-        self._includers: list[Registry] = []
+        self.lock = threading.RLock()
+        self.listeners: Listeners[[Change]] = Listeners()
+        self.extension_listeners: Listeners[[]] = Listeners()
+        home = self if self._has_state else None
+        part: Any = partial(Components, lock=self.lock, home=home, on_change=self._changed)
+        self.tools: Components[Tool] = part(Tool, "tools")
+        self.resources: Components[Resource] = part(Resource, "resources")
+        self.resource_templates: Components[ResourceTemplate] = part(ResourceTemplate, "resources")
+        self.prompts: Components[Prompt] = part(Prompt, "prompts")
+        self.methods: Components[Method] = part(Method, None)
+        self.attached: tuple[Extension, ...] = ()
+        self.extensions: Mapping[str, Extension] = {}
 
     @property
     def parts(self) -> tuple[Components[Any], ...]:
@@ -87,8 +109,6 @@ class Registry(Decorators):
         Raises:
             RegistrationError: The identifier breaks the rule or is taken, or JSON cannot carry the settings.
         """
-        from ..extension import Extension
-
         if isinstance(identifier, Extension):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped authors
             raise RegistrationError(f"{identifier!r} is there already: attach it with include(...)")
         extension = Extension(identifier, settings)
@@ -149,25 +169,11 @@ class Registry(Decorators):
         for component in found:  # now, as it may take long, and lists wait for the lock
             with suppress(RegistrationError):  # which `add` raises
                 component.resolve()
-        brought: list[Component] = []
-        with self._lock:
-            try:
-                for component in found:
-                    self.add(component)
-                    brought.append(self._part_of(component)[component.key])
-            except RegistrationError:
-                self._remove(brought)
-                raise
-        return Included(source, partial(self._remove, brought))
-
-    def _remove(self, components: list[Component]) -> None:
-        """Remove what is still there of some components; there is nothing left of them then."""
-        with self._lock:
-            for component in components:
+        with self.lock, ExitStack() as undo:
+            for component in found:
                 part = self._part_of(component)
-                if component.key in part and part[component.key] is component:
-                    part.remove(component.key)
-            components.clear()
+                undo.callback(part.discard, part.add(component, replace=component.replaces))
+            return Included(source, _at_once(undo.pop_all(), self.lock))
 
     def disable(self, *, tags: Collection[str]) -> None:
         """Hide all that has one of these tags, of any kind: what is there, and what is added later.
@@ -180,7 +186,7 @@ class Registry(Decorators):
         Raises:
             TypeError: It is one text.
         """
-        self._switch(self._hidden_tags | _tags(tags), _tags(tags))
+        self._switch(tags, is_hidden=True)
 
     def enable(self, *, tags: Collection[str]) -> None:
         """Show what has one of these tags again, but for what has another tag that is still disabled.
@@ -191,18 +197,14 @@ class Registry(Decorators):
         Raises:
             TypeError: It is one text.
         """
-        self._switch(self._hidden_tags - _tags(tags), _tags(tags))
+        self._switch(tags, is_hidden=False)
 
-    def _switch(self, hidden: frozenset[str], tags: frozenset[str]) -> None:
-        with self._lock:
-            self._hidden_tags = hidden
+    def _switch(self, tags: Collection[str], *, is_hidden: bool) -> None:
+        if isinstance(tags, str):
+            raise TypeError(f"tags is a set of words, not one string; write tags={{{tags!r}}}")
+        with self.lock:
             for part in self.parts:
-                for component in part:
-                    if component.tags & tags:
-                        (part.disable if self._hides(component) else part.enable)(component.key)
-
-    def _hides(self, component: Component) -> bool:
-        return not self._hidden_tags.isdisjoint(component.tags)
+                part.switch_tags(frozenset(tags), is_hidden=is_hidden)
 
     def resolve(self) -> None:
         """Read the type hints that could not be resolved when their function was registered.
@@ -213,9 +215,7 @@ class Registry(Decorators):
             RegistrationError: One of them still cannot; the message names it.
         """
         for part in self.parts:
-            for component in part:
-                component.resolve()
-        self._is_resolved = True
+            part.resolve()
 
     def listen(self, listener: Listener) -> Callable[[], None]:
         """Call `listener` at each change, in the thread that makes it and while it is being made.
@@ -223,9 +223,10 @@ class Registry(Decorators):
         Returns:
             A function that ends it.
         """
-        with self._lock:
-            self._listeners.append(listener)
-        return partial(self._listeners.remove, listener)
+        ends = ExitStack()
+        for part in self.parts:
+            ends.callback(part.listeners.add(partial(listener, part)))
+        return ends.close
 
     def resource_updated(
         self, uri: str, *, to: Principal | Callable[[Principal], bool] | None = None
@@ -245,151 +246,177 @@ class Registry(Decorators):
             TypeError: `to` is something else.
             ValueError: `to` is a Principal without an id.
         """
-        self._update(uri, None if to is None else Audience.of(to))
-
-    def _update(self, uri: str, audience: Audience | None) -> None:
-        for listener in tuple(self._update_listeners):
-            listener(uri, audience)
-
-    def listen_updates(self, listener: UpdateListener) -> Callable[[], None]:
-        """Call `listener` at each `resource_updated`, in the thread that says so.
-
-        Returns:
-            A function that ends it.
-        """
-        return self._listen_updates(lambda uri, audience: listener(uri))
-
-    def _listen_updates(self, listener: Callable[[str, Audience | None], None]) -> Callable[[], None]:
-        with self._lock:
-            self._update_listeners.append(listener)
-        return partial(self._update_listeners.remove, listener)
+        self.listeners.tell(Change("resource", uri, None if to is None else Audience.of(to)))
 
     def _part_of(self, component: Any) -> Components[Any]:
-        kinds: tuple[type[Component], ...] = (Tool, Resource, ResourceTemplate, Prompt, Method)
-        for part, kind in zip(self.parts, kinds, strict=True):
-            if isinstance(component, kind):
+        for part in self.parts:
+            if isinstance(component, part.kind):
                 return part
         raise RegistrationError(
             f"{component!r} is no Tool, Resource, ResourceTemplate, Prompt or Method; "
             "functions are registered by tool(...), resource(...), prompt(...) and method(...)"
         )
 
-    def _publish(self, part: Components[Any], action: str, component: Component) -> None:
+    def _changed(self, list_name: ListName | None) -> None:
         self.changes += 1
-        for listener in tuple(self._listeners):
-            listener(part, action, component)
+        if list_name is not None:
+            self.listeners.tell(Change(list_name))
 
     def _follow(self, source: Registry, prefix: str) -> Included:
-        if source is self or source._includes(self):
+        if source is self or _includes(source, self):
             raise RegistrationError("a registry cannot include itself, not even by way of another")
-        twins: dict[tuple[str, str], Component] = {}
 
-        follow = partial(self._mirror, twins, prefix)
-        ends: list[Callable[[], object]] = []
+        def hear(change: Change) -> None:
+            if change.uri is not None:
+                self.listeners.tell(replace(change, uri=_prefixed_uri(change.uri, prefix)))
 
-        def take_back() -> None:
-            with source._lock, self._lock:
-                for end in ends:
-                    end()
-                is_over = not ends
-                ends.clear()
-                self._remove(list(twins.values()))
-                if not is_over:
-                    for extension in source.extensions.values():
-                        self._detach(extension)
+        with (
+            source.lock,
+            self.lock,
+            ExitStack() as undo,
+        ):  # so that no change falls between copying and listening
+            self.included.append(source)
+            undo.callback(self._let_go, source)
+            undo.callback(source.extension_listeners.add(self._attach))
+            self._attach()
+            for mine, theirs in zip(self.parts, source.parts, strict=True):
+                undo.callback(mine.mirror(theirs, partial(_prefixed, prefix=prefix)))
+            undo.callback(source.listeners.add(hear))
+            return Included(source, _at_once(undo.pop_all(), source.lock, self.lock))
 
-        with source._lock, self._lock:  # so that no change falls between the copy and the listening
-            try:
-                self.included.append(source)
-                source._includers.append(self)
-                ends += [partial(self.included.remove, source), partial(source._includers.remove, self)]
-                for extension in source.extensions.values():
-                    self._attach(extension)
-                for part in source.parts:
-                    for component in part:
-                        follow(part, "added", component)
-            except RegistrationError:
-                take_back()
-                raise
-            ends.append(source.listen(follow))
-            ends.append(
-                source._listen_updates(
-                    lambda uri, audience: self._update(_prefixed_uri(uri, prefix), audience)
-                )
-            )
-        return Included(source, take_back)
+    def _let_go(self, source: Registry) -> None:
+        self.included.remove(source)
+        self._attach()
 
-    def _mirror(
-        self,
-        twins: dict[tuple[str, str], Component],
-        prefix: str,
-        part: Components[Any],
-        action: str,
-        component: Component,
-    ) -> None:
-        """Do here what has been done to a component of what is included.
+    def _attach(self) -> None:
+        """Have the extensions that what is included has now.
+
+        Raises:
+            RegistrationError: Two of one identifier have other settings. Then nothing changes.
+        """
+        with self.lock:
+            found = dict.fromkeys(each for source in self.included for each in source.attached)
+            attached = dict.fromkeys(each for each in self.attached if each is self or each in found) | found
+            extensions: dict[str, Extension] = {}
+            for each in attached:
+                present = extensions.setdefault(each.identifier, each)
+                if present.settings != each.settings:
+                    raise RegistrationError(
+                        f"there are two extensions {each.identifier!r}, with the settings {present.settings!r} "
+                        f"and {each.settings!r}: make one of them, and include it where it is needed"
+                    )
+            self.attached, self.extensions = tuple(attached), extensions
+            self.extension_listeners.tell()
+
+
+class Extension(Registry):
+    """An extension of the protocol (basic/versioning, "Extension Negotiation", since 2026-07-28).
+
+    `server.extension(identifier)` makes one and attaches it; a ready-made one is attached by
+    `server.include(extension)`. The server then names it among its capabilities, offers what is registered
+    here as if it had been registered there, and passes its requests through this middleware, inside its own.
+    What includes such a server has all of that, too.
+
+    Args:
+        identifier: A name under a domain of one's own, the other way round: `com.example/receipts`.
+        settings: What clients are told about it: a JSON object, whose form is the extension's business.
+
+    Attributes:
+        identifier: Its identifier.
+        settings: Its settings.
+        capability: What `requires=` and `ctx.client.supports(...)` know it by: `extensions.<identifier>`.
+        middleware: Wraps the requests of the servers that it is attached to: `@extension.middleware`, or
+            `@extension.middleware("tools/call")`.
+
+    Raises:
+        RegistrationError: The identifier breaks the rule, or JSON cannot carry the settings.
+    """
+
+    def __init__(self, identifier: str, settings: Mapping[str, Any] | None = None) -> None:
+        super().__init__()
+        _check_identifier(identifier)
+        self.identifier = identifier
+        self.settings = json_object(f"extension {identifier!r}: settings", settings)
+        self.capability = f"extensions.{identifier}"
+        self.middleware = Middlewares(self.methods, self.extension_listeners.tell)
+        self.attached = (self,)
+        self.extensions = {identifier: self}
+
+    def _of_method(self, name: str, options: dict[str, Any]) -> dict[str, Any]:
+        also = capabilities(f"method {name!r}", options.get("requires"))
+        return {"revisions": _REVISIONS, **options, "requires": (self.capability, *also)}
+
+    def is_supported(self, ctx: Context[Any]) -> bool:
+        """Say whether the client has declared the extension, in a revision that knows extensions.
+
+        A client of an older revision may have declared it all the same: `ctx.client.supports(capability)`.
+        """
+        return ctx.revision in _REVISIONS and ctx.client.supports(self.capability)
+
+    def client_settings(self, ctx: Context[Any]) -> dict[str, Any] | None:
+        """Return what the client has declared of the extension; None where it does not support it."""
+        if not self.is_supported(ctx):
+            return None
+        settings: dict[str, Any] = ctx.client.capabilities["extensions"][self.identifier]
+        return settings
+
+    def result(self, ctx: Context[Any], result_type: str, members: Any = None) -> ExtensionResult:
+        """Return a result of a type of the extension's own (basic/index, "ResultType").
+
+        A tool or a middleware may return it in the place of a tool's result, a method in the place of
+        its own. It reaches the client as it is: no schema and no form of the core protocol is applied.
 
         Args:
-            twins: The copies here, by kind and name there.
-            prefix: See `include`.
-            part: The part that changed there.
-            action: What happened; see `Listener`.
-            component: To which.
+            ctx: The request that it answers.
+            result_type: The value of `resultType`.
+            members: The other members: a dict, model or dataclass, or None for none.
+
+        Raises:
+            MissingCapabilityError: The client has not declared the extension, so it would have to take
+                the result for an invalid one; let it pass, or ask `is_supported` before.
+            TypeError: The members are no JSON object.
+            ValueError: The type is empty or the core protocol's.
+            OutputError: A member has no form in JSON.
         """
-        source_key = (component.kind, component.key)
-        mine = self._part_of(component)
-        key = _prefixed(component, prefix)
-        with self._lock:
-            # What has been removed or replaced here since is no longer the source's to change.
-            twin = twins.get(source_key)
-            is_mine = twin is not None and key in mine and mine[key] is twin
-            if action == "added":
-                twin = component.renamed(key)
-                if component.registry is None or not component.registry._has_state:
-                    twin.registry = self
-                mine._insert(twin, replace=is_mine)
-                twins[source_key] = twin
-            elif is_mine and action == "removed":
-                mine.remove(key)
-            elif is_mine:
-                is_shown = component.is_enabled and not self._hides(component)
-                (mine.enable if is_shown else mine.disable)(key)
+        named: Any = result_type
+        if not isinstance(named, str) or not named or named in RESULT_TYPES:
+            raise ValueError(
+                f"a result type is a name of the extension's own, such as 'receipt', not {named!r}"
+            )
+        if not self.is_supported(ctx):
+            raise MissingCapabilityError([self.capability], tree([self.capability]))
+        data: Any = {} if members is None else json_value(members, "members")
+        if not is_object(data):
+            raise TypeError(f"the members of a result are an object, not {type(members).__name__}")
+        return ExtensionResult({**data, "resultType": result_type})
 
-    def _attach(self, extension: Extension) -> None:
-        """Take over an extension of what is included, whose components are followed besides."""
-        with self._lock:
-            present = self.extensions.setdefault(extension.identifier, extension)
-            if present.settings != extension.settings:
-                raise RegistrationError(
-                    f"there are two extensions {extension.identifier!r}, with the settings {present.settings!r} "
-                    f"and {extension.settings!r}: make one of them, and include it where it is needed"
-                )
-            for includer in tuple(self._includers):
-                includer._attach(extension)
-
-    def _detach(self, extension: Extension) -> bool:
-        """Let go of an extension, unless something else that is included has it; say whether it has gone."""
-        with self._lock:
-            identifier = extension.identifier
-            others = [each.extensions[identifier] for each in self.included if identifier in each.extensions]
-            if extension in others:
-                return False
-            if self.extensions.get(identifier) is extension:
-                del self.extensions[identifier]
-                if others:
-                    self.extensions[identifier] = others[0]
-            for includer in tuple(self._includers):
-                includer._detach(extension)
-            return True
-
-    def _includes(self, other: Registry) -> bool:
-        return any(part is other or part._includes(other) for part in self.included)
+    def __repr__(self) -> str:
+        """Show the identifier."""
+        return f"<Extension {self.identifier!r}>"
 
 
-def _tags(tags: Collection[str]) -> frozenset[str]:
-    if isinstance(tags, str):
-        raise TypeError(f"tags is a set of words, not one string; write tags={{{tags!r}}}")
-    return frozenset(tags)
+def _check_identifier(identifier: Any) -> None:
+    if not isinstance(identifier, str) or not _IDENTIFIER.fullmatch(identifier):
+        raise RegistrationError(
+            f"invalid extension identifier {identifier!r}: write a domain the other way round, a slash and a name, "
+            "such as 'com.example/receipts'"
+        )
+
+
+def _at_once(undo: ExitStack, *locks: AbstractContextManager[Any]) -> Callable[[], None]:
+    """Return what takes back all that a stack holds, under locks."""
+
+    def take_back() -> None:
+        with ExitStack() as held:
+            for lock in locks:
+                held.enter_context(lock)
+            undo.close()
+
+    return take_back
+
+
+def _includes(outer: Registry, inner: Registry) -> bool:
+    return any(each is inner or _includes(each, inner) for each in outer.included)
 
 
 def _prefixed(component: Component, prefix: str) -> str:

@@ -18,7 +18,7 @@ from .execution import is_fatal
 from .steps import cancellations, first_step, go_on, is_cancelled_from_outside, uncancel
 
 if TYPE_CHECKING:
-    from ..methods import Outcome
+    from ..protocol.jsonrpc import Outcome
     from ..server import Server
 
 Reply = Callable[[bytes | None, BaseException | None], None]

@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 import inspect
-import logging
-from collections.abc import Callable
 from typing import Any, cast
 
 from ..access.principal import Principal
-
-logger = logging.getLogger("mcpkit")
-
-Predicate = Callable[[Principal], bool]
-"""Says whether an update is for a principal."""
+from ..access.visibility import Predicate, says
 
 
 class Audience:
@@ -73,29 +67,13 @@ class Audience:
         return (
             principal.id in self.ids
             or principal in self.principals
-            or any(_says(predicate, principal) for predicate in self.predicates)
+            or any(
+                says(predicate, principal, "%r is not told of an update: its to= %s", principal.id)
+                for predicate in self.predicates
+            )
         )
 
     def __or__(self, other: Audience) -> Audience:
         """Return those of both."""
         more = tuple(each for each in other.predicates if each not in self.predicates)
         return Audience(self.ids | other.ids, self.principals | other.principals, self.predicates + more)
-
-
-def either(first: Audience | None, second: Audience | None) -> Audience | None:
-    """Return the audience of two updates of one URI that are told as one; None stands for everybody."""
-    return None if first is None or second is None else first | second
-
-
-def _says(predicate: Predicate, principal: Principal) -> bool:
-    try:
-        answer: Any = predicate(principal)
-    except Exception:  # whatever it is, nobody hears more because of it
-        logger.exception("to= of an update failed: %r is not told", principal.id)
-        return False
-    if not isinstance(answer, bool):
-        logger.error(
-            "to= of an update returned %r, neither True nor False: %r is not told", answer, principal.id
-        )
-        return False
-    return answer

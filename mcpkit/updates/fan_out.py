@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from ..access.principal import Principal
 from ..errors import ProtocolError
 from ..protocol import jsonrpc
-from .audience import Audience, either
-from .changes import LISTS, Changes
+from ..registration.listeners import Listeners
+from .audience import Audience
+from .change import LIST_NAMES, Change
+from .pending import Mailbox
 
 if TYPE_CHECKING:
     from ..broker import Broker
-    from ..server import Server
-    from .changes import Change
 
 logger = logging.getLogger("mcpkit")
 
@@ -36,31 +35,28 @@ _AT_A_TIME: Final = 50
 
 
 class Publisher:
-    """Publishes the changes of a server to its broker, from construction until `close`.
+    """Publishes changes to a broker from the running event loop, from construction until `close`.
 
     Nothing here blocks or raises: what cannot be published is logged, and lost to the others.
 
     Args:
-        server: Whose changes.
-        broker: Its broker.
+        changes: What tells of them.
+        broker: The broker.
+        topic: Under which topic.
+        origin: What the messages are known by, so that they are not heard where they come from.
     """
 
-    def __init__(self, server: Server, broker: Broker) -> None:
+    def __init__(self, changes: Listeners[[Change]], broker: Broker, topic: str, origin: str) -> None:
         self._broker = broker
-        self._topic = _topic(server)
-        self._origin = Changes.of(server).origin
+        self._topic = topic
+        self._origin = origin
         self._loop = asyncio.get_running_loop()
-        self._lock = threading.Lock()
-        self._waiting: dict[Change, Audience | None] = {}
+        self._mailbox = Mailbox(self._begin, MOST_WAITING)
         self._asked: dict[int, tuple[str, Audience]] = {}
         self._count = 0
-        self._is_publishing = False
         self._is_failing = False
         self._task: asyncio.Task[None] | None = None
-        self._ends = [
-            server._watch(self._changed),
-            broker.subscribe(_replies(self._topic, self._origin), self._told),
-        ]
+        self._ends = [changes.add(self._mailbox.put), broker.subscribe(_replies(topic, origin), self._told)]
 
     def close(self) -> None:
         """Stop publishing; what waits is dropped."""
@@ -69,38 +65,20 @@ class Publisher:
         if self._task is not None:
             self._task.cancel()
 
-    def _changed(self, what: str, uri: str | None, audience: Audience | None) -> None:
-        change = (what, uri)
-        with self._lock:
-            if uri is None or change in self._waiting or len(self._waiting) < MOST_WAITING:
-                self._waiting[change] = either(self._waiting.get(change, audience), audience)
-            if self._is_publishing:
-                return
-            self._is_publishing = True
-        try:
-            self._loop.call_soon_threadsafe(self._begin)
-        except RuntimeError:  # the loop is closed
-            logger.debug("a change came after the end of the event loop that published them")
-
     def _begin(self) -> None:
         self._task = self._loop.create_task(self._publish())
 
     async def _publish(self) -> None:
-        while True:
-            with self._lock:
-                waiting, self._waiting = self._waiting, {}
-                self._is_publishing = bool(waiting)
-            if not waiting:
-                return
-            for change, audience in waiting.items():
-                for message in self._messages(change, audience):
+        while changes := self._mailbox.take():
+            for change in changes:
+                for message in self._messages(change):
                     await self._publish_one(message)
             await asyncio.sleep(0)  # a broker in memory never suspends, and changes may come without end
 
-    def _messages(self, change: Change, audience: Audience | None) -> Iterator[dict[str, Any]]:
+    def _messages(self, change: Change) -> Iterator[dict[str, Any]]:
         """Say what is published of a change; who is meant by a function, others are asked for."""
-        what, uri = change
-        message: dict[str, Any] = {"origin": self._origin, "what": what, "uri": uri}
+        uri, audience = change.uri, change.audience
+        message: dict[str, Any] = {"origin": self._origin, "what": change.kind, "uri": uri}
         if audience is None or uri is None:
             yield message
             return
@@ -126,7 +104,7 @@ class Publisher:
             uri, audience = asked
             meant = frozenset(filter(audience.holds, principals))
             if meant:
-                self._changed("resource", uri, Audience(principals=meant))
+                self._mailbox.put(Change("resource", uri, Audience(principals=meant)))
 
     async def _publish_one(self, message: dict[str, Any]) -> None:
         try:
@@ -139,28 +117,44 @@ class Publisher:
             self._is_failing = False
 
 
-def hear(changes: Changes, server: Server, broker: Broker) -> Callable[[], None]:
-    """Let `changes` tell of what other processes publish.
+def hear(
+    broker: Broker,
+    topic: str,
+    origin: str,
+    tell: Callable[[Change], None],
+    principals: Callable[[str], Collection[Principal]],
+) -> Callable[[], None]:
+    """Hear of what other processes publish, in the running event loop.
+
+    Args:
+        broker: Where they do.
+        topic: Under which topic.
+        origin: What their own messages are known by, which are not heard.
+        tell: Takes the changes, in any thread.
+        principals: Returns who would hear of an update of a URI here; called in the loop.
 
     Returns:
         A function that ends it.
     """
-    return broker.subscribe(_topic(server), _Hearing(changes, broker, _topic(server)).heard)
+    return broker.subscribe(topic, _Hearing(broker, topic, origin, tell, principals).heard)
 
 
 class _Hearing:
-    """What one event loop hears of the changes in other processes.
+    """What one event loop hears of the changes in other processes; see `hear`."""
 
-    Args:
-        changes: Tells of them.
-        broker: Where they are published.
-        topic: Under which topic.
-    """
-
-    def __init__(self, changes: Changes, broker: Broker, topic: str) -> None:
-        self._changes = changes
+    def __init__(
+        self,
+        broker: Broker,
+        topic: str,
+        origin: str,
+        tell: Callable[[Change], None],
+        principals: Callable[[str], Collection[Principal]],
+    ) -> None:
         self._broker = broker
         self._topic = topic
+        self._origin = origin
+        self._tell = tell
+        self._principals = principals
         self._loop = asyncio.get_running_loop()
         self._answering: set[asyncio.Task[None]] = set()
 
@@ -177,16 +171,16 @@ class _Hearing:
         except _MALFORMED:
             logger.warning("the broker brought something else than a change: %.200r", message)
             return
-        if origin == self._changes.origin:
+        if origin == self._origin:
             return
         if what == _WHO and isinstance(uri, str):
             with suppress(RuntimeError):  # the loop is closed, so nobody listens in it
                 self._loop.call_soon_threadsafe(self._say_who, origin, number, uri)
-        elif (what == "resource" and isinstance(uri, str)) or (uri is None and what in LISTS.values()):
-            self._changes.tell((what, uri), audience)
+        elif (what == "resource" and isinstance(uri, str)) or (uri is None and what in LIST_NAMES):
+            self._tell(Change(what, uri, audience))
 
     def _say_who(self, origin: str, number: int, uri: str) -> None:
-        principals = self._changes.principals(uri)
+        principals = self._principals(uri)
         if principals:
             task = self._loop.create_task(self._publish(origin, number, list(principals)))
             self._answering.add(task)
@@ -216,7 +210,3 @@ def _read(written: Any) -> list[Principal]:
 
 def _replies(topic: str, origin: str) -> str:
     return f"{topic}/{origin}"
-
-
-def _topic(server: Server) -> str:
-    return f"{server.name}/changes"

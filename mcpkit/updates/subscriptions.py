@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
 
 from ..errors import INTERNAL_ERROR, ProtocolError
 from ..protocol.eras import Handshake
 from ..protocol.jsonrpc import RequestId
-from .changes import LISTS, Change, Changes, Listen, Pending, notification
+from .change import LIST_NAMES, Change
+from .listen import Listen, notification
+from .pending import Pending
 
 if TYPE_CHECKING:
     from ..access.principal import Principal
     from ..channel import Channel
-    from ..context import Context
-    from ..server import Server
+    from .changes import Changes
 
 logger = logging.getLogger("mcpkit")
 
@@ -43,8 +45,9 @@ class Subscriptions:
     listener: a stream that falls behind ends, the session loses its oldest update.
 
     Args:
-        server: Who tells.
+        changes: Tells of the changes.
         channel: Where it is told.
+        most: How many streams may be open.
         places: What each stream takes a place of, as others have streams, too; None where there are no others.
 
     Attributes:
@@ -52,13 +55,19 @@ class Subscriptions:
         streams: The open `subscriptions/listen` streams by request id.
     """
 
-    def __init__(self, server: Server, channel: Channel, places: Places | None = None) -> None:
+    def __init__(
+        self,
+        changes: Changes,
+        channel: Channel,
+        most: int,
+        places: Places | None = None,
+    ) -> None:
         self.principal = channel.principal
         self._places = places
-        self._server = server
+        self._most = most
         self._channel = channel
         self._loop = asyncio.get_running_loop()
-        self._changes = Changes.of(server)
+        self._changes = changes
         self._delivery: asyncio.Task[None] | None = None
         self._session: _Session | None = None
         self.streams: dict[RequestId, _Stream] = {}
@@ -76,23 +85,25 @@ class Subscriptions:
         """Tell the session what has changed since `initialize` was answered."""
         if self._session is not None and self._session.session.on_declared is not None:
             self._hear_lists()  # a middleware has answered it, or it waits, and more may be declared then
-        self._wake()
+        self.wake()
 
-    def open(self, ctx: Context[Any]) -> None:
+    def open(self, read: Callable[[], Listen]) -> None:
         """Serve `subscriptions/listen`: acknowledge the part of the filter that is honoured.
 
+        Args:
+            read: Returns the request.
+
         Raises:
-            ProtocolError: -32602 for a filter that is malformed or too long, -32603 when there are
-                too many streams.
+            ProtocolError: -32603 when there are too many streams, or what `read` raises.
         """
-        if len(self.streams) >= self._server.max_running:
+        if len(self.streams) >= self._most:
             raise ProtocolError(
                 INTERNAL_ERROR, f"Too many subscriptions are open ({len(self.streams)}); end one first"
             )
-        stream = _Stream(self, Listen(ctx, self._server))
+        stream = _Stream(self, read())
         if self._places is not None:
             self._places.take()
-        self.streams[ctx.request_id] = stream
+        self.streams[stream.listen.request_id] = stream
         self._channel.send(stream.listen.acknowledged())
         for change in stream.listen.wanted:
             self._changes.want(stream, change)
@@ -135,20 +146,23 @@ class Subscriptions:
 
     def _hear_lists(self) -> None:
         if self._session is not None:
-            for name in LISTS.values():
-                if self._server._declared.has(name):
-                    self._changes.want(self._session, (name, None))
+            for name in LIST_NAMES:
+                if self._changes.is_declared(name):
+                    self._changes.want(self._session, Change(name))
 
     def _subscribed(self, uri: str, is_subscribed: bool) -> None:
         if self._session is not None:
-            (self._changes.want if is_subscribed else self._changes.unwant)(self._session, ("resource", uri))
+            change = Change("resource", uri)
+            (self._changes.want if is_subscribed else self._changes.unwant)(self._session, change)
 
-    def _overflow(self, stream: _Stream) -> None:
+    def overflow(self, stream: _Stream) -> None:
+        """Drop a stream whose reader is too slow."""
         self.cancel(stream.listen.request_id)
         reason = f"more than {Pending.LIMIT} updates wait for the reader; listen again and read faster"
         self._channel.send(stream.listen.cancelled(reason))
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """Tell what waits, as soon as the reader keeps up."""
         if self._delivery is None:
             self._delivery = self._loop.create_task(self._deliver())
 
@@ -191,10 +205,10 @@ class _Session:
             lost = self.pending.replace_oldest(change)
             if not self._is_behind:
                 logger.warning(
-                    "a client reads too slowly: updates are lost, the first of them of %.200r", lost[1]
+                    "a client reads too slowly: updates are lost, the first of them of %.200r", lost.uri
                 )
             self._is_behind = True
-        self._subscriptions._wake()
+        self._subscriptions.wake()
 
     def message(self, change: Change) -> bytes:
         return notification(change)
@@ -214,9 +228,9 @@ class _Stream:
 
     def changed(self, change: Change) -> None:
         if self.pending.add(change):
-            self._subscriptions._wake()
+            self._subscriptions.wake()
         else:
-            self._subscriptions._overflow(self)
+            self._subscriptions.overflow(self)
 
     def message(self, change: Change) -> bytes:
         return self.listen.notification(change)

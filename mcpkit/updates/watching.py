@@ -4,82 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import inspect
 import logging
-from collections.abc import AsyncGenerator, Callable, Collection, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator
 from contextlib import aclosing
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from ..access.principal import Principal
-from ..errors import ArgumentsError, RegistrationError
+from ..errors import ArgumentsError
 from ..uri_template import is_template
 from .audience import Audience
+from .change import Change
 
 if TYPE_CHECKING:
+    from ..registration.registry import Registry
     from ..resources import Resource, ResourceTemplate
-    from ..server import Server
-    from .changes import Change
 
 logger = logging.getLogger("mcpkit")
-
-WatchFunction = Callable[..., AsyncGenerator[Any, None]]
-"""An async generator function that yields at each update."""
 
 FIRST_DELAY: Final = 1.0
 LONGEST_DELAY: Final = 60.0
 """Seconds until a watch that failed starts again: doubled each time, until it yields."""
 
 
-class Watched(NamedTuple):
-    """What a `watch=` takes.
-
-    Attributes:
-        variables: The variables of its URI template that it takes; with none, it watches all URIs at once.
-        principal: The parameter that takes who is subscribed, each of whom has a watch then; None for all at once.
-    """
-
-    variables: tuple[str, ...] = ()
-    principal: str | None = None
-
-
-def watched(what: str, watch: WatchFunction | None, variables: Collection[str]) -> Watched:
-    """Return what a `watch=` takes.
-
-    Args:
-        what: What it watches, for messages.
-        watch: The function, or None.
-        variables: The names of the template's variables; empty for a fixed URI.
-
-    Raises:
-        RegistrationError: It is no async generator function, or asks for something else.
-    """
-    if watch is None:
-        return Watched()
-    if not inspect.isasyncgenfunction(watch):
-        raise RegistrationError(
-            f"{what}: watch= needs an async generator function: `async def` with a `yield` at each update"
-        )
-    from ..access.parameter import parameters_of, takes_principal
-
-    parameters = parameters_of(watch)
-    principal = next((p.name for p in parameters if takes_principal(p, variables)), None)
-    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
-        return Watched(tuple(name for name in variables if name != principal), principal)
-    named = [p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
-    taken = tuple(p.name for p in named if p.name in variables and p.name != principal)
-    for parameter in parameters:
-        is_required = parameter.default is parameter.empty and parameter.kind is not parameter.VAR_POSITIONAL
-        if is_required and parameter.name not in taken and parameter.name != principal:
-            known = f"; its variables are {', '.join(variables)}" if variables else ""
-            raise RegistrationError(
-                f"{what}: there is no value for the parameter {parameter.name!r} of watch={known}; "
-                "who is subscribed is a parameter `who: Principal`"
-            )
-    return Watched(taken, principal)
-
-
-Tell = Callable[["Change", "Audience | None"], None]
-"""Takes a change, and whom it is for; everybody when None."""
+Tell = Callable[[Change], None]
+"""Takes a change."""
 
 
 class _Key(NamedTuple):
@@ -103,15 +52,21 @@ class Watches:
     watches of its own there.
 
     Args:
-        server: Whose resources.
-        tell: Takes the changes, and whom each is for.
+        registry: Whose resources.
+        ready: Waits until the lifespans have been entered.
+        tell: Takes the changes.
         subscribers: Returns who wants to hear of a change, and may.
     """
 
     def __init__(
-        self, server: Server, tell: Tell, subscribers: Callable[[Change], Collection[Principal]]
+        self,
+        registry: Registry,
+        ready: Callable[[], Awaitable[None]],
+        tell: Tell,
+        subscribers: Callable[[Change], Collection[Principal]],
     ) -> None:
-        self._server = server
+        self._registry = registry
+        self._ready = ready
         self._tell = tell
         self._subscribers = subscribers
         self._wanted: dict[Change, tuple[_Key, ...]] = {}
@@ -143,7 +98,7 @@ class Watches:
                 self._put(change, self._keys(change))
 
     def _is_any_watched(self) -> bool:
-        parts = (self._server.resources, self._server.resource_templates)
+        parts = (self._registry.resources, self._registry.resource_templates)
         return any(component.watch is not None for part in parts for component in part)
 
     def _put(self, change: Change, keys: tuple[_Key, ...]) -> None:
@@ -151,7 +106,7 @@ class Watches:
         self._wanted[change] = keys
         for key in keys:
             if key not in self._running:
-                self._running[key] = _Watch(self._server, key, self._tell, self._ending.get(key))
+                self._running[key] = _Watch(self._ready, key, self._tell, self._ending.get(key))
             self._running[key].users[change] = None
         for key in before:
             if key not in keys:
@@ -181,16 +136,16 @@ class Watches:
 
     def _watched_for(self, change: Change) -> Iterator[tuple[Resource | ResourceTemplate, str | None]]:
         """Find what has to be watched, and the URI where each has a watch of its own."""
-        what, uri = change
-        templates = self._server.resource_templates
+        uri = change.uri
+        templates = self._registry.resource_templates
         if uri is None:
             # The entries of a template are part of the list of resources, so its watch tells of them too.
             for template in templates:
-                has_entries = what == "resources" and template.is_enabled and template.entries
+                has_entries = change.kind == "resources" and template.is_enabled and template.entries
                 if has_entries and template.watch and not template.watched.variables:
                     yield template, None
             return
-        resource = self._server.resources.get(uri)
+        resource = self._registry.resources.get(uri)
         if resource is not None:
             if resource.watch:
                 yield resource, None
@@ -225,12 +180,12 @@ class _Watch:
 
     def __init__(
         self,
-        server: Server,
+        ready: Callable[[], Awaitable[None]],
         key: _Key,
         tell: Tell,
         previous: asyncio.Task[None] | None,
     ) -> None:
-        self._server = server
+        self._ready = ready
         self._component, self._uri, self._principal = key
         self._audience = None if self._principal is None else Audience.same_as(self._principal)
         self._tell = tell
@@ -257,7 +212,7 @@ class _Watch:
         delay = FIRST_DELAY
         while True:
             try:
-                await self._server.ready()
+                await self._ready()
                 async with aclosing(self._start()) as updates:
                     async for update in updates:
                         delay = FIRST_DELAY
@@ -286,10 +241,10 @@ class _Watch:
 
     def _told(self, update: Any) -> None:
         if self._uri is not None or self._component.kind == "resource":
-            self._tell(("resource", self._uri or self._component.key), self._audience)
+            self._tell(Change("resource", self._uri or self._component.key, self._audience))
             return
         if update is None:
-            self._tell(("resources", None), self._audience)
+            self._tell(Change("resources", None, self._audience))
             return
         if not isinstance(update, str):
             raise TypeError(
@@ -298,8 +253,8 @@ class _Watch:
             )
         uri = cast("ResourceTemplate", self._component).included_uri(update)
         if not uri.endswith("/"):
-            self._tell(("resource", uri), self._audience)
+            self._tell(Change("resource", uri, self._audience))
             return
         for change in tuple(self.users):
-            if change[1] is not None and change[1].startswith(uri) and not is_template(change[1]):
-                self._tell(change, self._audience)
+            if change.uri is not None and change.uri.startswith(uri) and not is_template(change.uri):
+                self._tell(replace(change, audience=self._audience))

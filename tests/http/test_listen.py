@@ -13,6 +13,7 @@ import httpx2
 import pytest
 
 from event_streams import ACCEPT, SUBSCRIPTION, EventStream, Site, eventually, site, stateless_meta
+from listening import hearing
 from mcpkit import Server
 from serving import Served, from_text
 
@@ -168,7 +169,7 @@ def test_a_client_that_hangs_up_leaves_nothing_behind(web: Site, watch: Watch) -
     eventually(lambda: not web.service.listeners)
     eventually(lambda: web.task_count() == before)
     assert watch.running == []
-    assert web.server._watchers == []
+    assert hearing(web.server) == 0
     assert web.service.environment.changes._wants == {}
     web.server.tool(handler, name="new")
 
@@ -190,7 +191,7 @@ def test_the_streams_end_with_their_results_when_the_server_ends(web: Site, watc
     assert watching.rest()[-1]["id"] == "w"
     watching.close()
     eventually(lambda: not watch.running)
-    assert web.server._watchers == []
+    assert hearing(web.server) == 0
 
 
 PROGRAM = """
@@ -291,7 +292,7 @@ def test_what_cannot_be_listened_to_is_refused_and_leaves_nothing(
     assert answer.status_code == status
     assert answer.json()["error"]["code"] == -32602
     assert not web.service.listeners
-    assert web.server._watchers == []
+    assert hearing(web.server) == 0
 
 
 def test_a_session_keeps_its_watch_until_it_is_deleted(web: Site, watch: Watch) -> None:
@@ -318,4 +319,4 @@ def test_a_session_keeps_its_watch_until_it_is_deleted(web: Site, watch: Watch) 
             assert watch.running == ["a"]
         http.delete(web.url)
         eventually(lambda: not watch.running)
-        assert web.server._watchers == []
+        assert hearing(web.server) == 0

@@ -58,9 +58,9 @@ ROWS: dict[str, tuple[Any, ...]] = {
     "places of one client": (),
     "streams of a pipe": ("Server(max_running=)",),
     "URIs that are subscribed to": tuple(
-        f"mcpkit.updates.changes:{name}" for name in ("MAX_URIS", "MAX_URI_LENGTH", "MAX_URIS_LENGTH")
+        f"mcpkit.updates.listen:{name}" for name in ("MAX_URIS", "MAX_URI_LENGTH", "MAX_URIS_LENGTH")
     ),
-    "changes that wait for a reader": ("mcpkit.updates.changes:Pending.LIMIT",),
+    "changes that wait for a reader": ("mcpkit.updates.pending:Pending.LIMIT",),
     "questions that a client leaves open": ("mcpkit.asking.open_questions:MOST_OPEN",),
     "time for an answer": ("Server(question_timeout=)",),
     "times that a form is asked again": ("mcpkit.asking.open_questions:_TRIES",),

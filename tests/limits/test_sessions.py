@@ -15,11 +15,14 @@ from hypothesis import strategies as st
 
 from asgi_client import Client, Serve, initialize
 from limits.ways import LATEST, around, limit
+from listening import hearing
 from mcpkit import MemoryBroker, Server, resource_dir
 from mcpkit.connection import Connection
 from mcpkit.running.shares import Shares
 from mcpkit.testing import connect
-from mcpkit.updates.changes import MAX_URI_LENGTH, MAX_URIS, MAX_URIS_LENGTH, Pending
+from mcpkit.updates.change import Change
+from mcpkit.updates.listen import MAX_URI_LENGTH, MAX_URIS, MAX_URIS_LENGTH
+from mcpkit.updates.pending import Pending
 from session_server import PING
 from waiting import LoopClock, until
 from wire.conftest import Wire
@@ -272,9 +275,9 @@ async def test_uris(uris: list[str], is_fine: bool, wire: Wire, serve: Serve) ->
 @given(st.sampled_from(around(Pending.LIMIT)) | st.integers(0, 3 * Pending.LIMIT))
 def test_pending(count: int) -> None:
     pending = Pending()
-    taken = [pending.add(("resource", f"it://{number}")) for number in range(count)]
+    taken = [pending.add(Change("resource", f"it://{number}")) for number in range(count)]
     assert taken == [number < Pending.LIMIT for number in range(count)]
-    assert pending.add(("tools", None)), "for lists there is always room"
+    assert pending.add(Change("tools")), "for lists there is always room"
     assert len(pending) == min(count, Pending.LIMIT) + 1
 
 
@@ -311,7 +314,7 @@ async def test_slow_reader(count: int, transport: str, serve: Serve) -> None:
         await settle()  # that one is on its way, and waits in no list
         for uri in uris:
             server.resource_updated(uri)
-        await until(lambda: not server._watchers or not is_ended)
+        await until(lambda: not hearing(server) or not is_ended)
         await settle()
         answer.read_on()
         for _ in range(1 if is_ended else count + 1):

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from listening import hearing
 from mcpkit import Server
 from mcpkit.transports import Connection
 from wire.conftest import Wire
@@ -348,9 +349,9 @@ async def test_what_has_ended_leaves_nothing_behind(server: Server, wire: Wire) 
     async with wire(server, REVISION) as pipe:
         await listen(pipe, "s", toolsListChanged=True, resourceSubscriptions=["data://x"])
         await listen(pipe, "t", toolsListChanged=True)
-        assert len(server._watchers) == 1
+        assert hearing(server) == 1
         pipe.cancel("s")
         pipe.cancel("t")
-        assert server._watchers == []
+        assert hearing(server) == 0
         await listen(pipe, "u", toolsListChanged=True)
-    assert server._watchers == []
+    assert hearing(server) == 0

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from ...broker import Broker
 from ...running.shares import Shares
-from ...updates.changes import Changes
 from .events import Shelf
 from .options import Settings
 from .record import Store
@@ -51,7 +50,7 @@ class Environment:
         self.server = server
         self.settings = settings
         self.loop = asyncio.get_running_loop()
-        self.changes = Changes.of(server)
+        self.changes = server.hubs.here()
         self.streams = Shares()
         self.shelf = Shelf(settings.max_kept)
         self.spacing = min(settings.session_ttl / 10, _SPACING)

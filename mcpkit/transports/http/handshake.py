@@ -26,7 +26,7 @@ from ...running.current import current
 from .exchange import Exchange, headers_of
 
 if TYPE_CHECKING:
-    from ...methods import Outcome
+    from ...protocol.jsonrpc import Outcome
     from ...server import Server
     from .service import Service
 

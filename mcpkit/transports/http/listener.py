@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...errors import MalformedError
-from ...updates.changes import Change, Listen, Pending
+from ...updates.change import Change
+from ...updates.listen import Listen
+from ...updates.pending import Pending
 from .environment import Environment
 from .exchange import Exchange, Source, event
 

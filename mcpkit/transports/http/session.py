@@ -18,7 +18,9 @@ from ...protocol.eras import Envelope, Handshake
 from ...protocol.jsonrpc import is_array
 from ...protocol.revisions import RESUMABLE, SEVERITY
 from ...running.calls import Calls, Reply, server_ended
-from ...updates.changes import Change, Pending, notification
+from ...updates.change import LIST_NAMES, Change
+from ...updates.listen import notification
+from ...updates.pending import Pending
 from .answer import Answer
 from .environment import Environment
 from .events import Events
@@ -97,8 +99,9 @@ class Session(Peer):
         self._listening: list[_Listener] = []
         self._following: Following | None = None
         self._teller: str | None = None
-        for name in token.lists:
-            environment.changes.want(self, (name, None))
+        for name in LIST_NAMES:
+            if name in token.lists:
+                environment.changes.want(self, Change(name))
         self._load(fields)
 
     _ignores_strange_answers = False
@@ -118,9 +121,9 @@ class Session(Peer):
         changes = self._environment.changes
         uris = {name[len(_URI) :] for name in fields if name.startswith(_URI)}
         for uri in uris - session.subscriptions:
-            changes.want(self, ("resource", uri))
+            changes.want(self, Change("resource", uri))
         for uri in session.subscriptions - uris:
-            changes.unwant(self, ("resource", uri))
+            changes.unwant(self, Change("resource", uri))
         session.subscriptions.clear()
         session.subscriptions.update(uris)
         self._teller = fields.get(_TELLER)
@@ -159,7 +162,7 @@ class Session(Peer):
     def _subscribed(self, uri: str, is_subscribed: bool) -> None:
         self.record.change(_URI + uri, "1" if is_subscribed else None)
         changes = self._environment.changes
-        (changes.want if is_subscribed else changes.unwant)(self, ("resource", uri))
+        (changes.want if is_subscribed else changes.unwant)(self, Change("resource", uri))
 
     # Requests
 
@@ -287,14 +290,14 @@ class Session(Peer):
         self._initialized()
 
     def _subscribed_as(self, change: Change) -> list[Change]:
-        uri = change[1]
+        uri = change.uri
         assert uri is not None, "for lists there is always room"
         subscriptions = self._negotiated.subscriptions
         if uri in subscriptions:
             return [change]
         templates = self._server.resource_templates
         return [
-            ("resource", text)
+            Change("resource", text)
             for text in subscriptions
             if (template := templates.get(text)) is not None and template.template.match(uri) is not None
         ]

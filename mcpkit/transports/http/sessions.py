@@ -23,7 +23,7 @@ from ...errors import BusyError
 from ...keys import Keys
 from ...protocol.eras import Handshake
 from ...running.shares import Shares
-from ...updates.changes import LISTS
+from ...updates.change import LIST_NAMES
 from .environment import Environment
 from .exchange import Exchange
 from .record import unreachable
@@ -88,9 +88,7 @@ class Sessions:
                 home=self._store.broker.home,
                 revision=handshake.revision,
                 client=handshake.client,
-                lists=frozenset(
-                    name for name in LISTS.values() if self._environment.server._declared.has(name)
-                ),
+                lists=frozenset(name for name in LIST_NAMES if self._environment.changes.is_declared(name)),
                 expires=time.time() + self._settings.session_max_age,
                 principal=_owner(client.principal),
             )

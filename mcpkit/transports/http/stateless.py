@@ -9,13 +9,13 @@ from ...context import Context
 from ...errors import (
     ProtocolError,
 )
+from ...methods import listen
 from ...peer import invalid, read_params
 from ...protocol import jsonrpc
 from ...protocol.eras import PROTOCOL_VERSION, Stateless, unsupported_version
 from ...protocol.headers import Headers, check_mirrored, check_standard
 from ...protocol.jsonrpc import is_id, is_object
 from ...protocol.revisions import ALL, HANDSHAKE, METHODS, STATELESS
-from ...updates.changes import Listen
 from .exchange import Exchange
 from .listener import Listener
 
@@ -95,7 +95,7 @@ def _read(service: Service, message: Any, headers: Headers, exchange: Exchange) 
         if method == "tools/call":
             _check_parameters(service, exchange.principal, headers, params)
         elif method == "subscriptions/listen":
-            Listener(service.environment, service.listeners, Listen(ctx, service.server), exchange)
+            Listener(service.environment, service.listeners, listen(ctx), exchange)
             return None
     except ProtocolError as error:
         exchange.reply(jsonrpc.error(id_, error), error)
