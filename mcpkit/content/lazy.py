@@ -6,8 +6,10 @@ In an event loop nobody looks at them: there, whoever makes a result is told by 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence, Sized
+from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import lru_cache
 from itertools import islice
 from typing import Any, Final, TypeGuard
 
@@ -27,11 +29,12 @@ class EndlessError(NoFormError):
 
     Args:
         kind: What it is.
+        most: How many items have been taken of it.
     """
 
-    def __init__(self, kind: type[Any]) -> None:
+    def __init__(self, kind: type[Any], most: int = MOST_ITEMS) -> None:
         super().__init__(
-            f"a {kind.__name__} of more than {MOST_ITEMS:,} items; is it endless? "
+            f"a {kind.__name__} of more than {most:,} items; is it endless? "
             "Take some of them by itertools.islice, or return a list where so many are meant"
         )
 
@@ -40,13 +43,26 @@ class LeaveLoop(BaseException):
     """What is to be made may block, and this is the thread of an event loop; nothing has been taken from it yet."""
 
 
+_stays: ContextVar[bool] = ContextVar("_stays", default=False)
+
+
+@contextmanager
+def staying() -> Generator[None, None, None]:
+    """Have nothing leave the event loop: what is written here is no result, such as a default of an argument."""
+    token = _stays.set(True)
+    try:
+        yield
+    finally:
+        _stays.reset(token)
+
+
 def may_block() -> None:
     """Say that what comes next may take long.
 
     Raises:
-        LeaveLoop: This is the thread of an event loop.
+        LeaveLoop: This is the thread of an event loop, and what is made is a result.
     """
-    if asyncio._get_running_loop() is not None:
+    if asyncio._get_running_loop() is not None and not _stays.get():
         raise LeaveLoop
 
 
@@ -67,36 +83,66 @@ def leave_if_put_off() -> None:
 
 def is_iterator(value: object) -> TypeGuard[Iterator[Any]]:
     """Say whether a value gives its items once, one after the other; an open file is read as a whole instead."""
-    kind = type(value)
+    return is_iterator_class(type(value))
+
+
+def is_iterator_class(kind: type[Any]) -> bool:
+    """Say whether the values of a class are iterators; see `is_iterator`."""
     return hasattr(kind, "__next__") and hasattr(kind, "__iter__") and not hasattr(kind, "read")
 
 
-def items_of(iterator: Iterator[Any]) -> list[Any]:
-    """Return the items of an iterator.
+_PLAIN_CODE: Final = frozenset({"array", "builtins", "collections", "os", "types"})
+"""Modules whose classes go through what they hold, and do nothing else."""
+
+
+@lru_cache(maxsize=512)
+def is_held(kind: type[Any]) -> bool:
+    """Say whether values of a class hold their items: to go through them runs no code of the author's."""
+    defining = {
+        name: next((base for base in kind.__mro__ if name in vars(base)), object)
+        for name in ("__iter__", "items", "__getitem__")
+    }
+    if defining["items"] is Mapping:  # it asks for the other two
+        del defining["items"]
+    elif defining["__iter__"] is Sequence:  # it asks for items by their numbers
+        del defining["__iter__"]
+    elif defining["__iter__"].__module__ in _PLAIN_CODE:
+        del defining["__getitem__"]
+    return not is_iterator_class(kind) and all(each.__module__ in _PLAIN_CODE for each in defining.values())
+
+
+def items_of(values: Iterable[Any], kind: type[Any] | None = None) -> list[Any]:
+    """Return the items of an iterator, or of what makes its items when it is gone through.
 
     It is closed where it is left before its end: when there are too many, and when the call is over.
+
+    Args:
+        values: The iterator or iterable. One that knows its length may be longer than `MOST_ITEMS`, and no longer
+            than it says.
+        kind: Whose items they are, for the error; the class of `values` where it is None.
 
     Raises:
         LeaveLoop: This is the thread of an event loop.
         EndlessError: There are more than `MOST_ITEMS`.
         CallEndedError: Nobody waits for them any more.
-        BaseException: Whatever the iterator raises.
+        BaseException: Whatever the iterable raises.
     """
     may_block()
-    return taken(iterator)
+    length = len(values) if isinstance(values, Sized) else 0
+    return taken(iter(values), kind or type(values), max(MOST_ITEMS, length))
 
 
-def taken(iterator: Iterator[Any]) -> list[Any]:
+def taken(iterator: Iterator[Any], kind: type[Any] | None = None, most: int = MOST_ITEMS) -> list[Any]:
     """Do what `items_of` does, in an event loop as well."""
     ctx = current.get(None)  # None in a worker process, which is ended from outside
     items: list[Any] = []
     try:
-        for item in islice(iterator, MOST_ITEMS):
+        for item in islice(iterator, most):
             items.append(item)
             if ctx is not None and ctx.cancelled:
                 raise CallEndedError(ctx.method)
-        if len(items) == MOST_ITEMS and next(iterator, items) is not items:
-            raise EndlessError(type(iterator))
+        if len(items) == most and next(iterator, items) is not items:
+            raise EndlessError(kind or type(iterator), most)
     except BaseException:
         if close := getattr(iterator, "close", None):
             close()

@@ -27,7 +27,7 @@ from ..schema.problems import Steps, path
 from .blocks import base64
 from .data import DEEPEST, described, is_json, unreadable
 from .display import can_show, is_file
-from .lazy import NoFormError
+from .lazy import NoFormError, is_held, items_of
 from .values import WholeResult
 
 _GREATEST: Final = 2**1024
@@ -165,6 +165,8 @@ class _Reading:
         """Say that code of the author's has raised something; what it says may be meant for nobody."""
         if isinstance(error, (OutputError, HandlerError, ProtocolError)):
             raise error
+        if isinstance(error, NoFormError):
+            self._refuse(str(error))
         if (said := said_by(error)) is not None and any(words in said for words in _TOO_DEEP):
             self._refuse(f"it holds itself, or more than {DEEPEST} levels of arrays and objects")
         raise OutputError(unreadable(path(tuple(self._path)), error)) from error
@@ -214,7 +216,7 @@ class _Reading:
     def _array(self, value: Iterable[Any]) -> list[Any]:
         result: list[Any] = []
         here = self._path
-        for index, item in enumerate(value):
+        for index, item in enumerate(value if is_held(type(value)) else items_of(value)):
             here.append(index)
             result.append(self._read(item))
             here.pop()
@@ -223,7 +225,8 @@ class _Reading:
     def _object(self, value: Mapping[Any, Any]) -> dict[str, Any]:
         result: dict[str, Any] = {}
         here = self._path
-        for key, item in value.items():
+        members = value.items()
+        for key, item in members if is_held(type(value)) else items_of(members, type(value)):
             name = key if type(key) is str else self._key(key)
             if self._is_thorough:
                 self._check_text(name, "key")
@@ -270,8 +273,6 @@ class _Reading:
     def _encoded(self, encode: Callable[[Any], Any], value: Any) -> Any:
         try:
             return encode(value)
-        except NoFormError as error:
-            self._refuse(str(error))
         except Exception as error:  # noqa: BLE001 - of the author's code, such as an iterator
             self._failed(error)
 

@@ -135,7 +135,8 @@ def holds_content(value: Any) -> bool:
     seen: set[int] = set()
     while left:
         items = left.pop()
-        kinds: set[Any] = set(map(type, items))
+        # What they hold, whatever their class makes of going through them.
+        kinds: set[Any] = set(map(type, list.__iter__(items) if isinstance(items, list) else iter(items)))
         if any(map(_is_content, kinds)):
             return True
         if any(issubclass(kind, (list, tuple)) for kind in kinds) and id(items) not in seen:

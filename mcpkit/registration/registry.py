@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from ..component import Component
 from ..content.data import json_value
+from ..content.lazy import staying
 from ..content.values import ExtensionResult
 from ..errors import MissingCapabilityError, RegistrationError
 from ..middleware import Middlewares
@@ -385,7 +386,8 @@ class Extension(Registry):
             )
         if not self.is_supported(ctx):
             raise MissingCapabilityError([self.capability], tree([self.capability]))
-        data: Any = {} if members is None else json_value(members, "members")
+        with staying():  # the author's function has it now
+            data: Any = {} if members is None else json_value(members, "members")
         if not is_object(data):
             raise TypeError(f"the members of a result are an object, not {type(members).__name__}")
         return ExtensionResult({**data, "resultType": result_type})

@@ -9,13 +9,13 @@ from __future__ import annotations
 import collections.abc
 import io
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from operator import methodcaller
 from typing import Any, Final, cast
 
 from .. import json_types
-from ..content.lazy import NoFormError, is_iterator, items_of, may_block
+from ..content.lazy import NoFormError, is_held, items_of, may_block
 
 Encode = Callable[[Any], Any]
 
@@ -64,14 +64,18 @@ def _class_of(value: object) -> Any:
 
 
 def items(values: Iterable[Any]) -> list[Any]:
-    """Return the items of an iterable; of an iterator not without end, and not in an event loop.
+    """Return the items of an iterable; of one that makes them not without end, and not in an event loop.
 
     Raises:
-        LeaveLoop: It is an iterator, and this is the thread of an event loop.
-        EndlessError: It is an iterator that goes on and on.
+        LeaveLoop: It makes them, and this is the thread of an event loop.
+        EndlessError: It makes them, and goes on and on.
         BaseException: Whatever the iterable raises.
     """
-    return items_of(values) if is_iterator(values) else list(values)
+    return list(values) if is_held(type(values)) else items_of(values)
+
+
+def _members(value: Mapping[Any, Any]) -> dict[Any, Any]:
+    return dict(value.items() if is_held(type(value)) else items_of(value.items(), type(value)))
 
 
 def _content(value: Any) -> str | bytes:
@@ -248,7 +252,7 @@ _IN_JSON: Final = (str, bytes, bytearray, int, float, dict, list, tuple, set, fr
 _BY_KIND: Final[tuple[tuple[type, Encode], ...]] = (
     # In this order: a file is an iterator of its lines.
     (io.IOBase, _content),
-    (collections.abc.Mapping, lambda mapping: dict(mapping.items())),
+    (collections.abc.Mapping, _members),
     (collections.abc.Sequence, items),
     (collections.abc.Set, items),
     (collections.abc.MappingView, items),

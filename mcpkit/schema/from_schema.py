@@ -6,7 +6,7 @@ Results are checked with it: what leaves is compared with the schema that was pu
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from pydantic_core import CoreSchema, SchemaValidator, core_schema
 
@@ -82,7 +82,9 @@ def _array(schema: Json, constraints: Json) -> CoreSchema:
     prefix = schema.get("prefixItems")
     core: CoreSchema
     if prefix is None:
-        core = core_schema.list_schema(_core(schema.get("items", {})), strict=True, **constraints)
+        core = core_schema.list_schema(
+            _core(schema.get("items", {})), strict=True, fail_fast=True, **constraints
+        )
     else:
         # A tuple of this package has as many items as types, but for those with a default at its end.
         items: list[CoreSchema] = [_core(item) for item in prefix]
@@ -101,7 +103,7 @@ def _object(schema: Json, constraints: Json) -> CoreSchema:
     if not properties and additional is not False:
         # Constraints of any kind as in _string: keys have characters too.
         keys = _core({"type": "string", **schema.get("propertyNames", {})})
-        return core_schema.dict_schema(keys, extras, strict=True, **constraints)
+        return cast("CoreSchema", {**values.mapping(keys, extras or core_schema.any_schema()), **constraints})
     required = set(schema.get("required", ()))
     fields = {
         name: core_schema.typed_dict_field(_core(inner), required=name in required)

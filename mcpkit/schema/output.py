@@ -22,7 +22,7 @@ from typing_extensions import Never, is_typeddict
 
 from ..content.data import is_json, json_value
 from ..content.display import can_show
-from ..content.lazy import leave_if_put_off
+from ..content.lazy import leave_if_put_off, may_block
 from ..errors import HandlerError, OutputError, ProtocolError, RegistrationError
 from ..protocol.jsonrpc import is_array, is_object
 from . import types
@@ -184,6 +184,7 @@ class Output:
             be written as null.
 
         Raises:
+            LeaveLoop: Each of its values is to be looked at, or may block, and this is the thread of an event loop.
             OutputError: The value does not fit the schema, or JSON has no form for it; the text names the place.
             HandlerError: The author's code has raised it, while the value was read.
         """
@@ -211,6 +212,7 @@ class Output:
         except ValidationError as error:
             from ..content.reading import read
 
+            may_block()  # as what comes now looks at each value
             data = read(data)  # JSON already, but perhaps not its numbers and strings
             if self._validator.isinstance_python(data):
                 return data

@@ -28,6 +28,7 @@ from pydantic_core import (
     to_json,
 )
 
+from ..content.lazy import staying
 from ..errors import OutputError, RegistrationError
 from ..protocol.jsonrpc import SCALARS, is_array, is_object
 
@@ -173,7 +174,8 @@ def default(value: Any) -> Any:
     """
     if isinstance(value, (bytes, bytearray)):
         return encode_base64(value)
-    text = to_json(value, by_alias=True, inf_nan_mode="constants", fallback=_plain)
+    with staying():
+        text = to_json(value, by_alias=True, inf_nan_mode="constants", fallback=_plain)
     shown = from_json(text, allow_inf_nan=False)
     return sorted(shown, key=to_json) if isinstance(value, (set, frozenset)) else shown
 
@@ -256,7 +258,8 @@ def plain(choice: Any) -> Any:
     from ..content.data import described, json_value
 
     try:
-        return json_value(value)
+        with staying():
+            return json_value(value)
     except OutputError:
         raise RegistrationError(
             f"the value of {choice} is {described(value)}, which has no form in JSON; use a string or a number"
