@@ -37,7 +37,7 @@ help:
 	@echo 'make bench         the benchmark against other servers (ARGS=... goes to it)'
 	@echo 'make bench-http    the same over HTTP, with wrk: load, streams, abandoned sessions, killed clients'
 	@echo 'make hosts         Qwen Code and Claude Code, connected to the weather example (installs them: 500 MB)'
-	@echo 'make house         the counts of the house, the smaller ones kept, and its picture drawn'
+	@echo 'make house         the counts of the house, and its picture drawn'
 	@echo 'make soak          ten minutes of polite and rude clients, counted (SECONDS=60 for one minute)'
 	@echo 'make clean         remove what the targets above have made'
 
@@ -135,7 +135,7 @@ hosts: .venv/.dev .hosts/.installed
 	@PYTHONPATH=tests $(PY) tests/hosts/run.py
 
 house: .venv/.package
-	@$(PY) bench/house/counts.py --update
+	@$(PY) bench/house/counts.py
 	@$(PY) bench/house/picture.py
 
 soak: .venv/.dev

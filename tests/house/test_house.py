@@ -21,9 +21,7 @@ def now(trees: Trees, graph: Graph) -> dict[str, int]:
 
 @pytest.mark.parametrize("name", kept())
 def test_no_count_grows(name: str, now: dict[str, int]) -> None:
-    assert now[name] <= kept()[name], (
-        "bench/house/counts.py -v says where; smaller ones are kept by `make house`"
-    )
+    assert now[name] <= kept()[name], "bench/house/counts.py -v says where"
 
 
 def test_all_counts_are_kept(now: dict[str, int]) -> None:
