@@ -45,7 +45,7 @@ def _run(self: Server, transport: str = "stdio", **options: Any) -> None:
     app = self.asgi(**options)
     from .transports.http.run import run_app
 
-    run_app(app, host or "127.0.0.1", 8000 if port is None else port, uvicorn or {})
+    run_app(app, app.settings, host or "127.0.0.1", 8000 if port is None else port, uvicorn or {})
 
 
 class Serving:

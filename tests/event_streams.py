@@ -121,7 +121,7 @@ class Site:
         async def call() -> Any:
             return function()
 
-        return asyncio.run_coroutine_threadsafe(call(), self.service.loop).result(10)
+        return asyncio.run_coroutine_threadsafe(call(), self.service.environment.loop).result(10)
 
     def tasks(self) -> list[str]:
         """Return the names of the tasks that are no task of uvicorn's or the app's own."""
@@ -176,4 +176,4 @@ def site(server: Server, *, uvicorn: dict[str, Any] | None = None, **options: An
             for (
                 service
             ) in app.door()._services.values():  # so that a test that fails leaves no stream to wait for
-                service.loop.call_soon_threadsafe(service.close)
+                service.environment.loop.call_soon_threadsafe(service.close)

@@ -14,6 +14,7 @@ from ...protocol import jsonrpc
 from ...request_headers import JoinedHeaders
 from .authenticated import principal_of
 from .cors import Cors
+from .environment import Environment
 from .exchange import Exchange, Receive, RefusedError, Scope, Send, headers_by_name, refuse, respond
 from .guard import Guard
 from .handshake import serve_delete, serve_get, serve_handshake
@@ -21,7 +22,7 @@ from .mounting import mount_point, path_below
 from .negotiation import accepts, check_content, may_stream
 from .options import MESSAGES_PATH, SSE_PATH, Settings
 from .routes import Routes
-from .service import Service
+from .service import Service, Stage
 from .shutdown import end_on_signals
 from .sse import Pipe
 from .stateless import is_stateless, serve_stateless, unknown_revision
@@ -228,12 +229,11 @@ class Door:
             UnreadError: It cannot, or it has been told to end.
         """
         service = self._begin()
-        if not service.is_started:
-            try:
-                await service.start()
-            except Exception:
-                logger.exception("the server cannot start")
-                raise UnreadError(503, "the server cannot start", _BUSY) from None
+        try:
+            await service.start()
+        except Exception:
+            logger.exception("the server cannot start")
+            raise UnreadError(503, "the server cannot start", _BUSY) from None
         if not service.is_open:
             raise UnreadError(503, "the server is shutting down", _BUSY)
         return service
@@ -242,17 +242,17 @@ class Door:
         loop = asyncio.get_running_loop()
         service = self._services.get(loop)
         if service is None:
-            service = Service(self._server, self._settings, self._keys, self._broker, lambda: self._end(loop))
-            self._services[loop] = service
-            end_on_signals(service)
+            environment = Environment(self._server, self._settings, self._broker)
+            service = self._services[loop] = Service(environment, self._keys, lambda: self._end(loop))
+            end_on_signals(service.ending)
         return service
 
     def _end(self, loop: asyncio.AbstractEventLoop) -> None:
-        if not self._services[loop].is_last:  # else it stays, to refuse what still comes
+        if not self._services[loop].ending.has_begun:  # else it stays, to refuse what still comes
             del self._services[loop]
 
     def _is_ready(self) -> bool:
-        return self._begin().is_ready
+        return self._begin().stage is Stage.READY
 
 
 def _read_twice(headers: Mapping[bytes, bytes]) -> str | None:

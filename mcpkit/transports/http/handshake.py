@@ -27,7 +27,6 @@ from .exchange import Exchange, headers_of
 
 if TYPE_CHECKING:
     from ...protocol.jsonrpc import Outcome
-    from ...server import Server
     from .service import Service
 
 _IS_EAGER: Final = sys.version_info >= (3, 12)
@@ -199,7 +198,7 @@ class Guest(Peer):
     """A client of the handshake era that is served without a session: each POST is all there is of it.
 
     Args:
-        server: Who answers.
+        service: What serves it.
         calls: What runs for it: of its own for a batch, as its ids are.
         revision: The revision that its header names.
         exchange: The answer to its POST.
@@ -210,8 +209,8 @@ class Guest(Peer):
 
     _ignores_strange_answers = False
 
-    def __init__(self, server: Server, calls: Calls, revision: str, exchange: Exchange) -> None:
-        super().__init__(server, calls, _NO_QUESTIONS)
+    def __init__(self, service: Service, calls: Calls, revision: str, exchange: Exchange) -> None:
+        super().__init__(service.server, calls, _NO_QUESTIONS)
         self.session = _GUESTS[revision]
         self.request: Context[Any] | None = None
         self._exchange = exchange
@@ -254,7 +253,7 @@ async def _serve_guest(service: Service, message: Any, headers: Headers, exchang
     named = headers.get(b"mcp-protocol-version", b"").strip().decode("latin-1")
     is_batch = is_array(message)
     calls = Calls(service.server) if is_batch else service.calls
-    guest = Guest(service.server, calls, named if named in HANDSHAKE else _WITHOUT_HEADER, exchange)
+    guest = Guest(service, calls, named if named in HANDSHAKE else _WITHOUT_HEADER, exchange)
     guest.receive(message)
     if guest.request is not None:
         await service.call(exchange, guest.request, guest.reply, service.settings.stream_after_in_session)

@@ -13,7 +13,8 @@ import uvicorn
 if TYPE_CHECKING:
     import socket
 
-    from .app import HttpApp
+    from starlette.types import ASGIApp
+
     from .options import Settings
 
 logger = logging.getLogger(
@@ -24,11 +25,12 @@ _REACHED: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 """Where on this machine a server is reached that listens at all addresses."""
 
 
-def run_app(app: HttpApp, host: str, port: int, options: Mapping[str, Any]) -> None:
+def run_app(app: ASGIApp, settings: Settings, host: str, port: int, options: Mapping[str, Any]) -> None:
     """Serve until a signal comes.
 
     Args:
         app: The app.
+        settings: Its options.
         host: The address to listen on.
         port: The port; 0 takes a free one.
         options: More options for `uvicorn.Config`; they go before what is set here.
@@ -43,13 +45,12 @@ def run_app(app: HttpApp, host: str, port: int, options: Mapping[str, Any]) -> N
             'run("http") serves in this process alone, without reloading. '
             f"Write `app = server.asgi()` in a module, and start `uvicorn module:app {flag}`"
         )
-    grace = app.settings.grace
-    settings: dict[str, Any] = {"host": host, "port": port, "timeout_graceful_shutdown": grace}
+    config: dict[str, Any] = {"host": host, "port": port, "timeout_graceful_shutdown": settings.grace}
     if find_spec("uvloop") is None:
-        settings["http"] = "h11"  # httptools does not tell of a client that goes while a second request waits
-    settings |= options
+        config["http"] = "h11"  # httptools does not tell of a client that goes while a second request waits
+    config |= options
     with suppress(KeyboardInterrupt):  # uvicorn raises it once more when it has ended because of it
-        _Server(uvicorn.Config(app, **settings), app.settings).run()
+        _Server(uvicorn.Config(app, **config), settings).run()
 
 
 class _Server(uvicorn.Server):

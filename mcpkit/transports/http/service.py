@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import TYPE_CHECKING, Any
+from enum import IntEnum
+from typing import Any
 
-from ...broker import Broker
 from ...context import Context
 from ...failures import error_response
 from ...keys import Keys
@@ -17,12 +17,9 @@ from .body import Bodies
 from .environment import Environment
 from .exchange import Exchange, Source
 from .listener import Listener
-from .options import Settings
 from .sessions import Sessions
+from .shutdown import Ending
 from .sse import Pipe
-
-if TYPE_CHECKING:
-    from ...server import Server
 
 logger = logging.getLogger("mcpkit")
 
@@ -32,40 +29,48 @@ _LAST_WORDS = 0.05
 """Seconds in which what has been said may still be sent when there is no time left."""
 
 
+class Stage(IntEnum):
+    """How far the life of a service has come; each follows the one above it, and none comes again."""
+
+    STARTING = 0
+    """Nothing can be served yet."""
+    OPEN = 1
+    """Work is taken; the author's lifespan is being entered."""
+    READY = 2
+    """The lifespan has been entered, too."""
+    CLOSING = 3
+    """No more work is taken, and what runs may finish for a while."""
+    OVER = 4
+    """Nothing is sent any more."""
+
+
 class Service:
     """One server in one event loop, behind one app.
 
     Args:
-        server: Who answers.
-        settings: The app's options.
+        environment: What all lives in.
         keys: What signs session ids.
-        broker: Where sessions have what their ids cannot hold.
         on_end: Called when nothing more can be served here.
 
     Attributes:
         server: Who answers.
         settings: The app's options.
-        loop: The event loop.
-        environment: What all else lives in.
+        environment: What all lives in.
         calls: The calls that belong to no session, by their exchange.
         bodies: Reads the bodies of requests.
         sessions: The sessions of handshake clients.
         listeners: The open `subscriptions/listen` streams.
         pipes: The sessions of HTTP+SSE by their ids.
         batches: The calls of clients of the handshake era without a session, for each batch that runs.
-        is_ready: Whether the author's lifespan has been entered, and work is taken.
-        is_open: Whether it takes work.
-        is_closing: Whether it takes no more work.
-        is_last: Whether the process has been told to end, so that nothing is served here after it.
+        stage: How far its life has come.
+        ending: How it ends with the process.
     """
 
-    def __init__(
-        self, server: Server, settings: Settings, keys: Keys, broker: Broker, on_end: Callable[[], None]
-    ) -> None:
-        self.server = server
-        self.settings = settings
-        self.environment = environment = Environment(server, settings, broker)
-        self.loop = environment.loop
+    def __init__(self, environment: Environment, keys: Keys, on_end: Callable[[], None]) -> None:
+        self.environment = environment
+        self.server = server = environment.server
+        self.settings = settings = environment.settings
+        self._loop = loop = environment.loop
         self.calls = Calls(server)
         self._caller = _Caller(self.calls)
         self.sessions = Sessions(environment, keys)
@@ -73,18 +78,19 @@ class Service:
         self.pipes: dict[str, Pipe] = {}
         self.batches: set[Calls] = set()
         self.bodies = Bodies(settings)
-        self.is_ready = False
-        self.is_open = False
-        self.is_closing = False
-        self.is_last = False
-        self.is_started = False
+        self.stage = Stage.STARTING
+        self.ending = Ending(loop, settings.grace, self.close, self.hurry)
         self._on_end = on_end
         self._waiting: set[asyncio.Task[object]] = set()
-        self._is_over = False
-        self._started: asyncio.Future[None] = self.loop.create_future()
+        self._started: asyncio.Future[None] = loop.create_future()
         self._closing = asyncio.Event()
-        self._haste: asyncio.Future[None] = self.loop.create_future()
-        self._keeper = self.loop.create_task(self._keep(), name="mcpkit-http")
+        self._haste: asyncio.Future[None] = loop.create_future()
+        self._keeper = loop.create_task(self._keep(), name="mcpkit-http")
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it takes work."""
+        return Stage.OPEN <= self.stage <= Stage.READY
 
     async def start(self) -> None:
         """Wait until requests can be served; the author's lifespan may still be entered then.
@@ -111,7 +117,7 @@ class Service:
         try:
             await exchange.run(stream_after)
         except asyncio.CancelledError:
-            if not self._is_over:
+            if self.stage is not Stage.OVER:
                 raise
         finally:
             self._waiting.discard(task)
@@ -133,7 +139,7 @@ class Service:
                     reply(jsonrpc.result(ctx.request_id, outcome), None)
                 elif (awaited := self.calls.begin(ctx, outcome, reply)) is not OVER:
                     exchange.attach(self._caller)
-                    sender = self.loop.create_task(self.serve(exchange, stream_after))
+                    sender = self._loop.create_task(self.serve(exchange, stream_after))
                     await self.calls.go_on(exchange, ctx, outcome, awaited, reply)
             except Exception as error:  # noqa: BLE001 - every request is answered
                 reply(error_response(ctx, error), error)
@@ -150,8 +156,7 @@ class Service:
 
     def close(self) -> None:
         """Begin to end: take no more work, end the streams, and let what runs finish for a while."""
-        self.is_closing = True
-        self.is_ready = self.is_open = False
+        self._enter(Stage.CLOSING)
         self._closing.set()
 
     def hurry(self) -> None:
@@ -169,13 +174,16 @@ class Service:
         self.close()
         await self._keeper
 
+    def _enter(self, stage: Stage) -> None:
+        """Enter a stage, unless a later one has been entered."""
+        self.stage = max(self.stage, stage)
+
     async def _keep(self) -> None:
         try:
             async with self.server.running():
-                self.is_started = True
-                self.is_open = not self.is_closing
+                self._enter(Stage.OPEN)
                 self._started.set_result(None)
-                readying = self.loop.create_task(self._note_ready())
+                readying = self._loop.create_task(self._note_ready())
                 try:
                     await self._closing.wait()
                     await self._wind_down()
@@ -183,13 +191,12 @@ class Service:
                     readying.cancel()
                     self._end()
         except Exception as error:
-            if self.is_started:
+            if self._started.done():
                 raise
             self._started.set_exception(error)
             self._started.exception()  # whoever waits for `start` hears of it
         finally:
-            self.is_closing = True
-            self.is_open = False
+            self._enter(Stage.CLOSING)
             self._on_end()
 
     async def _note_ready(self) -> None:
@@ -198,7 +205,7 @@ class Service:
         except Exception:
             logger.exception("the lifespan could not be entered")
         else:
-            self.is_ready = not self.is_closing
+            self._enter(Stage.READY)
 
     async def _wind_down(self) -> None:
         grace = self.settings.grace
@@ -236,7 +243,7 @@ class Service:
             await pipe.connection.drain()
 
     def _end(self) -> None:
-        self._is_over = True
+        self._enter(Stage.OVER)
         self.sessions.forget_all()
         for task in tuple(self._waiting):
             task.cancel()

@@ -6,6 +6,7 @@ that is mounted in another. So the app listens itself, ends its streams, and let
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import threading
@@ -13,13 +14,10 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from weakref import ref
 
 from ...running.processes import kill_workers
-
-if TYPE_CHECKING:
-    from .service import Service
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _SLACK: Final = 0.3
@@ -27,21 +25,59 @@ _SLACK: Final = 0.3
 _HASTE: Final = 1.0
 """Seconds after a second Ctrl+C in which the lifespan may be left and the process end by itself."""
 
-_services: tuple[ref[Service], ...] = ()
+
+class Ending:
+    """How what is served in an event loop ends when the process is told to.
+
+    Args:
+        loop: The event loop.
+        grace: Seconds that it may take, or None for any number.
+        close: Called in the loop to begin to end.
+        hurry: Called in the loop to end without waiting for what runs.
+
+    Attributes:
+        loop: The event loop.
+        grace: See above.
+        has_begun: Whether the process has been told to end, so that nothing is served there any more.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        grace: float | None,
+        close: Callable[[], None],
+        hurry: Callable[[], None],
+    ) -> None:
+        self.loop = loop
+        self.grace = grace
+        self.has_begun = False
+        self._close = close
+        self._hurry = hurry
+
+    def begin(self, number: int) -> None:
+        """Begin to end because of a signal; a second SIGINT is in a hurry."""
+        # uvicorn forced to exit waits for every open connection from Python 3.12 on, and leaves no lifespan.
+        end = self._hurry if self.has_begun and number == signal.SIGINT else self._close
+        self.has_begun = True
+        with suppress(RuntimeError):  # its loop has been closed just now, so there is nothing to end
+            self.loop.call_soon_threadsafe(end)
+
+
+_endings: tuple[ref[Ending], ...] = ()
 """Replaced rather than changed, since a signal may be heard while a thread adds to it."""
 _adding = threading.Lock()
 _watchdog: _Watchdog | None = None
 
 
-def end_on_signals(service: Service) -> None:
-    """Close a service when the process is told to end, and end the process when its grace period is over.
+def end_on_signals(ending: Ending) -> None:
+    """End what is served in a loop when the process is told to end, and end the process when its grace period is over.
 
     Only the main thread can hear signals; elsewhere, nothing happens. Neither does it where a signal is ignored,
     ends the process at once by default, or raises KeyboardInterrupt, which is the program's own to catch.
     """
-    global _services  # noqa: PLW0603 - signals belong to the process, and so does this
+    global _endings  # noqa: PLW0603 - signals belong to the process, and so does this
     with _adding:
-        _services = (*(known for known in _services if known() is not None), ref(service))
+        _endings = (*(known for known in _endings if known() is not None), ref(ending))
     if threading.current_thread() is not threading.main_thread():
         return
     for number in _SIGNALS:
@@ -76,31 +112,26 @@ class _Handler:
 
 def _hear(number: int) -> None:
     global _watchdog  # noqa: PLW0603
-    services = [service for known in _services if (service := known()) and not service.loop.is_closed()]
-    for service in services:
-        # uvicorn forced to exit waits for every open connection from Python 3.12 on, and leaves no lifespan.
-        end = service.hurry if service.is_last and number == signal.SIGINT else service.close
-        service.is_last = True
-        with suppress(RuntimeError):  # its loop has been closed just now, so there is nothing to end
-            service.loop.call_soon_threadsafe(end)
+    endings = [ending for known in _endings if (ending := known()) and not ending.loop.is_closed()]
+    for ending in endings:
+        ending.begin(number)
     if _watchdog is not None and _watchdog.is_alive():
         if number == signal.SIGINT:
             _watchdog.hurry()
         return
-    graces = [service.settings.grace for service in services]
-    limited = [grace for grace in graces if grace is not None]
-    if limited and len(limited) == len(graces):
-        _watchdog = _Watchdog(number, services, max(limited))
+    graces = [ending.grace for ending in endings if ending.grace is not None]
+    if graces and len(graces) == len(endings):
+        _watchdog = _Watchdog(number, [ending.loop for ending in endings], max(graces))
         _watchdog.start()
 
 
 class _Watchdog(threading.Thread):
     """Ends the process, unless its event loops end before: then what follows is the program's own."""
 
-    def __init__(self, number: int, services: list[Service], grace: float) -> None:
+    def __init__(self, number: int, loops: list[asyncio.AbstractEventLoop], grace: float) -> None:
         super().__init__(name="mcpkit-watchdog", daemon=True)
         self._status = 128 + number
-        self._loops = [service.loop for service in services]
+        self._loops = loops
         self._deadline = time.monotonic() + grace + _SLACK
 
     def hurry(self) -> None:

@@ -18,10 +18,10 @@ from ...protocol.jsonrpc import is_id, is_object
 from ...protocol.revisions import ALL, HANDSHAKE, METHODS, STATELESS
 from .exchange import Exchange
 from .listener import Listener
+from .service import Service, Stage
 
 if TYPE_CHECKING:
     from ...access.principal import Principal
-    from .service import Service
 
 _HANDSHAKE: Final = frozenset(revision.encode() for revision in HANDSHAKE)
 
@@ -51,7 +51,7 @@ def serve_stateless(service: Service, message: Any, headers: Headers, exchange: 
         headers: The headers.
         exchange: The answer.
     """
-    if not service.is_ready:
+    if service.stage is Stage.OPEN:
         return _serve_early(service, message, headers, exchange)
     ctx = _read(service, message, headers, exchange)
     if ctx is None:
