@@ -41,8 +41,10 @@ def core(schema: Json) -> CoreSchema:
     core = _core(schema)
     definitions = schema.get("$defs", {})
     if definitions:
+        from .recursion import bounded
+
         named: list[Any] = [{**_core(inner), "ref": f"#/$defs/{name}"} for name, inner in definitions.items()]
-        core = core_schema.definitions_schema(core, named)
+        core = bounded(core_schema.definitions_schema(core, named))
     return core
 
 

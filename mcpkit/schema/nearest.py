@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 _LONGEST = 100
+_MOST = 500
+"""With how many names a name is compared: those that are as long, or nearly."""
 _SHORTEST_PART = 3
 
 
@@ -24,8 +26,11 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     if wanted in bare:
         return bare[wanted]
     import difflib
+    from heapq import nsmallest
 
-    if close := difflib.get_close_matches(wanted, bare, n=1):
+    # Each comparison takes as long as a thousand values take to validate.
+    likely = bare if len(bare) <= _MOST else nsmallest(_MOST, bare, lambda each: abs(len(each) - len(wanted)))
+    if close := difflib.get_close_matches(wanted, likely, n=1):
         return bare[close[0]]
     related = [each for part, each in bare.items() if _is_part(wanted, part) or _is_part(part, wanted)]
     return related[0] if len(related) == 1 else None

@@ -25,7 +25,7 @@ from pydantic_core import from_json
 from typing_extensions import TypedDict
 
 from mcpkit.errors import ArgumentsError
-from mcpkit.schema import Arguments
+from mcpkit.schema import Arguments, Output
 from mcpkit.schema.problems import MOST_PROBLEMS
 from structures import arguments_of, calls_of
 
@@ -127,6 +127,40 @@ def test_a_union_that_contains_itself_takes_as_many_steps_as_the_value_has_level
     few = calls_of(validate(20))
     assert calls_of(validate(40)) < 4 * few
     assert visits[0] < 1000
+
+
+class Tagged(BaseModel, extra="forbid"):
+    tags: frozenset[int] = frozenset()
+    child: Union[Tagged, Marked, int]
+
+
+class Marked(BaseModel, extra="forbid"):
+    tags: frozenset[int] = frozenset()
+    child: Union[Tagged, Marked, int]
+    mark: int = 0
+
+
+def _tagged(depth: int, leaf: Any) -> Any:
+    value = leaf
+    for _ in range(depth):
+        value = {"tags": [1, 2], "child": value, "mark": 1}
+    return value
+
+
+def test_of_many_items_of_a_recursive_union_each_is_passed_over_in_as_many_steps() -> None:
+    arguments = arguments_of(list[Union[Tagged, Marked]])
+    few, many = ([_tagged(depth, "x")] * 40 for depth in (5, 10))
+    refused(arguments, few)
+    assert calls_of(lambda: refused(arguments, many)) < 4 * calls_of(lambda: refused(arguments, few))
+
+
+def test_a_result_of_a_recursive_union_takes_as_many_steps_as_it_has_levels() -> None:
+    output = Output.of(list[Union[Tagged, Marked]])
+    assert output is not None
+    arguments = arguments_of(list[Union[Tagged, Marked]])
+    few, many = (arguments.validate({"value": [_tagged(depth, 1)]})["value"] for depth in (6, 12))
+    assert output.dump(few) == [_tagged(6, 1)]
+    assert calls_of(lambda: output.dump(many)) < 4 * calls_of(lambda: output.dump(few))
 
 
 def test_a_recursive_reference_of_an_author_takes_as_many_steps_as_the_value_has_levels() -> None:
