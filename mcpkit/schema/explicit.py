@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from importlib import import_module
-from typing import Any
+from typing import Any, Final
 
 from pydantic_core import core_schema
 from typing_extensions import is_typeddict
@@ -13,6 +13,7 @@ from typing_extensions import is_typeddict
 from ..errors import ArgumentsError, RegistrationError
 from ..protocol.jsonrpc import is_array, is_object
 from .arguments import Arguments
+from .backtracking import within_bounds
 from .expectations import kind_of, shown
 from .formats import FORMATS
 from .mirrored import mirrored
@@ -66,6 +67,10 @@ class JSONSchemaArguments(Arguments):
         raise ArgumentsError(told(found))
 
 
+_STEPS_OF_A_NAME: Final = 10_000
+"""Steps that the name of a member may take where a pattern in `patternProperties` goes back over it."""
+
+
 class CheckedSchema:
     """A JSON Schema that an author has written, and what fits it.
 
@@ -96,14 +101,22 @@ class CheckedSchema:
             raise RegistrationError(f"{name}: {_refusal(error, schema)}") from None
 
     def _compiled(self, schema: Json) -> Any:
-        """Return what fits: by regular expressions that take linear time, unless one needs more than those know."""
+        """Return what fits; a pattern that cannot be read in linear time has so many steps for a text, and no more."""
         return self._built(self._library.validator_for, schema).is_valid
 
     def _built(self, build: Callable[..., Any], schema: Json) -> Any:
+        linear = self._library.RegexOptions()
         try:
-            return build(schema, pattern_options=self._library.RegexOptions(), **self._options)
+            return build(schema, pattern_options=linear, **self._options)
         except self._library.ValidationError:
-            return build(schema, **self._options)
+            checks = dict(self._options["formats"])
+            schema = within_bounds(schema, checks)
+        options = {**self._options, "formats": checks}
+        try:
+            return build(schema, pattern_options=linear, **options)
+        except self._library.ValidationError:  # such as by a pattern of names
+            engine = self._library.FancyRegexOptions(backtrack_limit=_STEPS_OF_A_NAME)
+            return build(schema, pattern_options=engine, **options)
 
     def reader(self) -> Reader:
         """Return what explains why values do not fit."""

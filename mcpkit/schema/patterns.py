@@ -53,6 +53,17 @@ def warn(pattern: str) -> None:
     )
 
 
+@cache
+def warn_of_time(pattern: str) -> None:
+    """Say once that what a pattern takes has no bound."""
+    logger.warning(
+        "the pattern %r looks around, refers back or has flags, and is checked by Python's `re`, which may take time "
+        "without end for a few characters of a client; write it without, or install 'mcpkit[jsonschema]', whose "
+        "engine has a bound on what ECMA-262 knows of it",
+        pattern,
+    )
+
+
 def source(pattern: str | re.Pattern[str]) -> str:
     """Return what is written in a pattern that may be compiled, its flags at its beginning."""
     if isinstance(pattern, str):

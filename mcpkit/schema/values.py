@@ -77,14 +77,28 @@ def string(**constraints: Any) -> CoreSchema:
         RegistrationError: The `pattern` among the constraints is no regular expression.
     """
     if "pattern" in constraints:
-        constraints |= _engine(constraints["pattern"])
-    return cast("CoreSchema", {"type": "str", **constraints, "strict": True})
+        constraints |= _engine(constraints.pop("pattern"))
+    is_match = constraints.pop("is_match", None)
+    text = cast("CoreSchema", {"type": "str", **constraints, "strict": True})
+    return text if is_match is None else _matching(is_match, text)
+
+
+def _matching(is_match: Callable[[str], bool], text: CoreSchema) -> CoreSchema:
+    def check(value: str) -> str:
+        if not is_match(value):
+            raise _refuse("no match")
+        return value
+
+    return core_schema.no_info_after_validator_function(check, text)
 
 
 @cache
 def _engine(pattern: str | re.Pattern[str]) -> Json:
-    """Return a pattern as one of two engines reads it: pydantic's own takes linear time, and knows no look-around."""
-    from . import patterns
+    """Return a pattern as one of three engines reads it: pydantic's own takes linear time, and knows no look-around.
+
+    Of the others one counts its steps, and Python's is left for what it does not know.
+    """
+    from . import backtracking, patterns
 
     written = patterns.source(pattern)
     known = patterns.read(written)
@@ -97,7 +111,11 @@ def _engine(pattern: str | re.Pattern[str]) -> Json:
             re.compile(python)
         except re.error as error:
             raise RegistrationError(f"the pattern {written!r} is no regular expression: {error}") from None
-        engine = {"pattern": python, "regex_engine": "python-re"}
+        is_match = None if known is None else backtracking.matcher(backtracking.written(known.rust))
+        engine = {"is_match": is_match}
+        if is_match is None:
+            patterns.warn_of_time(written)
+            engine = {"pattern": python, "regex_engine": "python-re"}
     if known is None:
         patterns.warn(written)
     return engine

@@ -34,6 +34,10 @@ ROWS: dict[str, tuple[Any, ...]] = {
         "mcpkit.errors:ArgumentsError.MOST",
         "mcpkit.schema.problems:MOST_PROBLEMS",
     ),
+    "steps of a pattern that looks around or refers back": tuple(
+        f"mcpkit.schema.backtracking:{name}"
+        for name in ("_STEPS", "_LEAST_STEPS", "_MOST_LINEAR", "MOST_STEPS", "MOST_LONG")
+    ),
     "values of one hash": ("mcpkit.schema.values:MOST_COLLISIONS",),
     "`requestState` that a client brings": ("mcpkit.asking.rounds:MAX_STATE",),
     "answers where more is asked": ("mcpkit.asking.rounds:_MAX_ANSWERS",),

@@ -17,6 +17,7 @@ from mcpkit.asking.rounds import _MAX_ANSWERS, MAX_STATE
 from mcpkit.completion import MOST, MOST_COUNTED
 from mcpkit.errors import ArgumentsError
 from mcpkit.methods import _MAX_URI_LENGTH
+from mcpkit.schema.backtracking import MOST_LONG
 from mcpkit.schema.problems import MOST_PROBLEMS
 from mcpkit.schema.values import MOST_COLLISIONS
 from mcpkit.testing import connect
@@ -58,6 +59,29 @@ async def test_problems(count: int, server: Server, ask: Ask) -> None:
         lines = answer.text.splitlines()
         assert len([line for line in lines if line.startswith("numbers[")]) == first
         assert lines[first:] == ([f"and {found - first} more"] if found > first else [])
+        await client.goes_on()
+
+
+@limit("steps of a pattern that looks around or refers back")
+@pytest.mark.parametrize("count", around(MOST_LONG))
+async def test_texts_that_take_long(count: int, server: Server, ask: Ask) -> None:
+    text = {"type": "string", "pattern": "^(?:(?=a)a+)+$|^a*b$"}
+
+    @server.tool(input_schema={"type": "object", "properties": {"texts": {"type": "array", "items": text}}})
+    async def written(arguments: dict[str, Any]) -> str:
+        return "fits"
+
+    async with ask(server) as client:
+        # Each takes some 4,000 steps, which are more than its length allows.
+        answer = await client.call("written", {"texts": ["a" * 12 + "b"] * count})
+        if count <= MOST_LONG:
+            assert answer.text == "fits"
+        else:
+            answer.refused(None, "expected a string that matches")
+        assert (await client.call("written", {"texts": ["a" * 12 + "b"]})).text == "fits"
+        (await client.call("written", {"texts": ["a" * 40 + "b"]})).refused(
+            None, "expected a string that matches"
+        )
         await client.goes_on()
 
 
