@@ -114,6 +114,10 @@ class Lifespan:
             self._is_entering = False
             if self._started.done():
                 raise
+            if isinstance(error, asyncio.CancelledError) and not self._stop.is_set():
+                # As it is it would look as if those were cancelled who wait for the lifespan.
+                cause, error = error, RuntimeError("the lifespan was cancelled while it was being entered")
+                error.__cause__ = cause
             self._started.set_exception(error)
             self._started.exception()  # whoever waits for `ready` hears of it; nobody has to
 

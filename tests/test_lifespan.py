@@ -180,6 +180,30 @@ async def test_failing_to_enter_fails_what_needs_the_state_and_nothing_else(
     assert "RuntimeError: no database" in caplog.text
 
 
+async def test_a_lifespan_that_cancels_itself_is_one_that_fails(caplog: pytest.LogCaptureFixture) -> None:
+    @asynccontextmanager
+    async def broken(server: Server) -> AsyncIterator[None]:
+        raise asyncio.CancelledError
+        yield
+
+    server = Server("s", lifespan=broken)
+    server.prompt(database)
+    async with server.running():
+        with pytest.raises(RuntimeError, match=r"^the lifespan was cancelled while it was being entered$"):
+            await server.ready()
+
+    server = Server("s", lifespan=broken)
+    server.prompt(database)
+    async with server.running():
+        from mcpkit.testing import Client
+
+        client = Client(server, revision="2026-07-28", info={"name": "t", "version": "1"}, capabilities={})
+        with pytest.raises(ProtocolError, match=r"^The server could not start; its log says why$"):
+            await client.get_prompt("database")
+        await client._close()
+    assert [record.getMessage() for record in caplog.records] == ["the lifespan could not be entered"]
+
+
 async def test_failing_to_leave_is_raised_at_the_end() -> None:
     @asynccontextmanager
     async def broken(server: Server) -> AsyncIterator[None]:

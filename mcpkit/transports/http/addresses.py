@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from ipaddress import AddressValueError, IPv6Address
 from typing import Final
 
 _SITE: Final = 64
 """Bits of an IPv6 address that tell one network from another; whoever has one has all addresses in it."""
+
+_PORT: Final = re.compile(r"\[([^\[\]]+)\](?::\d*)?|([^:\[\]]+):\d*")
+"""An address with a port, as some proxies say it; each connection has another one."""
 
 
 def caller_at(host: str) -> str | None:
@@ -24,7 +28,10 @@ def caller_at(host: str) -> str | None:
         try:
             address = IPv6Address(host)
         except AddressValueError:
-            return f"address {host}"
+            without_port = _PORT.fullmatch(host)
+            return (
+                f"address {host}" if without_port is None else caller_at(without_port[1] or without_port[2])
+            )
         if address.ipv4_mapped is None:
             network = IPv6Address(int(address) >> _SITE << _SITE)
             return None if address.is_loopback else f"address {network}/{_SITE}"

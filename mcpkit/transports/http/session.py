@@ -385,4 +385,6 @@ class _Listener(Stream):
 
 
 def _not_kept() -> ProtocolError:
-    return invalid("the stream of this Last-Event-ID is not kept any more; send the request again")
+    return invalid(
+        "the stream of this Last-Event-ID is not kept any more; send the request again, unless its answer has come"
+    )
