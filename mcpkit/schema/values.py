@@ -242,12 +242,13 @@ _LARGEST_HASH = sys.hash_info.modulus
 def one_of(choices: Sequence[tuple[Any, Any]]) -> CoreSchema:
     """Return a validator of a few JSON values, each with the Python value that it becomes."""
     kinds = {type(value) for value, _ in choices}
-    if kinds in ({str}, {int}):
-        known = core_schema.literal_schema([value for value, _ in choices])
-        steps: list[CoreSchema] = [known] if kinds == {str} else [integer(), known]
+    if len(kinds) == 1 and (kind := kinds.pop()) in (str, int, bool):
+        steps: list[CoreSchema] = [core_schema.literal_schema([value for value, _ in choices])]
+        if kind is not str:  # by itself it takes `true` for 1, as Python does
+            steps.insert(0, integer() if kind is int else boolean())
         if any(value is not result for value, result in choices):
             steps.append(core_schema.no_info_plain_validator_function(dict(choices).__getitem__))
-        return core_schema.chain_schema(steps) if len(steps) > 1 else known
+        return core_schema.chain_schema(steps) if len(steps) > 1 else steps[0]
     table = {identity(value): result for value, result in choices}
 
     def choose(value: Any) -> Any:
