@@ -74,9 +74,7 @@ def _either(texts: list[str]) -> str:
 
 def _implied(schema: Json) -> list[str]:
     """Return the kinds that a schema without `type` has rules for."""
-    return list(
-        dict.fromkeys(kind for key, (about, _) in KEYWORDS.items() if key in schema for kind in about)
-    )
+    return list(dict.fromkeys(about for key, (about, _) in KEYWORDS.items() if key in schema))
 
 
 def _named(kind: str, schema: Json) -> str:

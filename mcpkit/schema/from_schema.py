@@ -13,22 +13,7 @@ from pydantic_core import CoreSchema, SchemaValidator, core_schema
 from ..protocol.jsonrpc import is_array, is_object
 from . import values
 from .formats import FORMATS
-from .values import Json
-
-_NUMERIC = {
-    "minimum": "ge",
-    "exclusiveMinimum": "gt",
-    "maximum": "le",
-    "exclusiveMaximum": "lt",
-    "multipleOf": "multiple_of",
-}
-_CONSTRAINTS = {
-    "integer": _NUMERIC,
-    "number": _NUMERIC,
-    "string": {"minLength": "min_length", "maxLength": "max_length", "pattern": "pattern"},
-    "array": {"minItems": "min_length", "maxItems": "max_length"},
-    "object": {"minProperties": "min_length", "maxProperties": "max_length"},
-}
+from .values import CONSTRAINTS, Json
 
 
 def validator(schema: Json) -> SchemaValidator:
@@ -66,7 +51,7 @@ def _core(schema: Json) -> CoreSchema:
 
 
 def _of_kind(kind: str, schema: Json) -> CoreSchema:
-    constraints = {name: schema[key] for key, name in _CONSTRAINTS.get(kind, {}).items() if key in schema}
+    constraints = {name: schema[key] for name, key in CONSTRAINTS.get(kind, {}).items() if key in schema}
     return _KINDS[kind](schema, constraints)
 
 

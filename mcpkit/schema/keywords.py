@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import ge, gt, le, lt
 from typing import Any
 
 from ..protocol.jsonrpc import is_array, is_object
@@ -33,24 +34,32 @@ def _is_base64(text: str) -> bool:
     return True
 
 
-# Each keyword that is about the value alone, with the kinds that it is about and what it demands.
-KEYWORDS: dict[str, tuple[tuple[str, ...], Callable[[Any, Any], bool]]] = {
-    "minimum": (("number",), lambda value, limit: value >= limit),
-    "maximum": (("number",), lambda value, limit: value <= limit),
-    "exclusiveMinimum": (("number",), lambda value, limit: value > limit),
-    "exclusiveMaximum": (("number",), lambda value, limit: value < limit),
-    "multipleOf": (("number",), lambda value, step: value % step == 0),
-    "minLength": (("string",), lambda value, limit: len(value) >= limit),
-    "maxLength": (("string",), lambda value, limit: len(value) <= limit),
-    "pattern": (("string",), lambda value, pattern: matches(pattern)(value)),
-    "format": (("string",), lambda value, name: name not in FORMATS or matches(FORMATS[name])(value)),
-    "contentEncoding": (("string",), lambda value, name: name != "base64" or _is_base64(value)),
-    "minItems": (("array",), lambda value, limit: len(value) >= limit),
-    "maxItems": (("array",), lambda value, limit: len(value) <= limit),
-    "uniqueItems": (("array",), lambda value, wanted: not wanted or is_unique(value)),
-    "minProperties": (("object",), lambda value, limit: len(value) >= limit),
-    "maxProperties": (("object",), lambda value, limit: len(value) <= limit),
+def _has_at_least(value: Any, limit: int) -> bool:
+    return len(value) >= limit
+
+
+def _has_at_most(value: Any, limit: int) -> bool:
+    return len(value) <= limit
+
+
+KEYWORDS: dict[str, tuple[str, Callable[[Any, Any], bool]]] = {
+    "minimum": ("number", ge),
+    "maximum": ("number", le),
+    "exclusiveMinimum": ("number", gt),
+    "exclusiveMaximum": ("number", lt),
+    "multipleOf": ("number", lambda value, step: value % step == 0),
+    "minLength": ("string", _has_at_least),
+    "maxLength": ("string", _has_at_most),
+    "pattern": ("string", lambda value, pattern: matches(pattern)(value)),
+    "format": ("string", lambda value, name: name not in FORMATS or matches(FORMATS[name])(value)),
+    "contentEncoding": ("string", lambda value, name: name != "base64" or _is_base64(value)),
+    "minItems": ("array", _has_at_least),
+    "maxItems": ("array", _has_at_most),
+    "uniqueItems": ("array", lambda value, wanted: not wanted or is_unique(value)),
+    "minProperties": ("object", _has_at_least),
+    "maxProperties": ("object", _has_at_most),
 }
+"""Each keyword that is about the value alone, with the kind that it is about and what it demands."""
 
 
 def fits_alone(schema: Json, value: Any) -> bool:
@@ -67,5 +76,5 @@ def fits_alone(schema: Json, value: Any) -> bool:
     return all(
         demand(value, schema[keyword])
         for keyword, (about, demand) in KEYWORDS.items()
-        if keyword in schema and any(KINDS[kind](value) for kind in about)
+        if keyword in schema and KINDS[about](value)
     )

@@ -331,17 +331,6 @@ def _typed_dict(cls: Any) -> Described:
     return Described(schema, core_schema.typed_dict_schema(members, extra_behavior="ignore"))
 
 
-# annotated_types by the name of the constraint: JSON Schema's keyword for numbers, texts, arrays and objects.
-_NUMERIC = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum",
-            "multiple_of": "multipleOf"}  # fmt: skip
-_LENGTHS = {
-    "string": {"min_length": "minLength", "max_length": "maxLength"},
-    "array": {"min_length": "minItems", "max_length": "maxItems"},
-    "object": {"min_length": "minProperties", "max_length": "maxProperties"},
-}
-_CORE_TYPES = {"integer": "int", "number": "float", "string": "str", "array": "list", "object": "dict"}
-
-
 def _annotated(annotation: Any) -> Described:
     constraints: Json = {}
     notes: Json = {}
@@ -411,22 +400,17 @@ _FIELD_NOTES = {"title", "description", "examples", "default", "default_factory"
 
 def _constrain(described: Described, constraints: Mapping[str, Any]) -> Described:
     """Return the type with constraints, which pydantic-core and JSON Schema both know under their names."""
-    kind = described.schema.get("type")
-    if not described.is_plain or "enum" in described.schema or kind not in _CORE_TYPES:
+    kind = described.schema.get("type", "")
+    keywords = values.CONSTRAINTS.get(kind, {})
+    if not described.is_plain or "enum" in described.schema:
         raise NotInTable
-    if kind in _LENGTHS:
-        keywords = dict(_LENGTHS[kind])
-        if kind == "string":
-            keywords["pattern"] = "pattern"
-    else:
-        keywords = _NUMERIC
     if not constraints.keys() <= keywords.keys() or not all(map(_is_portable, constraints.values())):
         raise NotInTable
     schema = {**described.schema, **{keywords[name]: value for name, value in constraints.items()}}
     core: Any = described.core
     if kind == "integer":
         core = values.integer(
-            **{name: schema[keyword] for name, keyword in _NUMERIC.items() if keyword in schema}
+            **{name: schema[keyword] for name, keyword in keywords.items() if keyword in schema}
         )
     elif kind == "string":
         core = values.string(**constraints)

@@ -38,6 +38,18 @@ BASE64URL_PATTERN = "^(?:[A-Za-z0-9_-]{4})*(?:[A-Za-z0-9_-]{2}==|[A-Za-z0-9_-]{3
 DECIMAL_PATTERN = r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,4})?$"
 
 
+_NUMERIC = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum",
+            "multiple_of": "multipleOf"}  # fmt: skip
+CONSTRAINTS: Mapping[str, Mapping[str, str]] = {
+    "integer": _NUMERIC,
+    "number": _NUMERIC,
+    "string": {"min_length": "minLength", "max_length": "maxLength", "pattern": "pattern"},
+    "array": {"min_length": "minItems", "max_length": "maxItems"},
+    "object": {"min_length": "minProperties", "max_length": "maxProperties"},
+}
+"""What may be asked of the values of a type, in the words of pydantic-core, and the keyword of each."""
+
+
 def _refuse(reason: str) -> PydanticCustomError:
     # The text never leaves the package: problems.py says what was expected in its own words.
     return PydanticCustomError("json_schema", "{reason}", {"reason": reason})
