@@ -16,7 +16,7 @@ from .channel import NO_HEADERS
 from .context import Context
 from .errors import ProtocolError, TooLongError
 from .methods import listen
-from .peer import Peer, invalid
+from .peer import Peer
 from .protocol import jsonrpc
 from .protocol.eras import (
     CLIENT_CAPABILITIES,
@@ -28,6 +28,7 @@ from .protocol.eras import (
     not_initialized,
 )
 from .protocol.jsonrpc import RequestId, is_array
+from .protocol.messages import invalid, readable_id
 from .protocol.revisions import LATEST_HANDSHAKE
 from .running.calls import Calls, server_ended
 from .updates.subscriptions import Places, Subscriptions
@@ -103,7 +104,7 @@ class Connection(Peer):
         self._subscriptions.close(graceful=graceful)
         await self._calls.aclose(server_ended() if graceful else None)
 
-    def _envelope(self, method: str, params: dict[str, Any], meta: dict[str, Any]) -> Envelope:
+    def envelope(self, method: str, params: dict[str, Any], meta: dict[str, Any]) -> Envelope:
         """Route by the envelope, never by the method: with a protocolVersion in `_meta`, stateless."""
         if PROTOCOL_VERSION in meta:
             return Stateless.receive(meta)
@@ -127,7 +128,8 @@ class Connection(Peer):
     def _initialized(self) -> None:
         self._subscriptions.initialized()
 
-    def _is_taken(self, id_: RequestId) -> bool:
+    def is_taken(self, id_: RequestId) -> bool:
+        """Say whether a request runs, or listens, under an id."""
         return id_ in self._calls or id_ in self._subscriptions.streams
 
     def _cancel(self, id_: RequestId) -> None:
@@ -138,7 +140,7 @@ class Connection(Peer):
         """Refuse what is not read, under its id where that can be told, as somebody waits for an answer under it."""
         from .protocol.unreadable import id_of_unreadable
 
-        self._refuse(self._readable_id({"id": id_of_unreadable(message)}), problem, self._reply)
+        self._refuse(readable_id(id_of_unreadable(message), self), problem, self._reply)
 
     def _reply(self, message: bytes | None, problem: BaseException | None) -> None:
         if message is not None:

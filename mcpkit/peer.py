@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from .asking.open_questions import OpenQuestions
 from .channel import Channel
 from .context import Context
-from .errors import INVALID_REQUEST, METHOD_NOT_FOUND, MalformedError, ProtocolError
+from .errors import METHOD_NOT_FOUND, ProtocolError
 from .failures import error_response
-from .protocol import jsonrpc
-from .protocol.eras import PROTOCOL_VERSION, Envelope, Handshake
+from .protocol import jsonrpc, messages
+from .protocol.eras import Envelope, Handshake
 from .protocol.jsonrpc import RequestId, is_id, is_object
+from .protocol.messages import Notification, Request, Response, invalid, is_initialize, names_revision
 from .running.calls import Calls, Reply
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class Peer(ABC):
     # What transports decide
 
     @abstractmethod
-    def _envelope(self, method: str, params: dict[str, Any], meta: dict[str, Any]) -> Envelope:
+    def envelope(self, method: str, params: dict[str, Any], meta: dict[str, Any]) -> Envelope:
         """Return who asks, and in which revision.
 
         Raises:
@@ -78,7 +79,8 @@ class Peer(ABC):
     def _initialized(self) -> None:
         """Begin to tell the session what changes."""
 
-    def _is_taken(self, id_: RequestId) -> bool:
+    def is_taken(self, id_: RequestId) -> bool:
+        """Say whether a request runs under an id."""
         return id_ in self._calls
 
     def _cancel(self, id_: RequestId) -> None:
@@ -88,28 +90,22 @@ class Peer(ABC):
 
     def _receive(self, message: Any, reply: Reply, channel: Channel) -> None:
         """Take one message and begin to serve it."""
-        if not is_object(message) or message.get("jsonrpc") != "2.0":
-            id_ = self._readable_id(message) if is_object(message) and "method" in message else None
-            self._refuse(id_, invalid('expected an object with "jsonrpc": "2.0"'), reply)
-            return
-        method = message.get("method")
-        if "id" in message and type(method) is str:
-            ctx = self._read_request(message, message["id"], method, reply, channel)
-            if ctx is not None:
-                self._serve(ctx, reply)
-        elif type(method) is str:
-            self._receive_notification(method, message.get("params"))
+        read = messages.read(message, self)
+        if isinstance(read, Request):
+            self._serve(read, reply, channel)
+        elif isinstance(read, Notification):
+            self._receive_notification(read.method, read.params)
             reply(None, None)
-        elif ("result" in message or "error" in message) and "method" not in message:
-            self._receive_response(message, reply)
+        elif isinstance(read, Response):
+            self._receive_response(read.message, reply)
         else:
-            self._refuse(self._readable_id(message), invalid("expected a method name"), reply)
+            self._refuse(read.id, read.problem, reply, is_stateless=names_revision(message))
 
-    def _receive_batch(self, messages: list[Any], reply: Reply, channel: Channel, *, where: str) -> None:
+    def _receive_batch(self, batch: list[Any], reply: Reply, channel: Channel, *, where: str) -> None:
         """Serve a JSON-RPC batch (2025-03-26, basic/index, "Batching"); its answers come in one array.
 
         Args:
-            messages: The messages.
+            batch: The messages.
             reply: Takes the array, None when none of them has an answer, or the refusal of the whole.
             channel: Where what belongs to its requests leaves.
             where: What takes one message at a time in the other revisions.
@@ -117,42 +113,20 @@ class Peer(ABC):
         if self.session is None or not self.session.has_batches:
             self._refuse(None, invalid(f"this revision has no batches; send one message {where}"), reply)
             return
-        if not 1 <= len(messages) <= MAX_BATCH:
-            problem = invalid(f"a batch holds 1 to {MAX_BATCH} messages, this one {len(messages)}")
+        if not 1 <= len(batch) <= MAX_BATCH:
+            problem = invalid(f"a batch holds 1 to {MAX_BATCH} messages, this one {len(batch)}")
             self._refuse(None, problem, reply)
             return
-        batch = _Batch(len(messages), reply)
-        for message in messages:
+        answers = _Batch(len(batch), reply)
+        for message in batch:
             if is_initialize(message):
                 problem = invalid("initialize must not be part of a batch")
-                self._refuse(self._readable_id(message), problem, batch.reply)
+                self._refuse(messages.readable_id(message["id"], self), problem, answers.reply)
             else:
-                self._receive(message, batch.reply, channel)
+                self._receive(message, answers.reply, channel)
 
-    def _read_request(
-        self, message: dict[str, Any], id_: Any, method: str, reply: Reply, channel: Channel
-    ) -> Context[Any] | None:
-        if not is_id(id_):
-            self._refuse(None, invalid(f"expected {jsonrpc.ID_FORM} as id"), reply)
-            return None
-        if self._is_taken(id_):
-            problem = invalid(f"a request with the id {str(id_)[:60]!r} is running already")
-            self._refuse(None, problem, reply, is_stateless=_says_stateless(message))
-            return None
-        try:
-            params, meta = read_params(message)
-            envelope = self._envelope(method, params, meta)
-            return Context(self._server, envelope, channel, id_, method, params, meta)
-        except ProtocolError as error:
-            self._refuse(id_, error, reply)
-            return None
-
-    def _readable_id(self, message: dict[str, Any]) -> RequestId | None:
-        """Return the id to refuse a malformed request under; never that of one that runs, which goes on."""
-        id_ = message.get("id")
-        return id_ if is_id(id_) and not self._is_taken(id_) else None
-
-    def _serve(self, ctx: Context[Any], reply: Reply) -> None:
+    def _serve(self, request: Request, reply: Reply, channel: Channel) -> None:
+        ctx = context_of(self._server, request, channel)
         try:
             if ctx.method == "subscriptions/listen" and ctx.era == "stateless":
                 self._listen(ctx)
@@ -173,7 +147,7 @@ class Peer(ABC):
             self._initialized()
         elif method == "notifications/cancelled" and is_object(params):
             id_ = params.get("requestId")
-            if is_id(id_) and self._is_taken(id_):
+            if is_id(id_) and self.is_taken(id_):
                 logger.debug("request %.100r was cancelled: %.200r", id_, params.get("reason"))
                 self._cancel(id_)
 
@@ -212,38 +186,14 @@ class _Batch:
             self._reply(b"[" + b",".join(self._answers) + b"]" if self._answers else None, None)
 
 
-def read_params(message: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the params of a request and their `_meta`, either of them empty when it is absent.
+def context_of(server: Server, request: Request, channel: Channel) -> Context[Any]:
+    """Return the Context of a request, whichever way it has come.
 
-    Raises:
-        MalformedError: They are no objects, or hold a progress token that is none.
+    Args:
+        server: Who answers.
+        request: The request.
+        channel: Where what belongs to it leaves.
     """
-    params: dict[str, Any] | None = message.get("params")
-    if params is None:
-        return {}, {}
-    if type(params) is not dict:
-        raise MalformedError("params: expected an object")
-    meta: dict[str, Any] | None = params.get("_meta")
-    if meta is None:
-        return params, {}
-    if type(meta) is not dict:
-        raise MalformedError("params._meta: expected an object")
-    if "progressToken" in meta and not is_id(meta["progressToken"]):
-        raise MalformedError(f"params._meta.progressToken: expected {jsonrpc.ID_FORM}")
-    return params, meta
-
-
-def invalid(message: str) -> ProtocolError:
-    """Return the error for what is no message of the protocol, or comes at the wrong time."""
-    return ProtocolError(INVALID_REQUEST, f"Invalid Request: {message}")
-
-
-def is_initialize(message: Any) -> bool:
-    """Say whether a message is an `initialize` request."""
-    return is_object(message) and "id" in message and message.get("method") == "initialize"
-
-
-def _says_stateless(message: dict[str, Any]) -> bool:
-    params = message.get("params")
-    meta = params.get("_meta") if is_object(params) else None
-    return is_object(meta) and PROTOCOL_VERSION in meta
+    return Context(
+        server, request.envelope, channel, request.id, request.method, request.params, request.meta
+    )

@@ -61,7 +61,7 @@ class Calls:
         Raises:
             BusyError: Too many requests are running.
         """
-        self._check_room(ctx, outcome)
+        self.check_room(ctx, outcome)
         call = _Call(key, ctx, reply)
         call.unstarted = outcome
         self._running[key] = call
@@ -75,7 +75,7 @@ class Calls:
             call.task.cancel()
 
     def begin(self, ctx: Context[Any], outcome: Coroutine[Any, Any, Outcome], reply: Reply) -> Any:
-        """Run a request in the current task until its handler waits for the first time; most never do.
+        """Run a request, for which there is room, in the current task until its handler waits; most never do.
 
         Args:
             ctx: The request.
@@ -84,11 +84,7 @@ class Calls:
 
         Returns:
             What it waits for, which `go_on` wants; `OVER` where it has been answered.
-
-        Raises:
-            BusyError: Too many requests are running.
         """
-        self._check_room(ctx, outcome)
         ctx._loop = self._loop
         token = current.set(ctx)
         try:
@@ -188,7 +184,16 @@ class Calls:
         """Count the requests that run."""
         return len(self._running)
 
-    def _check_room(self, ctx: Context[Any], outcome: Coroutine[Any, Any, Outcome]) -> None:
+    def check_room(self, ctx: Context[Any], outcome: Coroutine[Any, Any, Outcome]) -> None:
+        """Refuse a request where too many are running, of all clients or of one.
+
+        Args:
+            ctx: The request.
+            outcome: Its result, which is not awaited then.
+
+        Raises:
+            BusyError: There are.
+        """
         running, limit = self._server._running, self._server.max_running
         if 2 * running.taken < limit:  # nobody has as many as are left
             return

@@ -92,7 +92,7 @@ class Answer(Source):
         exchange = self._exchange
         if self._stream is None:
             if message is not None:
-                exchange.answer(message, _status_of(problem), headers_of(problem))
+                exchange.answer(message, status_of(problem), headers_of(problem))
             elif exchange.may_stream and _has_request(self._message):
                 exchange.finish()  # it was cancelled: an event stream may end without a response
             else:
@@ -128,7 +128,8 @@ def _has_request(message: Any) -> bool:
     return any(is_object(each) and "id" in each and "method" in each for each in messages)
 
 
-def _status_of(problem: BaseException | None) -> int:
+def status_of(problem: BaseException | None) -> int:
+    """Return the HTTP status of an answer in the handshake era."""
     if problem is None:
         return 200
     if isinstance(problem, BusyError):

@@ -168,6 +168,10 @@ class Source:
     def opened(self) -> None:
         """Hear that the exchange has become an event stream though nobody has said anything yet."""
 
+    def headers(self) -> Headers:
+        """Return what the event stream, which begins, says in its headers besides what all of them do."""
+        return ()
+
     def refill(self) -> Iterable[bytes]:
         """Return more events, as all have been sent."""
         return ()
@@ -376,7 +380,8 @@ class Exchange:
             self.hang_up()
 
     async def _stream(self) -> None:
-        await self._write({"type": "http.response.start", "status": 200, "headers": [*_EVENT_STREAM]})
+        headers = [*_EVENT_STREAM, *self._source.headers()]
+        await self._write({"type": "http.response.start", "status": 200, "headers": headers})
         is_last = False
         while not is_last and self._state is not State.GONE:
             if not self._queue:

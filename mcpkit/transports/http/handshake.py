@@ -7,26 +7,26 @@ from __future__ import annotations
 
 import sys
 import types
-from collections.abc import Generator
+from collections.abc import Coroutine, Generator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from ...asking.open_questions import OpenQuestions
-from ...context import Context
+from ...channel import Channel
 from ...errors import INVALID_REQUEST, METHOD_NOT_FOUND, BusyError, ProtocolError
-from ...failures import error_response
-from ...peer import Peer, invalid, is_initialize, read_params
+from ...peer import Peer
 from ...protocol import jsonrpc
 from ...protocol.eras import Client, Envelope, Handshake
 from ...protocol.headers import Headers
-from ...protocol.jsonrpc import is_array, is_id
+from ...protocol.jsonrpc import is_array, is_object
+from ...protocol.messages import Request, invalid, is_initialize
 from ...protocol.revisions import HANDSHAKE
 from ...running.calls import Calls, Reply
-from ...running.current import current
-from .exchange import Exchange, headers_of
+from .answer import status_of
+from .exchange import Exchange, Source, headers_of
 
 if TYPE_CHECKING:
-    from ...protocol.jsonrpc import Outcome
+    from ...protocol.jsonrpc import Outcome, Ready
     from .service import Service
 
 _IS_EAGER: Final = sys.version_info >= (3, 12)
@@ -117,55 +117,6 @@ async def serve_delete(service: Service, headers: Headers, exchange: Exchange) -
     await exchange.respond()
 
 
-async def _initialize(service: Service, message: dict[str, Any], exchange: Exchange) -> None:
-    """Open a session, or, where there are none, say what one would have said of itself."""
-    id_ = message["id"]
-    is_ours = message.get("jsonrpc") == "2.0"
-    if not is_ours or not is_id(id_):
-        expected = f"{jsonrpc.ID_FORM} as id" if is_ours else 'an object with "jsonrpc": "2.0"'
-        problem = invalid(f"expected {expected}")
-        exchange.reply(jsonrpc.error(id_ if is_id(id_) else None, problem), problem)
-        await exchange.respond()
-        return
-    headers: tuple[tuple[bytes, bytes], ...] = ()
-    try:
-        params, meta = read_params(message)
-        handshake = Handshake.receive(params)
-        ctx: Context[Any] = Context(service.server, handshake, exchange, id_, "initialize", params, meta)
-        outcome = service.server._dispatch(ctx)
-        if isinstance(outcome, (dict, bytes)):
-            result: Outcome = outcome
-        else:
-            token = current.set(ctx)
-            try:
-                result = await outcome
-            except Exception as error:  # noqa: BLE001 - a middleware's
-                exchange.reply(error_response(ctx, error), error)
-                await service.send(exchange)
-                return
-            finally:
-                current.reset(token)
-        assert isinstance(result, dict), "initialize is rendered with its session"
-        if service.settings.stateless:
-            result = {**result, "capabilities": _without_session(result["capabilities"])}
-        else:
-            headers = ((_SESSION, (await service.sessions.open(handshake, exchange)).encode()),)
-        exchange.answer(jsonrpc.result(id_, result), 200, headers)
-    except BusyError as error:
-        exchange.answer(jsonrpc.error(id_, error), 503, headers_of(error))
-    except ProtocolError as error:
-        exchange.answer(jsonrpc.error(id_, error))
-    await service.send(exchange)
-
-
-def _without_session(capabilities: dict[str, Any]) -> dict[str, Any]:
-    """Leave out what takes a stream that outlives the request."""
-    return {
-        name: {key: value for key, value in settings.items() if key not in {"listChanged", "subscribe"}}
-        for name, settings in capabilities.items()
-    }
-
-
 def _session_id(headers: Headers) -> str:
     return headers.get(_SESSION, b"").strip().decode("latin-1")
 
@@ -200,7 +151,7 @@ class Guest(Peer):
     Args:
         service: What serves it.
         calls: What runs for it: of its own for a batch, as its ids are.
-        revision: The revision that its header names.
+        known: What is known of it; None before it has said anything.
         exchange: The answer to its POST.
 
     Attributes:
@@ -209,10 +160,10 @@ class Guest(Peer):
 
     _ignores_strange_answers = False
 
-    def __init__(self, service: Service, calls: Calls, revision: str, exchange: Exchange) -> None:
+    def __init__(self, service: Service, calls: Calls, known: Handshake | None, exchange: Exchange) -> None:
         super().__init__(service.server, calls, _NO_QUESTIONS)
-        self.session = _GUESTS[revision]
-        self.request: Context[Any] | None = None
+        self.session = known
+        self.request: Request | None = None
         self._exchange = exchange
         self._has_batch = False
 
@@ -226,17 +177,10 @@ class Guest(Peer):
 
     def reply(self, message: bytes | None, problem: BaseException | None) -> None:
         """Answer the POST."""
-        is_refused = isinstance(problem, ProtocolError) and problem.code == INVALID_REQUEST
-        status = 503 if isinstance(problem, BusyError) else 400 if is_refused else 200
-        self._exchange.answer(message, 202 if message is None else status, headers_of(problem))
+        self._exchange.answer(message, 202 if message is None else status_of(problem), headers_of(problem))
 
-    def _serve(self, ctx: Context[Any], reply: Reply) -> None:
-        if self._has_batch:
-            super()._serve(ctx, reply)
-        else:
-            self.request = ctx
-
-    def _envelope(self, method: str, params: dict[str, Any], meta: dict[str, Any]) -> Envelope:
+    def envelope(self, method: str, params: dict[str, Any], meta: dict[str, Any]) -> Envelope:
+        """Return what is known of it, which is no session."""
         if method in {"resources/subscribe", "resources/unsubscribe"}:
             raise ProtocolError(METHOD_NOT_FOUND, f"Method not found: {method} (this server has no sessions)")
         assert self.session is not None
@@ -244,6 +188,12 @@ class Guest(Peer):
             # The level holds for this POST alone.
             self.session = Handshake(self.session.revision, self.session.client)
         return self.session
+
+    def _serve(self, request: Request, reply: Reply, channel: Channel) -> None:
+        if self._has_batch:
+            super()._serve(request, reply, channel)
+        else:
+            self.request = request
 
     def _initialized(self) -> None:
         """Tell nothing: there is no stream to tell it on."""
@@ -253,7 +203,7 @@ async def _serve_guest(service: Service, message: Any, headers: Headers, exchang
     named = headers.get(b"mcp-protocol-version", b"").strip().decode("latin-1")
     is_batch = is_array(message)
     calls = Calls(service.server) if is_batch else service.calls
-    guest = Guest(service, calls, named if named in HANDSHAKE else _WITHOUT_HEADER, exchange)
+    guest = Guest(service, calls, _GUESTS[named if named in HANDSHAKE else _WITHOUT_HEADER], exchange)
     guest.receive(message)
     if guest.request is not None:
         await service.call(exchange, guest.request, guest.reply, service.settings.stream_after_in_session)
@@ -267,3 +217,88 @@ async def _serve_guest(service: Service, message: Any, headers: Headers, exchang
         finally:
             service.batches.discard(calls)
             calls.cancel_all()  # nobody can come back for what runs
+
+
+class Newcomer(Guest, Source):
+    """A client that sends `initialize`: where that is answered with a result, it has a session, else none.
+
+    The session's id is made before the first byte of the answer: an event stream has it before the result.
+
+    Args:
+        service: What serves it.
+        exchange: The answer to its POST.
+    """
+
+    def __init__(self, service: Service, exchange: Exchange) -> None:
+        super().__init__(service, service.calls, None, exchange)
+        self._service = service
+        self._has_sessions = not service.settings.stateless
+        self._has_failed = False
+        self._id: str | None = None
+        exchange.attach(self)
+
+    def envelope(self, method: str, params: dict[str, Any], meta: dict[str, Any]) -> Handshake:
+        """Negotiate with it."""
+        self.session = Handshake.receive(params)
+        return self.session
+
+    async def finish(self, outcome: Ready | Coroutine[Any, Any, Outcome]) -> Outcome:
+        """Return what it is answered, once the session is open: when there is a result that can be sent."""
+        result = outcome if isinstance(outcome, (dict, bytes)) else await outcome
+        if not self._has_sessions:
+            return _without_session(result)
+        if isinstance(result, dict):
+            result = jsonrpc.encode(result)
+        session = await self._service.sessions.open(self._session_id(), self._exchange)
+        if self._has_failed:  # it was cancelled, and the broker has not minded
+            await self._service.sessions.end(session)
+        return result
+
+    def reply(self, message: bytes | None, problem: BaseException | None) -> None:
+        """Answer the POST."""
+        self._has_failed = message is None or problem is not None
+        if self._has_failed:
+            super().reply(message, problem)
+        else:
+            self._exchange.answer(message, 200, self.headers())
+
+    def headers(self) -> tuple[tuple[bytes, bytes], ...]:
+        """Return the header that tells the session's id; none where there will be no session."""
+        if self._has_failed or not self._has_sessions:
+            return ()
+        return ((_SESSION, self._session_id().encode()),)
+
+    def lost(self, exchange: Exchange) -> None:
+        """Cancel what has not been answered."""
+        self._service.calls.cancel(exchange)
+
+    def _session_id(self) -> str:
+        if self._id is None:
+            assert self.session is not None, "it has been negotiated"
+            may_come = (
+                self._server._entrance.is_waiting
+            )  # what a lifespan registers is declared by the answer
+            self._id = self._service.sessions.mint(self.session, self._exchange, may_come=may_come)
+        return self._id
+
+
+async def _initialize(service: Service, message: dict[str, Any], exchange: Exchange) -> None:
+    newcomer = Newcomer(service, exchange)
+    newcomer.receive(message)
+    if newcomer.request is None:
+        await service.send(exchange)
+    else:
+        stream_after = service.settings.stream_after_in_session
+        await service.call(exchange, newcomer.request, newcomer.reply, stream_after, newcomer.finish)
+
+
+def _without_session(result: Outcome) -> Outcome:
+    """Leave out of what is declared what takes a stream that outlives the request."""
+    declared = result.get("capabilities") if isinstance(result, dict) else None
+    if not isinstance(result, dict) or not is_object(declared):
+        return result  # it is a middleware's own
+    capabilities = {
+        name: {key: value for key, value in settings.items() if key not in {"listChanged", "subscribe"}}
+        for name, settings in declared.items()
+    }
+    return {**result, "capabilities": capabilities}

@@ -46,10 +46,15 @@ class Store:
         return f"{self._name}/session/{token.id}"
 
     async def open(self, token: SessionToken, seconds: float) -> Mapping[str, str]:
-        """Make the record of a new session, for some seconds, and return it."""
+        """Make the record of a new session, for some seconds, and return it; where that fails, there is none."""
         key = self.key(token)
-        await reach(self.broker.write(key, {_OPEN: "1"}, seconds))
-        return await reach(self.broker.read(key))
+        try:
+            await reach(self.broker.write(key, {_OPEN: "1"}, seconds))
+            return await reach(self.broker.read(key))
+        except BaseException:
+            with suppress(OSError):  # then it ends by itself, unused
+                await self.broker.delete(key)
+            raise
 
     async def take_in(self, token: SessionToken) -> Mapping[str, str] | None:
         """Return the record of a session that is not known here, and prolong its life; None when it has ended."""

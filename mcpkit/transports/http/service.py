@@ -8,10 +8,12 @@ from collections.abc import Awaitable, Callable, Coroutine
 from enum import IntEnum
 from typing import Any
 
-from ...context import Context
 from ...failures import error_response
 from ...keys import Keys
+from ...peer import context_of
 from ...protocol import jsonrpc
+from ...protocol.jsonrpc import Outcome, Ready
+from ...protocol.messages import Request
 from ...running.calls import OVER, Calls, Reply, server_ended
 from .body import Bodies
 from .environment import Environment
@@ -20,6 +22,9 @@ from .listener import Listener
 from .sessions import Sessions
 from .shutdown import Ending
 from .sse import Pipe
+
+Finish = Callable[[Ready | Coroutine[Any, Any, Outcome]], Coroutine[Any, Any, Outcome]]
+"""Takes the outcome of a request, and returns it when it may be sent."""
 
 logger = logging.getLogger("mcpkit")
 
@@ -122,23 +127,38 @@ class Service:
         finally:
             self._waiting.discard(task)
 
-    async def call(self, exchange: Exchange, ctx: Context[Any], reply: Reply, stream_after: float) -> None:
+    async def call(
+        self,
+        exchange: Exchange,
+        request: Request,
+        reply: Reply,
+        stream_after: float,
+        finish: Finish | None = None,
+    ) -> None:
         """Serve a request that ends with its connection.
 
         Args:
             exchange: The connection.
-            ctx: The request.
+            request: The request.
             reply: Takes the response, for the exchange.
             stream_after: See `Exchange.run`.
+            finish: Does what there is to do with the result before it is sent; what does so is attached to the
+                exchange, too, and cancels the call when the client has gone.
         """
+        ctx = context_of(self.server, request, exchange)
         sender: asyncio.Task[None] | None = None
         try:
             try:
                 outcome = self.server._dispatch(ctx)
+                if not isinstance(outcome, (dict, bytes)):
+                    self.calls.check_room(ctx, outcome)
+                if finish is not None:
+                    outcome = finish(outcome)
                 if isinstance(outcome, (dict, bytes)):
                     reply(jsonrpc.result(ctx.request_id, outcome), None)
                 elif (awaited := self.calls.begin(ctx, outcome, reply)) is not OVER:
-                    exchange.attach(self._caller)
+                    if finish is None:
+                        exchange.attach(self._caller)
                     sender = self._loop.create_task(self.serve(exchange, stream_after))
                     await self.calls.go_on(exchange, ctx, outcome, awaited, reply)
             except Exception as error:  # noqa: BLE001 - every request is answered

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, Final
 from ...access.principal import Principal
 from ...asking.open_questions import OpenQuestions
 from ...errors import ProtocolError
-from ...peer import Peer, invalid
+from ...peer import Peer
 from ...protocol import jsonrpc
 from ...protocol.eras import Envelope, Handshake
 from ...protocol.jsonrpc import is_array
+from ...protocol.messages import invalid
 from ...protocol.revisions import RESUMABLE, SEVERITY
 from ...running.calls import Calls, Reply, server_ended
 from ...updates.change import LIST_NAMES, Change
@@ -218,7 +219,8 @@ class Session(Peer):
         """Whether something of it runs or listens, so that it is in use though no request comes."""
         return len(self._calls) > 0 or bool(self._listening)
 
-    def _envelope(self, method: str, params: dict[str, Any], meta: dict[str, Any]) -> Envelope:
+    def envelope(self, method: str, params: dict[str, Any], meta: dict[str, Any]) -> Envelope:
+        """Return what was negotiated; a session is initialized once."""
         if method == "initialize":
             raise invalid("this session is initialized already")
         return self._negotiated

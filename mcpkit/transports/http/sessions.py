@@ -9,6 +9,7 @@ made room for others here.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import hashlib
 import math
 import os
@@ -65,43 +66,55 @@ class Sessions:
         """Count the sessions that live in this process."""
         return len(self._by_id)
 
-    async def open(self, handshake: Handshake, client: Exchange) -> str:
-        """Open a session and return its id.
+    def mint(self, handshake: Handshake, client: Exchange, *, may_come: bool) -> str:
+        """Return an id for a session to come; until that is opened, it is the id of none.
+
+        Args:
+            handshake: What was negotiated.
+            client: Who the client is.
+            may_come: Whether lists that nobody has been told of yet may be declared before it is opened.
+        """
+        token = SessionToken(
+            id=os.urandom(16).hex(),
+            home=self._store.broker.home,
+            revision=handshake.revision,
+            client=handshake.client,
+            lists=frozenset(
+                name for name in LIST_NAMES if may_come or self._environment.changes.is_declared(name)
+            ),
+            expires=time.time() + self._settings.session_max_age,
+            principal=_owner(client.principal),
+        )
+        return issue(self._keys, token)
+
+    async def open(self, id_: str, client: Exchange) -> Session:
+        """Open a session under an id that has just been made; where that fails, there is none.
 
         It lives briefly until the first request that names it. Of its client it knows what the id says, as
         every process does that may serve it.
 
         Args:
-            handshake: What was negotiated.
+            id_: The id.
             client: Who the client is.
 
         Raises:
             BusyError: There are too many, or the broker does not answer.
         """
+        token = read(self._keys, id_, -math.inf)
+        assert token is not None, "it has just been signed"
         caller = client.caller
         self._make_room(caller)
         self._shares.take(caller)
         session: Session | None = None
         try:
-            token = SessionToken(
-                id=os.urandom(16).hex(),
-                home=self._store.broker.home,
-                revision=handshake.revision,
-                client=handshake.client,
-                lists=frozenset(name for name in LIST_NAMES if self._environment.changes.is_declared(name)),
-                expires=time.time() + self._settings.session_max_age,
-                principal=_owner(client.principal),
+            fields = await self._store.open(token, self._brief)
+            session = self._unused[id_] = self._add(
+                Session(self._environment, id_, token, fields, client, self._forget)
             )
-            id_ = issue(self._keys, token)
-            kept = read(self._keys, id_, -math.inf)
-            assert kept is not None, "it has just been signed"
-            fields = await self._store.open(kept, self._brief)
-            session = self._add(Session(self._environment, id_, kept, fields, client, self._forget))
-            self._unused[id_] = session
         finally:
             if session is None:
                 self._shares.give_back(caller)
-        return id_
+        return session
 
     async def find(self, id_: str, client: Exchange | Session) -> Session | None:
         """Return the session of an id; None when it is none, has ended, or has not been used for too long.
@@ -249,7 +262,8 @@ class Sessions:
 
     def _sweep_later(self) -> None:
         delay = min(self._settings.session_ttl / 4, self._settings.session_max_age / 4, 60.0)
-        self._sweeping = self._loop.call_later(delay, self._sweep)
+        nobody = contextvars.Context()  # it is no part of the call that opens a session
+        self._sweeping = self._loop.call_later(delay, self._sweep, context=nobody)
 
     def _sweep(self) -> None:
         self._sweeping = None

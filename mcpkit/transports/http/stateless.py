@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, Final
 
-from ...context import Context
-from ...errors import (
-    ProtocolError,
-)
+from ...errors import ProtocolError
 from ...methods import listen
-from ...peer import invalid, read_params
+from ...peer import context_of
 from ...protocol import jsonrpc
 from ...protocol.eras import PROTOCOL_VERSION, Stateless, unsupported_version
 from ...protocol.headers import Headers, check_mirrored, check_standard
-from ...protocol.jsonrpc import is_id, is_object
+from ...protocol.jsonrpc import RequestId, is_object
+from ...protocol.messages import Notification, Refusal, Request, invalid, names_revision, read
 from ...protocol.revisions import ALL, HANDSHAKE, METHODS, STATELESS
 from .exchange import Exchange
 from .listener import Listener
@@ -33,11 +31,8 @@ def is_stateless(message: Any, headers: Headers) -> bool:
         message: The JSON value of the body.
         headers: The headers.
     """
-    if is_object(message):
-        params = message.get("params")
-        meta = params.get("_meta") if is_object(params) else None
-        if is_object(meta) and PROTOCOL_VERSION in meta:
-            return True
+    if names_revision(message):
+        return True
     version = headers.get(b"mcp-protocol-version")
     return version is not None and version not in _HANDSHAKE and version.strip() not in _HANDSHAKE
 
@@ -53,69 +48,84 @@ def serve_stateless(service: Service, message: Any, headers: Headers, exchange: 
     """
     if service.stage is Stage.OPEN:
         return _serve_early(service, message, headers, exchange)
-    ctx = _read(service, message, headers, exchange)
-    if ctx is None:
-        return service.send(exchange)
-    return service.call(exchange, ctx, exchange.reply, service.settings.stream_after)
+    return _serve(service, message, headers, exchange)
 
 
 async def _serve_early(service: Service, message: Any, headers: Headers, exchange: Exchange) -> None:
     """Serve a POST that has come before the lifespan was entered: its headers may be those of a tool to come."""
     await service.server._entrance.passed()
-    ctx = _read(service, message, headers, exchange)
-    if ctx is None:
-        await service.send(exchange)
-    else:
-        await service.call(exchange, ctx, exchange.reply, service.settings.stream_after)
+    await _serve(service, message, headers, exchange)
 
 
-def _read(service: Service, message: Any, headers: Headers, exchange: Exchange) -> Context[Any] | None:
-    """Return the request to answer; None when it has been refused, or when its answer is a stream of changes."""
-    method = message.get("method") if is_object(message) else None
-    if not is_object(message) or type(method) is not str or message.get("jsonrpc") != "2.0":
-        malformed = invalid("expected a request with a method, and one in a POST")
-        exchange.reply(jsonrpc.error(_id_of(message), malformed), malformed)
-        return None
-    if "id" not in message:
+def _serve(service: Service, message: Any, headers: Headers, exchange: Exchange) -> Awaitable[None]:
+    request = read(message, _Post(service, headers, exchange.principal))
+    if isinstance(request, Request):
+        if request.method != "subscriptions/listen":
+            return service.call(exchange, request, exchange.reply, service.settings.stream_after)
+        try:
+            wanted = listen(context_of(service.server, request, exchange))
+            Listener(service.environment, service.listeners, wanted, exchange)
+        except ProtocolError as error:
+            _refuse(exchange, request.id, error)
+    elif isinstance(request, Notification):
         if (problem := unknown_revision(headers)) is not None:
-            exchange.reply(jsonrpc.error(None, problem), problem)
+            _refuse(exchange, None, problem)
         else:
             exchange.answer(None, 202)  # there is no notification that means something here
-        return None
-    id_ = message["id"]
-    if not is_id(id_):
-        malformed = invalid(f"expected {jsonrpc.ID_FORM} as id")
-        exchange.reply(jsonrpc.error(None, malformed), malformed)
-        return None
-    try:
-        params, meta = read_params(message)
-        named_by = None if method in METHODS else _named_by(service, exchange.principal, method)
-        envelope = _envelope(headers, method, params, meta, named_by)
-        ctx: Context[Any] = Context(service.server, envelope, exchange, id_, method, params, meta)
+    elif isinstance(request, Refusal) and is_object(message) and "method" in message:
+        _refuse(exchange, request.id, request.problem)
+    else:
+        _refuse(exchange, None, invalid("expected a request with a method, and one in a POST"))
+    return service.send(exchange)
+
+
+def _refuse(exchange: Exchange, id_: RequestId | None, problem: ProtocolError) -> None:
+    exchange.reply(jsonrpc.error(id_, problem), problem)
+
+
+class _Post:
+    """Who has sent a POST: nothing is known but what that says."""
+
+    __slots__ = ("_headers", "_principal", "_service")
+
+    def __init__(self, service: Service, headers: Headers, principal: Principal) -> None:
+        self._service = service
+        self._headers = headers
+        self._principal = principal
+
+    def is_taken(self, id_: RequestId) -> bool:
+        """Say no: POSTs share no ids."""
+        return False
+
+    def envelope(self, method: str, params: dict[str, Any], meta: dict[str, Any]) -> Stateless:
+        """Hold the headers against the request, and return who asks."""
+        version = meta.get(PROTOCOL_VERSION)
+        headers = self._headers
+        if version is None and (problem := unknown_revision(headers)) is not None:
+            raise problem
+        if type(version) is str:
+            if version not in STATELESS:
+                told = headers.get(b"mcp-protocol-version")
+                if told is not None and told.strip() == version.encode():
+                    raise unsupported_version(version)  # the other headers are that revision's own
+            check_standard(
+                headers, method, params, version, None if method in METHODS else self._named_by(method)
+            )
+        envelope = Stateless.receive(meta)
         if method == "tools/call":
-            _check_parameters(service, exchange.principal, headers, params)
-        elif method == "subscriptions/listen":
-            Listener(service.environment, service.listeners, listen(ctx), exchange)
-            return None
-    except ProtocolError as error:
-        exchange.reply(jsonrpc.error(id_, error), error)
-        return None
-    return ctx
+            self._check_parameters(params)
+        return envelope
 
+    def _check_parameters(self, params: dict[str, Any]) -> None:
+        name = params.get("name")
+        tool = self._service.server.tools.get(name) if type(name) is str else None
+        if tool is not None and (mirrored := tool.arguments.mirrored) and tool.is_visible(self._principal):
+            arguments = params.get("arguments")
+            check_mirrored(self._headers, mirrored, arguments if is_object(arguments) else {})
 
-def _envelope(
-    headers: Headers, method: str, params: dict[str, Any], meta: dict[str, Any], named_by: str | None
-) -> Stateless:
-    version = meta.get(PROTOCOL_VERSION)
-    if version is None and (problem := unknown_revision(headers)) is not None:
-        raise problem
-    if type(version) is str:
-        if version not in STATELESS:
-            told = headers.get(b"mcp-protocol-version")
-            if told is not None and told.strip() == version.encode():
-                raise unsupported_version(version)  # the other headers are that revision's own
-        check_standard(headers, method, params, version, named_by)
-    return Stateless.receive(meta)
+    def _named_by(self, method: str) -> str | None:
+        own = self._service.server.methods.get(method)
+        return own.named_by if own is not None and own.is_visible(self._principal) else None
 
 
 def unknown_revision(headers: Headers) -> ProtocolError | None:
@@ -123,24 +133,3 @@ def unknown_revision(headers: Headers) -> ProtocolError | None:
     told = headers.get(b"mcp-protocol-version")
     named = told.strip().decode("latin-1") if told is not None else None
     return None if named is None or named in ALL else unsupported_version(named)
-
-
-def _check_parameters(
-    service: Service, principal: Principal, headers: Headers, params: dict[str, Any]
-) -> None:
-    name = params.get("name")
-    tool = service.server.tools.get(name) if type(name) is str else None
-    if tool is not None and (mirrored := tool.arguments.mirrored) and tool.is_visible(principal):
-        arguments = params.get("arguments")
-        check_mirrored(headers, mirrored, arguments if is_object(arguments) else {})
-
-
-def _named_by(service: Service, principal: Principal, method: str) -> str | None:
-    own = service.server.methods.get(method)
-    return own.named_by if own is not None and own.is_visible(principal) else None
-
-
-def _id_of(message: Any) -> jsonrpc.RequestId | None:
-    """Return the id to refuse what is no request under; a response's id is of the other direction."""
-    id_ = message.get("id") if is_object(message) and "method" in message else None
-    return id_ if is_id(id_) else None

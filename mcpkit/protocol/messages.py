@@ -1,0 +1,165 @@
+"""What a message is: a request with all that it says of who asks, a notification, a response, or nothing that is taken.
+
+The one reader of messages, for every transport and both eras.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, final
+
+from ..errors import INVALID_REQUEST, MalformedError, ProtocolError
+from .eras import PROTOCOL_VERSION, Envelope
+from .jsonrpc import ID_FORM, RequestId, is_id, is_object
+
+
+@final
+class Request:
+    """A request that can be answered.
+
+    Attributes:
+        envelope: Who asks, and in which revision.
+        id: Its id.
+        method: Its method, which may be one that there is not.
+        params: Its params; empty where there are none.
+        meta: Their `_meta`; empty where there is none.
+    """
+
+    __slots__ = ("envelope", "id", "meta", "method", "params")
+
+    def __init__(
+        self, envelope: Envelope, id_: RequestId, method: str, params: dict[str, Any], meta: dict[str, Any]
+    ) -> None:
+        self.envelope = envelope
+        self.id = id_
+        self.method = method
+        self.params = params
+        self.meta = meta
+
+
+@final
+class Notification:
+    """A notification.
+
+    Attributes:
+        method: Its method, which may be one that there is not.
+        params: Its params, whatever they are; None where there are none.
+    """
+
+    __slots__ = ("method", "params")
+
+    def __init__(self, method: str, params: Any) -> None:
+        self.method = method
+        self.params = params
+
+
+@final
+class Response:
+    """The answer to a request of the server's.
+
+    Attributes:
+        message: The whole message; nothing but its kind has been looked at.
+    """
+
+    __slots__ = ("message",)
+
+    def __init__(self, message: dict[str, Any]) -> None:
+        self.message = message
+
+
+@final
+class Refusal:
+    """What is answered with an error, as it cannot be served.
+
+    Attributes:
+        id: The id to answer under; None where it has none that can be told, or one that another request has.
+        problem: What is wrong.
+    """
+
+    __slots__ = ("id", "problem")
+
+    def __init__(self, id_: RequestId | None, problem: ProtocolError) -> None:
+        self.id = id_
+        self.problem = problem
+
+
+class Sender(Protocol):
+    """Who has sent a message, as far as that decides what it means."""
+
+    def is_taken(self, id_: RequestId) -> bool:
+        """Say whether a request of the sender's runs under an id."""
+        ...
+
+    def envelope(self, method: str, params: dict[str, Any], meta: dict[str, Any]) -> Envelope:
+        """Return who asks, and in which revision.
+
+        Raises:
+            ProtocolError: The request comes at the wrong time, or does not say what it must.
+        """
+        ...
+
+
+def read(message: Any, sender: Sender) -> Request | Notification | Response | Refusal:
+    """Tell what a message is; nothing is raised, whatever it holds.
+
+    Args:
+        message: One JSON value.
+        sender: Who has sent it.
+    """
+    if type(message) is not dict or message.get("jsonrpc") != "2.0":
+        has_method = is_object(message) and "method" in message
+        id_ = readable_id(message.get("id"), sender) if has_method else None
+        return Refusal(id_, invalid('expected an object with "jsonrpc": "2.0"'))
+    method = message.get("method")
+    if type(method) is not str:
+        if "method" not in message and ("result" in message or "error" in message):
+            return Response(message)
+        return Refusal(readable_id(message.get("id"), sender), invalid("expected a method name"))
+    if "id" not in message:
+        return Notification(method, message.get("params"))
+    return _read_request(message, method, sender)
+
+
+def _read_request(message: dict[str, Any], method: str, sender: Sender) -> Request | Refusal:
+    id_ = message["id"]
+    if not is_id(id_):
+        return Refusal(None, invalid(f"expected {ID_FORM} as id"))
+    if sender.is_taken(id_):
+        return Refusal(None, invalid(f"a request with the id {str(id_)[:60]!r} is running already"))
+    try:
+        params: dict[str, Any] | None = message.get("params")
+        if params is None:
+            params = {}
+        elif type(params) is not dict:
+            raise MalformedError("params: expected an object")
+        meta: dict[str, Any] | None = params.get("_meta")
+        if meta is None:
+            meta = {}
+        elif type(meta) is not dict:
+            raise MalformedError("params._meta: expected an object")
+        elif "progressToken" in meta and not is_id(meta["progressToken"]):
+            raise MalformedError(f"params._meta.progressToken: expected {ID_FORM}")
+        return Request(sender.envelope(method, params, meta), id_, method, params, meta)
+    except ProtocolError as error:
+        return Refusal(id_, error)
+
+
+def readable_id(id_: Any, sender: Sender) -> RequestId | None:
+    """Return the id to refuse a malformed request under; never that of one that runs, which goes on."""
+    return id_ if is_id(id_) and not sender.is_taken(id_) else None
+
+
+def is_initialize(message: Any) -> bool:
+    """Say whether a message is an `initialize` request."""
+    return is_object(message) and "id" in message and message.get("method") == "initialize"
+
+
+def names_revision(message: Any) -> bool:
+    """Say whether a message names its revision itself, as those of the stateless era do."""
+    params = message.get("params") if is_object(message) else None
+    meta = params.get("_meta") if is_object(params) else None
+    return is_object(meta) and PROTOCOL_VERSION in meta
+
+
+def invalid(problem: str) -> ProtocolError:
+    """Return the error for what is no message of the protocol, or comes at the wrong time."""
+    return ProtocolError(INVALID_REQUEST, f"Invalid Request: {problem}")
