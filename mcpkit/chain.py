@@ -29,16 +29,13 @@ def through(hooks: Hooks) -> Dispatch:
     return answer if hooks else dispatch
 
 
-_Wrapping = Sequence[tuple[str | None, Any]]
-
-
-async def _answer(ctx: Context[Any], hooks: _Wrapping) -> Outcome:
+async def _answer(ctx: Context[Any], hooks: Hooks) -> Outcome:
     """Answer a request through its middleware."""
     result = await _pass(Request(ctx, ctx.params), hooks, 0)
     return result.outcome
 
 
-async def _pass(request: Request, hooks: _Wrapping, index: int) -> Result:
+async def _pass(request: Request, hooks: Hooks, index: int) -> Result:
     """Give a request to the middleware at an index, or to its handler where there is none left."""
     ctx = request.ctx
     make = ToolCallResult if ctx.method == "tools/call" else Result

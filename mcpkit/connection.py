@@ -113,7 +113,7 @@ class Connection(Peer):
                 raise invalid("this session is initialized already")
             return self.session
         if method == "initialize":
-            self.session = Handshake.receive(params)
+            self.session = Handshake.receive(params, self._subscriptions.subscribed)
             self._subscriptions.begin(self.session)
             return self.session
         if method == "ping":

@@ -10,7 +10,6 @@ from .protocol.revisions import narrow
 
 if TYPE_CHECKING:
     from .registration.registry import Registry
-    from .updates.change import Change
 
 CAPABILITIES: Final[dict[str, dict[str, bool]]] = {
     "tools": {"listChanged": True},
@@ -38,7 +37,7 @@ class Declared:
         self._implementation = implementation
         self._identities: dict[str, Identity] = {}
         self._names = set(offers)
-        registry.listeners.add(self._changed)
+        registry.listeners.add(lambda change: self.add(change.kind))
 
     def identity(self, revision: str) -> Identity:
         """Return its `Implementation` with the members that `revision` knows."""
@@ -66,10 +65,6 @@ class Declared:
         if is_offered:
             self._names.add(capability)
         return is_offered
-
-    def _changed(self, change: Change) -> None:
-        if change.uri is None:
-            self.add(change.kind)
 
     def capabilities(self, revision: str) -> dict[str, Any]:
         """Return its `ServerCapabilities` with the members that `revision` knows."""

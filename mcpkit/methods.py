@@ -20,7 +20,7 @@ from .protocol.revisions import LATEST, METHODS, ROUND_PARAMS, STATELESS, narrow
 from .resources import Resource, ResourceTemplate
 from .running.execution import is_fatal
 from .running.steps import is_cancelled_from_outside
-from .updates.change import ListName
+from .updates.change import LIST_NAMES
 from .updates.listen import Listen, check_room, check_uri
 
 if TYPE_CHECKING:
@@ -42,12 +42,12 @@ Dispatch = Handler
 def initialize(ctx: Context[Any]) -> Ready:
     """Answer `initialize`, whose session has just been opened (basic/lifecycle)."""
     server, session = ctx.server, _session(ctx)
-    if session.on_declared is not None:
-        session.on_declared()
+    declared = server._declared
+    session.lists = frozenset(filter(declared.has, LIST_NAMES))
     return optional(
         protocolVersion=ctx.revision,
-        capabilities=server._declared.capabilities(ctx.revision),
-        serverInfo=server._declared.identity(ctx.revision).info,
+        capabilities=declared.capabilities(ctx.revision),
+        serverInfo=declared.identity(ctx.revision).info,
         instructions=server.instructions,
     )
 
@@ -93,11 +93,8 @@ def listen(ctx: Context[Any]) -> Listen:
         ProtocolError: -32602 for a filter that is malformed or asks for too much.
     """
     server = ctx.server
-    may_come = server._entrance.is_waiting  # what a lifespan registers is declared by then
-
-    def is_offered(name: ListName) -> bool:
-        return may_come or server._declared.has(name)
-
+    # What a lifespan registers is declared when it has been entered.
+    is_offered = LIST_NAMES.__contains__ if server._entrance.is_waiting else server._declared.has
     return Listen(ctx.request_id, ctx.params.get("notifications"), is_offered, partial(server._render, ctx))
 
 

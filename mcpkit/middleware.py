@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast, overload
 
 from pydantic_core import from_json
@@ -205,7 +205,7 @@ H = TypeVar("H", bound=Hook)
 T = TypeVar("T", bound=ToolHook)
 
 
-Hooks = tuple[tuple[str | None, Any], ...]
+Hooks = Sequence[tuple[str | None, Any]]
 """Middleware in the order of registration, each with the method that it is for, or None for all."""
 
 

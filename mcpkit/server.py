@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Collection, Generator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -34,7 +34,7 @@ from .running.limits import check_timeout
 from .running.processes import Processes
 from .running.shares import Shares
 from .serving import Serving
-from .updates.changes import Hubs
+from .updates.changes import Changes, Hubs
 
 if TYPE_CHECKING:
     from .keys import Keys
@@ -181,7 +181,7 @@ class Server(Serving, Registry):
         self._entrance = Entrance(self, lifespan_wait)
         self._lifespans = Lifespans(self, lifespan, self._entrance.guard)
         self._listing = Listing(self)
-        self.hubs = Hubs(self, self._declared.has, self.ready, broker, f"{name}/changes")
+        self.hubs = Hubs(partial(Changes, self, self._declared.has, self.ready, broker, f"{name}/changes"))
         self.middleware = Middlewares(self.methods, self._lead)
         self.on_error = ErrorHooks()
         self.extension_listeners.add(self._lead)
@@ -279,7 +279,7 @@ class Server(Serving, Registry):
         """
         self.resolve()
         async with AsyncExitStack() as stack:
-            stack.callback(self.hubs.publish())
+            stack.callback(self.hubs.here().publish())
             await stack.enter_async_context(self._lifespans.serving(_family(self)))
             yield
 

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from listening import Ear, hearing
-from mcpkit import Registry, Server
+from mcpkit import Principal, Registry, Server
+from mcpkit.updates.audience import Audience
 from mcpkit.updates.change import Change
 from mcpkit.updates.changes import Changes
 from mcpkit.updates.listen import notification
@@ -348,6 +349,19 @@ def test_pending_changes_are_bounded_but_lists_have_room() -> None:
     assert pending.add(Change("prompts"))
     assert pending.replace_oldest(uris[-1]) == uris[0]
     assert pending.take() == [TOOLS, *uris[1:-1], Change("prompts"), uris[-1]]
+
+
+def test_what_waits_is_for_those_whom_any_of_it_is_for() -> None:
+    pending = Pending()
+    ada, bob = Principal("ada"), Principal("bob")
+    for principal in (ada, bob, ada):
+        pending.add(Change("resource", "data://x", Audience.of(principal)))
+    [change] = pending.take()
+    assert change.audience is not None
+    assert [change.audience.holds(each) for each in (ada, bob, Principal("eve"))] == [True, True, False]
+    for audience in (Audience.of(ada), None, Audience.of(bob)):
+        pending.add(Change("resource", "data://x", audience))
+    assert [change.audience for change in pending.take()] == [None]
 
 
 def test_a_session_is_told_in_the_words_of_the_specification() -> None:

@@ -184,6 +184,26 @@ def test_listeners_hear_what_happened_to_which_component() -> None:
     ]
 
 
+def nothing() -> dict[str, str]:
+    return {}
+
+
+def test_who_listens_to_a_registry_hears_of_lists_and_updates_until_it_is_over() -> None:
+    outer, inner, heard = Registry(), Registry(), list[tuple[str, str | None]]()
+    inner.tool(greet)
+    end = outer.listeners.add(lambda change: heard.append((change.kind, change.uri)))
+    included = outer.include(inner, prefix="in")
+    inner.tools.disable("greet")
+    inner.resource_updated("data://x")
+    inner.method("thing/do")(nothing)  # which no list holds
+    included.remove()
+    inner.resource_updated("data://x")
+    end()
+    end()
+    outer.tool(greet)
+    assert heard == [("tools", None), ("tools", None), ("resource", "data://in/x"), ("tools", None)]
+
+
 def test_threads_may_register_and_remove_at_once(server: Server) -> None:
     def work(number: int) -> None:
         for index in range(50):

@@ -253,11 +253,11 @@ class Handshake(_Envelope):
         client: Who asks.
         is_initialized: Whether the client has said that it is ready for notifications.
         subscriptions: The URIs of `resources/subscribe`.
-        on_declared: Called when `initialize` is answered with what the server declares; or None.
+        lists: The lists of which the server has declared that they may change; None until `initialize` is answered.
         on_subscription: Called with a URI and whether it is subscribed to, once that has changed; or None.
     """
 
-    __slots__ = ("__weakref__", "client", "is_initialized", "on_declared", "on_subscription", "subscriptions")
+    __slots__ = ("__weakref__", "client", "is_initialized", "lists", "on_subscription", "subscriptions")
     era = "handshake"
     not_found_code = RESOURCE_NOT_FOUND
 
@@ -268,12 +268,14 @@ class Handshake(_Envelope):
         self.client = client
         self.is_initialized = False
         self.subscriptions: set[str] = set()
-        self.on_declared: Callable[[], None] | None = None
+        self.lists: frozenset[str] | None = None
         self.on_subscription = on_subscription
 
     @classmethod
-    def receive(cls, params: dict[str, Any]) -> Handshake:
-        """Open a session from the params of `initialize`.
+    def receive(
+        cls, params: dict[str, Any], on_subscription: Callable[[str, bool], None] | None = None
+    ) -> Handshake:
+        """Open a session from the params of `initialize`; see the class.
 
         A revision that is not of this era is answered with a counter-offer, the newest one.
 
@@ -294,7 +296,7 @@ class Handshake(_Envelope):
                 f"clientInfo and capabilities: expected at most {MAX_CLIENT_LENGTH:,} bytes, as the session keeps them"
             )
         revision = wanted if wanted in HANDSHAKE else LATEST_HANDSHAKE
-        return cls(revision, Client(info, capabilities))
+        return cls(revision, Client(info, capabilities), on_subscription)
 
     @property
     def has_batches(self) -> bool:

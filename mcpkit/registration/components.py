@@ -45,7 +45,7 @@ class Components(Generic[C]):
         self.kind = kind
         self.list_name = list_name
         self.lock = lock
-        self.listeners: Listeners[[str, Component]] = Listeners()
+        self.listeners: Listeners[[str, C]] = Listeners()
         self._home = home
         self._on_change = on_change
         self._by_key: dict[str, C] = {}
@@ -109,8 +109,7 @@ class Components(Generic[C]):
         """
         twins: dict[str, C] = {}
 
-        def follow(action: str, component: Component) -> None:
-            assert isinstance(component, self.kind), "a mirror is of one kind"
+        def follow(action: str, component: C) -> None:
             with self.lock:
                 twin = twins.get(component.key)
                 is_here = twin is not None and self._by_key.get(twin.key) is twin
@@ -119,11 +118,12 @@ class Components(Generic[C]):
                     if twin.home is None:
                         twin.home = self._home
                     self._insert(twin, replace=is_here)
-                elif twin is not None and is_here and action == "removed":
-                    self.remove(twin.key)
-                elif twin is not None and is_here:
-                    twin_is_shown = component.is_enabled and not self._hides(component)
-                    self._switch(twin.key, is_enabled=twin_is_shown)
+                elif twin is not None and action == "removed":
+                    self.discard(twin)
+                elif is_here:
+                    self._switch(
+                        name(component), is_enabled=component.is_enabled and not self._hides(component)
+                    )
 
         def end() -> None:
             with source.lock, self.lock:

@@ -53,8 +53,8 @@ class Changes:
         registry: Whose changes.
         is_declared: Says whether clients have been told of a list.
         ready: Waits until the lifespans have been entered, which watches need.
-        hear: Hears what other processes publish, given this, and returns a function that ends it; None where there
-            are no others.
+        broker: What the processes share that tell each other; None where this one is alone.
+        topic: What they are told under.
 
     Attributes:
         is_declared: Says whether clients have been told of a list.
@@ -66,20 +66,25 @@ class Changes:
         registry: Registry,
         is_declared: Callable[[ListName], bool],
         ready: Callable[[], Awaitable[None]],
-        hear: Callable[[Changes], Callable[[], object]] | None = None,
+        broker: Broker | None,
+        topic: str,
     ) -> None:
         self.is_declared = is_declared
         self.origin = os.urandom(8).hex()
         self._registry = registry
         self._ready = ready
-        self._hear = hear
+        self._broker = broker
+        self._topic = topic
         self._mailbox = Mailbox(self._deliver)
+        self._conditional = Conditional(registry)
+        self._sources = ExitStack()
+        self._forget_all()
+
+    def _forget_all(self) -> None:
         self._listeners: dict[Change, dict[ChangeListener, None]] = {}
         self._wants: dict[ChangeListener, dict[Change, None]] = {}
         self._templates: dict[str, None] = {}
-        self._watches = Watches(registry, ready, self.tell, self._subscribers)
-        self._conditional = Conditional(registry)
-        self._sources = ExitStack()
+        self._watches = Watches(self._registry, self._ready, self.tell, self._subscribers)
 
     def want(self, listener: ChangeListener, change: Change) -> None:
         """Let a listener hear of a change from now on.
@@ -91,8 +96,11 @@ class Changes:
         """
         if not self._wants:
             self._sources.callback(self._registry.listeners.add(self.tell))
-            if self._hear is not None:
-                self._sources.callback(self._hear(self))
+            if self._broker is not None:
+                from .fan_out import Hearing
+
+                hearing = Hearing(self._broker, self._topic, self.origin, self.tell, self.principals)
+                self._sources.callback(self._broker.subscribe(self._topic, hearing.heard))
         self._wants.setdefault(listener, {})[change] = None
         listeners = self._listeners.get(change)
         if listeners is None:
@@ -135,11 +143,20 @@ class Changes:
         """Tell whoever wants to hear of it in this loop of a change; in any thread, without blocking."""
         if not self._is_wanted(change) or self._mailbox.put(change):
             return
-        self._listeners.clear()  # the loop has ended
-        self._wants.clear()
-        self._templates.clear()
-        self._watches = Watches(self._registry, self._ready, self.tell, self._subscribers)
-        self._sources.close()
+        self._sources.close()  # the loop has ended
+        self._forget_all()
+
+    def publish(self) -> Callable[[], None]:
+        """Tell other processes of what changes here, where there are some.
+
+        Returns:
+            A function that ends it.
+        """
+        if self._broker is None:
+            return lambda: None
+        from .fan_out import Publisher
+
+        return Publisher(self._registry.listeners, self._broker, self._topic, self.origin).close
 
     def principals(self, uri: str) -> set[Principal]:
         """Return who would hear of an update here, if it were for everybody; in the loop's thread."""
@@ -205,26 +222,11 @@ class Hubs:
     """The `Changes` of one server, one for each event loop.
 
     Args:
-        registry: Whose changes.
-        is_declared: See `Changes`.
-        ready: See `Changes`.
-        broker: What the processes share that tell each other; None where this one is alone.
-        topic: What they are told under.
+        make: Makes one for the running loop.
     """
 
-    def __init__(
-        self,
-        registry: Registry,
-        is_declared: Callable[[ListName], bool],
-        ready: Callable[[], Awaitable[None]],
-        broker: Broker | None,
-        topic: str,
-    ) -> None:
-        self._registry = registry
-        self._is_declared = is_declared
-        self._ready = ready
-        self._broker = broker
-        self._topic = topic
+    def __init__(self, make: Callable[[], Changes]) -> None:
+        self._make = make
         self._lock = threading.Lock()
         self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, Changes] = WeakKeyDictionary()
 
@@ -232,25 +234,4 @@ class Hubs:
         """Return the one for the running event loop."""
         loop = asyncio.get_running_loop()
         with self._lock:
-            if loop not in self._by_loop:
-                hear = None if self._broker is None else self._heard
-                self._by_loop[loop] = Changes(self._registry, self._is_declared, self._ready, hear)
-            return self._by_loop[loop]
-
-    def publish(self) -> Callable[[], object]:
-        """Tell the other processes of the changes here, from the running event loop.
-
-        Returns:
-            A function that ends it.
-        """
-        if self._broker is None:
-            return lambda: None
-        from .fan_out import Publisher
-
-        return Publisher(self._registry.listeners, self._broker, self._topic, self.here().origin).close
-
-    def _heard(self, changes: Changes) -> Callable[[], object]:
-        from .fan_out import hear
-
-        assert self._broker is not None, "there are other processes"
-        return hear(self._broker, self._topic, changes.origin, changes.tell, changes.principals)
+            return self._by_loop.get(loop) or self._by_loop.setdefault(loop, self._make())

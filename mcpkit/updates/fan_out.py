@@ -117,30 +117,16 @@ class Publisher:
             self._is_failing = False
 
 
-def hear(
-    broker: Broker,
-    topic: str,
-    origin: str,
-    tell: Callable[[Change], None],
-    principals: Callable[[str], Collection[Principal]],
-) -> Callable[[], None]:
-    """Hear of what other processes publish, in the running event loop.
+class Hearing:
+    """What the running event loop hears of the changes in other processes.
 
     Args:
-        broker: Where they do.
+        broker: Where they publish them.
         topic: Under which topic.
-        origin: What their own messages are known by, which are not heard.
+        origin: What the messages from here are known by, which are not heard.
         tell: Takes the changes, in any thread.
         principals: Returns who would hear of an update of a URI here; called in the loop.
-
-    Returns:
-        A function that ends it.
     """
-    return broker.subscribe(topic, _Hearing(broker, topic, origin, tell, principals).heard)
-
-
-class _Hearing:
-    """What one event loop hears of the changes in other processes; see `hear`."""
 
     def __init__(
         self,

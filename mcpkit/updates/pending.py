@@ -95,7 +95,3 @@ class Mailbox:
             changes = self._pending.take(most)
             self._is_begun = bool(changes)
         return changes
-
-    def __len__(self) -> int:
-        """Count what waits."""
-        return len(self._pending)

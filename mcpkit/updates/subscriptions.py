@@ -78,13 +78,20 @@ class Subscriptions:
         A list that the server does not declare then is never announced to it, as it was not negotiated.
         """
         self._session = _Session(self, session)
-        session.on_declared = self._declared
-        session.on_subscription = self._subscribed
+        for name in LIST_NAMES:
+            self._changes.want(self._session, Change(name))
+
+    def subscribed(self, uri: str, is_subscribed: bool) -> None:
+        """Note that the session has subscribed to a URI, or does so no more."""
+        if self._session is not None:
+            change = Change("resource", uri)
+            (self._changes.want if is_subscribed else self._changes.unwant)(self._session, change)
 
     def initialized(self) -> None:
         """Tell the session what has changed since `initialize` was answered."""
-        if self._session is not None and self._session.session.on_declared is not None:
-            self._hear_lists()  # a middleware has answered it, or it waits, and more may be declared then
+        if self._session is not None and self._session.session.lists is None:
+            # A middleware has answered it, or it waits, and more may be declared then.
+            self._session.session.lists = frozenset(filter(self._changes.is_declared, LIST_NAMES))
         self.wake()
 
     def open(self, read: Callable[[], Listen]) -> None:
@@ -139,22 +146,6 @@ class Subscriptions:
         if self._places is not None:
             self._places.give_back()
 
-    def _declared(self) -> None:
-        if self._session is not None:
-            self._session.session.on_declared = None
-            self._hear_lists()
-
-    def _hear_lists(self) -> None:
-        if self._session is not None:
-            for name in LIST_NAMES:
-                if self._changes.is_declared(name):
-                    self._changes.want(self._session, Change(name))
-
-    def _subscribed(self, uri: str, is_subscribed: bool) -> None:
-        if self._session is not None:
-            change = Change("resource", uri)
-            (self._changes.want if is_subscribed else self._changes.unwant)(self._session, change)
-
     def overflow(self, stream: _Stream) -> None:
         """Drop a stream whose reader is too slow."""
         self.cancel(stream.listen.request_id)
@@ -176,29 +167,34 @@ class Subscriptions:
     def _waiting(self) -> list[_Session | _Stream]:
         """Return those with something to tell: each tells one change before anybody tells a second."""
         waiting: list[_Session | _Stream] = [stream for stream in self.streams.values() if stream.pending]
-        if self._session is not None and self._session.is_ready and self._session.pending:
+        if self._session is not None and self._session.session.is_initialized and self._session.pending:
             waiting.insert(0, self._session)
         return waiting
 
 
-class _Session:
-    """A handshake session that listens."""
+class _Listener:
+    """Who listens at the other end of a pipe, and what waits to be told."""
 
-    def __init__(self, subscriptions: Subscriptions, session: Handshake) -> None:
+    def __init__(self, subscriptions: Subscriptions) -> None:
         self._subscriptions = subscriptions
-        self.session = session
-        self._is_behind = False
         self.pending = Pending()
-
-    @property
-    def is_ready(self) -> bool:
-        return self.session.is_initialized
 
     @property
     def principal(self) -> Principal:
         return self._subscriptions.principal
 
+
+class _Session(_Listener):
+    """A handshake session that listens."""
+
+    def __init__(self, subscriptions: Subscriptions, session: Handshake) -> None:
+        super().__init__(subscriptions)
+        self.session = session
+        self._is_behind = False
+
     def changed(self, change: Change) -> None:
+        if change.uri is None and change.kind not in (self.session.lists or ()):
+            return
         if not self.pending:
             self._is_behind = False
         if not self.pending.add(change):
@@ -214,17 +210,12 @@ class _Session:
         return notification(change)
 
 
-class _Stream:
+class _Stream(_Listener):
     """A `subscriptions/listen` request that is open."""
 
     def __init__(self, subscriptions: Subscriptions, listen: Listen) -> None:
-        self._subscriptions = subscriptions
+        super().__init__(subscriptions)
         self.listen = listen
-        self.pending = Pending()
-
-    @property
-    def principal(self) -> Principal:
-        return self._subscriptions.principal
 
     def changed(self, change: Change) -> None:
         if self.pending.add(change):

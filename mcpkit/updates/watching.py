@@ -27,10 +27,6 @@ LONGEST_DELAY: Final = 60.0
 """Seconds until a watch that failed starts again: doubled each time, until it yields."""
 
 
-Tell = Callable[[Change], None]
-"""Takes a change."""
-
-
 class _Key(NamedTuple):
     """What is watched.
 
@@ -62,7 +58,7 @@ class Watches:
         self,
         registry: Registry,
         ready: Callable[[], Awaitable[None]],
-        tell: Tell,
+        tell: Callable[[Change], None],
         subscribers: Callable[[Change], Collection[Principal]],
     ) -> None:
         self._registry = registry
@@ -182,7 +178,7 @@ class _Watch:
         self,
         ready: Callable[[], Awaitable[None]],
         key: _Key,
-        tell: Tell,
+        tell: Callable[[Change], None],
         previous: asyncio.Task[None] | None,
     ) -> None:
         self._ready = ready

@@ -19,7 +19,7 @@ from ...protocol.jsonrpc import is_array
 from ...protocol.messages import invalid
 from ...protocol.revisions import RESUMABLE, SEVERITY
 from ...running.calls import Calls, Reply, server_ended
-from ...updates.change import LIST_NAMES, Change
+from ...updates.change import Change
 from ...updates.listen import notification
 from ...updates.pending import Pending
 from .answer import Answer
@@ -100,9 +100,8 @@ class Session(Peer):
         self._listening: list[_Listener] = []
         self._following: Following | None = None
         self._teller: str | None = None
-        for name in LIST_NAMES:
-            if name in token.lists:
-                environment.changes.want(self, Change(name))
+        for name in token.lists:
+            environment.changes.want(self, Change(name))
         self._load(fields)
 
     _ignores_strange_answers = False

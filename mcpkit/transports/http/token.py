@@ -14,6 +14,7 @@ from pydantic_core import from_json, to_json
 
 from ...keys import Keys
 from ...protocol.eras import Client
+from ...updates.change import ListName
 
 MAX_LENGTH: Final = 1024
 """The longest id, in characters: proxies and servers commonly bound a header line at 4 to 8 KiB."""
@@ -57,7 +58,7 @@ class SessionToken(NamedTuple):
     home: str
     revision: str
     client: Client
-    lists: frozenset[str]
+    lists: frozenset[ListName]
     expires: float
     principal: str | None = None
 
