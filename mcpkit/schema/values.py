@@ -253,7 +253,7 @@ _LARGEST_HASH = sys.hash_info.modulus
 
 def one_of(choices: Sequence[tuple[Any, Any]]) -> CoreSchema:
     """Return a validator of a few JSON values, each with the Python value that it becomes."""
-    kinds = {type(value) for value, _ in choices}
+    kinds: set[type[Any]] = {type(value) for value, _ in choices}
     if len(kinds) == 1 and (kind := kinds.pop()) in (str, int, bool):
         steps: list[CoreSchema] = [core_schema.literal_schema([value for value, _ in choices])]
         if kind is not str:  # by itself it takes `true` for 1, as Python does
