@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from pydantic_core import CoreSchema, PydanticCustomError, ValidationError, core_schema
 
@@ -23,12 +23,32 @@ _ARRAYS = frozenset({"list", "tuple", "set", "frozenset", "deque", "generator", 
 _FIELDS = frozenset({"model-fields", "dataclass-args", "typed-dict"})
 
 
+_MOST_TRIES: Final = 10_000
+"""Choices that are tried at one value of any size."""
+
+_TRIES_OF_ONE: Final = 4
+"""Times that all choices may be tried for each array and object of the value, whichever is more.
+
+Each is tried once, unless a validator of the author's makes other values of the input.
+"""
+
+
 class _Run:
-    """One validation of a value that starts at such a union."""
+    """One validation of a value that starts at such a union.
 
-    __slots__ = ("outcomes", "tried")
+    Args:
+        value: The value.
+        choices: How many choices all such unions have.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_choices", "_left", "_value", "is_over", "outcomes", "tried")
+
+    def __init__(self, value: Any, choices: int) -> None:
+        self._value = value
+        self._choices = choices
+        self._left = _MOST_TRIES
+        self.is_over = False
+        """Whether there have been too many tries, so that nothing is known of the value."""
         self.tried: int | str = 0
         """The choice that a union is about to try."""
         self.outcomes: dict[tuple[int, int], tuple[bool, Any, Any]] = {}
@@ -36,6 +56,24 @@ class _Run:
 
         A value that a validator of the author's has made is kept, as another one could have its place in memory.
         """
+
+    def count(self) -> bool:
+        """Count one more try; say whether there may be one."""
+        self._left -= 1
+        if self._left < 0 and self._choices:
+            self._left += max(0, _TRIES_OF_ONE * self._choices * _holders(self._value) - _MOST_TRIES)
+            self._choices = 0  # they are counted once
+        self.is_over = self.is_over or self._left < 0
+        return not self.is_over
+
+
+def _holders(value: Any) -> int:
+    """Return how many arrays and objects are in a JSON value, itself among them."""
+    waiting: list[Any] = [value]
+    for each in waiting:
+        held: Iterable[Any] = each.values() if is_object(each) else each if is_array(each) else ()
+        waiting.extend(inner for inner in held if is_object(inner) or is_array(inner))
+    return len(waiting)
 
 
 _run: ContextVar[_Run | None] = ContextVar("_run", default=None)
@@ -51,7 +89,8 @@ def bounded(core: CoreSchema) -> CoreSchema:
     ]
     if not unions:
         return core
-    replaced = {id(union): _tried_once(union, definitions) for union in unions}
+    among = sum(len(_choices(union)) for union in unions)
+    replaced = {id(union): _tried_once(union, definitions, among) for union in unions}
     return cast("CoreSchema", _with(core, replaced))
 
 
@@ -132,7 +171,7 @@ def _members(node: Node, definitions: Mapping[str, Node]) -> frozenset[Any]:
     return frozenset()
 
 
-def _tried_once(union: Node, definitions: Mapping[str, Node]) -> Callable[[Any], CoreSchema]:
+def _tried_once(union: Node, definitions: Mapping[str, Node], among: int) -> Callable[[Any], CoreSchema]:
     members = [_members(choice, definitions) for choice in _choices(union)]
 
     def build(rewritten: Any) -> CoreSchema:
@@ -140,7 +179,7 @@ def _tried_once(union: Node, definitions: Mapping[str, Node]) -> Callable[[Any],
         # What holds nothing cannot lead back, and is left to pydantic's own rule.
         choices["all"] = {key: value for key, value in rewritten.items() if key != "ref"}
         tagged = core_schema.tagged_union_schema(choices, discriminator=_tried)
-        select = _Select(members)
+        select = _Select(members, among)
         built: Any = core_schema.no_info_wrap_validator_function(select, tagged)
         return cast("CoreSchema", {**built, "ref": rewritten["ref"]} if "ref" in rewritten else built)
 
@@ -158,20 +197,29 @@ class _Select:
 
     Args:
         members: Of each choice, the members of an object that it knows.
+        choices: How many choices all such unions have.
     """
 
-    def __init__(self, members: list[frozenset[Any]]) -> None:
+    def __init__(self, members: list[frozenset[Any]], choices: int) -> None:
         self._members = members
+        self._choices = choices
 
     def __call__(self, value: Any, handler: Callable[[Any], Any]) -> Any:
         run = _run.get()
         if run is not None:
             return self._outcome(value, handler, run)
-        token = _run.set(run := _Run())
+        token = _run.set(run := _Run(value, self._choices))
         try:
-            return self._outcome(value, handler, run)
+            outcome = self._outcome(value, handler, run)
+        except ValidationError:
+            if run.is_over:
+                raise _too_many_tries() from None
+            raise
         finally:
             _run.reset(token)
+        if run.is_over:
+            raise _too_many_tries()
+        return outcome
 
     def _outcome(self, value: Any, handler: Callable[[Any], Any], run: _Run) -> Any:
         if not (is_object(value) or is_array(value)):
@@ -192,6 +240,8 @@ class _Select:
             known = len(members.intersection(value)) if is_object(value) else 0
             if known <= most:
                 continue
+            if not run.count():
+                return False, _too_many_tries()
             run.tried = index
             try:
                 outcome, most = handler(value), known
@@ -199,6 +249,10 @@ class _Select:
                 if most < 0 and _is_of_author(error):
                     outcome = error
         return most >= 0, outcome
+
+
+def _too_many_tries() -> PydanticCustomError:
+    return PydanticCustomError("json_schema", "Input should be a value that can be read in fewer tries")
 
 
 def _is_of_author(error: ValidationError) -> bool:

@@ -38,6 +38,10 @@ ROWS: dict[str, tuple[Any, ...]] = {
         f"mcpkit.schema.backtracking:{name}"
         for name in ("_STEPS", "_LEAST_STEPS", "_MOST_LINEAR", "MOST_STEPS", "MOST_LONG")
     ),
+    "tries of the choices of a union that contains itself": (
+        "mcpkit.schema.recursion:_MOST_TRIES",
+        "mcpkit.schema.recursion:_TRIES_OF_ONE",
+    ),
     "values of one hash": ("mcpkit.schema.values:MOST_COLLISIONS",),
     "`requestState` that a client brings": ("mcpkit.asking.rounds:MAX_STATE",),
     "answers where more is asked": ("mcpkit.asking.rounds:_MAX_ANSWERS",),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import itertools
 import sys
 from typing import Any
 
 import pytest
+from pydantic import BaseModel, model_validator
 
 from limits.conftest import Ask
 from limits.ways import around, asking, limit
@@ -19,6 +21,7 @@ from mcpkit.errors import ArgumentsError
 from mcpkit.methods import _MAX_URI_LENGTH
 from mcpkit.schema.backtracking import MOST_LONG
 from mcpkit.schema.problems import MOST_PROBLEMS
+from mcpkit.schema.recursion import _MOST_TRIES
 from mcpkit.schema.values import MOST_COLLISIONS
 from mcpkit.testing import connect
 
@@ -82,6 +85,47 @@ async def test_texts_that_take_long(count: int, server: Server, ask: Ask) -> Non
         (await client.call("written", {"texts": ["a" * 40 + "b"]})).refused(
             None, "expected a string that matches"
         )
+        await client.goes_on()
+
+
+class Copied(BaseModel):
+    @model_validator(mode="before")
+    @classmethod
+    def copy_it(cls, value: Any) -> Any:
+        return copy.deepcopy(value)
+
+
+class First(Copied):
+    inner: First | Second | int
+
+
+class Second(Copied):
+    inner: First | Second | int
+    more: int = 0
+
+
+@limit("tries of the choices of a union that contains itself")
+@pytest.mark.parametrize("depth", [1, 8, 12, 13, 14, 20, 60])
+async def test_tries(depth: int, server: Server, ask: Ask) -> None:
+    @server.tool
+    async def take(value: First | Second | int) -> str:
+        return "fits"
+
+    def nested(leaf: Any, **more: int) -> Any:
+        for _ in range(depth):
+            leaf = {"inner": leaf, **more}
+        return leaf
+
+    async with ask(server) as client:
+        assert (await client.call("take", {"value": nested(1)})).text == "fits"
+        answer = await client.call(
+            "take", {"value": nested(1, more=1)}
+        )  # both choices are tried at each level
+        if 2**depth <= _MOST_TRIES:
+            assert answer.text == "fits"
+        else:
+            answer.refused(None, "expected a value that can be read in fewer tries")
+        (await client.call("take", {"value": nested("wrong")})).refused(None, "expected ")
         await client.goes_on()
 
 
