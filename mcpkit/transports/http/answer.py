@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...errors import INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR, BusyError, ProtocolError
@@ -12,7 +11,6 @@ from .exchange import Exchange, Source, headers_of
 from .streams import Stream, Streams
 
 if TYPE_CHECKING:
-    from ...access.principal import Principal
     from ...asking.open_questions import OpenQuestions
 
 
@@ -30,9 +28,22 @@ class Answer(Source):
 
     Attributes:
         caller: What tells the session's client from others.
+        questions: What the client is asked; nothing where it takes no event stream.
+        request_headers: The headers of the POST.
+        principal: Who has sent the POST.
     """
 
-    __slots__ = ("_exchange", "_is_over", "_message", "_questions", "_stream", "_streams", "caller")
+    __slots__ = (
+        "_exchange",
+        "_is_over",
+        "_message",
+        "_stream",
+        "_streams",
+        "caller",
+        "principal",
+        "questions",
+        "request_headers",
+    )
 
     def __init__(
         self,
@@ -43,28 +54,15 @@ class Answer(Source):
         streams: Streams,
     ) -> None:
         self.caller = caller
+        self.questions: OpenQuestions | None = questions if exchange.may_stream else None
+        self.request_headers = exchange.request_headers
+        self.principal = exchange.principal
         self._exchange = exchange
         self._message = message
-        self._questions = questions
         self._streams = streams
         self._stream: Stream | None = None
         self._is_over = False
         exchange.attach(self)
-
-    @property
-    def request_headers(self) -> Mapping[bytes, bytes]:
-        """The headers of the POST."""
-        return self._exchange.request_headers
-
-    @property
-    def principal(self) -> Principal:
-        """Who has sent the POST."""
-        return self._exchange.principal
-
-    @property
-    def questions(self) -> OpenQuestions | None:
-        """What the client is asked; nothing where it takes no event stream."""
-        return self._questions if self._exchange.may_stream else None
 
     def send(self, message: bytes) -> None:
         """Send what a call says before its response."""
@@ -86,8 +84,8 @@ class Answer(Source):
 
     def reply(self, message: bytes | None, problem: BaseException | None) -> None:
         """Send the response, or end without one."""
-        if len(self._questions):
-            self._questions.take_back(self)
+        if self.questions:
+            self.questions.take_back(self)
         self._is_over = True
         exchange = self._exchange
         if self._stream is None:

@@ -22,7 +22,7 @@ from .mounting import mount_point, path_below
 from .negotiation import accepts, check_content, may_stream
 from .options import MESSAGES_PATH, SSE_PATH, Settings
 from .routes import Routes
-from .service import Service, Stage
+from .service import READY, Service
 from .shutdown import end_on_signals
 from .sse import Pipe
 from .stateless import is_stateless, serve_stateless, unknown_revision
@@ -252,7 +252,7 @@ class Door:
             del self._services[loop]
 
     def _is_ready(self) -> bool:
-        return self._begin().stage is Stage.READY
+        return self._begin().stage == READY
 
 
 def _read_twice(headers: Mapping[bytes, bytes]) -> str | None:

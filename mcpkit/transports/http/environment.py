@@ -12,7 +12,8 @@ from ...broker import Broker
 from ...running.shares import Shares
 from .events import Shelf
 from .options import Settings
-from .record import Store
+from .record import Record
+from .token import SessionToken
 from .workers import CURE
 
 if TYPE_CHECKING:
@@ -40,9 +41,9 @@ class Environment:
         streams: Who has an event stream that belongs to no call.
         shelf: What sessions keep for clients that come back.
         spacing: Seconds in which the broker is told once that a session is in use.
-        store: The records of sessions.
+        broker: Where sessions have what their ids cannot hold.
         process: A text that no other process has, nor any other event loop of this one.
-        is_shared: Whether other processes may share the store.
+        is_shared: Whether other processes may share the broker.
         tasks: What runs though nobody waits for it.
     """
 
@@ -54,11 +55,16 @@ class Environment:
         self.streams = Shares()
         self.shelf = Shelf(settings.max_kept)
         self.spacing = min(settings.session_ttl / 10, _SPACING)
-        self.store = Store(broker, server.name, settings.session_ttl + self.spacing)
+        self.broker = broker
         self.process = os.urandom(4).hex()
         self.is_shared = server.broker is not None
         self.tasks: set[asyncio.Task[None]] = set()
         self._has_met_strange_answer = False
+
+    def record(self, token: SessionToken) -> Record:
+        """Return the record of a session, which has not been read."""
+        ttl = self.settings.session_ttl + self.spacing
+        return Record(self.broker, self.server.name, ttl, token)
 
     def check_room(self, caller: str | None) -> None:
         """Refuse one more listening stream where there are too many, of all or of one client.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
-from enum import IntEnum
 from inspect import iscoroutine
 from typing import Any, Final
 
@@ -52,7 +51,7 @@ _EVENT_STREAM: Final = (
     (b"cache-control", b"no-cache, no-transform"),
     (b"x-accel-buffering", b"no"),
 )
-_GONE: Final = (OSError, RuntimeError)
+_LOST: Final = (OSError, RuntimeError)
 """What servers raise for a client that has gone; uvloop the second."""
 
 _STATUS: Final = {
@@ -135,29 +134,20 @@ def headers_of(problem: BaseException | None) -> tuple[tuple[bytes, bytes], ...]
     return ((b"retry-after", b"%d" % problem.retry_after),) if isinstance(problem, BusyError) else ()
 
 
-class State(IntEnum):
-    """How far the answer to a request has come; `_NEXT` says what may follow what."""
+# How far the answer to a request has come
+_UNDECIDED: Final = 0
+"""Nothing has been said."""
+ANSWERED: Final = 1
+"""One JSON object says all."""
+_STREAMING: Final = 2
+"""It is an event stream, on which more may be said."""
+_ENDING: Final = 3
+"""The last event of the stream has been said, though perhaps not sent."""
+_GONE: Final = 4
+"""The client has hung up, or does not read, or it has all."""
 
-    UNDECIDED = 0
-    """Nothing has been said."""
-    ANSWERED = 1
-    """One JSON object says all."""
-    STREAMING = 2
-    """It is an event stream, on which more may be said."""
-    ENDING = 3
-    """The last event of the stream has been said, though perhaps not sent."""
-    GONE = 4
-    """The client has hung up, or does not read, or it has all."""
-
-
-_NEXT: Final[tuple[tuple[State, ...], ...]] = (
-    (State.ANSWERED, State.STREAMING, State.ENDING, State.GONE),
-    (State.GONE,),
-    (State.ENDING, State.GONE),
-    (State.GONE,),
-    (),
-)
-"""By the state that it is in, those that it may enter."""
+_NEXT: Final = ((ANSWERED, _STREAMING, _ENDING, _GONE), (_GONE,), (_ENDING, _GONE), (_GONE,), ())
+"""By the state that an exchange is in, those that it may enter."""
 
 
 class Source:
@@ -197,10 +187,12 @@ class Exchange:
         may_stream: Whether the client takes an event stream.
         peer: The address and the port that it comes from, as the ASGI scope has them; None where nobody knows.
 
+    Attributes:
+        state: How far the answer has come, such as `ANSWERED`.
     """
 
     # Most exchanges are one answer, and never change what only streams have.
-    _state: State = State.UNDECIDED
+    state: int = _UNDECIDED
     _source = _NOBODY
     _answer: bytes | None = None
     _answer_headers: Headers = ()
@@ -235,14 +227,9 @@ class Exchange:
             return f"principal {self.principal.id!r}"
         return None if self._peer is None else caller_at(self._peer[0])
 
-    @property
-    def is_answered(self) -> bool:
-        """Whether the answer is one JSON object, and there."""
-        return self._state is State.ANSWERED
-
     def attach(self, source: Source) -> None:
         """Take events from a source from now on, until this is over or another one is attached."""
-        if self._state is State.GONE:
+        if self.state == _GONE:
             source.lost(self)
         else:
             self._source = source
@@ -261,7 +248,7 @@ class Exchange:
 
     async def ready(self) -> None:
         """Wait until the client keeps up."""
-        while (len(self._queue) > _MANY or self._queued > _MUCH) and self._state is not State.GONE:
+        while (len(self._queue) > _MANY or self._queued > _MUCH) and self.state != _GONE:
             if self._room is None:
                 self._room = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._room)
@@ -275,7 +262,7 @@ class Exchange:
         It is taken whatever its size: a result must arrive. What comes before a result waits for `ready`, and a client
         that reads nothing is given up in time, not by what waits for it.
         """
-        if self._state is State.STREAMING or self._enter(State.STREAMING):
+        if self.state == _STREAMING or self._enter(_STREAMING):
             self._queue.append(chunk)
             self._queued += len(chunk)
             self.wake()
@@ -287,7 +274,7 @@ class Exchange:
 
     def open_stream(self) -> None:
         """Become an event stream, if the client takes one."""
-        if self.may_stream and self._enter(State.STREAMING):
+        if self.may_stream and self._enter(_STREAMING):
             self._source.opened()
             self.wake()
 
@@ -306,7 +293,7 @@ class Exchange:
             status: The status, where no stream has begun.
             headers: What the response has because of it, where no stream has begun.
         """
-        if self._enter(State.ANSWERED):
+        if self._enter(ANSWERED):
             self._answer, self._status, self._answer_headers = message, status, headers
             self._source = _NOBODY  # which need not refer to this any more
             if self._waiter is not None:
@@ -318,12 +305,12 @@ class Exchange:
 
     def finish(self) -> None:
         """End the stream after what has been sent; without any, it is an empty one."""
-        if self._enter(State.ENDING):
+        if self._enter(_ENDING):
             self.wake()
 
     def hang_up(self) -> None:
         """Give the client up, and let go of what is attached."""
-        if self._enter(State.GONE):
+        if self._enter(_GONE):
             self._queue.clear()
             self._queued = 0
             source, self._source = self._source, _NOBODY
@@ -331,11 +318,11 @@ class Exchange:
             self._make_room()
             self.wake()
 
-    def _enter(self, state: State) -> bool:
+    def _enter(self, state: int) -> bool:
         """Enter a state, and return True, if it may follow the one that this is in."""
-        if state not in _NEXT[self._state]:
+        if state not in _NEXT[self.state]:
             return False
-        self._state = state
+        self.state = state
         return True
 
     def wake(self) -> None:
@@ -351,7 +338,7 @@ class Exchange:
         try:  # as `respond` does, which would be one more coroutine for each call
             await self._send(_start(self._status, body, self._answer_headers))
             await self._send({"type": "http.response.body", "body": body})
-        except _GONE:
+        except _LOST:
             self.hang_up()
 
     async def run(self, stream_after: float | None = None) -> None:
@@ -365,13 +352,13 @@ class Exchange:
         hearing = loop.create_task(self._hear())
         opening = loop.call_later(stream_after, self.open_stream) if stream_after is not None else None
         try:
-            while self._state is State.UNDECIDED:
+            while self.state == _UNDECIDED:
                 await self._wait(None)
-            if self.is_answered:
+            if self.state == ANSWERED:
                 await self.respond()
-            elif self._state is not State.GONE:
+            elif self.state != _GONE:
                 await self._stream()
-        except _GONE:
+        except _LOST:
             self.hang_up()
         finally:
             hearing.cancel()
@@ -383,13 +370,13 @@ class Exchange:
         headers = [*_EVENT_STREAM, *self._source.headers()]
         await self._write({"type": "http.response.start", "status": 200, "headers": headers})
         is_last = False
-        while not is_last and self._state is not State.GONE:
+        while not is_last and self.state != _GONE:
             if not self._queue:
                 self._queue.extend(self._source.refill())
             chunk = b"".join(self._queue)
             self._queue.clear()
             self._queued = len(chunk)
-            is_last = self._state is State.ENDING
+            is_last = self.state == _ENDING
             if chunk or is_last:
                 await self._write_chunk(chunk, is_last=is_last)
                 self._make_room()
@@ -401,7 +388,7 @@ class Exchange:
             piece = chunk[start : start + _PIECE]
             more = not is_last or start + _PIECE < len(chunk)
             await self._write({"type": "http.response.body", "body": piece, "more_body": more})
-            if self._state is State.GONE:
+            if self.state == _GONE:
                 return
             self._queued -= len(piece)
 

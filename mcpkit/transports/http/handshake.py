@@ -23,7 +23,7 @@ from ...protocol.messages import Request, invalid, is_initialize
 from ...protocol.revisions import HANDSHAKE
 from ...running.calls import Calls, Reply
 from .answer import status_of
-from .exchange import Exchange, Source, headers_of
+from .exchange import ANSWERED, Exchange, Source, headers_of
 
 if TYPE_CHECKING:
     from ...protocol.jsonrpc import Outcome, Ready
@@ -137,7 +137,7 @@ async def _refuse_session(headers: Headers, exchange: Exchange) -> None:
 @types.coroutine
 def _first_steps(exchange: Exchange) -> Generator[None, None, None]:
     """Let calls have their first step, with which most end; before Python 3.12 that is in the next turn of the loop."""
-    if not exchange.is_answered and not _IS_EAGER:
+    if exchange.state != ANSWERED and not _IS_EAGER:
         yield
 
 

@@ -22,189 +22,118 @@ _OPEN: Final = "open"
 _ENDED: Final = "ended"
 
 
-class Store:
-    """The records of the sessions of one server.
-
-    Each method that is awaited raises a BusyError where the broker does not answer, which has been logged.
-
-    Args:
-        broker: Where they are.
-        name: The name of the server.
-        ttl: Seconds that a record lives for after it was written.
-
-    Attributes:
-        broker: Where they are.
-    """
-
-    def __init__(self, broker: Broker, name: str, ttl: float) -> None:
-        self.broker = broker
-        self._name = name
-        self._ttl = ttl
-
-    def key(self, token: SessionToken) -> str:
-        """Return the key of a session's record, and its topic."""
-        return f"{self._name}/session/{token.id}"
-
-    async def open(self, token: SessionToken, seconds: float) -> Mapping[str, str]:
-        """Make the record of a new session, for some seconds, and return it; where that fails, there is none."""
-        key = self.key(token)
-        try:
-            await reach(self.broker.write(key, {_OPEN: "1"}, seconds))
-            return await reach(self.broker.read(key))
-        except BaseException:
-            with suppress(OSError):  # then it ends by itself, unused
-                await self.broker.delete(key)
-            raise
-
-    async def take_in(self, token: SessionToken) -> Mapping[str, str] | None:
-        """Return the record of a session that is not known here, and prolong its life; None when it has ended."""
-        record = await reach(self.broker.read(self.key(token)))
-        if self.has_ended(token, record):
-            return None
-        await self.write(token, {})
-        return record
-
-    async def write(self, token: SessionToken, changes: Mapping[str, str | None]) -> None:
-        """Write to a session's record, and prolong its life."""
-        await reach(self.broker.write(self.key(token), changes, self._ttl))
-
-    async def end(self, token: SessionToken) -> None:
-        """Have no process find a session any more."""
-        if token.home == self.broker.home:
-            await reach(self.broker.delete(self.key(token)))
-        else:  # its state was elsewhere, so that its absence here says nothing
-            left = token.expires - time.time()
-            await reach(self.broker.write(self.key(token), {_ENDED: "1"}, left))
-
-    def has_ended(self, token: SessionToken, record: Mapping[str, str]) -> bool:
-        """Say whether a session has ended whose record is this."""
-        if _ENDED in record or token.expires <= time.time():
-            return True
-        return _OPEN not in record and token.home == self.broker.home
-
-    async def announce(self, token: SessionToken) -> None:
-        """Tell other processes that something has happened to a session; it is logged alone where that fails."""
-        try:
-            await self.broker.publish(self.key(token), CHANGED)
-        except OSError:  # others know from its next request on
-            logger.exception("the broker does not answer: others do not hear of what happened to a session")
-
-
 class Record:
     """The record of one session, as one process has it: read, changed, and followed.
 
+    Where the broker does not answer, what is awaited raises a BusyError, and it is logged; `look` raises an OSError.
+
     Args:
-        store: Where it is.
-        token: What the id of the session says.
-        fields: What the store has.
-        load: Takes what the store has now, when others have changed it.
+        broker: Where it is.
+        name: The name of the server.
+        ttl: Seconds that it lives for after it was written.
+        token: What its id says.
 
     Attributes:
-        token: What the id of the session says.
-        key: Its key at the broker.
+        token: What its id says.
+        key: The key of the record at the broker, and its topic.
         fields: What the broker had when it was last looked at.
-        is_closed: Whether nothing is taken over any more.
-        prolonged: When its life was last prolonged here, by the event loop's clock.
+        changes: What has changed here, and the broker is not told of yet: fields to set, and None for those to remove.
+        prolonged: When the broker was last told that the session is in use, by the event loop's clock.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        token: SessionToken,
-        fields: Mapping[str, str],
-        load: Callable[[Mapping[str, str]], None],
-    ) -> None:
+    def __init__(self, broker: Broker, name: str, ttl: float, token: SessionToken) -> None:
         self.token = token
-        self.key = store.key(token)
-        self.fields = self._loaded = fields
+        self.key = f"{name}/session/{token.id}"
+        self.fields: Mapping[str, str] = {}
+        self.changes: dict[str, str | None] = {}
         self.prolonged = -math.inf
-        self._store = store
-        self._load = load
-        self._changes: dict[str, str | None] = {}
+        self._broker = broker
+        self._ttl = ttl
+        self._loaded: Mapping[str, str] = self.fields
         self._saves_begun = self._saves_done = 0
-        self.is_closed = False
 
-    @property
-    def has_changed(self) -> bool:
-        """Whether the store lacks what has changed here."""
-        return bool(self._changes)
+    async def open(self, seconds: float) -> Mapping[str, str]:
+        """Make the record of a new session, which lives for some seconds, and return it; or none, where that fails."""
+        try:
+            await _reach(self._broker.write(self.key, {_OPEN: "1"}, seconds))
+            self.fields = self._loaded = await _reach(self._broker.read(self.key))
+        except BaseException:
+            with suppress(OSError):  # then it ends by itself, unused
+                await self._broker.delete(self.key)
+            raise
+        return self.fields
 
-    def change(self, name: str, value: str | None) -> None:
-        """Change a field, or remove it; `save` tells the store."""
-        self._changes[name] = value
+    async def look(self) -> Mapping[str, str] | None:
+        """Read the record again.
 
-    async def look(self) -> bool:
-        """Take over what others have changed, and say whether the session lives.
-
-        What may lack a change of ours, which was on its way meanwhile, is not taken over: the next look does it.
+        Returns:
+            What it says; None when the session has ended. While changes of ours are on their way, it is what it was
+            before, as what was read may lack them: the next look sees all.
 
         Raises:
             OSError: The broker does not answer.
         """
-        saves = self._saves_done
-        fields = await self._store.broker.read(self.key)
-        if fields is self._loaded and self.token.expires > time.time():
-            return True
-        if self._store.has_ended(self.token, fields):
-            return False
+        saves, token = self._saves_done, self.token
+        fields = await self._broker.read(self.key)
+        is_old = token.expires <= time.time()
+        if fields is self._loaded and not is_old:
+            return fields
+        if is_old or _ENDED in fields or (_OPEN not in fields and token.home == self._broker.home):
+            return None
         self.fields = fields
-        if self._saves_begun == saves and not self.is_closed:
+        if self._saves_begun == saves:
             self._loaded = fields
-            self._load(fields)
-        return True
+        return self._loaded
 
     async def save(self) -> None:
-        """Give the store what has changed here, and tell others that it has.
-
-        Raises:
-            BusyError: The broker does not answer.
-        """
-        changes, self._changes = self._changes, {}
+        """Give the broker what has changed here, and tell others that it has."""
+        changes, self.changes = self.changes, {}
         self._saves_begun += 1
         try:
-            await self._store.write(self.token, changes)
+            await self._write(changes)
         finally:
             self._saves_done += 1
-        await self._store.announce(self.token)
+        await self.announce()
 
     async def save_rest(self) -> None:
-        """Save what has changed where nobody can be told that it fails; then it is logged alone."""
-        if self._changes:
+        """Save what has changed where nobody can be told that it fails."""
+        if self.changes:
             with suppress(BusyError):
                 await self.save()
 
     async def prolong(self, now: float) -> None:
-        """Tell the store that the session is in use.
-
-        Raises:
-            BusyError: The broker does not answer.
-        """
-        await self._store.write(self.token, {})
+        """Tell the broker that the session is in use."""
+        await self._write({})
         self.prolonged = now
 
-    async def pass_on(self, answer: str) -> None:
-        """Give the processes that follow the session what its client has answered.
+    async def end(self) -> None:
+        """Have no process find the session any more."""
+        token = self.token
+        if token.home == self._broker.home:
+            await _reach(self._broker.delete(self.key))
+        else:  # its state was elsewhere, so that its absence here says nothing
+            await _reach(self._broker.write(self.key, {_ENDED: "1"}, token.expires - time.time()))
 
-        Raises:
-            BusyError: The broker does not answer.
-        """
-        await reach(self._store.broker.publish(self.key, answer))
+    async def pass_on(self, answer: str) -> None:
+        """Give the processes that follow the session what its client has answered."""
+        await _reach(self._broker.publish(self.key, answer))
 
     def follow(self, refresh: Callable[[], Awaitable[None]], answered: Callable[[str], None]) -> Following:
         """Hear what other processes do to the session, until what is returned is closed."""
-        return Following(self._store.broker, self.key, refresh, answered)
+        return Following(self._broker, self.key, refresh, answered)
 
-    def close(self) -> None:
-        """Take nothing over any more: the session has ended, or has made room."""
-        self.is_closed = True
+    async def _write(self, changes: Mapping[str, str | None]) -> None:
+        await _reach(self._broker.write(self.key, changes, self._ttl))
+
+    async def announce(self) -> None:
+        """Tell other processes that something has happened to the session; it is logged alone where that fails."""
+        try:
+            await self._broker.publish(self.key, CHANGED)
+        except OSError:  # others know from its next request on
+            logger.exception("the broker does not answer: others do not hear of what happened to a session")
 
 
-async def reach(asked: Awaitable[T]) -> T:
-    """Await what the broker is asked for.
-
-    Raises:
-        BusyError: It does not answer, which has been logged.
-    """
+async def _reach(asked: Awaitable[T]) -> T:
     try:
         return await asked
     except OSError:

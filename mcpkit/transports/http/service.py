@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
-from enum import IntEnum
-from typing import Any
+from typing import Any, Final
 
 from ...failures import error_response
 from ...keys import Keys
@@ -17,7 +16,7 @@ from ...protocol.messages import Request
 from ...running.calls import OVER, Calls, Reply, server_ended
 from .body import Bodies
 from .environment import Environment
-from .exchange import Exchange, Source
+from .exchange import ANSWERED, Exchange, Source
 from .listener import Listener
 from .sessions import Sessions
 from .shutdown import Ending
@@ -34,19 +33,17 @@ _LAST_WORDS = 0.05
 """Seconds in which what has been said may still be sent when there is no time left."""
 
 
-class Stage(IntEnum):
-    """How far the life of a service has come; each follows the one above it, and none comes again."""
-
-    STARTING = 0
-    """Nothing can be served yet."""
-    OPEN = 1
-    """Work is taken; the author's lifespan is being entered."""
-    READY = 2
-    """The lifespan has been entered, too."""
-    CLOSING = 3
-    """No more work is taken, and what runs may finish for a while."""
-    OVER = 4
-    """Nothing is sent any more."""
+# How far the life of a service has come: each of these follows the one above it, and none comes again.
+_STARTING: Final = 0
+"""Nothing can be served yet."""
+OPEN: Final = 1
+"""Work is taken; the author's lifespan is being entered."""
+READY: Final = 2
+"""The lifespan has been entered, too."""
+_CLOSING: Final = 3
+"""No more work is taken, and what runs may finish for a while."""
+_OVER: Final = 4
+"""Nothing is sent any more."""
 
 
 class Service:
@@ -68,6 +65,7 @@ class Service:
         pipes: The sessions of HTTP+SSE by their ids.
         batches: The calls of clients of the handshake era without a session, for each batch that runs.
         stage: How far its life has come.
+        is_open: Whether it takes work.
         ending: How it ends with the process.
     """
 
@@ -83,7 +81,8 @@ class Service:
         self.pipes: dict[str, Pipe] = {}
         self.batches: set[Calls] = set()
         self.bodies = Bodies(settings)
-        self.stage = Stage.STARTING
+        self.stage: int = _STARTING
+        self.is_open = False
         self.ending = Ending(loop, settings.grace, self.close, self.hurry)
         self._on_end = on_end
         self._waiting: set[asyncio.Task[object]] = set()
@@ -91,11 +90,6 @@ class Service:
         self._closing = asyncio.Event()
         self._haste: asyncio.Future[None] = loop.create_future()
         self._keeper = loop.create_task(self._keep(), name="mcpkit-http")
-
-    @property
-    def is_open(self) -> bool:
-        """Whether it takes work."""
-        return Stage.OPEN <= self.stage <= Stage.READY
 
     async def start(self) -> None:
         """Wait until requests can be served; the author's lifespan may still be entered then.
@@ -122,7 +116,7 @@ class Service:
         try:
             await exchange.run(stream_after)
         except asyncio.CancelledError:
-            if self.stage is not Stage.OVER:
+            if self.stage != _OVER:
                 raise
         finally:
             self._waiting.discard(task)
@@ -170,13 +164,13 @@ class Service:
 
     def send(self, exchange: Exchange, stream_after: float | None = None) -> Awaitable[None]:
         """Send what an exchange has to send: at once if that is one answer which is there, else as `serve` does."""
-        if exchange.is_answered:
+        if exchange.state == ANSWERED:
             return exchange.respond()
         return self.serve(exchange, stream_after)
 
     def close(self) -> None:
         """Begin to end: take no more work, end the streams, and let what runs finish for a while."""
-        self._enter(Stage.CLOSING)
+        self._enter(_CLOSING)
         self._closing.set()
 
     def hurry(self) -> None:
@@ -194,14 +188,15 @@ class Service:
         self.close()
         await self._keeper
 
-    def _enter(self, stage: Stage) -> None:
+    def _enter(self, stage: int) -> None:
         """Enter a stage, unless a later one has been entered."""
         self.stage = max(self.stage, stage)
+        self.is_open = self.stage in {OPEN, READY}
 
     async def _keep(self) -> None:
         try:
             async with self.server.running():
-                self._enter(Stage.OPEN)
+                self._enter(OPEN)
                 self._started.set_result(None)
                 readying = self._loop.create_task(self._note_ready())
                 try:
@@ -216,7 +211,7 @@ class Service:
             self._started.set_exception(error)
             self._started.exception()  # whoever waits for `start` hears of it
         finally:
-            self._enter(Stage.CLOSING)
+            self._enter(_CLOSING)
             self._on_end()
 
     async def _note_ready(self) -> None:
@@ -225,7 +220,7 @@ class Service:
         except Exception:
             logger.exception("the lifespan could not be entered")
         else:
-            self._enter(Stage.READY)
+            self._enter(READY)
 
     async def _wind_down(self) -> None:
         grace = self.settings.grace
@@ -263,7 +258,7 @@ class Service:
             await pipe.connection.drain()
 
     def _end(self) -> None:
-        self._enter(Stage.OVER)
+        self._enter(_OVER)
         self.sessions.forget_all()
         for task in tuple(self._waiting):
             task.cancel()

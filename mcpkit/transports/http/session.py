@@ -31,7 +31,6 @@ from .streams import Stream, Streams, read_event_id, was_for_call
 
 if TYPE_CHECKING:
     from .following import Following
-    from .token import SessionToken
 
 _LEVEL: Final = "level"
 _URI: Final = "uri:"
@@ -53,14 +52,15 @@ class Session(Peer):
     Args:
         environment: What it lives in.
         id_: Its id.
-        token: What its id says.
-        fields: What the store has about it.
+        record: What other processes share of it.
+        fields: What that says.
         client: Who its client is.
         forget: Called when another process has ended it.
 
     Attributes:
         id: Its id.
         record: What other processes share of it.
+        fields: What of its record has been taken over; the very object.
         principal: Who its client is, with the scopes that its latest request had.
         caller: Whose place it takes; see `Shares`.
         used: When a request of its came last, by the loop's clock.
@@ -70,11 +70,12 @@ class Session(Peer):
         self,
         environment: Environment,
         id_: str,
-        token: SessionToken,
+        record: Record,
         fields: Mapping[str, str],
         client: Exchange | Session,
         forget: Callable[[Session], None],
     ) -> None:
+        token = record.token
         questions = OpenQuestions(
             f"{environment.process}-",
             self._ask,
@@ -84,7 +85,7 @@ class Session(Peer):
         super().__init__(environment.server, Calls(environment.server), questions)
         self.session = self._negotiated = Handshake(token.revision, token.client, self._subscribed)
         self.id = id_
-        self.record = Record(environment.store, token, fields, self._load)
+        self.record = record
         self.principal: Principal = client.principal
         self.caller: str | None = client.caller
         self.used = environment.loop.time()
@@ -94,6 +95,7 @@ class Session(Peer):
         self._environment = environment
         self._forget = forget
         self._level = self._negotiated.log_level
+        self._has_ended = False
         self._answers: list[str] = []
         self._pending = Pending()
         self._crowd: dict[Change, None] = {}
@@ -102,7 +104,7 @@ class Session(Peer):
         self._teller: str | None = None
         for name in token.lists:
             environment.changes.want(self, Change(name))
-        self._load(fields)
+        self.load(fields)
 
     _ignores_strange_answers = False
 
@@ -112,8 +114,9 @@ class Session(Peer):
 
     # State that other processes share
 
-    def _load(self, fields: Mapping[str, str]) -> None:
-        """Take over what the store has."""
+    def load(self, fields: Mapping[str, str]) -> None:
+        """Take over what the record says."""
+        self.fields = fields
         session = self._negotiated
         level = fields.get(_LEVEL)
         if level in SEVERITY:
@@ -137,8 +140,7 @@ class Session(Peer):
     @property
     def has_news(self) -> bool:
         """Whether other processes do not know yet what has happened here; `save` tells them."""
-        is_changed = self.record.has_changed or self._negotiated.log_level != self._level
-        return is_changed or bool(self._answers)
+        return bool(self.record.changes or self._answers) or self._negotiated.log_level != self._level
 
     async def save(self) -> None:
         """Have other processes know what has changed here.
@@ -148,19 +150,19 @@ class Session(Peer):
         """
         if self._negotiated.log_level != self._level:
             self._level = self._negotiated.log_level
-            self.record.change(_LEVEL, self._level)
-        if self.record.has_changed:
+            self.record.changes[_LEVEL] = self._level
+        if self.record.changes:
             await self.record.save()
         answers, self._answers = self._answers, []
         for answer in answers:
             await self.record.pass_on(answer)
 
     def _save_later(self) -> None:
-        if not self.record.is_closed:
+        if not self._has_ended:
             self._environment.begin(self.record.save_rest())
 
     def _subscribed(self, uri: str, is_subscribed: bool) -> None:
-        self.record.change(_URI + uri, "1" if is_subscribed else None)
+        self.record.changes[_URI + uri] = "1" if is_subscribed else None
         changes = self._environment.changes
         (changes.want if is_subscribed else changes.unwant)(self, Change("resource", uri))
 
@@ -237,17 +239,20 @@ class Session(Peer):
 
     async def _refresh(self) -> None:
         """Take over what other processes have done to it, though nothing is asked here."""
-        if not await self.record.look():
+        fields = await self.record.look()
+        if fields is None:
             self._forget(self)
+        elif fields is not self.fields:
+            self.load(fields)
 
     async def _ask(self, id_: str) -> None:
         """Have all processes know a question before it is asked, so that any of them takes the answer."""
         self._follow()
-        self.record.change(_QUESTION + id_, "1")
+        self.record.changes[_QUESTION + id_] = "1"
         await self.record.save()
 
     def _ask_no_more(self, id_: str) -> None:
-        self.record.change(_QUESTION + id_, None)
+        self.record.changes[_QUESTION + id_] = None
         self._save_later()
         self._follow()
 
@@ -276,7 +281,7 @@ class Session(Peer):
     def _claim(self) -> None:
         if self._teller != self._environment.process:
             self._teller = self._environment.process
-            self.record.change(_TELLER, self._teller)
+            self.record.changes[_TELLER] = self._teller
 
     def changed(self, change: Change) -> None:
         """Take a change: it is told on one listening stream, at once or when there is one.
@@ -326,7 +331,7 @@ class Session(Peer):
             self._environment.streams.give_back(stream.caller)
             if not self._listening and self._teller == self._environment.process:
                 self._teller = None
-                self.record.change(_TELLER, None)
+                self.record.changes[_TELLER] = None
                 self._save_later()
             self._follow()
             self._initialized()
@@ -338,7 +343,7 @@ class Session(Peer):
 
     def end(self) -> None:
         """Cancel what runs, end the streams, and hear of changes no more."""
-        self.record.close()
+        self._has_ended = True
         self._environment.changes.forget(self)
         self.end_streams()
         self._calls.cancel_all()

@@ -14,6 +14,7 @@ import hashlib
 import math
 import os
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from itertools import islice
 from typing import Final
@@ -27,7 +28,7 @@ from ...running.shares import Shares
 from ...updates.change import LIST_NAMES
 from .environment import Environment
 from .exchange import Exchange
-from .record import unreachable
+from .record import Record, unreachable
 from .session import Session
 from .token import SessionToken, issue, read
 
@@ -51,7 +52,6 @@ class Sessions:
         self._environment = environment
         self._keys = keys
         self._loop = environment.loop
-        self._store = environment.store
         self._settings = environment.settings
         self._spacing = environment.spacing
         self._brief = min(environment.settings.session_ttl, _BRIEF)
@@ -76,7 +76,7 @@ class Sessions:
         """
         token = SessionToken(
             id=os.urandom(16).hex(),
-            home=self._store.broker.home,
+            home=self._environment.broker.home,
             revision=handshake.revision,
             client=handshake.client,
             lists=frozenset(
@@ -107,10 +107,9 @@ class Sessions:
         self._shares.take(caller)
         session: Session | None = None
         try:
-            fields = await self._store.open(token, self._brief)
-            session = self._unused[id_] = self._add(
-                Session(self._environment, id_, token, fields, client, self._forget)
-            )
+            record = self._environment.record(token)
+            fields = await record.open(self._brief)
+            session = self._unused[id_] = self._add(id_, record, fields, client)
         finally:
             if session is None:
                 self._shares.give_back(caller)
@@ -129,25 +128,40 @@ class Sessions:
             BusyError: It would be taken in, but there are too many; or the broker does not answer.
         """
         session = self._by_id.get(id_)
-        if session is None:
-            return await self._take_in(id_, client)
-        if session.record.token.principal != _owner(client.principal):
-            return None
-        session.principal = client.principal
-        try:  # as `reach` does: each request comes by here
-            if not await session.record.look():
-                self._forget(session)
+        if session is not None:
+            record = session.record
+        else:  # another process may have it
+            token = read(self._keys, id_, time.time())
+            if token is None:
                 return None
+            record = self._environment.record(token)
+        if record.token.principal != _owner(client.principal):
+            return None
+        try:
+            fields = await record.look()
         except OSError:
             raise unreachable() from None
+        if fields is None:
+            if session is not None:
+                self._forget(session)
+            return None
+        if session is not None and fields is not session.fields and self._by_id.get(id_) is session:
+            session.load(fields)
         now = self._loop.time()
-        if now - session.record.prolonged >= self._spacing:
-            await session.record.prolong(now)
+        if now - record.prolonged >= self._spacing:
+            await record.prolong(now)
             self._unused.pop(id_, None)
-        if self._by_id.get(id_) is not session:  # it has ended meanwhile, or made room
-            return await self._take_in(id_, client)
-        self._use(session, now)
-        return session
+        found = self._by_id.get(id_)
+        if found is None:
+            if session is not None:  # it has ended meanwhile, or made room
+                return await self.find(id_, client)
+            self._make_room(client.caller)
+            self._shares.take(client.caller)
+            found = self._add(id_, record, fields, client)
+            found.resume()
+        found.principal = client.principal
+        self._use(found, now)
+        return found
 
     async def end(self, session: Session) -> None:
         """End a session because its client says so; from now on its id is not found.
@@ -155,10 +169,9 @@ class Sessions:
         Raises:
             BusyError: The broker does not answer.
         """
-        token = session.record.token
-        await self._store.end(token)
+        await session.record.end()
         self._forget(session)
-        await self._store.announce(token)
+        await session.record.announce()
 
     def end_streams(self) -> None:
         """End all streams that listen."""
@@ -230,25 +243,11 @@ class Sessions:
         self._by_id[session.id] = self._by_id.pop(session.id)
         session.used = now
 
-    async def _take_in(self, id_: str, client: Exchange | Session) -> Session | None:
-        """Return the session of an id that is not known here, if it is good: another process may have it."""
-        token = read(self._keys, id_, time.time())
-        if token is None or token.principal != _owner(client.principal):
-            return None
-        fields = await self._store.take_in(token)
-        if fields is None:
-            return None
-        session = self._by_id.get(id_)
-        if session is None:  # else another request of its has been faster
-            caller = client.caller
-            self._make_room(caller)
-            self._shares.take(caller)
-            session = self._add(Session(self._environment, id_, token, fields, client, self._forget))
-            session.resume()
-        return session
-
-    def _add(self, session: Session) -> Session:
-        self._by_id[session.id] = session
+    def _add(
+        self, id_: str, record: Record, fields: Mapping[str, str], client: Exchange | Session
+    ) -> Session:
+        session = Session(self._environment, id_, record, fields, client, self._forget)
+        self._by_id[id_] = session
         if self._sweeping is None:
             self._sweep_later()
         return session
@@ -281,7 +280,7 @@ class Sessions:
         if in_use and (self._prolonging is None or self._prolonging.done()):
             self._prolonging = self._loop.create_task(self._prolong_all(in_use))
         has_records = False
-        if isinstance(broker := self._store.broker, MemoryBroker):
+        if isinstance(broker := self._environment.broker, MemoryBroker):
             broker.sweep()
             has_records = len(broker) > 0  # they outlive their sessions by a little
         if self._by_id or has_records:

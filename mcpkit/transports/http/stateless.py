@@ -16,7 +16,7 @@ from ...protocol.messages import Notification, Refusal, Request, invalid, names_
 from ...protocol.revisions import ALL, HANDSHAKE, METHODS, STATELESS
 from .exchange import Exchange
 from .listener import Listener
-from .service import Service, Stage
+from .service import OPEN, Service
 
 if TYPE_CHECKING:
     from ...access.principal import Principal
@@ -46,7 +46,7 @@ def serve_stateless(service: Service, message: Any, headers: Headers, exchange: 
         headers: The headers.
         exchange: The answer.
     """
-    if service.stage is Stage.OPEN:
+    if service.stage == OPEN:
         return _serve_early(service, message, headers, exchange)
     return _serve(service, message, headers, exchange)
 
