@@ -63,10 +63,11 @@ def matcher(pattern: str) -> Callable[[str], bool] | None:
     """
     try:
         library: Any = import_module("jsonschema_rs")  # there only with the extra
-        options = library.FancyRegexOptions(backtrack_limit=MOST_STEPS)
-        library.validator_for({"pattern": pattern}, pattern_options=options)
     except ModuleNotFoundError:
         return None
+    try:
+        options = library.FancyRegexOptions(backtrack_limit=MOST_STEPS)
+        library.validator_for({"pattern": pattern}, pattern_options=options)
     except library.ValidationError:
         return None
 
