@@ -88,10 +88,10 @@ class Peer(ABC):
 
     # Messages
 
-    def _receive(self, message: Any, reply: Reply, channel: Channel) -> None:
+    def _receive(self, message: object, reply: Reply, channel: Channel) -> None:
         """Take one message and begin to serve it."""
         read = messages.read(message, self)
-        if isinstance(read, Request):
+        if type(read) is Request:  # as most are
             self._serve(read, reply, channel)
         elif isinstance(read, Notification):
             self._receive_notification(read.method, read.params)
@@ -140,7 +140,7 @@ class Peer(ABC):
         except Exception as error:  # noqa: BLE001 - every request is answered
             reply(error_response(ctx, error), error)
 
-    def _receive_notification(self, method: str, params: Any) -> None:
+    def _receive_notification(self, method: str, params: object) -> None:
         """Apply a notification; those that are unknown or malformed are ignored, as nobody could be told."""
         if method == "notifications/initialized" and self.session is not None:
             self.session.is_initialized = True

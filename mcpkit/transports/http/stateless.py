@@ -59,7 +59,7 @@ async def _serve_early(service: Service, message: Any, headers: Headers, exchang
 
 def _serve(service: Service, message: Any, headers: Headers, exchange: Exchange) -> Awaitable[None]:
     request = read(message, _Post(service, headers, exchange.principal))
-    if isinstance(request, Request):
+    if type(request) is Request:
         if request.method != "subscriptions/listen":
             return service.call(exchange, request, exchange.reply, service.settings.stream_after)
         try:
