@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from mcpkit import Context, Extension
 
-jobs = Extension("com.example/jobs")
 
+class Jobs(Extension):
+    """What becomes of jobs."""
 
-def accept(ids: list[str], ctx: Context) -> list[str]:
-    """Let everybody hear of his own jobs alone."""
-    owner = ctx.principal.id or "nobody"
-    return [each for each in ids if each.startswith(f"{owner}/")]
+    def __init__(self) -> None:
+        super().__init__("com.example/jobs")
+        self.states = self.topic("jobIds", "notifications/jobs", accept=self.accept)
 
+    def accept(self, ids: list[str], ctx: Context) -> list[str]:
+        """Let everybody hear of his own jobs alone."""
+        owner = ctx.principal.id or "nobody"
+        return [each for each in ids if each.startswith(f"{owner}/")]
 
-states = jobs.topic("jobIds", "notifications/jobs", accept=accept)
-
-
-def set_state(job: str, state: str) -> None:
-    """Say what has become of a job, from any thread."""
-    states.publish(job, {"jobId": job, "state": state})
+    def set_state(self, job: str, state: str) -> None:
+        """Say what has become of a job, from any thread."""
+        self.states.publish(job, {"jobId": job, "state": state})

@@ -17,6 +17,8 @@ class Notes(Provider):
         lists: How often a list was asked for.
     """
 
+    kinds = frozenset({"tools", "resources"})
+
     def __init__(self, texts: dict[str, str]) -> None:
         super().__init__()
         self.texts = texts

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from imports import Graph, reachable
+from imports import PACKAGE, imports, reachable, read
 
 pytestmark = pytest.mark.xfail(strict=True, reason="the door is not built")
 
@@ -135,6 +135,7 @@ def test_what_waits_when_the_wire_ends_is_given_back() -> None:
     assert not client.pending
 
 
-def test_the_client_in_memory_stands_on_it_and_it_on_nothing_that_waits(graph: Graph) -> None:
+def test_the_client_in_memory_stands_on_it_and_it_on_nothing_that_waits() -> None:
+    graph = imports(read(PACKAGE), PACKAGE.name)
     assert "protocol/client.py" in graph["testing.py"]
     assert not {"server.py", "connection.py"} & reachable(graph, "protocol/client.py")

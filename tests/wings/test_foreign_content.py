@@ -77,7 +77,7 @@ async def test_a_class_itself_may_stand_in_the_table() -> None:
 
 async def test_resources_are_the_same_content() -> None:
     server = Server("charts")
-    server.resource("chart://a")(lambda: Chart("a"))
+    server.resource("chart://a", name="a")(lambda: Chart("a"))
     async with connect(server) as client:
         first, second = await client.read("chart://a")
     assert first["text"] == "a"

@@ -54,7 +54,7 @@ class Web:
         return self.ask("POST", "/api/mcp", body, **headers)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def web() -> Iterator[Web]:
     from wings.gate import build
 
@@ -64,7 +64,7 @@ def web() -> Iterator[Web]:
         yield Web(url)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def gated() -> Iterator[Web]:
     from wings.gate import build, who
 

@@ -27,12 +27,17 @@ HEADERS = {
 }
 
 
-def make(**options: Any) -> Server:
-    from wings.jobs import jobs
-
+def make(jobs: Any, **options: Any) -> Server:
     server = Server("jobs", **options)
     server.include(jobs)
     return server
+
+
+@pytest.fixture
+def jobs() -> Any:
+    from wings.jobs import Jobs
+
+    return Jobs()
 
 
 def listen(*ids: str, capabilities: dict[str, Any] = KNOWS, **wanted: Any) -> bytes:
@@ -58,15 +63,13 @@ async def received(messages: asyncio.Queue[Any]) -> Any:
     return await asyncio.wait_for(messages.get(), 10)
 
 
-async def test_what_is_accepted_is_acknowledged_and_told() -> None:
-    from wings.jobs import set_state
-
-    async with piped(make()) as (connection, messages):
+async def test_what_is_accepted_is_acknowledged_and_told(jobs: Any) -> None:
+    async with piped(make(jobs)) as (connection, messages):
         connection.receive(listen("ada/1", "bob/1", toolsListChanged=False))
         acknowledged = await received(messages)
         assert acknowledged["params"]["notifications"] == {"jobIds": ["ada/1"]}
-        await asyncio.to_thread(set_state, "bob/1", "done")
-        await asyncio.to_thread(set_state, "ada/1", "done")
+        await asyncio.to_thread(jobs.set_state, "bob/1", "done")
+        await asyncio.to_thread(jobs.set_state, "ada/1", "done")
         assert await received(messages) == {
             "jsonrpc": "2.0",
             "method": "notifications/jobs",
@@ -74,27 +77,23 @@ async def test_what_is_accepted_is_acknowledged_and_told() -> None:
         }
 
 
-async def test_of_what_comes_together_the_latest_is_told() -> None:
-    from wings.jobs import set_state
-
-    async with piped(make()) as (connection, messages):
+async def test_of_what_comes_together_the_latest_is_told(jobs: Any) -> None:
+    async with piped(make(jobs)) as (connection, messages):
         connection.receive(listen("ada/1"))
         await received(messages)
         for state in ("begun", "half", "done"):
-            set_state("ada/1", state)
+            jobs.set_state("ada/1", state)
         assert (await received(messages))["params"]["state"] == "done"
         assert messages.empty()
 
 
-async def test_processes_that_share_a_broker_hear_of_it() -> None:
-    from wings.jobs import states
-
-    broker = MemoryBroker()
-    async with make(broker=broker).running(), piped(make(broker=broker)) as (connection, messages):
-        connection.receive(listen("ada/1"))
+async def test_processes_that_share_a_broker_hear_of_it(jobs: Any) -> None:
+    broker, elsewhere = MemoryBroker(), type(jobs)()
+    async with make(elsewhere, broker=broker).running(), piped(make(jobs, broker=broker)) as (pipe, messages):
+        pipe.receive(listen("ada/1"))
         await received(messages)
-        states.publish("ada/1", {"jobId": "ada/1"})
-        assert (await received(messages))["params"]["jobId"] == "ada/1"
+        elsewhere.set_state("ada/1", "done")
+        assert (await received(messages))["params"]["state"] == "done"
         assert messages.empty()
 
 
@@ -106,25 +105,23 @@ async def test_processes_that_share_a_broker_hear_of_it() -> None:
         (listen("ada/1").replace(b'["ada/1"]', b"[1]"), -32602),
     ],
 )
-async def test_what_cannot_be_listened_to_is_refused(message: bytes, code: int) -> None:
-    async with piped(make()) as (connection, messages):
+async def test_what_cannot_be_listened_to_is_refused(jobs: Any, message: bytes, code: int) -> None:
+    async with piped(make(jobs)) as (connection, messages):
         connection.receive(message)
         assert (await received(messages))["error"]["code"] == code
 
 
-async def test_a_stream_over_http_is_told(anyio_backend: Any) -> None:
-    from wings.jobs import set_state
-
+async def test_a_stream_over_http_is_told(jobs: Any) -> None:
     def hear() -> list[Any]:
         connection = HTTPConnection(url.removeprefix("http://"), timeout=10)
         connection.request("POST", "/mcp", listen("ada/1"), HEADERS)
         response = connection.getresponse()
         lines = (line for line in iter(response.readline, b"") if line.startswith(b"data: "))
         first = json.loads(next(lines)[6:])
-        set_state("ada/1", "done")
+        jobs.set_state("ada/1", "done")
         second = json.loads(next(lines)[6:])
         connection.close()
         return [first["params"]["notifications"], second["params"]["state"]]
 
-    with in_thread(make().asgi(principal=Principal("ada"))) as url:
+    with in_thread(make(jobs).asgi(principal=Principal("ada"))) as url:
         assert await asyncio.to_thread(hear) == [{"jobIds": ["ada/1"]}, "done"]

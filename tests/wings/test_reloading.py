@@ -45,7 +45,7 @@ def make(name: str, *tools: Any) -> Server:
     server = Server(name)
     for tool in tools:
         server.tool(tool)
-    server.resource("data://x")(lambda: name)
+    server.resource("data://x", name="x")(lambda: name)
     return server
 
 

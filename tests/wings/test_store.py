@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -14,19 +15,23 @@ from mcpkit.testing import connect
 pytestmark = [pytest.mark.anyio, pytest.mark.xfail(strict=True, reason="the door is not built")]
 
 
+def sharing(store: Any) -> Server:
+    from wings.ledger import append
+
+    server = Server("ledger", store=store)
+
+    @server.tool
+    async def write(line: str) -> None:
+        await append(server.store, "ledger/lines", line.encode())
+
+    return server
+
+
 async def test_of_all_who_write_at_once_none_is_lost() -> None:
     from mcpkit import MemoryStore
 
     store = MemoryStore()
-    servers = [Server("ledger", store=store) for _ in range(2)]
-    for server in servers:
-
-        @server.tool
-        async def write(line: str, server: Server = server) -> None:
-            from wings.ledger import append
-
-            await append(server.store, "ledger/lines", line.encode())
-
+    servers = [sharing(store) for _ in range(2)]
     async with connect(servers[0]) as here, connect(servers[1]) as there:
         await asyncio.gather(
             *(client.call("write", {"line": "x"}) for client in (here, there) for _ in range(20))
