@@ -16,6 +16,9 @@ from typing import Final
 from floors import Floors, rooms
 from imports import PACKAGE, ROOT, Graph, Trees, circles, entries, imports, reaches, read, uses
 
+SPREAD: Final = ("uses of Any", "uses of cast")
+"""What every change may add to and take from: written down when all have landed, as two that land at once disagree."""
+
 KEPT: Final = ROOT / "tests" / "house" / "counts.json"
 
 
@@ -53,6 +56,7 @@ def main() -> None:
     )
     parser.add_argument("--package", type=Path, default=PACKAGE)
     parser.add_argument("--update", action="store_true")
+    parser.add_argument("--all", action="store_true")
     parser.add_argument("-v", "--verbose", action="store_true")
     options = parser.parse_args()
     package = options.package.resolve()
@@ -67,7 +71,8 @@ def main() -> None:
         print("", *(" ".join(each) for each in circles(graph)), sep="\n")
         print("", *(f"{low} imports {high}" for low, high in Floors.declared().upward(graph)), sep="\n")
     if options.update:
-        lower = {name: min(number, before.get(name, number)) for name, number in now.items()}
+        held = {} if options.all else {name: before[name] for name in SPREAD if name in before}
+        lower = {name: min(number, before.get(name, number)) for name, number in now.items()} | held
         KEPT.write_text(json.dumps(lower, indent=2) + "\n", "utf-8")
 
 
