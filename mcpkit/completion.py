@@ -22,7 +22,7 @@ from .schema import Arguments
 from .schema.signature import empty, head
 
 if TYPE_CHECKING:
-    from .context import Context
+    from .call import Call
     from .schema import Parameter
 
 MOST: Final = 100
@@ -192,7 +192,7 @@ def _text(value: Any) -> str:
 
 
 async def complete(
-    completion: Completion, value: str, arguments: Mapping[str, str], ctx: Context[Any]
+    completion: Completion, value: str, arguments: Mapping[str, str], call: Call
 ) -> dict[str, Any]:
     """Return the `completion` member of a `CompleteResult`.
 
@@ -200,7 +200,7 @@ async def complete(
         completion: What completes the argument.
         value: What has been typed.
         arguments: The arguments already filled in.
-        ctx: The request.
+        call: The request.
 
     Raises:
         CallTimeoutError: The function has taken longer than the server's `timeout=`, or else `TIMEOUT`.
@@ -209,9 +209,9 @@ async def complete(
     """
     completer = completion.completer
     if callable(completer):
-        limits = Limits(TIMEOUT if ctx.server.timeout is None else ctx.server.timeout, None)
-        call = _call(completion, completer, (value, dict(arguments)), ctx)
-        values: list[str] = await run_limited(call, ctx, limits)
+        limits = Limits(TIMEOUT if call.runtime.timeout is None else call.runtime.timeout, None)
+        run = _run(completion, completer, (value, dict(arguments)), call)
+        values: list[str] = await run_limited(run, call, limits)
         if len(values) > MOST_COUNTED:
             return {"values": values[:MOST], "hasMore": True}
     else:
@@ -229,21 +229,21 @@ def _texts(outcome: Any) -> list[str]:
     return [_text(item) for item in islice(values, MOST_COUNTED + 1)]
 
 
-async def _call(
-    completion: Completion, completer: CompletionFunction, given: tuple[Any, ...], ctx: Context[Any]
+async def _run(
+    completion: Completion, completer: CompletionFunction, given: tuple[Any, ...], call: Call
 ) -> list[str]:
     kwargs = {name: value for name, value in zip(completion.names, given, strict=False) if name is not None}
     positional = given[: completion.names.count(None)]
     bound = functools.partial(completer, *positional, **kwargs)
     is_in_loop = inspect.iscoroutinefunction(completer)
 
-    def call(**injected: Any) -> Any:  # where it runs, a generator runs as well
+    def work(**injected: Any) -> Any:  # where it runs, a generator runs as well
         outcome = bound(**injected)
         return outcome if inspect.isawaitable(outcome) else _texts(outcome)
 
     if completion.injection is not None:
-        values: list[str] = await completion.injection.call(call, {}, ctx, _texts, is_in_loop=is_in_loop)
+        values: list[str] = await completion.injection.call(work, {}, call, _texts, is_in_loop=is_in_loop)
         return values
     return _texts(
-        await finish_awaitable(call() if is_in_loop else await ctx.server.threads.run(call, {}, ctx))
+        await finish_awaitable(work() if is_in_loop else await call.runtime.threads.run(work, {}, call))
     )

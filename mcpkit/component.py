@@ -6,17 +6,17 @@ import inspect
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from typing_extensions import Self, TypedDict, Unpack
 
 from .access.principal import Principal
 from .access.visibility import check_visible, says
+from .call import Call, CallContext
 from .content.lazy import LeaveLoop
-from .context import Context
 from .errors import RegistrationError
 from .failures import spoken
-from .injection.hidden import hidden, is_hidden
+from .injection.hidden import context_type, hidden, is_hidden
 from .injection.plan import Injection
 from .protocol.revisions import narrow
 from .protocol.types import Icon
@@ -25,6 +25,9 @@ from .running.limits import Limits, run_limited
 from .running.making import Make, Unfinished, call_and_make, finish, finish_call, make_result
 from .running.places import Place, check_pickles, is_async_generator_function, place_of, run_in
 from .schema import Signature
+
+if TYPE_CHECKING:
+    from .lifespan import Lifespans
 
 logger = logging.getLogger("mcpkit")
 
@@ -73,8 +76,8 @@ class Component(ABC):
         is_enabled: Whether clients see it.
         is_resolved: Whether its type hints have been read.
         position: Its place in the order of registration; 0 before.
-        home: What enters the lifespan whose state it finds: the innermost server that it has come through; None for
-            that which serves it.
+        home: The stays in the lifespan whose state it finds: of the innermost server that it has come through; None
+            for those of the one that serves it.
     """
 
     kind: ClassVar[str]
@@ -98,9 +101,9 @@ class Component(ABC):
         self.is_enabled = True
         self.is_resolved = False
         self.position = 0
-        self.home: object = None
+        self.home: Lifespans | None = None
         self._signature: Signature | None = None
-        self._injected: tuple[str, ...] = ()
+        self._injected: tuple[tuple[str, type[CallContext]], ...] = ()
         self._injection: Injection | None = None
         self._is_async = False
         self._limits: Limits | None = Limits.of(f"{self.kind} {key!r}", options) if options else None
@@ -174,7 +177,8 @@ class Component(ABC):
             if any(hidden(annotation, default) for _, annotation, default in hints):
                 self._injection = Injection(f"{self.kind} {self.key!r}", hints)
             else:
-                self._injected = tuple(name for name, _, _ in hints)
+                kinds = ((name, context_type(annotation)) for name, annotation, _ in hints)
+                self._injected = tuple((name, kind) for name, kind in kinds if kind is not None)
             if self._place is None and is_async_generator_function(self.function):
                 self._place = "loop"
             self._is_async = signature.is_async and self._place is None
@@ -199,12 +203,12 @@ class Component(ABC):
     def build(self) -> None:
         """Build what the kind of component needs from the signature."""
 
-    def run(self, kwargs: dict[str, Any], ctx: Context[Any], make: Make) -> Coroutine[Any, Any, Any]:
+    def run(self, kwargs: dict[str, Any], call: Call, make: Make) -> Coroutine[Any, Any, Any]:
         """Call the function within its limits: a coroutine function here, any other in a worker thread or process.
 
         Args:
             kwargs: The validated arguments; the Context is added.
-            ctx: The request.
+            call: The request.
             make: Makes the result of what the function returns. It is called where the function ran, or in a
                 thread where it has to read or to draw something.
 
@@ -215,38 +219,38 @@ class Component(ABC):
             CallTimeoutError: Its time is over.
             BaseException: Whatever the function or `make` raises; of a group of errors for the client, the first.
         """
-        run = self._run(kwargs, ctx, make)
-        is_limited = self._limits is not None or ctx.server.timeout is not None
-        return run_limited(run, ctx, self._limits) if is_limited else run
+        run = self._run(kwargs, call, make)
+        is_limited = self._limits is not None or call.runtime.timeout is not None
+        return run_limited(run, call, self._limits) if is_limited else run
 
-    async def _run(self, kwargs: dict[str, Any], ctx: Context[Any], make: Make) -> Any:
-        if ctx._rounds is not None:
-            ctx._rounds.begin()
+    async def _run(self, kwargs: dict[str, Any], call: Call, make: Make) -> Any:
+        if call.rounds is not None:
+            call.rounds.begin()
         try:
-            for name in self._injected:
-                kwargs[name] = ctx
+            for name, kind in self._injected:
+                kwargs[name] = kind(call)
             if self._injection is not None:
                 is_in_loop = self._is_async or self._place is not None
-                result = await self._injection.call(self.function, kwargs, ctx, make, is_in_loop=is_in_loop)
+                result = await self._injection.call(self.function, kwargs, call, make, is_in_loop=is_in_loop)
             elif self._is_async:
                 value = await self.function(**kwargs)
                 try:
-                    result = make_result(value, make, ctx)
+                    result = make_result(value, make, call)
                 except LeaveLoop:
-                    result = await finish(value, make, ctx)
+                    result = await finish(value, make, call)
             elif self._place is not None:
-                result = await run_in(self._place, self.function, kwargs, ctx, make)
+                result = await run_in(self._place, self.function, kwargs, call, make)
             else:
-                work = {"function": self.function, "kwargs": kwargs, "make": make, "ctx": ctx}
-                result = await ctx.server.threads.run(call_and_make, work, ctx)
+                work = {"function": self.function, "kwargs": kwargs, "make": make, "call": call}
+                result = await call.runtime.threads.run(call_and_make, work, call)
                 if type(result) is Unfinished:
-                    result = await finish_call(result.value, make, ctx)
+                    result = await finish_call(result.value, make, call)
         except BaseException as error:
             if spoken(error) is not error:  # not kept in a variable: its traceback has this frame
                 raise spoken(error) from None
             raise
-        if ctx._rounds is not None:
-            ctx._rounds.check_settled()
+        if call.rounds is not None:
+            call.rounds.check_settled()
         return result
 
     def __getstate__(self) -> dict[str, Any]:

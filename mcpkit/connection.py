@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .access.principal import ANYONE, Principal
 from .asking.open_questions import OpenQuestions
+from .call import Call
 from .channel import NO_HEADERS
-from .context import Context
 from .errors import ProtocolError, TooLongError
-from .methods import listen
 from .peer import Peer
 from .protocol import jsonrpc
 from .protocol.eras import (
@@ -34,7 +33,7 @@ from .running.calls import Calls, server_ended
 from .updates.subscriptions import Places, Subscriptions
 
 if TYPE_CHECKING:
-    from .server import Server
+    from .engine import Served
 
 
 class Connection(Peer):
@@ -55,7 +54,7 @@ class Connection(Peer):
 
     def __init__(
         self,
-        server: Server,
+        server: Served,
         send: Callable[[bytes], None],
         *,
         ready: Callable[[], Awaitable[None]] | None = None,
@@ -64,9 +63,12 @@ class Connection(Peer):
         caller: str | None = None,
         places: Places | None = None,
     ) -> None:
-        super().__init__(server, Calls(server), OpenQuestions())
+        engine = server.engine
+        super().__init__(engine, Calls(engine.runtime), OpenQuestions())
         self._channel = _PipeChannel(send, ready, request_headers, principal, self.questions, caller)
-        self._subscriptions = Subscriptions(server.hubs.here(), self._channel, server.max_running, places)
+        self._subscriptions = Subscriptions(
+            engine.hubs.here(), self._channel, engine.runtime.max_running, places
+        )
 
     def receive(self, line: bytes | ProtocolError, principal: Principal | None = None) -> None:
         """Take one message and begin to serve it.
@@ -122,8 +124,8 @@ class Connection(Peer):
             return Stateless.receive(meta)  # refuses it, as the protocolVersion is missing
         raise not_initialized(method)
 
-    def _listen(self, ctx: Context[Any]) -> None:
-        self._subscriptions.open(partial(listen, ctx))
+    def _listen(self, call: Call) -> None:
+        self._subscriptions.open(partial(self._engine.listen, call))
 
     def _initialized(self) -> None:
         self._subscriptions.initialized()

@@ -5,19 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from .declared import CAPABILITIES
-from .methods import Dispatch, dispatch, is_there
-from .protocol.jsonrpc import Outcome, Ready
 
 if TYPE_CHECKING:
-    from .context import Context
+    from .call import Call
+    from .declared import Declared
     from .lifespan import Lifespan
-    from .server import Server
+    from .methods import Handler
+    from .protocol.jsonrpc import Outcome, Ready
 
 logger = logging.getLogger("mcpkit")
 
@@ -31,22 +31,31 @@ class Entrance:
     of the lifespan. Otherwise nobody comes by here.
 
     Args:
-        server: Whose requests.
+        name: The server's name, for the log.
         seconds: How long they wait, from the beginning; None for as long as it takes.
+        declared: What the server says about itself.
+        on_change: Called when `way_to` may give another answer than before; in any thread.
     """
 
-    def __init__(self, server: Server, seconds: float | None) -> None:
-        self._server = server
+    def __init__(
+        self, name: str, seconds: float | None, declared: Declared, on_change: Callable[[], None]
+    ) -> None:
+        self._name = name
         self._seconds = seconds
+        self._declared = declared
+        self._on_change = on_change
         self._lock = threading.Lock()
         self._entering: WeakKeyDictionary[asyncio.AbstractEventLoop, _Entering] = WeakKeyDictionary()
-        self._inner: Dispatch = dispatch
 
-    def lead_to(self, inner: Dispatch) -> None:
-        """Let requests be answered by `inner` from now on."""
+    def way_to(self, handler: Handler, is_there: Callable[[Call], bool]) -> Handler:
+        """Return what answers requests now.
+
+        Args:
+            handler: What answers them as soon as they need not wait any more.
+            is_there: Says whether the component that a request names is there.
+        """
         with self._lock:
-            self._inner = inner
-            self._open_or_close()
+            return partial(self._answer, handler, is_there) if self._entering else handler
 
     def guard(self, lifespans: Sequence[Lifespan]) -> None:
         """Let what comes in the running event loop wait for lifespans that are being entered in it."""
@@ -61,7 +70,7 @@ class Entrance:
                 here.timer = loop.call_later(self._seconds, self._give_up, here)
             with self._lock:
                 self._entering[loop] = here
-                self._open_or_close()
+            self._on_change()
         here.left += len(entering)
         for each in entering:
             each.on_settled(partial(self._settled, loop, here))
@@ -77,34 +86,32 @@ class Entrance:
         if here is not None:
             await here.is_passable.wait()
 
-    def _open_or_close(self) -> None:
-        if self._entering:
-            self._server._dispatch = self._dispatch
-        else:
-            self._server._dispatch = self._inner
-
-    def _dispatch(self, ctx: Context[Any]) -> Ready | Coroutine[Any, Any, Outcome]:
+    def _answer(
+        self, handler: Handler, is_there: Callable[[Call], bool], call: Call
+    ) -> Ready | Coroutine[Any, Any, Outcome]:
         here = self._entering.get(asyncio.get_running_loop())
-        if here is None or ctx.method == "ping":
-            return self._inner(ctx)
-        return self._answer_later(here, ctx)
+        if here is None or call.method == "ping":
+            return handler(call)
+        return self._answer_later(here, handler, is_there, call)
 
-    async def _answer_later(self, here: _Entering, ctx: Context[Any]) -> Outcome:
+    async def _answer_later(
+        self, here: _Entering, handler: Handler, is_there: Callable[[Call], bool], call: Call
+    ) -> Outcome:
         await here.is_passable.wait()
-        if not here.is_over.is_set() and is_there(ctx):
+        if not here.is_over.is_set() and is_there(call):
             await here.is_over.wait()
-        outcome = self._inner(ctx)
+        outcome = handler(call)
         return outcome if isinstance(outcome, (dict, bytes)) else await outcome
 
     def _give_up(self, here: _Entering) -> None:
         logger.warning(
             "the lifespan of %r has not been entered within %g s: clients are told of what there is, "
             "and of what it registers later (Server(lifespan_wait=))",
-            self._server.name,
+            self._name,
             self._seconds,
         )
         for capability in CAPABILITIES:
-            self._server._declared.add(capability)
+            self._declared.add(capability)
         here.is_passable.set()
 
     def _settled(self, loop: asyncio.AbstractEventLoop, here: _Entering) -> None:
@@ -115,7 +122,7 @@ class Entrance:
             here.timer.cancel()
         with self._lock:
             self._entering.pop(loop, None)
-            self._open_or_close()
+        self._on_change()
         here.is_over.set()
         here.is_passable.set()
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
+from .call import Call
+from .context import Context
 from .errors import HandlerError, RegistrationError
+from .failures import is_masked, ref_of, single
 from .running.execution import is_fatal
-
-if TYPE_CHECKING:
-    from .context import Context
+from .runtime import BaseCall
 
 logger = logging.getLogger("mcpkit")
 
@@ -82,12 +83,16 @@ class ErrorHooks:
         self.hooks = (*self.hooks, hook)
         return hook
 
-    def explained(self, failure: Failure) -> HandlerError | None:
-        """Tell the hooks of a failure.
+    def explain(self, call: BaseCall, exception: BaseException) -> BaseException:
+        """Tell the hooks of an exception that nobody meant a client to read.
 
         Returns:
-            What the client is to read instead; None where none of them says.
+            What the client is to be told of: what one of them says, or else the exception itself.
         """
+        if not self.hooks:
+            return exception
+        assert isinstance(call, Call), "whatever runs does"
+        failure = Failure(Context(call), single(exception), ref_of(call) if is_masked(exception) else None)
         for hook in self.hooks:
             try:
                 told: Any = hook(failure)
@@ -106,4 +111,4 @@ class ErrorHooks:
                 if told.__cause__ is None and told is not failure.exception:
                     told.__cause__ = failure.exception
                 return told
-        return None
+        return exception

@@ -7,7 +7,6 @@ import logging
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from .error_hooks import Failure
 from .errors import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -25,7 +24,7 @@ from .errors import (
 from .protocol import jsonrpc
 
 if TYPE_CHECKING:
-    from .context import Context
+    from .call import Call
 
 logger = logging.getLogger("mcpkit")
 
@@ -33,16 +32,16 @@ _SILENT: Final = "The request failed, and its handler did not say why."
 _UNSAYABLE: Final = "its text cannot be read"
 
 
-def error_response(ctx: Context[Any], error: BaseException) -> bytes:
+def error_response(call: Call, error: BaseException) -> bytes:
     """Return the error response that an exception becomes; what is nobody's text is logged under a ref."""
     try:
-        if ctx._rounds is not None and is_input_required(error):
-            return _result(ctx, ctx._rounds.result())
-        if ctx.method == "tools/call" and isinstance(error, asyncio.CancelledError):
-            return _result(ctx, tool_error(ctx, error))  # its function has cancelled its own task
-        return jsonrpc.error(ctx.request_id, _problem(ctx, error))
+        if call.rounds is not None and is_input_required(error):
+            return _result(call, call.rounds.result())
+        if call.method == "tools/call" and isinstance(error, asyncio.CancelledError):
+            return _result(call, tool_error(call, error))  # its function has cancelled its own task
+        return jsonrpc.error(call.request_id, _problem(call, error))
     except Exception as unsayable:  # noqa: BLE001 - of the author's class or its `data`; every request is answered
-        return jsonrpc.error(ctx.request_id, ProtocolError(INTERNAL_ERROR, internal(ctx, unsayable)))
+        return jsonrpc.error(call.request_id, ProtocolError(INTERNAL_ERROR, internal(call, unsayable)))
 
 
 def is_input_required(error: BaseException) -> bool:
@@ -89,20 +88,20 @@ def _members(error: BaseException) -> tuple[BaseException, ...] | None:
     return tuple(members) if all(isinstance(each, BaseException) for each in members) else None
 
 
-def tool_error(ctx: Context[Any], error: BaseException) -> dict[str, Any]:
+def tool_error(call: Call, error: BaseException) -> dict[str, Any]:
     """Return the `CallToolResult` that an exception in a tool becomes, for the model to read.
 
     Middleware finds the exception in `ctx`, from where it takes it.
     """
-    error = _explained(ctx, error)
-    ctx._exception = single(error)
+    error = _explained(call, error)
+    call.exception = single(error)
     said = said_by(error) if isinstance(error, HandlerError) else None
     if said is not None:
         text = readable(said) or "The tool failed, and did not say why."
     elif isinstance(error, OutputError):
-        text = _unsent(ctx, error)
+        text = _unsent(call, error)
     else:
-        text = internal(ctx, error)
+        text = internal(call, error)
     return {"content": [{"type": "text", "text": text}], "isError": True}
 
 
@@ -125,31 +124,27 @@ def is_unmeant(error: BaseException) -> bool:
     return is_masked(error) or isinstance(error, (CallTimeoutError, OutputError, ProcessEndedError))
 
 
-def _explained(ctx: Context[Any], error: BaseException) -> BaseException:
+def _explained(call: Call, error: BaseException) -> BaseException:
     """Tell the author's hooks of what nobody has meant to happen; return what the client is to be told of."""
-    hooks = ctx.server.on_error
-    if not hooks.hooks or not is_unmeant(error):
-        return error
-    told = hooks.explained(Failure(ctx, single(error), ref_of(ctx) if is_masked(error) else None))
-    return error if told is None else told
+    return call.runtime.explain(call, error) if is_unmeant(error) else error
 
 
-def is_protocol_error(ctx: Context[Any], error: BaseException) -> bool:
+def is_protocol_error(call: Call, error: BaseException) -> bool:
     """Say whether an exception in a tool is no result but an answer of its own, that tells the client what to do."""
-    if ctx._rounds is not None and is_input_required(error):
+    if call.rounds is not None and is_input_required(error):
         return True
-    return isinstance(error, MissingCapabilityError) and ctx.era == "stateless"
+    return isinstance(error, MissingCapabilityError) and call.era == "stateless"
 
 
-def internal(ctx: Context[Any], error: BaseException) -> str:
+def internal(call: Call, error: BaseException) -> str:
     """Log an exception with its traceback, and return the text for the client.
 
     It names the log entry and nothing else, unless the server shows errors, for development: then it has
     type and text of the exception. The traceback stays here: it tells about the server, not about the call.
     """
-    ref = ref_of(ctx)
-    logger.error("%s%s failed (ref %s)", ctx.method, _about(ctx), ref, exc_info=error)
-    if ctx.server.mask_errors:
+    ref = ref_of(call)
+    logger.error("%s%s failed (ref %s)", call.method, _about(call), ref, exc_info=error)
+    if call.runtime.mask_errors:
         return f"Internal error (ref {ref})"
     import traceback
 
@@ -157,19 +152,19 @@ def internal(ctx: Context[Any], error: BaseException) -> str:
     return f"{readable(shown)} (ref {ref})"
 
 
-def _about(ctx: Context[Any]) -> str:
-    what = ctx.params.get("name") or ctx.params.get("uri") or ctx.params.get("ref")
+def _about(call: Call) -> str:
+    what = call.params.get("name") or call.params.get("uri") or call.params.get("ref")
     return f" {what!r}"[:200] if what else ""
 
 
-def _unsent(ctx: Context[Any], error: OutputError) -> str:
+def _unsent(call: Call, error: OutputError) -> str:
     """Log that a function has run, but its result cannot be sent, and return the same for the client."""
-    ran = _RAN.get(ctx.method, "the method ran")
+    ran = _RAN.get(call.method, "the method ran")
     text = readable(f"{ran}, but {error}")
     cause = error.__cause__
-    if cause is not None and not ctx.server.mask_errors:
+    if cause is not None and not call.runtime.mask_errors:
         text += f" ({type(cause).__name__}: {readable(said_by(cause) or _UNSAYABLE)})"
-    logger.error("%s%s: %s", ctx.method, _about(ctx), text, exc_info=error.__cause__)
+    logger.error("%s%s: %s", call.method, _about(call), text, exc_info=error.__cause__)
     return text
 
 
@@ -180,30 +175,30 @@ _RAN = {
 }
 
 
-def ref_of(ctx: Context[Any]) -> str:
+def ref_of(call: Call) -> str:
     """Return what names the log entries of a request's failure, for clients and traces."""
-    if ctx._ref is None:
+    if call.ref is None:
         import secrets
 
-        ctx._ref = secrets.token_hex(4)
-    return ctx._ref
+        call.ref = secrets.token_hex(4)
+    return call.ref
 
 
-def code_of(ctx: Context[Any], error: BaseException) -> int:
+def code_of(call: Call, error: BaseException) -> int:
     """Return the JSON-RPC error code that an exception becomes, where it becomes an error."""
     if isinstance(error, ProtocolError):
         return error.code
     if isinstance(error, ResourceNotFoundError):
-        return ctx._envelope.not_found_code
+        return call.envelope.not_found_code
     if isinstance(error, MissingCapabilityError):
-        return ctx._envelope.missing_capability_code
+        return call.envelope.missing_capability_code
     return INVALID_PARAMS if isinstance(error, ArgumentsError) else INTERNAL_ERROR
 
 
-def not_found(ctx: Context[Any], uri: str) -> ProtocolError:
+def not_found(call: Call, uri: str) -> ProtocolError:
     """Return the error for a resource that does not exist: its code depends on the era."""
     uri = readable(uri)
-    return ProtocolError(ctx._envelope.not_found_code, f"Resource not found: {uri[:200]}", {"uri": uri})
+    return ProtocolError(call.envelope.not_found_code, f"Resource not found: {uri[:200]}", {"uri": uri})
 
 
 def readable(text: str) -> str:
@@ -211,21 +206,21 @@ def readable(text: str) -> str:
     return text if text.isascii() else text.encode(errors="replace").decode()
 
 
-def _result(ctx: Context[Any], result: dict[str, Any]) -> bytes:
-    return jsonrpc.result(ctx.request_id, ctx._envelope.render(result, ctx.server._declared.identity, None))
+def _result(call: Call, result: dict[str, Any]) -> bytes:
+    return jsonrpc.result(call.request_id, call.envelope.render(result, call.runtime.identity, None))
 
 
-def _problem(ctx: Context[Any], error: BaseException) -> ProtocolError:
-    error = _explained(ctx, error)
+def _problem(call: Call, error: BaseException) -> ProtocolError:
+    error = _explained(call, error)
     if isinstance(error, ProtocolError):
         return ProtocolError(error.code, readable(error.message) or _SILENT, error.data)
     if isinstance(error, ResourceNotFoundError):
-        return not_found(ctx, error.uri if error.uri is not None else str(ctx.params.get("uri", "")))
-    code = code_of(ctx, error)
+        return not_found(call, error.uri if error.uri is not None else str(call.params.get("uri", "")))
+    code = code_of(call, error)
     said = said_by(error) if isinstance(error, HandlerError) else None
     if said is not None:
         data = {"requiredCapabilities": error.required} if isinstance(error, MissingCapabilityError) else None
         return ProtocolError(code, readable(said) or _SILENT, data)
     return ProtocolError(
-        code, _unsent(ctx, error) if isinstance(error, OutputError) else internal(ctx, error)
+        code, _unsent(call, error) if isinstance(error, OutputError) else internal(call, error)
     )

@@ -6,18 +6,12 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from .errors import INTERNAL_ERROR, BusyError, ProtocolError
 
-if TYPE_CHECKING:
-    from .server import Server
-
 logger = logging.getLogger("mcpkit")
-
-LifespanFunction = Callable[["Server"], AbstractAsyncContextManager[Any]]
 
 
 class Lifespan:
@@ -122,21 +116,20 @@ class Lifespan:
             self._started.exception()  # whoever waits for `ready` hears of it; nobody has to
 
 
+Guard = Callable[[Sequence[Lifespan]], None]
+"""Lets requests wait for what is being entered in the running event loop."""
+
+
 class Lifespans:
     """The stays in one server's lifespan, by event loop, and who keeps them.
 
     Args:
-        server: Whose they are.
         function: Makes the context manager; None where there is none.
-        guard: Lets requests wait for what is being entered in the running event loop.
     """
 
-    def __init__(
-        self, server: Server, function: LifespanFunction | None, guard: Callable[[Sequence[Lifespan]], None]
-    ) -> None:
+    def __init__(self, function: Callable[[], AbstractAsyncContextManager[Any]] | None) -> None:
         self.function = function
-        self._guard = guard
-        self._server = server
+        self._guard: Guard | None = None
         self._stays: WeakKeyDictionary[asyncio.AbstractEventLoop, Lifespan] = WeakKeyDictionary()
         self._serving: WeakKeyDictionary[asyncio.AbstractEventLoop, int] = WeakKeyDictionary()
         self._late: WeakKeyDictionary[asyncio.AbstractEventLoop, list[Lifespans]] = WeakKeyDictionary()
@@ -156,27 +149,31 @@ class Lifespans:
         return stay.state
 
     @asynccontextmanager
-    async def serving(self, servers: Sequence[Server]) -> AsyncGenerator[None]:
-        """Keep the lifespans of `servers` entered while this one serves; those come last that others need first.
+    async def serving(self, family: Sequence[Lifespans], guard: Guard) -> AsyncGenerator[None]:
+        """Keep lifespans entered while this one's server serves.
+
+        Args:
+            family: Its own, and those of what it includes; those come last that others need first.
+            guard: Lets requests wait for what is being entered in the running event loop, now and later.
 
         Raises:
             BaseException: Whatever leaving one of them raised.
         """
+        self._guard = guard
         loop = asyncio.get_running_loop()
         self._serving[loop] = self._serving.get(loop, 0) + 1
         async with AsyncExitStack() as stack:
-            for server in servers:
-                server._lifespans._begin(loop)
-                stack.push_async_callback(server._lifespans._end, loop)
-            stays = (server._lifespans._stays.get(loop) for server in servers)
-            self._guard([stay for stay in stays if stay is not None])
+            for each in family:
+                each.enter(loop)
+                stack.push_async_callback(each.leave, loop)
+            guard([stay for each in family if (stay := each.stay(loop)) is not None])
             try:
                 yield
             finally:
                 self._serving[loop] -= 1
                 if self._serving[loop] == 0:
-                    for lifespans in self._late.pop(loop, ()):
-                        stack.push_async_callback(lifespans._end, loop)
+                    for late in self._late.pop(loop, ()):
+                        stack.push_async_callback(late.leave, loop)
 
     async def ready(self) -> None:
         """Wait until it has been entered here, where somebody keeps it.
@@ -188,50 +185,65 @@ class Lifespans:
         if stay is not None:
             await stay.ready()
 
-    async def state_of(self, owner: Server) -> Any:
-        """Wait for what the lifespan of `owner`, this server or one that it includes, yields here.
+    async def state_of(self, owner: Lifespans) -> Any:
+        """Wait for what `owner`, this lifespan or one of what its server includes, yields here; None where it is none.
 
         Raises:
             ProtocolError: It could not be entered.
         """
+        if owner.function is None:
+            return None
         loop = asyncio.get_running_loop()
         self._begin_late(loop, [owner])
-        stay = owner._lifespans._stays[loop]
+        stay = owner.stay(loop)
+        assert stay is not None, "it has just been entered, or was before"
         await stay.settled()
         return stay.state
 
-    def begin(self, servers: Sequence[Server]) -> None:
-        """Enter the lifespans of what is included while this server runs; from any thread."""
+    def begin(self, family: Sequence[Lifespans]) -> None:
+        """Enter the lifespans of what is included while this one's server runs; from any thread."""
         try:
             here = asyncio.get_running_loop()
         except RuntimeError:
             here = None
         for loop, count in tuple(self._serving.items()):
             if count and loop is here:
-                self._begin_late(loop, servers)
+                self._begin_late(loop, family)
             elif count:
                 with suppress(RuntimeError):  # it has been closed just now
-                    loop.call_soon_threadsafe(self._begin_late, loop, servers)
+                    loop.call_soon_threadsafe(self._begin_late, loop, family)
 
-    def _begin_late(self, loop: asyncio.AbstractEventLoop, servers: Sequence[Server]) -> None:
+    def _begin_late(self, loop: asyncio.AbstractEventLoop, family: Sequence[Lifespans]) -> None:
         if not self._serving.get(loop):
             return
-        for server in servers:
-            lifespans = server._lifespans
-            if lifespans.function is not None and loop not in lifespans._stays:
-                lifespans._begin(loop)
-                self._late.setdefault(loop, []).append(lifespans)
-                self._guard([lifespans._stays[loop]])
+        for each in family:
+            if each.stay(loop) is None and (stay := each.enter(loop)) is not None:
+                self._late.setdefault(loop, []).append(each)
+                if self._guard is not None:
+                    self._guard([stay])
 
-    def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
-        if self.function is not None:
-            if loop not in self._stays:
-                self._stays[loop] = Lifespan(partial(self.function, self._server))
-            self._stays[loop].users += 1
+    def stay(self, loop: asyncio.AbstractEventLoop) -> Lifespan | None:
+        """Return the stay in an event loop, where somebody keeps it."""
+        return self._stays.get(loop)
 
-    async def _end(self, loop: asyncio.AbstractEventLoop) -> None:
-        if self.function is not None:
-            stay = self._stays[loop]
+    def enter(self, loop: asyncio.AbstractEventLoop) -> Lifespan | None:
+        """Keep it entered in an event loop, for one more; return the stay, None where there is no lifespan."""
+        if self.function is None:
+            return None
+        stay = self._stays.get(loop)
+        if stay is None:
+            stay = self._stays[loop] = Lifespan(self.function)
+        stay.users += 1
+        return stay
+
+    async def leave(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Let go of it; it is left when nobody keeps it any more.
+
+        Raises:
+            BaseException: Whatever leaving it raised.
+        """
+        stay = self._stays.get(loop)
+        if stay is not None:
             stay.users -= 1
             if stay.users == 0:
                 del self._stays[loop]

@@ -14,12 +14,12 @@ from .registration.conditional import Conditional
 
 if TYPE_CHECKING:
     from .access.principal import Principal
+    from .call import Call
     from .component import Component, Listed
-    from .context import Context
     from .protocol.eras import Cache
     from .registration.registry import Registry
     from .resources import ResourceTemplate
-    from .server import Server
+    from .runtime import Runtime
 
 MEMBER: Final = {
     "tools/list": "tools",
@@ -52,64 +52,68 @@ class Listing:
     """Answers the list methods of one server.
 
     Args:
-        server: Whose lists.
+        registry: What is listed.
+        runtime: What its requests run with.
+        page_size: Entries in one page; None puts all in one.
 
     Attributes:
         conditional: What not everybody sees.
     """
 
-    def __init__(self, server: Server) -> None:
-        self._server = server
+    def __init__(self, registry: Registry, runtime: Runtime, page_size: int | None) -> None:
+        self._registry = registry
+        self._runtime = runtime
+        self._page_size = page_size
         self._pages: dict[tuple[str, str, Position | None, Shown], tuple[int, bytes]] = {}
-        self.conditional = Conditional(server)
+        self.conditional = Conditional(registry)
 
-    def answer(self, ctx: Context[Any]) -> bytes | Coroutine[Any, Any, bytes]:
+    def answer(self, call: Call) -> bytes | Coroutine[Any, Any, bytes]:
         """Return the result of a list method, rendered, or an awaitable of it when entries must be collected.
 
         Raises:
             ProtocolError: -32602 for a cursor that is none of ours.
         """
-        cursor = ctx.params.get("cursor")
+        cursor = call.params.get("cursor")
         if cursor is not None and not isinstance(cursor, str):
             raise _bad_cursor()
         after = decode_cursor(cursor) if cursor is not None else None
-        changes = self._server.changes  # first: what changes meanwhile is not in what is kept
-        conditional = self.conditional.among(*_PARTS[ctx.method])
-        shown = frozenset(each for each in conditional if each.is_visible(ctx.principal))
-        cache = self._server._cache[ctx.method].private if conditional else None
-        if ctx.method == "resources/list" and (listing := _with_entries(self._server)):
+        changes = self._registry.changes  # first: what changes meanwhile is not in what is kept
+        conditional = self.conditional.among(*_PARTS[call.method])
+        shown = frozenset(each for each in conditional if each.is_visible(call.principal))
+        cache = self._runtime.cache[call.method].private if conditional else None
+        if call.method == "resources/list" and (listing := _with_entries(self._registry)):
             if any(template.lists_for_each for template in listing):
-                cache = self._server._cache[ctx.method].private
-            return self._collect(ctx, after, shown, cache)
+                cache = self._runtime.cache[call.method].private
+            return self._collect(call, after, shown, cache)
         if after is not None:
             after = (after[0], "")  # components have no entries, and a client's text must not be kept
-        key = (ctx.method, ctx.revision, after, shown)
+        key = (call.method, call.revision, after, shown)
         kept = self._pages.get(key)
         if kept is not None and kept[0] == changes:
             return kept[1]
-        page = self._render(ctx, after, _components(self._server, ctx.method, ctx.revision, shown), cache)
+        page = self._render(
+            call, after, _components(self._registry, call.method, call.revision, shown), cache
+        )
         if len(self._pages) >= _MOST_KEPT:
             self._pages.clear()
         self._pages[key] = (changes, page)
         return page
 
-    async def _collect(
-        self, ctx: Context[Any], after: Position | None, shown: Shown, cache: Cache | None
-    ) -> bytes:
-        entries = await self._server.threads.run(
+    async def _collect(self, call: Call, after: Position | None, shown: Shown, cache: Cache | None) -> bytes:
+        entries = await self._runtime.threads.run(
             _all_resources,
             {
-                "registry": self._server,
-                "revision": ctx.revision,
+                "registry": self._registry,
+                "revision": call.revision,
                 "shown": shown,
-                "principal": ctx.principal,
+                "principal": call.principal,
             },
         )
-        return self._render(ctx, after, entries, cache)
+        return self._render(call, after, entries, cache)
 
     def _render(
         self,
-        ctx: Context[Any],
+        call: Call,
         after: Position | None,
         entries: Iterable[tuple[Position, dict[str, Any]]],
         cache: Cache | None,
@@ -117,13 +121,13 @@ class Listing:
         if after is not None:
             entries = (entry for entry in entries if entry[0] > after)
         page = list(entries)
-        size = self._server.page_size
+        size = self._page_size
         result: dict[str, Any] = {}
         if size is not None and len(page) > size:
             del page[size:]
             result["nextCursor"] = encode_cursor(page[-1][0])
-        result = {MEMBER[ctx.method]: [entry for _, entry in page], **result}
-        return self._server._render(ctx, result, cache)
+        result = {MEMBER[call.method]: [entry for _, entry in page], **result}
+        return call.render(result, cache)
 
 
 def _components(

@@ -6,6 +6,7 @@ import copy
 import logging
 from typing import Final
 
+from .call import Call
 from .protocol import jsonrpc
 from .protocol.revisions import SEVERITY
 from .reporting import reports_of
@@ -62,8 +63,9 @@ class LogHandler(logging.Handler):
             self._is_at_work = False
 
     def _send(self, record: logging.LogRecord) -> None:
-        ctx = current.get()
-        if not ctx.server._declared.has("logging"):
+        call = current.get()
+        assert isinstance(call, Call), "whatever is served is one"
+        if not call.runtime.declares("logging"):
             if not self._has_warned:
                 self._has_warned = True
                 logging.getLogger(_OWN).warning(
@@ -74,7 +76,7 @@ class LogHandler(logging.Handler):
             return
         text = self._text_of(record).encode(errors="backslashreplace").decode()
         params = {"level": _level_of(record), "data": text, "logger": record.name}
-        reports_of(ctx).post(jsonrpc.notification("notifications/message", params))
+        reports_of(call).post(jsonrpc.notification("notifications/message", params))
 
     def _text_of(self, record: logging.LogRecord) -> str:
         if self.with_tracebacks:
@@ -88,10 +90,10 @@ class LogHandler(logging.Handler):
 
 def _is_wanted(record: logging.LogRecord) -> bool:
     """Say whether a record is the author's, and of a request whose client wants it."""
-    ctx = current.get(None)
-    if ctx is None or ctx.cancelled or record.name.partition(".")[0] == _OWN:
+    call = current.get(None)
+    if not isinstance(call, Call) or call.is_over or record.name.partition(".")[0] == _OWN:
         return False
-    least = ctx._envelope.log_level
+    least = call.envelope.log_level
     return least is not None and SEVERITY[_level_of(record)] >= SEVERITY[least]
 
 

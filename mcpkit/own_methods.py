@@ -8,10 +8,10 @@ from typing import Any, Final, TypeGuard, cast
 
 from typing_extensions import Unpack
 
+from .call import Call
 from .component import Component, ComponentOptions
 from .content.data import described, json_value
 from .content.values import ExtensionResult
-from .context import Context
 from .errors import ArgumentsError, MalformedError, OutputError, RegistrationError
 from .protocol.eras import Cache
 from .protocol.jsonrpc import is_object
@@ -99,7 +99,7 @@ class Method(Component):
                     f"method {self.key!r}: the header Mcp-Name repeats a text, so annotate {self.named_by!r} as `str`"
                 )
 
-    async def serve(self, ctx: Context[Any]) -> dict[str, Any]:
+    async def serve(self, call: Call) -> dict[str, Any]:
         """Validate the params of a request, run the function and return the result object.
 
         Raises:
@@ -110,7 +110,7 @@ class Method(Component):
         if self._arguments is None:
             self.resolve()
         assert self._arguments is not None
-        params = {name: value for name, value in ctx.params.items() if name != "_meta"}
+        params = {name: value for name, value in call.params.items() if name != "_meta"}
         if self.named_by is not None and not isinstance(params.get(self.named_by), str | None):
             raise MalformedError(
                 f"{self.named_by}: expected a string"
@@ -119,7 +119,7 @@ class Method(Component):
             kwargs = self._arguments.validate(params)
         except ArgumentsError as error:
             raise MalformedError(str(error)) from None
-        return cast("dict[str, Any]", await self.run(kwargs, ctx, self.render))
+        return cast("dict[str, Any]", await self.run(kwargs, call, self.render))
 
     def render(self, value: Any) -> dict[str, Any]:
         """Return what the function returned as the result object."""

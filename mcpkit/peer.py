@@ -10,8 +10,8 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from .asking.open_questions import OpenQuestions
+from .call import Call
 from .channel import Channel
-from .context import Context
 from .errors import METHOD_NOT_FOUND, ProtocolError
 from .failures import error_response
 from .protocol import jsonrpc, messages
@@ -21,7 +21,7 @@ from .protocol.messages import Notification, Request, Response, invalid, is_init
 from .running.calls import Calls, Reply
 
 if TYPE_CHECKING:
-    from .server import Server
+    from .engine import Engine
 
 logger = logging.getLogger("mcpkit")
 
@@ -35,7 +35,7 @@ class Peer(ABC):
     All methods are for the event loop's thread; they return at once and raise nothing.
 
     Args:
-        server: Who answers.
+        engine: Who answers.
         calls: What runs for it.
         questions: What it is asked.
 
@@ -47,10 +47,10 @@ class Peer(ABC):
     _ignores_strange_answers: ClassVar[bool] = True
     """Whether an answer to what nobody has asked is ignored, where nobody could be told so."""
 
-    def __init__(self, server: Server, calls: Calls, questions: OpenQuestions) -> None:
+    def __init__(self, engine: Engine, calls: Calls, questions: OpenQuestions) -> None:
         self.session: Handshake | None = None
         self.questions = questions
-        self._server = server
+        self._engine = engine
         self._calls = calls
 
     async def drain(self) -> None:
@@ -67,13 +67,13 @@ class Peer(ABC):
             ProtocolError: The request comes at the wrong time, or does not say what it must.
         """
 
-    def _listen(self, ctx: Context[Any]) -> None:
+    def _listen(self, call: Call) -> None:
         """Open a `subscriptions/listen` stream, which only a pipe holds beside its session.
 
         Raises:
             ProtocolError: -32601, where there is none.
         """
-        raise ProtocolError(METHOD_NOT_FOUND, f"Method not found: {ctx.method}")
+        raise ProtocolError(METHOD_NOT_FOUND, f"Method not found: {call.method}")
 
     @abstractmethod
     def _initialized(self) -> None:
@@ -126,19 +126,19 @@ class Peer(ABC):
                 self._receive(message, answers.reply, channel)
 
     def _serve(self, request: Request, reply: Reply, channel: Channel) -> None:
-        ctx = context_of(self._server, request, channel)
+        call = Call(self._engine.runtime, request, channel)
         try:
-            if ctx.method == "subscriptions/listen" and ctx.era == "stateless":
-                self._listen(ctx)
+            if call.method == "subscriptions/listen" and call.era == "stateless":
+                self._listen(call)
                 reply(None, None)
                 return
-            outcome = self._server._dispatch(ctx)
+            outcome = self._engine.dispatch(call)
             if isinstance(outcome, (dict, bytes)):
-                reply(jsonrpc.result(ctx.request_id, outcome), None)
+                reply(jsonrpc.result(call.request_id, outcome), None)
                 return
-            self._calls.start(ctx.request_id, ctx, outcome, reply)
+            self._calls.start(call.request_id, call, outcome, reply)
         except Exception as error:  # noqa: BLE001 - every request is answered
-            reply(error_response(ctx, error), error)
+            reply(error_response(call, error), error)
 
     def _receive_notification(self, method: str, params: object) -> None:
         """Apply a notification; those that are unknown or malformed are ignored, as nobody could be told."""
@@ -184,16 +184,3 @@ class _Batch:
             self._answers.append(message)
         if self._open == 0:
             self._reply(b"[" + b",".join(self._answers) + b"]" if self._answers else None, None)
-
-
-def context_of(server: Server, request: Request, channel: Channel) -> Context[Any]:
-    """Return the Context of a request, whichever way it has come.
-
-    Args:
-        server: Who answers.
-        request: The request.
-        channel: Where what belongs to it leaves.
-    """
-    return Context(
-        server, request.envelope, channel, request.id, request.method, request.params, request.meta
-    )

@@ -8,11 +8,11 @@ from typing import Any, Literal, cast
 
 from typing_extensions import Unpack
 
+from .call import Call
 from .completion import Completable, Completers
 from .component import ComponentOptions, function_name, optional
 from .content.data import described, json_value
 from .content.values import to_content
-from .context import Context
 from .errors import OutputError, RegistrationError
 from .protocol.jsonrpc import is_array, is_object
 from .protocol.revisions import narrow
@@ -121,12 +121,12 @@ class Prompt(Completable):
             _meta=self.meta,
         )
 
-    async def get(self, arguments: Mapping[str, str], ctx: Context[Any]) -> dict[str, Any]:
+    async def get(self, arguments: Mapping[str, str], call: Call) -> dict[str, Any]:
         """Parse the arguments, run the function and render its messages.
 
         Args:
             arguments: Text by name; parsed to each parameter's type.
-            ctx: The request.
+            call: The request.
 
         Returns:
             A `GetPromptResult` of the newest revision.
@@ -136,7 +136,7 @@ class Prompt(Completable):
             Exception: Whatever the function raises.
         """
         kwargs = self.arguments.validate_strings(arguments)
-        messages = await self.run(kwargs, ctx, to_messages)
+        messages = await self.run(kwargs, call, to_messages)
         return optional(description=self.description, messages=messages)
 
 

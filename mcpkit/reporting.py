@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import threading
 from collections import deque
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sized
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sized
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from .protocol import jsonrpc
-from .protocol.revisions import knows
+from .protocol.revisions import NOTIFICATIONS, SEVERITY, knows
+from .running.steps import WORK
 
 if TYPE_CHECKING:
-    from .context import Context
+    from .call import Call
+    from .runtime import BaseCall
 
 T = TypeVar("T")
 
@@ -37,29 +40,133 @@ logger = logging.getLogger("mcpkit")
 _making = threading.Lock()
 
 
-def reports_of(ctx: Context[Any]) -> Reports:
+def reports_of(call: Call) -> Reports:
     """Return the reports of a request, of which there is one object; from any thread."""
     with _making:
-        if ctx._reports is None:
-            ctx._reports = Reports(ctx)
-        return ctx._reports
+        if call.reports is None:
+            call.reports = Reports(call)
+        return call.reports
 
 
-def counted(ctx: Context[Any]) -> float:
+def counted(call: Call) -> float:
     """Return how far a request has said that it is; 0 where it has said nothing yet."""
-    return 0 if ctx._reports is None else max(0, ctx._reports._reported)
+    return 0 if call.reports is None else max(0, call.reports.reported)
+
+
+def note_progress(call: Call, done: float, total: float | None, message: str | None) -> Reports | None:
+    """Take note of progress, from any thread; return who is to deliver it, where it is to be sent now.
+
+    Raises:
+        CallEndedError: Nobody waits for the result any more.
+        TypeError: One of them is of another type.
+        ValueError: `done` or `total` is not finite.
+    """
+    call.check_open()
+    done, total = _finite(done), None if total is None else _finite(total)
+    if message is not None and not isinstance(message, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped authors
+        raise TypeError(f"the message of progress is a sentence, got {message!r}")
+    if "progressToken" not in call.meta:
+        return None
+    reports = reports_of(call)
+    return reports if reports.note(done, total, message) else None
+
+
+async def report_progress(call: Call, done: float, total: float | None, message: str | None) -> None:
+    """Report how far the work has come; others have their turn at least every 10 ms of what is done between reports.
+
+    Raises:
+        Exception: As `note_progress`.
+    """
+    reports = note_progress(call, done, total, message)
+    if reports is not None:
+        await reports.deliver()
+    loop = asyncio.get_running_loop()
+    now = loop.time()
+    if call.turn_since is None:
+        call.turn_since = now
+    elif now - call.turn_since > WORK:
+        await asyncio.sleep(0)
+        call.turn_since = loop.time()
+
+
+async def log(call: Call, level: str, data: Any, logger: str | None) -> None:
+    """Send a log message, unless the client has asked for more severe ones only.
+
+    Raises:
+        CallEndedError: Nobody waits for the result any more.
+        RuntimeError: The server does not declare `logging`.
+        ValueError: There is no such level.
+    """
+    call.check_open()
+    if level not in SEVERITY:
+        raise ValueError(f"unknown log level {level!r}: expected one of {', '.join(SEVERITY)}")
+    if not call.runtime.declares("logging"):
+        raise RuntimeError(
+            "this server does not declare logging, as none of its handlers takes a Context: "
+            'give this one a parameter `ctx: Context`, or write Server(..., offers={"logging"})'
+        )
+    least = call.envelope.log_level
+    if least is None or SEVERITY[level] < SEVERITY[least]:
+        return
+    params: dict[str, Any] = {"level": level, "data": data}
+    if logger is not None:
+        params["logger"] = logger
+    call.channel.send(jsonrpc.notification("notifications/message", params))
+    await call.channel.ready()
+
+
+async def notify(call: Call, method: str, params: Mapping[str, Any] | None) -> None:
+    """Send a notification of an extension's.
+
+    Raises:
+        CallEndedError: Nobody waits for the result any more.
+        ValueError: The method is no notification or one of the core protocol, or the params have no form in JSON.
+    """
+    call.check_open()
+    if not method.startswith("notifications/") or method in NOTIFICATIONS:
+        raise ValueError(
+            f"{method!r} is no notification of an extension: take a name such as 'notifications/thing/changed', "
+            "which the core protocol does not have"
+        )
+    call.channel.send(jsonrpc.notification(method, None if params is None else dict(params)))
+    await call.channel.ready()
+
+
+async def close_stream(call: Call) -> None:
+    """End the connection that a call is answered on, where the client can come back for the rest.
+
+    Raises:
+        CallEndedError: Nobody waits for the result any more.
+    """
+    call.check_open()
+    await call.channel.close()
+
+
+def _finite(number: float) -> float:
+    """Return a number of progress as JSON has it; it may be of numpy, a Decimal or the like.
+
+    Raises:
+        TypeError: It is none.
+        ValueError: It is not finite, or too great for a double.
+    """
+    try:
+        if math.isfinite(number):
+            return number if type(number) in (int, float) else float(number)
+    except OverflowError:
+        raise ValueError("progress must be numbers below 1.8e308, which this integer is not") from None
+    raise ValueError(f"progress must be finite numbers, got {number!r}")
 
 
 class Reports:
     """What one request says by the way; nobody has to wait for a client that does not keep up.
 
     Args:
-        ctx: The request.
+        call: The request.
     """
 
     __slots__ = (
+        "_call",
         "_channel",
-        "_ctx",
         "_dropped",
         "_has_reached_total",
         "_held",
@@ -68,20 +175,20 @@ class Reports:
         "_loop",
         "_next",
         "_records",
-        "_reported",
         "_timer",
         "_unread",
         "_waiter",
         "_waiting",
+        "reported",
     )
 
-    def __init__(self, ctx: Context[Any]) -> None:
-        assert ctx._loop is not None, "its handler runs"
-        self._ctx = ctx
-        self._channel = ctx._channel
-        self._loop = ctx._loop
+    def __init__(self, call: BaseCall) -> None:
+        assert call.loop is not None, "its handler runs"
+        self._call = call
+        self._channel = call.channel
+        self._loop = call.loop
         self._lock = threading.Lock()
-        self._reported = float("-inf")
+        self.reported = float("-inf")
         self._held: bytes | None = None
         self._has_reached_total = False
         self._is_asked = False  # whether a timer runs that sends what is held, or is about to be started
@@ -102,18 +209,18 @@ class Reports:
             Whether it is time to `deliver` it: for the first, the one that reaches the total, and where
             the last ones are not too recent. Any other is sent when its time comes.
         """
-        if done <= self._reported:
+        if done <= self.reported:
             return False
-        params: dict[str, Any] = {"progressToken": self._ctx.meta["progressToken"], "progress": done}
+        params: dict[str, Any] = {"progressToken": self._call.meta["progressToken"], "progress": done}
         if total is not None:
             params["total"] = total
-        if message is not None and knows(self._ctx.revision, "ProgressNotification", "message"):
+        if message is not None and knows(self._call.revision, "ProgressNotification", "message"):
             params["message"] = message
         notification = jsonrpc.notification("notifications/progress", params)
         with self._lock:
-            if done <= self._reported:
+            if done <= self.reported:
                 return False
-            self._reported = done
+            self.reported = done
             self._held = notification
             if total is not None and done >= total and not self._has_reached_total:
                 self._has_reached_total = True
@@ -153,14 +260,13 @@ class Reports:
         Raises:
             RuntimeError: The call has ended.
         """
-        self._ctx._check_open()
+        self._call.check_open()
         self._send_progress()
         await self._channel.ready()
         self._unread = 0
 
     def end(self, *, is_answered: bool) -> None:
         """Send what has been held back, where a response comes next; the request has ended."""
-        self._ctx._reports = None
         if self._timer is not None:
             self._timer.cancel()
         if self._waiter is not None:
@@ -176,11 +282,11 @@ class Reports:
             logger.warning(
                 "%d log records for the client of a %s request were dropped: more came than it has taken",
                 self._dropped,
-                self._ctx.method,
+                self._call.method,
             )
 
     def _start_timer(self) -> None:
-        if not self._ctx.is_ended:
+        if not self._call.is_ended:
             self._timer = self._loop.call_at(self._next - _AHEAD, self._on_time)
 
     def _on_time(self) -> None:
@@ -202,7 +308,7 @@ class Reports:
             self._send(held)
 
     def _send_records(self) -> None:
-        while self._records and self._waiter is None and not self._ctx.is_ended:
+        while self._records and self._waiter is None and not self._call.is_ended:
             with self._lock:
                 record = self._records.popleft()
                 self._waiting -= len(record)
@@ -218,7 +324,7 @@ class Reports:
         try:
             await self._channel.ready()
         except OSError as error:
-            logger.debug("the client of a %s request has gone: %s", self._ctx.method, error)
+            logger.debug("the client of a %s request has gone: %s", self._call.method, error)
             return  # as long as this is the waiter, nothing more is sent
         self._waiter = None
         self._unread = 0
@@ -231,7 +337,7 @@ class Track(Generic[T]):
     """Goes through items, and reports how many are done, on top of what was done before: progress must increase.
 
     Args:
-        ctx: The request.
+        call: The request.
         items: The items.
         message: A sentence for people.
         total: How many there are; None asks the items themselves, where they can tell.
@@ -240,16 +346,16 @@ class Track(Generic[T]):
         TypeError: There is no way to go through the items.
     """
 
-    __slots__ = ("_async_items", "_ctx", "_done", "_items", "_message", "_total")
+    __slots__ = ("_async_items", "_call", "_done", "_items", "_message", "_total")
 
     def __init__(
         self,
-        ctx: Context[Any],
+        call: Call,
         items: Iterable[T] | AsyncIterable[T],
         message: str | None,
         total: float | None,
     ) -> None:
-        self._ctx = ctx
+        self._call = call
         self._message = message
         self._total = len(items) if total is None and isinstance(items, Sized) else total
         self._done: float | None = None
@@ -267,10 +373,10 @@ class Track(Generic[T]):
     async def __anext__(self) -> T:
         """Report that the item before is done, and return the next one."""
         if self._done is None:
-            self._done = counted(self._ctx)
+            self._done = counted(self._call)
             if self._total is not None:
                 self._total += self._done
-        await self._ctx.progress(self._done, self._total, self._message)
+        await report_progress(self._call, self._done, self._total, self._message)
         if self._async_items is not None:
             item = await anext(self._async_items)
         else:

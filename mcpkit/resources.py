@@ -10,10 +10,10 @@ from typing import Any
 from typing_extensions import Self, Unpack
 
 from .access.principal import Principal
+from .call import Call
 from .completion import Completable, Completers
 from .component import ComponentOptions, Listed, function_name, optional
 from .content.values import to_contents
-from .context import Context
 from .errors import INVALID_PARAMS, ArgumentsError, ProtocolError, RegistrationError
 from .protocol.eras import Cache
 from .protocol.types import Annotations
@@ -106,9 +106,9 @@ class Resource(Listed):
             _meta=self.meta,
         )
 
-    async def read(self, ctx: Context[Any]) -> dict[str, Any]:
+    async def read(self, call: Call) -> dict[str, Any]:
         """Run the function and return a `ReadResourceResult` of the newest revision."""
-        return {"contents": await self.run({}, ctx, self.contents)}
+        return {"contents": await self.run({}, call, self.contents)}
 
     def contents(self, value: Any) -> list[dict[str, Any]]:
         """Return what its function returned as its contents, of the newest revision."""
@@ -253,15 +253,13 @@ class ResourceTemplate(Completable):
         here, there = self.key[: len(self.key) - same], self._written[: len(self._written) - same]
         return here + uri[len(there) :] if uri.startswith(there) else uri
 
-    async def read(
-        self, uri: str, values: Mapping[str, str | list[str]], ctx: Context[Any]
-    ) -> dict[str, Any]:
+    async def read(self, uri: str, values: Mapping[str, str | list[str]], call: Call) -> dict[str, Any]:
         """Parse the values, run the function and return a `ReadResourceResult` of the newest revision.
 
         Args:
             uri: The URI that was asked for.
             values: What `template.match(uri)` found.
-            ctx: The request.
+            call: The request.
 
         Raises:
             ProtocolError: -32602, when a value does not fit its parameter's type.
@@ -272,7 +270,7 @@ class ResourceTemplate(Completable):
         except ArgumentsError as error:
             raise ProtocolError(INVALID_PARAMS, str(error), {"uri": uri}) from None
         make = partial(to_contents, uri=uri, mime_type=self.mime_type)
-        return {"contents": await self.run(kwargs, ctx, make)}
+        return {"contents": await self.run(kwargs, call, make)}
 
 
 def _check_uri(uri: str) -> None:

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Collection, Generator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from functools import cached_property, partial
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from .broker import Broker, MemoryBroker
 from .chain import through
-from .component import Component, optional
-from .content.data import LONG, may_hold_huge_number, unwritten
-from .context import Context
+from .component import optional
 from .declared import CAPABILITIES, Declared
-from .entrance import Entrance
+from .engine import Engine, family
 from .error_hooks import ErrorHooks
 from .errors import RegistrationError
-from .injection.plan import Overrides, overridden
-from .lifespan import LifespanFunction, Lifespans
-from .listing import Listing
-from .methods import Dispatch, dispatch
+from .injection.plan import overridden
+from .lifespan import Lifespans
 from .middleware import Middlewares
 from .numbers import check_count, check_seconds
 from .protocol.eras import Cache
@@ -32,15 +28,16 @@ from .registration.registry import Registry
 from .running.execution import Threads
 from .running.limits import check_timeout
 from .running.processes import Processes
-from .running.shares import Shares
+from .runtime import Runtime
 from .serving import Serving
-from .updates.changes import Changes, Hubs
 
 if TYPE_CHECKING:
     from .keys import Keys
     from .transports.http.options import OwnRoute
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+LifespanFunction = Callable[["Server"], AbstractAsyncContextManager[Any]]
 
 _DEFAULT_CACHE: Final = {method: Cache() for method in CACHEABLE} | {"resources/read": Cache(0, "private")}
 
@@ -98,9 +95,6 @@ class Server(Serving, Registry):
         ImportError: `encrypt_state` needs a package that is not installed.
     """
 
-    _has_state = True
-    _dispatch: Dispatch = staticmethod(dispatch)
-
     def __init__(
         self,
         name: str,
@@ -127,7 +121,6 @@ class Server(Serving, Registry):
         broker: Broker | None = None,
         mask_errors: bool = True,
     ) -> None:
-        super().__init__()
         if isinstance(offers, str):
             raise TypeError(f"offers must be a set such as {{{offers!r}}}, got {offers!r}")
         _check("offers", set(offers) - CAPABILITIES.keys(), CAPABILITIES)
@@ -144,31 +137,17 @@ class Server(Serving, Registry):
         check_count("page_size", page_size, none="one page")
         check_count("max_running", max_running)
         check_seconds("question_timeout", question_timeout)
-        self.name = name
-        self.version = version
-        self.instructions = instructions
-        self.page_size = page_size
         check_timeout(timeout)
-        self.timeout = timeout
-        self.threads = Threads(threads, stuck_threads)
-        self.processes = Processes(processes)
-        self.max_running = max_running
-        self.question_timeout = question_timeout
-        self.broker = broker
-        self._claims = MemoryBroker() if broker is None else broker  # alike for all of its apps and pipes
-        self.mask_errors = mask_errors
-        self.routes: list[OwnRoute] = []
-        self.encrypt_state = encrypt_state
         if encrypt_state:
             from .keys import aes_gcm
 
             aes_gcm()
-        self._secret = secret
-        if secret is not None:
-            _ = self.keys  # which complains where it is given
-        self._overrides: Overrides = {}
-        self._running = Shares()
-        self._cache = {**_DEFAULT_CACHE, **(cache or {})}
+        lifespans = Lifespans(None if lifespan is None else partial(lifespan, self))
+        super().__init__(lifespans)
+        self.name = name
+        self.version = version
+        self.routes: list[OwnRoute] = []
+        self.on_error = ErrorHooks()
         implementation = optional(
             name=name,
             title=title,
@@ -177,35 +156,45 @@ class Server(Serving, Registry):
             icons=list(icons) if icons else None,
             websiteUrl=website_url,
         )
-        self._declared = Declared(self, implementation, offers)
-        self._entrance = Entrance(self, lifespan_wait)
-        self._lifespans = Lifespans(self, lifespan, self._entrance.guard)
-        self._listing = Listing(self)
-        self.hubs = Hubs(partial(Changes, self, self._declared.has, self.ready, broker, f"{name}/changes"))
+        declared = Declared(self, implementation, offers)
+        runtime = Runtime(
+            self,
+            name,
+            threads=Threads(threads, stuck_threads),
+            processes=Processes(processes),
+            timeout=timeout,
+            max_running=max_running,
+            question_timeout=question_timeout,
+            claims=MemoryBroker() if broker is None else broker,  # alike for all of its apps and pipes
+            make_keys=partial(_keys, secret, name),
+            encrypt_state=encrypt_state,
+            mask_errors=mask_errors,
+            cache={**_DEFAULT_CACHE, **(cache or {})},
+            identity=declared.identity,
+            declares=declared.has,
+            state_in=lifespans.state_in,
+            explain=self.on_error.explain,
+        )
+        if secret is not None:
+            _ = runtime.keys  # which complains where it is given
+        self.engine = Engine(
+            self,
+            runtime,
+            declared,
+            lifespans,
+            lifespan_wait=lifespan_wait,
+            broker=broker,
+            version=version,
+            instructions=instructions,
+            page_size=page_size,
+        )
         self.middleware = Middlewares(self.methods, self._lead)
-        self.on_error = ErrorHooks()
         self.extension_listeners.add(self._lead)
-
-    def _render(self, ctx: Context[Any], result: dict[str, Any], cache: Cache | None = None) -> bytes:
-        """Write a result with what the era wants of every result; `cache` goes before what the method has.
-
-        Raises:
-            OutputError: Something in it cannot be written as JSON.
-        """
-        try:
-            written = ctx._envelope.render(
-                result, self._declared.identity, cache or self._cache.get(ctx.method)
-            )
-        except ValueError as error:
-            raise unwritten(result) or error from None
-        if len(written) > LONG and may_hold_huge_number(written) and (problem := unwritten(result)):
-            raise problem
-        return written
 
     def _lead(self) -> None:
         """Let requests pass through the middleware that there is now: the server's, and inside it its extensions'."""
         inner = chain.from_iterable(each.middleware.hooks for each in self.attached)
-        self._entrance.lead_to(through((*self.middleware.hooks, *inner)))
+        self.engine.lead_to(through((*self.middleware.hooks, *inner), self.engine.methods.dispatch))
 
     # Tests
 
@@ -222,12 +211,14 @@ class Server(Serving, Registry):
         Raises:
             RegistrationError: Nothing depends on the function, or the replacement cannot be filled.
         """
-        before = self._overrides
-        self._overrides = overridden(before, chain.from_iterable(self.parts), function, replacement)
+        runtime = self.engine.runtime
+        before = runtime.overrides
+        injections = [each for part in self.parts for component in part for each in component.injections]
+        runtime.overrides = overridden(before, injections, function, replacement)
         try:
             yield
         finally:
-            self._overrides = before
+            runtime.overrides = before
 
     # Life
 
@@ -260,28 +251,16 @@ class Server(Serving, Registry):
 
         return register
 
-    @cached_property
-    def keys(self) -> Keys:
-        """Return what signs for this server."""
-        from .keys import Keys
+    def running(self) -> AbstractAsyncContextManager[None]:
+        """Keep the lifespans entered while a transport serves, in a block: `async with server.running():`.
 
-        return Keys(self._secret, self.name)
-
-    @asynccontextmanager
-    async def running(self) -> AsyncGenerator[None]:
-        """Keep the lifespans entered while a transport serves; nests, and costs nothing without one.
-
-        It does not wait for them: what needs none is answered meanwhile. `await ready()` waits.
+        It nests, and does not wait for them: what needs none is answered meanwhile. `await ready()` waits.
 
         Raises:
             RegistrationError: Type hints of a component cannot be resolved.
             BaseException: Whatever leaving a lifespan raised.
         """
-        self.resolve()
-        async with AsyncExitStack() as stack:
-            stack.callback(self.hubs.here().publish())
-            await stack.enter_async_context(self._lifespans.serving(_family(self)))
-            yield
+        return self.engine.running()
 
     async def ready(self) -> None:
         """Wait until the lifespans of this server and of those it includes have been entered.
@@ -289,36 +268,18 @@ class Server(Serving, Registry):
         Raises:
             BaseException: Whatever entering one of them raised.
         """
-        for server in _family(self):
-            await server._lifespans.ready()
-
-    @property
-    def _has_lifespans(self) -> bool:
-        """Whether a handler may find something in `ctx.state`."""
-        return self._lifespans.function is not None or bool(self.included)
-
-    async def _enter(self, ctx: Context[Any], component: Component) -> None:
-        """Fill `ctx.state` for a handler: from the lifespan of the server that the component comes from."""
-        owner = component.home if isinstance(component.home, Server) else self
-        if owner._lifespans.function is not None:
-            ctx._state = await self._lifespans.state_of(owner)
-        else:
-            ctx._state = None
+        await self.engine.ready()
 
     def _follow(self, source: Registry, prefix: str) -> Included:
         included = super()._follow(source, prefix)
-        self._lifespans.begin(_family(source))
+        self.engine.lifespans.begin(family(source))
         return included
 
 
-def _family(registry: Registry) -> list[Server]:
-    """Return all servers that a registry includes, once each, innermost first; with itself, where it is one."""
-    found: dict[Server, None] = {}
-    for included in registry.included:
-        found.update(dict.fromkeys(_family(included)))
-    if isinstance(registry, Server):
-        found[registry] = None
-    return list(found)
+def _keys(secret: str | bytes | Sequence[str | bytes] | None, name: str) -> Keys:
+    from .keys import Keys
+
+    return Keys(secret, name)
 
 
 def _check_text(argument: str, value: object) -> None:

@@ -21,7 +21,7 @@ def _asgi(self: Server, **options: Any) -> HttpApp:
     from .transports.http.app import HttpApp
     from .transports.http.options import Settings
 
-    return HttpApp(self, Settings(**options))
+    return HttpApp(self.engine, self.routes, Settings(**options))
 
 
 def _run(self: Server, transport: str = "stdio", **options: Any) -> None:

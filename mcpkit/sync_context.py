@@ -9,8 +9,9 @@ from contextlib import AbstractContextManager
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
+from .asking.asking import Asking, begin_once, end_once, forget_once
 from .errors import CallEndedError
-from .reporting import counted
+from .reporting import close_stream, counted, log, note_progress, notify
 
 if TYPE_CHECKING:
     from typing_extensions import TypeForm, Unpack
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from .asking.questions import Answer, Question
     from .asking.root import Root
     from .asking.sampling import Sampled, SampleOptions
-    from .context import Context
+    from .call import Call
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -32,15 +33,15 @@ class SyncContext:
     A report waits until it is on its way, a question for its answer.
     """
 
-    __slots__ = ("_ctx",)
+    __slots__ = ("_call",)
 
-    def __init__(self, ctx: Context[Any]) -> None:
-        self._ctx = ctx
+    def __init__(self, call: Call) -> None:
+        self._call = call
 
     def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
         """Report how far the work has come; see `Context.progress`."""
-        worker_loop(self._ctx)
-        reports = self._ctx._note_progress(done, total, message)
+        worker_loop(self._call)
+        reports = note_progress(self._call, done, total, message)
         if reports is not None:
             self._run(reports.deliver())
 
@@ -50,7 +51,7 @@ class SyncContext:
         """Go through items, and report how many are done; see `Context.track`."""
         if total is None and isinstance(items, Sized):
             total = len(items)
-        done = counted(self._ctx)
+        done = counted(self._call)
         if total is not None:
             total += done
         self.progress(done, total, message)
@@ -61,7 +62,7 @@ class SyncContext:
 
     def log(self, level: str, data: Any, *, logger: str | None = None) -> None:
         """Send a log message to the client; see `Context.log`."""
-        self._run(self._ctx.log(level, data, logger=logger))
+        self._run(log(self._call, level, data, logger))
 
     def debug(self, data: Any, *, logger: str | None = None) -> None:
         """Log at level `debug`."""
@@ -97,11 +98,11 @@ class SyncContext:
 
     def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         """Send a notification of an extension's; see `Context.notify`."""
-        self._run(self._ctx.notify(method, params))
+        self._run(notify(self._call, method, params))
 
     def close_stream(self) -> None:
         """End the connection that this call is answered on; see `Context.close_stream`."""
-        self._run(self._ctx.close_stream())
+        self._run(close_stream(self._call))
 
     @overload
     def ask(self, first: Question[A], /) -> tuple[A]: ...
@@ -113,7 +114,7 @@ class SyncContext:
     def ask(self, *questions: Question[Any]) -> tuple[Any, ...]: ...
     def ask(self, *questions: Question[Any]) -> tuple[Any, ...]:
         """Ask the client several things at once; see `Context.ask`."""
-        return self._run(self._ctx.ask(*questions))
+        return self._run(Asking(self._call).ask(*questions))
 
     @overload
     def elicit(
@@ -127,23 +128,23 @@ class SyncContext:
     def elicit(self, message: str, type_: Any, *, key: str | None = None) -> Answer[Any]: ...
     def elicit(self, message: str, type_: Any, *, key: str | None = None) -> Answer[Any]:
         """Ask the user to fill in a form; see `Context.elicit`."""
-        return self._run(self._ctx.elicit(message, type_, key=key))
+        return self._run(Asking(self._call).elicit(message, type_, key=key))
 
     def elicit_url(
         self, message: str, url: str, *, done: Callable[[], bool] | None = None, key: str | None = None
     ) -> Answer[None]:
         """Ask the user to visit a page; see `Context.elicit_url`. `done` is called in the event loop."""
-        return self._run(self._ctx.elicit_url(message, url, done=done, key=key))
+        return self._run(Asking(self._call).elicit_url(message, url, done=done, key=key))
 
     def sample(
         self, messages: str | Sequence[Any], *, max_tokens: int, **options: Unpack[SampleOptions]
     ) -> Sampled:
         """Have the client's model say something; see `Context.sample`."""
-        return self._run(self._ctx.sample(messages, max_tokens=max_tokens, **options))
+        return self._run(Asking(self._call).sample(messages, max_tokens=max_tokens, **options))
 
     def list_roots(self, *, key: str | None = None) -> list[Root]:
         """Ask for the client's roots; see `Context.list_roots`."""
-        return self._run(self._ctx.list_roots(key=key))
+        return self._run(Asking(self._call).list_roots(key=key))
 
     def on_cancel(self, stop: Callable[[], object]) -> AbstractContextManager[None]:
         """Say what stops this function when nobody waits for it any more: `db.interrupt`, `process.kill`.
@@ -163,25 +164,25 @@ class SyncContext:
             RuntimeError: The call has ended already, or the function does not run in a worker thread.
             TypeError: It cannot be called, or is async.
         """
-        worker_loop(self._ctx)
+        worker_loop(self._call)
         given: object = stop
         if not callable(given) or iscoroutinefunction(given):
             raise TypeError(
                 "on_cancel takes a function that is not async, such as db.interrupt, without parentheses; "
                 f"got {stop!r}"
             )
-        return self._ctx._stopped_by(stop)
+        return self._call.stopped_by(stop)
 
     def once(self, key: str, function: Callable[[], T]) -> T:
         """Do something that must not be done again in each round; see `Context.once`. It is called in this thread."""
-        ctx = self._ctx
+        call = self._call
 
         async def begin() -> tuple[Any] | None:
-            return ctx._begin_once(key)
+            return begin_once(call, key)
 
         async def end(value: T) -> T:
-            ctx._check_open()
-            return cast("T", ctx._end_once(key, value))
+            call.check_open()
+            return cast("T", end_once(call, key, value))
 
         known = self._run(begin())
         if known is not None:
@@ -189,15 +190,15 @@ class SyncContext:
         try:
             value = function()
         except BaseException:
-            ctx._forget_once(key)
+            forget_once(call, key)
             raise
         return self._run(end(value))
 
     def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        return in_loop(coroutine, self._ctx)
+        return in_loop(coroutine, self._call)
 
 
-def in_loop(coroutine: Coroutine[Any, Any, T], ctx: Context[Any]) -> T:
+def in_loop(coroutine: Coroutine[Any, Any, T], call: Call) -> T:
     """Await something in the event loop of a request, from a worker thread, until the call is over.
 
     Raises:
@@ -206,22 +207,22 @@ def in_loop(coroutine: Coroutine[Any, Any, T], ctx: Context[Any]) -> T:
         BaseException: Whatever is raised there.
     """
     try:
-        loop = worker_loop(ctx)
+        loop = worker_loop(call)
     except RuntimeError:
         coroutine.close()
         raise
-    known = _known(coroutine, ctx)
+    known = _known(coroutine, call)
     try:
         future = asyncio.run_coroutine_threadsafe(known, loop)
     except RuntimeError:  # it has been closed meanwhile
         known.close()
         coroutine.close()
-        raise CallEndedError(ctx.method) from None
+        raise CallEndedError(call.method) from None
     try:
         value: T
         value, error = future.result()
     except concurrent.futures.CancelledError:
-        raise CallEndedError(ctx.method) from None
+        raise CallEndedError(call.method) from None
     try:
         if error is not None:
             raise error
@@ -230,16 +231,16 @@ def in_loop(coroutine: Coroutine[Any, Any, T], ctx: Context[Any]) -> T:
         del error  # its traceback has this frame
 
 
-async def _known(coroutine: Coroutine[Any, Any, Any], ctx: Context[Any]) -> tuple[Any, BaseException | None]:
+async def _known(coroutine: Coroutine[Any, Any, Any], call: Call) -> tuple[Any, BaseException | None]:
     """Await something in the event loop, in the sight of the request, which cancels it when it is over.
 
     What it raises is returned: a task that raises SystemExit would end the event loop.
     """
     task = asyncio.current_task()
-    if ctx._sync_calls is None:
-        ctx._sync_calls = set()
+    if call.sync_calls is None:
+        call.sync_calls = set()
     assert task is not None
-    ctx._sync_calls.add(task)
+    call.sync_calls.add(task)
     try:
         return await coroutine, None
     except asyncio.CancelledError:
@@ -247,21 +248,21 @@ async def _known(coroutine: Coroutine[Any, Any, Any], ctx: Context[Any]) -> tupl
     except BaseException as error:  # noqa: BLE001 - raised in the thread
         return None, error
     finally:
-        ctx._sync_calls.discard(task)
+        call.sync_calls.discard(task)
 
 
-def worker_loop(ctx: Context[Any]) -> asyncio.AbstractEventLoop:
+def worker_loop(call: Call) -> asyncio.AbstractEventLoop:
     """Return the event loop of a request, which must not be this thread's.
 
     Raises:
         CallEndedError: It has been closed.
         RuntimeError: It is this thread's.
     """
-    loop = ctx._loop
+    loop = call.loop
     if loop is None or asyncio._get_running_loop() is loop:
         raise RuntimeError(
             "ctx.sync is for functions that run in a worker thread; here, await the method of ctx"
         )
     if loop.is_closed():
-        raise CallEndedError(ctx.method)
+        raise CallEndedError(call.method)
     return loop

@@ -8,10 +8,10 @@ from typing import Any, Final, Literal, cast
 
 from typing_extensions import Self, Unpack
 
+from .call import Call
 from .component import ComponentOptions, Listed, function_name, optional
 from .content.data import is_json, json_of, json_value, text_of, unreadable
 from .content.values import ExtensionResult, ToolResult, WholeResult, holds_content, to_content
-from .context import Context
 from .errors import HandlerError, OutputError, ProtocolError, RegistrationError
 from .protocol.repetition import LONG, RepetitiveResult
 from .protocol.revisions import OBJECTS_ONLY, knows
@@ -173,12 +173,12 @@ class Tool(Listed):
         output = self.output
         return output is not None and output.is_wrapped
 
-    def call(self, arguments: dict[str, Any], ctx: Context[Any]) -> Awaitable[Any]:
+    def call(self, arguments: dict[str, Any], call: Call) -> Awaitable[Any]:
         """Validate the arguments, and run the function.
 
         Args:
             arguments: JSON values by name.
-            ctx: The request.
+            call: The request.
 
         Returns:
             What `render` makes of what the function returns; see `run`.
@@ -189,7 +189,7 @@ class Tool(Listed):
         kwargs = self.arguments.validate(arguments)
         if self._input_schema is not None:
             kwargs = {self.signature.parameters[0].name: kwargs}
-        return self.run(kwargs, ctx, self.render)
+        return self.run(kwargs, call, self.render)
 
     def render(self, value: Any) -> dict[str, Any]:
         """Make a `CallToolResult` of the newest revision from what the function returned; an `ExtensionResult` is none.

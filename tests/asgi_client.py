@@ -213,8 +213,8 @@ async def serving(server: Server, folder: Path, **options: Any) -> AsyncIterator
         finally:
             await client.aclose()
             await settle()
-            assert server._running.taken == 0
-            assert server._running._taken_by == {}
+            assert server.engine.runtime.running.taken == 0
+            assert server.engine.runtime.running._taken_by == {}
     await settle()
     assert asyncio.all_tasks() - before == set()
 

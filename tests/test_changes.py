@@ -43,7 +43,7 @@ def server() -> Server:
 
 
 async def test_a_change_reaches_those_who_want_it_and_nobody_else(server: Server) -> None:
-    changes, one, other = server.hubs.here(), Ear(), Ear()
+    changes, one, other = server.engine.hubs.here(), Ear(), Ear()
     changes.want(one, X)
     changes.want(one, TOOLS)
     changes.want(other, Y)
@@ -56,7 +56,7 @@ async def test_a_change_reaches_those_who_want_it_and_nobody_else(server: Server
 
 
 async def test_changes_come_once_for_each_turn_in_the_order_of_their_first_time(server: Server) -> None:
-    changes, ear = server.hubs.here(), Ear()
+    changes, ear = server.engine.hubs.here(), Ear()
     for change in (X, Y, TOOLS):
         changes.want(ear, change)
     server.resource_updated("data://y")
@@ -80,7 +80,7 @@ async def test_a_thousand_listeners_cost_one_hop_between_threads(
     monkeypatch.setattr(
         loop, "call_soon_threadsafe", lambda call, *args: hops.append(call) or hop(call, *args)
     )
-    changes = server.hubs.here()
+    changes = server.engine.hubs.here()
     ears = [Ear() for _ in range(1000)]
     for ear in ears:
         changes.want(ear, X)
@@ -100,7 +100,7 @@ async def test_a_thousand_listeners_cost_one_hop_between_threads(
 async def test_a_change_that_nobody_wants_does_not_wake_the_loop(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    changes = server.hubs.here()
+    changes = server.engine.hubs.here()
     changes.want(Ear(), X)
     loop = asyncio.get_running_loop()
     monkeypatch.setattr(loop, "call_soon_threadsafe", lambda *_: pytest.fail("woken for nothing"))
@@ -109,7 +109,7 @@ async def test_a_change_that_nobody_wants_does_not_wake_the_loop(
 
 
 async def test_changes_from_many_threads_all_arrive(server: Server) -> None:
-    changes, ear = server.hubs.here(), Ear()
+    changes, ear = server.engine.hubs.here(), Ear()
     uris = [f"data://{number}" for number in range(200)]
     for uri in uris:
         changes.want(ear, Change("resource", uri))
@@ -146,7 +146,7 @@ async def test_many_changes_at_once_leave_everybody_turns_to_send_them(server: S
             self.is_awake = False
             self.heard += self.pending.take()
 
-    changes, reader = server.hubs.here(), Reader()
+    changes, reader = server.engine.hubs.here(), Reader()
     uris = [f"data://{number}" for number in range(3 * Pending.LIMIT)]
     for uri in uris:
         changes.want(reader, Change("resource", uri))
@@ -158,7 +158,7 @@ async def test_many_changes_at_once_leave_everybody_turns_to_send_them(server: S
 
 
 async def test_what_is_unwanted_is_not_told(server: Server) -> None:
-    changes, ear, other = server.hubs.here(), Ear(), Ear()
+    changes, ear, other = server.engine.hubs.here(), Ear(), Ear()
     changes.want(ear, X)
     changes.want(ear, Y)
     changes.want(other, X)
@@ -173,7 +173,7 @@ async def test_what_is_unwanted_is_not_told(server: Server) -> None:
 
 
 async def test_who_is_forgotten_hears_nothing_not_even_of_what_is_on_its_way(server: Server) -> None:
-    changes, ear = server.hubs.here(), Ear()
+    changes, ear = server.engine.hubs.here(), Ear()
     changes.want(ear, X)
     changes.want(ear, TOOLS)
     server.resource_updated("data://x")
@@ -185,7 +185,7 @@ async def test_who_is_forgotten_hears_nothing_not_even_of_what_is_on_its_way(ser
 
 
 async def test_a_listener_may_end_itself_and_others_when_it_hears_of_a_change(server: Server) -> None:
-    changes = server.hubs.here()
+    changes = server.engine.hubs.here()
     second, third = Ear(), Ear()
     first = Ear(lambda: [changes.forget(ear) for ear in (first, second)] and None)
     for ear in (first, second, third):
@@ -196,7 +196,7 @@ async def test_a_listener_may_end_itself_and_others_when_it_hears_of_a_change(se
 
 
 async def test_the_text_of_a_template_stands_for_all_its_uris(server: Server) -> None:
-    changes, ear, other = server.hubs.here(), Ear(), Ear()
+    changes, ear, other = server.engine.hubs.here(), Ear(), Ear()
     changes.want(ear, Change("resource", "data://stations/{id}"))
     changes.want(ear, Change("resource", "data://stations/1"))
     changes.want(other, Change("resource", "data://elsewhere/{id}"))
@@ -223,7 +223,7 @@ async def test_the_text_of_a_template_stands_for_all_its_uris(server: Server) ->
 async def test_templates_that_nobody_registered_cost_an_update_nothing(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    changes, ear = server.hubs.here(), Ear()
+    changes, ear = server.engine.hubs.here(), Ear()
     for number in range(1000):
         changes.want(ear, Change("resource", f"data://{number}/{{id}}"))
     looked_up: list[str] = []
@@ -243,7 +243,7 @@ async def test_updates_of_what_is_included_come_under_the_prefix(server: Server)
     registry = Registry()
     registry.resource("data://r")(handler)
     server.include(registry, prefix="in")
-    changes, ear = server.hubs.here(), Ear()
+    changes, ear = server.engine.hubs.here(), Ear()
     changes.want(ear, Change("resource", "data://in/r"))
     registry.resource_updated("data://r")
     await settle()
@@ -251,7 +251,7 @@ async def test_updates_of_what_is_included_come_under_the_prefix(server: Server)
 
 
 async def test_the_server_is_watched_only_while_somebody_listens(server: Server) -> None:
-    changes, ear = server.hubs.here(), Ear()
+    changes, ear = server.engine.hubs.here(), Ear()
     assert hearing(server) == 0
     changes.want(ear, X)
     changes.want(ear, TOOLS)
@@ -263,13 +263,13 @@ async def test_the_server_is_watched_only_while_somebody_listens(server: Server)
 
 
 async def test_there_is_one_for_each_server_and_loop(server: Server) -> None:
-    assert server.hubs.here() is server.hubs.here()
-    assert server.hubs.here() is not Server("other").hubs.here()
-    assert server.hubs.here() is not await asyncio.to_thread(asyncio.run, _changes_of(server))
+    assert server.engine.hubs.here() is server.engine.hubs.here()
+    assert server.engine.hubs.here() is not Server("other").engine.hubs.here()
+    assert server.engine.hubs.here() is not await asyncio.to_thread(asyncio.run, _changes_of(server))
 
 
 async def _changes_of(server: Server) -> Changes:
-    return server.hubs.here()
+    return server.engine.hubs.here()
 
 
 def test_neither_a_loop_nor_a_server_is_kept_alive() -> None:
@@ -278,8 +278,8 @@ def test_neither_a_loop_nor_a_server_is_kept_alive() -> None:
 
     async def listen(server: Server) -> weakref.ref[asyncio.AbstractEventLoop]:
         ears.append(Ear())
-        server.hubs.here().want(ears[0], X)
-        server.hubs.here().forget(ears[0])
+        server.engine.hubs.here().want(ears[0], X)
+        server.engine.hubs.here().forget(ears[0])
         return weakref.ref(asyncio.get_running_loop())
 
     loop = asyncio.run(listen(server))
@@ -295,7 +295,7 @@ def test_a_loop_that_ended_with_listeners_is_let_go_at_the_next_change(server: S
     ear = Ear()
 
     async def listen() -> None:
-        server.hubs.here().want(ear, X)
+        server.engine.hubs.here().want(ear, X)
 
     asyncio.run(listen())
     server.resource_updated("data://x")
@@ -305,17 +305,17 @@ def test_a_loop_that_ended_with_listeners_is_let_go_at_the_next_change(server: S
 
 
 async def test_each_loop_hears_of_a_change(server: Server) -> None:
-    changes, ear, other = server.hubs.here(), Ear(), Ear()
+    changes, ear, other = server.engine.hubs.here(), Ear(), Ear()
     changes.want(ear, X)
     is_listening = threading.Event()
 
     async def listen() -> None:
         heard = asyncio.Event()
         other.then.append(heard.set)
-        server.hubs.here().want(other, X)
+        server.engine.hubs.here().want(other, X)
         is_listening.set()
         await asyncio.wait_for(heard.wait(), 10)
-        server.hubs.here().forget(other)
+        server.engine.hubs.here().forget(other)
 
     listening = asyncio.ensure_future(asyncio.to_thread(asyncio.run, listen()))
     await asyncio.to_thread(is_listening.wait, 10)

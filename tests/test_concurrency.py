@@ -89,7 +89,7 @@ async def test_a_copy_under_another_name_shares_the_places() -> None:
         first = asyncio.create_task(client.call(names[0], {"name": "a"}))
         await until(lambda: visitors.inside == ["a"])
         second = asyncio.create_task(client.call(names[1], {"name": "b"}))
-        await until(lambda: whole._running.taken == 2)
+        await until(lambda: whole.engine.runtime.running.taken == 2)
         await settle()
         assert visitors.inside == ["a"]
         visitors.let_go("a")
@@ -105,13 +105,13 @@ async def test_a_call_that_waits_can_be_cancelled() -> None:
         first = visitors.come(client, "a")
         await until(lambda: visitors.inside == ["a"])
         second, third = visitors.come(client, "b"), visitors.come(client, "c")
-        await until(lambda: server._running.taken == 3)
+        await until(lambda: server.engine.runtime.running.taken == 3)
         await over(second)
         visitors.let_go("a")
         await until(lambda: visitors.inside == ["c"])
         visitors.let_go("c")
         await asyncio.gather(first, third)
-        await until(lambda: server._running.taken == 0)
+        await until(lambda: server.engine.runtime.running.taken == 0)
 
 
 async def test_the_time_of_a_call_that_waits_runs() -> None:
@@ -132,7 +132,7 @@ async def test_the_time_of_a_call_that_waits_runs() -> None:
         waiting = await client.call("stubborn")
         assert waiting.text == "timed out after 0.02 s of waiting for earlier calls to end"
         gate.set()
-        await until(lambda: server._running.taken == 0)
+        await until(lambda: server.engine.runtime.running.taken == 0)
         assert not (await client.call("stubborn")).is_error
 
 
@@ -152,7 +152,7 @@ async def test_a_thread_that_was_given_up_keeps_its_place_until_it_returns() -> 
         await over(first)
         started.clear()
         second = asyncio.create_task(client.call("block"))
-        await until(lambda: server._running.taken == 1)
+        await until(lambda: server.engine.runtime.running.taken == 1)
         await asyncio.sleep(SOON)
         assert not started.is_set()
         gate.set()

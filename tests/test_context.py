@@ -80,7 +80,7 @@ async def test_requests_that_run_at_once_have_their_own(server: Server) -> None:
         if name == "last":
             barrier.set()
         await barrier.wait()
-        return current_context() is before and before.params["arguments"]["name"] == name
+        return current_context() == before and before.params["arguments"]["name"] == name
 
     async with connect(server) as client:
         results = await asyncio.gather(*(client.call("mine", {"name": n}) for n in ("a", "b", "last")))

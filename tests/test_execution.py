@@ -172,12 +172,12 @@ async def test_a_call_that_is_refused_for_stuck_threads_is_told_why() -> None:
     async def other() -> str:
         return "served"
 
-    await blocked.give_up_in(server.threads)
+    await blocked.give_up_in(server.engine.runtime.threads)
     async with connect(server) as client:
         with pytest.raises(ProtocolError, match="Too many worker threads are stuck"):
             await client.call("work")
         assert (await client.call("other")).text == "served"
-    await blocked.let_go(server.threads)
+    await blocked.let_go(server.engine.runtime.threads)
 
 
 async def test_what_a_thread_raises_after_its_call_is_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from mcpkit import Context, Extension, ProtocolError, RegistrationError, Server, ToolError
+from mcpkit.call import Call
 from mcpkit.middleware import CallNext, CallTool, Request, Result, ToolCall, ToolCallResult
 from mcpkit.middlewares import SizeLimit, Timed, Timing
 from mcpkit.testing import connect
@@ -268,7 +269,7 @@ class Aside:
 
     def __init__(self, ctx: Context) -> None:
         self.questions = None
-        self.request_headers = ctx._channel.request_headers
+        self.request_headers = ctx.call.channel.request_headers
         self.principal = ctx.principal
         self.said: list[bytes] = []
 
@@ -294,10 +295,12 @@ async def test_a_call_may_go_on_after_its_answer_with_a_context_of_its_own() -> 
     async def later(call: ToolCall, call_next: CallTool) -> Mapping[str, Any]:
         ctx = call.ctx
         aside = Aside(ctx)
-        own = Context(server, ctx._envelope, aside, ctx.request_id, ctx.method, call.params, ctx.meta)
-        own._loop = asyncio.get_running_loop()
+        own = Call(
+            ctx.call.runtime, ctx.call.envelope, aside, ctx.request_id, ctx.method, call.params, ctx.meta
+        )
+        own.loop = asyncio.get_running_loop()
         asides.append(aside)
-        running.append(asyncio.ensure_future(call_next(ToolCall(own, call.params))))
+        running.append(asyncio.ensure_future(call_next(ToolCall(Context(own), call.params))))
         return thing.result(ctx, "task", {"taskId": "1", "status": "working"})
 
     @server.tool

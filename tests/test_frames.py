@@ -91,7 +91,7 @@ async def frames_of(method: str, params: dict[str, Any], monkeypatch: pytest.Mon
 
         return hop
 
-    server.threads._jobs = HoppingQueue(server.threads._jobs, hops)  # type: ignore[assignment]
+    server.engine.runtime.threads._jobs = HoppingQueue(server.engine.runtime.threads._jobs, hops)  # type: ignore[assignment]
     if sys.version_info < (3, 12):  # later, the task starts on the same stack
         import mcpkit.running.calls
 
@@ -103,7 +103,7 @@ async def frames_of(method: str, params: dict[str, Any], monkeypatch: pytest.Mon
         )
         await asyncio.wait_for(answered.wait(), 10)
     finally:
-        server.threads._jobs = server.threads._jobs.queue
+        server.engine.runtime.threads._jobs = server.engine.runtime.threads._jobs.queue
         await connection.aclose()
     assert len(seen) == 1
     return [name for stack in [seen[0], *hops] for name in stack]

@@ -264,7 +264,7 @@ async def test_the_context_is_that_of_the_handler(server: Server) -> None:
 
     async with connect(server) as client:
         assert (await client.call("keep")).text == "by middleware"
-    assert contexts[0] is contexts[1]
+    assert contexts[0] == contexts[1]
 
 
 async def test_a_client_that_is_refused_at_initialize_is_told(server: Server) -> None:

@@ -31,10 +31,10 @@ async def test_while_a_question_is_open_the_clock_stands_still(monkeypatch: pyte
         told = [ctx.deadline]
         clock.now += 1
         told.append(ctx.deadline)
-        async with ctx._paused():
+        async with ctx.call.paused():
             told.append(ctx.deadline)
             clock.now += 10
-            async with ctx._paused():
+            async with ctx.call.paused():
                 clock.now += 10
             told.append(ctx.deadline)
         told.append(ctx.deadline)
@@ -53,7 +53,7 @@ async def test_after_a_question_the_clock_runs_on() -> None:
 
     @server.tool(timeout=100)
     async def ask(ctx: Context) -> None:
-        async with ctx._paused():
+        async with ctx.call.paused():
             asked.set()
             await answer.wait()
         went_on.set()
@@ -80,7 +80,7 @@ async def test_while_a_question_is_open_another_call_has_the_place() -> None:
     async def ask(name: str, is_question: bool, ctx: Context) -> None:
         events.append(f"{name} begins")
         if is_question:
-            async with ctx._paused():
+            async with ctx.call.paused():
                 await answer.wait()
             events.append(f"{name} goes on")
         else:
@@ -104,7 +104,7 @@ async def test_a_question_that_is_given_up_gives_the_place_back_all_the_same() -
     @server.tool(concurrency=1)
     async def ask(ctx: Context) -> str:
         async def question() -> None:
-            async with ctx._paused():
+            async with ctx.call.paused():
                 await asyncio.Event().wait()
 
         try:
@@ -117,7 +117,7 @@ async def test_a_question_that_is_given_up_gives_the_place_back_all_the_same() -
         answers = await asyncio.gather(*(client.call("ask") for _ in range(3)))
         assert [answer.text for answer in answers] == ["no answer"] * 3
         call = asyncio.create_task(client.call("ask"))
-        await until(lambda: server._running.taken == 1)
+        await until(lambda: server.engine.runtime.running.taken == 1)
         await over(call)
         assert (await client.call("ask")).text == "no answer"
 
@@ -127,7 +127,7 @@ async def test_without_limits_a_question_stops_nothing() -> None:
 
     @server.tool
     async def ask(ctx: Context) -> str:
-        async with ctx._paused():
+        async with ctx.call.paused():
             return "asked"
 
     async with connect(server) as client:
@@ -148,13 +148,13 @@ async def test_parts_of_a_function_that_go_on_after_questions_share_one_place() 
     @server.tool(concurrency=1)
     async def ask(ctx: Context) -> str:
         async def one() -> None:
-            async with ctx._paused():
+            async with ctx.call.paused():
                 asked.set()
                 await first.wait()
 
         async def other() -> None:
             await again.wait()
-            async with ctx._paused():
+            async with ctx.call.paused():
                 await second.wait()
 
         await asyncio.gather(one(), other())
@@ -182,7 +182,7 @@ async def test_questions_in_scopes_that_are_cancelled_get_their_places_back() ->
     async def ask(ctx: Context) -> str:
         with anyio.CancelScope() as scope:  # which cancels what is in it again and again
             scopes.append(scope)
-            async with ctx._paused():
+            async with ctx.call.paused():
                 await asyncio.Event().wait()
         return "done"
 
@@ -210,7 +210,7 @@ async def test_a_question_after_the_function_takes_no_place() -> None:
     @server.middleware("tools/call")
     async def ask_afterwards(request: ToolCall, call_next: CallTool) -> ToolCallResult:
         result = await call_next(request)
-        async with request.ctx._paused():
+        async with request.ctx.call.paused():
             pass
         return result
 

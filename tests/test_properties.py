@@ -73,7 +73,7 @@ async def survives(lines: list[bytes], revision: str | None) -> None:
             connection.receive(json.dumps(last | {"params": {"_meta": stateless_meta()}}).encode())
             await asyncio.wait_for(connection.drain(), 10)
             assert [message["id"] for message in sent if "result" in message] == ["are you there", "and now"]
-            assert server._running.taken == 0
+            assert server.engine.runtime.running.taken == 0
         finally:
             await connection.aclose()
 

@@ -44,7 +44,7 @@ async def test_servers_that_share_a_broker_hear_of_each_others_changes_once() ->
     ears = {server: Ear() for server in (here, there, other)}
     for server, ear in ears.items():
         for change in (X, TOOLS, Change("resources")):
-            server.hubs.here().want(ear, change)
+            server.engine.hubs.here().want(ear, change)
     async with here.running(), there.running(), other.running():
         here.resource_updated("data://x")
         here.tool(handler)
@@ -68,7 +68,7 @@ async def test_changes_are_published_though_nobody_listens_here() -> None:
     broker = MemoryBroker()
     here, there = Server("s", broker=broker), Server("s", broker=broker)
     ear = Ear()
-    there.hubs.here().want(ear, X)
+    there.engine.hubs.here().want(ear, X)
     async with here.running():
         here.resource_updated("data://x")
         await settle()
@@ -85,7 +85,7 @@ async def test_changes_that_come_together_are_published_once() -> None:
             server.resource_updated("data://x")
             server.tool(handler, replace=True)
         await settle()
-    origin = server.hubs.here().origin
+    origin = server.engine.hubs.here().origin
     assert [json.loads(message) for message in messages] == [
         {"origin": origin, "what": "resource", "uri": "data://x"},
         {"origin": origin, "what": "tools", "uri": None},
@@ -98,10 +98,10 @@ async def test_the_broker_is_listened_to_only_while_somebody_listens() -> None:
     message = json.dumps({"origin": "there", "what": "resource", "uri": "data://x"})
     for _ in range(2):
         await broker.publish("s/changes", message)
-        server.hubs.here().want(ear, X)
+        server.engine.hubs.here().want(ear, X)
         await broker.publish("s/changes", message)
         await settle()
-        server.hubs.here().forget(ear)
+        server.engine.hubs.here().forget(ear)
     await broker.publish("s/changes", message)
     await settle()
     assert ear.heard == [X, X]
@@ -125,19 +125,19 @@ async def test_what_is_no_change_is_not_told(message: str) -> None:
     broker = MemoryBroker()
     server, ear = Server("s", broker=broker), Ear()
     for change in (X, TOOLS, Change("resource")):
-        server.hubs.here().want(ear, change)
+        server.engine.hubs.here().want(ear, change)
     await broker.publish("s/changes", message)
     await settle()
     assert ear.heard == []
-    server.hubs.here().forget(ear)
+    server.engine.hubs.here().forget(ear)
 
 
 async def test_a_broker_that_fails_is_logged_once_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:
     broker = Failing()
     here, there = Server("s", broker=broker), Server("s", broker=broker)
     ear, own = Ear(), Ear()
-    there.hubs.here().want(ear, X)
-    here.hubs.here().want(own, X)
+    there.engine.hubs.here().want(ear, X)
+    here.engine.hubs.here().want(own, X)
     async with here.running():
         for _ in range(3):
             here.resource_updated("data://x")

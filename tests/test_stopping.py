@@ -261,7 +261,7 @@ async def test_when_it_is_too_late_it_is_refused(server: Server, stopped: Stoppe
     async with connect(server) as client:
         await end_call(client, stopped)
         await until(lambda: refused)
-        await until(lambda: not server.threads.given_up)
+        await until(lambda: not server.engine.runtime.threads.given_up)
     assert len(refused) == 1
     assert "has ended" in refused[0]
 
@@ -333,7 +333,7 @@ async def test_a_function_that_learns_of_its_end_by_a_report_is_no_warning(
         await over(call)
         stopped.stop()
         await until(lambda: "its call was over" in caplog.text)
-        await until(lambda: not server.threads.given_up)
+        await until(lambda: not server.engine.runtime.threads.given_up)
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 

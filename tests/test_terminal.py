@@ -184,7 +184,7 @@ def test_many_names_are_shortened() -> None:
     for number in range(30):
         server.tool(lambda: 1, name=f"a_name_that_is_rather_long_{number}")
     server.prompt(lambda: "Hello", name="greet")
-    told = offer(server)
+    told = offer(server.engine)
     assert "30 tools: a_name_that_is_rather_long_0, " in told
     assert "a_name_that_is_rather_long_7 and 22 more\n1 prompt: greet\n" in told
     assert "a_name_that_is_rather_long_8" not in told
@@ -192,4 +192,4 @@ def test_many_names_are_shortened() -> None:
 
 
 def test_a_server_that_offers_nothing_says_so() -> None:
-    assert "It offers nothing so far.\n" in offer(Server("empty"))
+    assert "It offers nothing so far.\n" in offer(Server("empty").engine)

@@ -133,9 +133,9 @@ async def test_a_function_that_refuses_to_be_cancelled_holds_nobody(caplog: pyte
     async with connect(server) as client:
         assert (await client.call("stubborn")).text == "timed out after 0.02 s"
         await until(lambda: seen == [True])
-        assert server._running.taken == 1  # it counts, so that such functions are bounded
+        assert server.engine.runtime.running.taken == 1  # it counts, so that such functions are bounded
         gate.set()
-        await until(lambda: server._running.taken == 0)
+        await until(lambda: server.engine.runtime.running.taken == 0)
     assert seen == [True, True]
     [record] = caplog.records
     assert record.levelno == logging.WARNING
@@ -178,7 +178,7 @@ async def test_a_cancelled_call_has_ended_when_its_function_has() -> None:
         await started.wait()
         asyncio.get_running_loop().call_later(SOON, gate.set)
     assert cleaned.is_set()  # the end of the connection waited for it
-    assert server._running.taken == 0
+    assert server.engine.runtime.running.taken == 0
     with pytest.raises(ConnectionError):
         await call
 
@@ -201,9 +201,9 @@ async def test_a_function_in_a_thread_that_is_out_of_time_holds_nobody() -> None
         await asyncio.to_thread(started.wait, 10)
         clock.ahead += 100
         assert (await call).text == "timed out after 100 s"
-        assert server.threads.given_up == 1
+        assert server.engine.runtime.threads.given_up == 1
         gate.set()
-        await until(lambda: server.threads.given_up == 0)
+        await until(lambda: server.engine.runtime.threads.given_up == 0)
     assert seen == [(True, True)]
 
 

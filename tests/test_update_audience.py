@@ -100,7 +100,7 @@ async def test_updates_that_are_told_as_one_are_for_both() -> None:
     ears = {who: Ear() for who in (ADA, BOB, ROOT)}
     for who, ear in ears.items():
         ear.principal = who
-        server.hubs.here().want(ear, updated(INBOX))
+        server.engine.hubs.here().want(ear, updated(INBOX))
     server.resource_updated(INBOX, to=ADA)
     server.resource_updated(INBOX, to=lambda who: who.id == "bob")
     await settle()
@@ -119,7 +119,7 @@ async def test_it_holds_for_what_is_included_and_from_a_thread() -> None:
     ears = [Ear(), Ear()]
     for who, ear in zip((ADA, BOB), ears, strict=True):
         ear.principal = who
-        server.hubs.here().want(ear, updated("mail://in/box"))
+        server.engine.hubs.here().want(ear, updated("mail://in/box"))
     await asyncio.to_thread(registry.resource_updated, "mail://box", to=ADA)
     await settle()
     assert [len(ear.heard) for ear in ears] == [1, 0]
@@ -132,7 +132,7 @@ async def test_a_function_that_fails_tells_nobody(caplog: pytest.LogCaptureFixtu
 
     server = mail_server()
     ear = Ear()
-    server.hubs.here().want(ear, updated(INBOX))
+    server.engine.hubs.here().want(ear, updated(INBOX))
     server.resource_updated(INBOX, to=broken)
     await settle()
     server.resource_updated(INBOX, to=lambda who: "yes")  # type: ignore[arg-type, return-value]  # on purpose
@@ -174,7 +174,7 @@ async def test_a_message_that_is_none_tells_nobody(
     broker = MemoryBroker()
     server = mail_server(broker)
     ear = Ear()
-    server.hubs.here().want(ear, updated(INBOX))
+    server.engine.hubs.here().want(ear, updated(INBOX))
     await broker.publish("mail/changes", json.dumps(message))
     await settle()
     assert ear.heard == []
@@ -188,7 +188,7 @@ async def test_many_who_listen_elsewhere_and_many_questions() -> None:
     ears = [Ear() for _ in range(120)]
     for number, ear in enumerate(ears):
         ear.principal = Principal(f"user {number}")
-        there.hubs.here().want(ear, updated(INBOX))
+        there.engine.hubs.here().want(ear, updated(INBOX))
     async with here.running(), there.running():
         here.resource_updated(INBOX, to=lambda who: str(who.id).endswith("7"))
         await settle()

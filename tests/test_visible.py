@@ -158,7 +158,7 @@ async def test_who_may_see_it_uses_it(server: Server):
 
 async def test_lists_with_such_a_component_are_private_on_all_pages(server: Server):
     server.page_size = 1
-    server._cache["tools/list"] = Cache(300)
+    server.engine.runtime.cache["tools/list"] = Cache(300)
     for principal in (ADMIN, USER):
         async with connect(server, principal=principal) as client:
             page = await client.request("tools/list")

@@ -48,7 +48,7 @@ async def test_one_that_raises_is_logged_and_started_again(
     source: Source, delays: list[float], caplog: pytest.LogCaptureFixture
 ) -> None:
     server, ear = watched_server(source), Ear()
-    server.hubs.here().want(ear, updated("data://x"))
+    server.engine.hubs.here().want(ear, updated("data://x"))
     for _ in range(8):
         await source.fail()
     assert delays == [1, 2, 4, 8, 16, 32, 60, 60]
@@ -59,15 +59,15 @@ async def test_one_that_raises_is_logged_and_started_again(
     assert ear.uris == ["data://x"]
     await source.fail()
     assert delays[8:] == [1]
-    server.hubs.here().forget(ear)
+    server.engine.hubs.here().forget(ear)
 
 
 async def test_one_that_waits_to_start_again_ends_with_its_last_subscriber(source: Source) -> None:
     server, ear = watched_server(source), Ear()
-    server.hubs.here().want(ear, updated("data://x"))
+    server.engine.hubs.here().want(ear, updated("data://x"))
     await source.fail()
     before = asyncio.all_tasks()
-    server.hubs.here().forget(ear)
+    server.engine.hubs.here().forget(ear)
     await settle()
     assert len(before - asyncio.all_tasks()) == 1
 
@@ -81,10 +81,10 @@ async def test_one_that_returns_is_not_started_again() -> None:
 
     server, ear = Server("s"), Ear()
     server.resource("data://x", watch=watch)(read)
-    server.hubs.here().want(ear, updated("data://x"))
+    server.engine.hubs.here().want(ear, updated("data://x"))
     await settle()
     assert len(starts) == 1
-    server.hubs.here().forget(ear)
+    server.engine.hubs.here().forget(ear)
 
 
 async def test_what_yields_no_uri_for_a_template_is_told_so(
@@ -92,11 +92,11 @@ async def test_what_yields_no_uri_for_a_template_is_told_so(
 ) -> None:
     server, ear = Server("s"), Ear()
     server.resource("data://stations/{id}", watch=source.fixed)(station)
-    server.hubs.here().want(ear, updated("data://stations/1"))
+    server.engine.hubs.here().want(ear, updated("data://stations/1"))
     await source.update(7)
     assert "yielded 7; yield the URI that was updated" in caplog.text
     assert ear.heard == []
-    server.hubs.here().forget(ear)
+    server.engine.hubs.here().forget(ear)
 
 
 async def test_it_is_not_started_anew_before_its_predecessor_has_cleaned_up() -> None:
@@ -114,7 +114,7 @@ async def test_it_is_not_started_anew_before_its_predecessor_has_cleaned_up() ->
 
     server, ear = Server("s"), Ear()
     server.resource("data://x", watch=watch)(read)
-    changes = server.hubs.here()
+    changes = server.engine.hubs.here()
     for _ in range(3):
         changes.want(ear, updated("data://x"))
         await settle()
@@ -149,9 +149,9 @@ async def test_one_that_fails_or_goes_on_when_it_is_closed_ends_all_the_same(
 
     server, ear = Server("s"), Ear()
     server.resource("data://x", watch=watch)(read)
-    server.hubs.here().want(ear, updated("data://x"))
+    server.engine.hubs.here().want(ear, updated("data://x"))
     await settle()
-    server.hubs.here().forget(ear)
+    server.engine.hubs.here().forget(ear)
     await settle()
     assert story == ["start"]
     assert ("the watch of data://x failed; it has ended" in caplog.text) is not is_stubborn
@@ -168,8 +168,8 @@ async def test_it_starts_once_the_lifespan_has_been_entered(source: Source) -> N
     server, ear = Server("s", lifespan=lifespan), Ear()
     server.resource("data://x", watch=source.fixed)(read)
     async with server.running():
-        server.hubs.here().want(ear, updated("data://x"))
+        server.engine.hubs.here().want(ear, updated("data://x"))
         await settle()
         await settle()
-        server.hubs.here().forget(ear)
+        server.engine.hubs.here().forget(ear)
     assert source.story == ["ready", "start fixed", "stop fixed"]

@@ -27,7 +27,7 @@ class Folder:
         self.server = Server("s")
         self.server.include(resource_dir(root, "docs://guide", watch=True, **options))
         self.ear = Ear()
-        self.changes = self.server.hubs.here()
+        self.changes = self.server.engine.hubs.here()
 
     def want(self, *changes: Change) -> None:
         for change in changes:
@@ -99,7 +99,7 @@ async def test_who_listens_to_the_list_alone_is_told_of_it(folder: Folder) -> No
 async def test_under_a_prefix_files_are_told_under_their_uris_there(folder: Folder) -> None:
     outer, ear = Server("outer"), Ear()
     outer.include(folder.server, prefix="in")
-    folder.changes, folder.ear = outer.hubs.here(), ear
+    folder.changes, folder.ear = outer.engine.hubs.here(), ear
     a = updated("docs://in/guide/a.txt")
     folder.want(a)
     await settle()

@@ -32,7 +32,7 @@ def server(source: Source) -> Server:
 async def test_it_starts_with_the_first_subscriber_and_stops_after_the_last(
     server: Server, source: Source
 ) -> None:
-    changes, one, other = server.hubs.here(), Ear(), Ear()
+    changes, one, other = server.engine.hubs.here(), Ear(), Ear()
     await settle()
     assert source.story == []
     changes.want(one, updated("data://x"))
@@ -57,7 +57,7 @@ async def test_it_starts_with_the_first_subscriber_and_stops_after_the_last(
 async def test_with_the_variables_it_runs_for_each_uri_that_is_subscribed_to(
     server: Server, source: Source
 ) -> None:
-    changes, ear = server.hubs.here(), Ear()
+    changes, ear = server.engine.hubs.here(), Ear()
     for uri in ("data://stations/1", "data://stations/2", "data://stations/{id}", "data://unknown"):
         changes.want(ear, updated(uri))
     await settle()
@@ -74,10 +74,10 @@ async def test_with_the_variables_it_runs_for_each_uri_that_is_subscribed_to(
 
 async def test_a_uri_that_the_function_would_refuse_is_not_watched(server: Server, source: Source) -> None:
     ear = Ear()
-    server.hubs.here().want(ear, updated("data://stations/many"))
+    server.engine.hubs.here().want(ear, updated("data://stations/many"))
     await settle()
     assert source.story == []
-    server.hubs.here().forget(ear)
+    server.engine.hubs.here().forget(ear)
 
 
 async def test_it_takes_the_variables_that_it_names() -> None:
@@ -97,18 +97,18 @@ async def test_it_takes_the_variables_that_it_names() -> None:
     server, ear = Server("s"), Ear()
     server.resource("a://{city}/{number}", watch=by_city)(street)
     server.resource("b://{city}/{number}", watch=by_all)(street)
-    server.hubs.here().want(ear, updated("a://Bonn/7"))
-    server.hubs.here().want(ear, updated("b://Bonn/7"))
+    server.engine.hubs.here().want(ear, updated("a://Bonn/7"))
+    server.engine.hubs.here().want(ear, updated("b://Bonn/7"))
     await settle()
     assert seen == ["Bonn", {"city": "Bonn", "number": 7}]
     assert ear.uris == ["a://Bonn/7", "b://Bonn/7"]
-    server.hubs.here().forget(ear)
+    server.engine.hubs.here().forget(ear)
 
 
 async def test_without_the_variables_it_runs_once_and_says_what_was_updated(source: Source) -> None:
     server, changes_heard = Server("s"), Ear()
     server.resource("data://stations/{id}", watch=source.fixed)(station)
-    changes, ear, every = server.hubs.here(), Ear(), Ear()
+    changes, ear, every = server.engine.hubs.here(), Ear(), Ear()
     changes.want(ear, updated("data://stations/1"))
     changes.want(ear, updated("data://stations/2"))
     changes.want(every, updated("data://stations/{id}"))
@@ -135,11 +135,11 @@ async def test_the_list_is_watched_where_a_template_has_entries(source: Source) 
     server, ear = Server("s"), Ear()
     server.resource("data://stations/{id}", watch=source.fixed, entries=list)(station)
     server.resource("data://others/{id}", watch=source.fixed)(station)
-    server.hubs.here().want(ear, Change("resources"))
+    server.engine.hubs.here().want(ear, Change("resources"))
     await source.update(None)
     assert source.story == ["start fixed"]
     assert ear.heard == [Change("resources")]
-    server.hubs.here().forget(ear)
+    server.engine.hubs.here().forget(ear)
     await settle()
     assert source.running == []
 
@@ -153,12 +153,12 @@ async def test_under_a_prefix_it_tells_of_the_uris_that_clients_know(source: Sou
     server.include(outer, prefix="us")
     ear = Ear()
     for uri in ("data://us/stations/stations/1", "data://us/stations/x", "data://us/stations/each/7"):
-        server.hubs.here().want(ear, updated(uri))
+        server.engine.hubs.here().want(ear, updated(uri))
     await settle()
     assert source.running == ["fixed", "fixed", 7]
     await source.update("data://stations/1")
     assert ear.uris == ["data://us/stations/stations/1", "data://us/stations/x", "data://us/stations/each/7"]
-    server.hubs.here().forget(ear)
+    server.engine.hubs.here().forget(ear)
 
 
 async def test_what_is_marked_may_be_watched(source: Source) -> None:
@@ -169,16 +169,16 @@ async def test_what_is_marked_may_be_watched(source: Source) -> None:
 
     server, ear = Server("s"), Ear()
     server.include(Weather())
-    server.hubs.here().want(ear, updated("data://now"))
+    server.engine.hubs.here().want(ear, updated("data://now"))
     await source.update()
     assert ear.uris == ["data://now"]
-    server.hubs.here().forget(ear)
+    server.engine.hubs.here().forget(ear)
 
 
 async def test_what_is_registered_later_is_watched_and_what_is_removed_is_not(source: Source) -> None:
     server, ear = Server("s"), Ear()
-    server.hubs.here().want(ear, updated("data://x"))
-    server.hubs.here().want(ear, updated("data://stations/1"))
+    server.engine.hubs.here().want(ear, updated("data://x"))
+    server.engine.hubs.here().want(ear, updated("data://stations/1"))
     server.resource("data://x", watch=source.fixed)(read)
     server.resource("data://stations/{id}", watch=source.each)(station)
     await settle()
@@ -194,18 +194,18 @@ async def test_what_is_registered_later_is_watched_and_what_is_removed_is_not(so
     await settle()
     assert source.running == []
     assert ear.heard == []
-    server.hubs.here().forget(ear)
+    server.engine.hubs.here().forget(ear)
 
 
 async def test_one_that_runs_is_not_disturbed_by_other_registrations(server: Server, source: Source) -> None:
     ear = Ear()
-    server.hubs.here().want(ear, updated("data://x"))
+    server.engine.hubs.here().want(ear, updated("data://x"))
     await settle()
     server.resource("data://new")(read)
     server.resource_templates.remove("data://stations/{id}")
     await settle()
     assert source.story == ["start fixed"]
-    server.hubs.here().forget(ear)
+    server.engine.hubs.here().forget(ear)
 
 
 # Over the wire

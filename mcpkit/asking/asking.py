@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, overload
 
 from pydantic_core import from_json, to_json
 
+from ..call import CallContext
 from ..content.lazy import LeaveLoop
 from ..errors import AnswerError, MissingCapabilityError
 from ..protocol import jsonrpc
@@ -22,8 +23,7 @@ from ..running.execution import finish_awaitable
 if TYPE_CHECKING:
     from typing_extensions import TypeForm, Unpack
 
-    from ..component import Component
-    from ..context import Context
+    from ..call import Call
     from .questions import Answer, Question
     from .root import Root
     from .rounds import Rounds
@@ -48,7 +48,7 @@ _QUESTIONS: Final = {
 }
 
 
-class Asking:
+class Asking(CallContext):
     """The questions of a `Context`.
 
     In the handshake era a question is a request to the client, on the stream of the call. In the stateless
@@ -84,11 +84,11 @@ class Asking:
             RuntimeError: The call has ended, or its method has no place for questions.
         """
         _check_questions(questions)
-        ctx = cast("Context[Any]", self)
-        requests = await _requests(ctx, questions)
-        rounds = _rounds(ctx)
+        call = self.call
+        requests = await _requests(call, questions)
+        rounds = rounds_of(call)
         names = [rounds.name(question.key) for question in questions]
-        return tuple(await _answers(ctx, questions, requests, names))
+        return tuple(await _answers(call, questions, requests, names))
 
     @overload
     async def elicit(
@@ -152,37 +152,31 @@ class Asking:
         from .questions import ElicitUrl
 
         _check_done(done)
-        ctx = cast("Context[Any]", self)
-        id_ = os.urandom(8).hex() if ctx.era == "handshake" else None
+        call = self.call
+        id_ = os.urandom(8).hex() if call.era == "handshake" else None
         questions = (ElicitUrl(message, url, key=key, elicitation_id=id_),)
-        requests = await _requests(ctx, questions)
-        rounds = _rounds(ctx)
+        requests = await _requests(call, questions)
+        rounds = rounds_of(call)
         name = rounds.name(key)
         while True:
-            answer: Answer[None] = (await _answers(ctx, questions, requests, [name]))[0]
+            answer: Answer[None] = (await _answers(call, questions, requests, [name]))[0]
             if done is None or not answer:
                 return answer
             until = rounds.until(name)
             for seconds in (0.0, *_POLLS):
-                async with ctx._paused():
+                async with call.paused():
                     await asyncio.sleep(seconds)
                 if await finish_awaitable(done()):
                     rounds.settle(name)
                     if id_ is not None:
-                        self._tell_completed(id_)
+                        _tell_completed(call, id_)
                     return answer
                 if time.time() >= until:
                     raise AnswerError(
                         "The user agreed to visit the page, but what is needed was not done there within "
-                        f"{ctx.server.question_timeout:g} s"
+                        f"{call.runtime.question_timeout:g} s"
                     )
             rounds.forget(name)
-
-    def _tell_completed(self, elicitation_id: str) -> None:
-        ctx = cast("Context[Any]", self)
-        if ctx.revision in ELICITATION_IDS:
-            params = {"elicitationId": elicitation_id}
-            ctx._channel.send(jsonrpc.notification("notifications/elicitation/complete", params))
 
     async def sample(
         self, messages: str | Sequence[Any], *, max_tokens: int, **options: Unpack[SampleOptions]
@@ -235,57 +229,65 @@ class Asking:
             ValueError: The key is none, or has been used in this call.
             Exception: Whatever the function raises.
         """
-        known = self._begin_once(key)
+        known = begin_once(self.call, key)
         if known is not None:
             return cast("T", known[0])
         try:
             value = await finish_awaitable(function())
         except BaseException:
-            self._forget_once(key)
+            forget_once(self.call, key)
             raise
-        return cast("T", self._end_once(key, value))
-
-    def _begin_once(self, key: str) -> tuple[Any] | None:
-        """Return what `once` has returned in an earlier round, alone in a tuple; None where there was none."""
-        from .questions import check_key
-
-        ctx = cast("Context[Any]", self)
-        ctx._check_open()
-        check_key(key)
-        rounds = _rounds(ctx)
-        rounds.use("ctx.once", key)
-        return rounds.remembered(key)
-
-    def _end_once(self, key: str, value: Any) -> Any:
-        """Keep what is returned under a key, and return it as every round gets it."""
-        kept = _from_json(key, value)
-        _rounds(cast("Context[Any]", self)).remember(key, kept)
-        return kept
-
-    def _forget_once(self, key: str) -> None:
-        """Take note that nothing has come of what was to be done once; from any thread."""
-        _rounds(cast("Context[Any]", self)).release("ctx.once", key)
+        return cast("T", end_once(self.call, key, value))
 
     @property
     def call_id(self) -> str:
         """A text that is the same in all rounds of this request, and in no other request: for idempotency."""
-        return _rounds(cast("Context[Any]", self)).call_id
+        return rounds_of(self.call).call_id
 
 
-async def check_rounds(ctx: Context[Any], component: Component) -> None:
+def begin_once(call: Call, key: str) -> tuple[Any] | None:
+    """Return what `once` has returned in an earlier round, alone in a tuple; None where there was none."""
+    from .questions import check_key
+
+    call.check_open()
+    check_key(key)
+    rounds = rounds_of(call)
+    rounds.use("ctx.once", key)
+    return rounds.remembered(key)
+
+
+def end_once(call: Call, key: str, value: Any) -> Any:
+    """Keep what is returned under a key, and return it as every round gets it."""
+    kept = _from_json(key, value)
+    rounds_of(call).remember(key, kept)
+    return kept
+
+
+def forget_once(call: Call, key: str) -> None:
+    """Take note that nothing has come of what was to be done once; from any thread."""
+    rounds_of(call).release("ctx.once", key)
+
+
+def _tell_completed(call: Call, elicitation_id: str) -> None:
+    if call.revision in ELICITATION_IDS:
+        params = {"elicitationId": elicitation_id}
+        call.channel.send(jsonrpc.notification("notifications/elicitation/complete", params))
+
+
+async def check_rounds(call: Call, *, is_single_use: bool) -> None:
     """Take over what a client brings from an earlier round, or refuse it before the handler runs.
 
     Args:
-        ctx: The request.
-        component: Whose handler is about to run.
+        call: The request.
+        is_single_use: Whether each state is taken once.
 
     Raises:
         MalformedError: It is malformed, forged, expired, of another request, or used up.
         BusyError: Whether it has been used up cannot be known now.
     """
-    if ctx.era == "stateless":
-        rounds = _rounds(ctx)
-        if component.is_single_use:
+    if call.era == "stateless":
+        rounds = rounds_of(call)
+        if is_single_use:
             await rounds.redeem()
 
 
@@ -334,32 +336,32 @@ def _close(value: object) -> None:
         value.close()
 
 
-async def _requests(ctx: Context[Any], questions: tuple[Question[Any], ...]) -> list[dict[str, Any]]:
+async def _requests(call: Call, questions: tuple[Question[Any], ...]) -> list[dict[str, Any]]:
     """Return how the client is asked, which can be asked; a file that is shown to it is read in a thread."""
-    is_askable = ctx.era == "stateless" or ctx._channel.questions is not None
+    is_askable = call.era == "stateless" or call.channel.questions is not None
     for question in questions:
-        if not is_askable or ctx.revision not in CLIENT_METHODS[question.method]:
+        if not is_askable or call.revision not in CLIENT_METHODS[question.method]:
             raise MissingCapabilityError(question.capabilities, tree(question.capabilities))
-        ctx.client.require(*question.capabilities)
-    requests = [partial(question.request, ctx.revision) for question in questions]
+        call.client.require(*question.capabilities)
+    requests = [partial(question.request, call.revision) for question in questions]
     with suppress(LeaveLoop):
         return [request() for request in requests]
-    return [await ctx.server.threads.run(request, {}, ctx) for request in requests]
+    return [await call.runtime.threads.run(request, {}, call) for request in requests]
 
 
 async def _answers(
-    ctx: Context[Any],
+    call: Call,
     questions: tuple[Question[Any], ...],
     requests: list[dict[str, Any]],
     names: list[str],
 ) -> list[Any]:
-    ctx._check_open()
-    if ctx.era == "stateless":
-        return _rounds(ctx).ask(questions, requests, names)
-    open_questions = ctx._channel.questions
+    call.check_open()
+    if call.era == "stateless":
+        return rounds_of(call).ask(questions, requests, names)
+    open_questions = call.channel.questions
     assert open_questions is not None
-    async with ctx._paused():
-        return await open_questions.ask(questions, requests, ctx._channel, ctx.server.question_timeout)
+    async with call.paused():
+        return await open_questions.ask(questions, requests, call.channel, call.runtime.question_timeout)
 
 
 def _from_json(key: str, value: Any) -> Any:
@@ -375,13 +377,19 @@ def _from_json(key: str, value: Any) -> Any:
     )
 
 
-def _rounds(ctx: Context[Any]) -> Rounds:
-    if ctx._rounds is None:
+def rounds_of(call: Call) -> Rounds:
+    """Return what is known of the rounds of a request, of which there is one object.
+
+    Raises:
+        RuntimeError: Its method has no place for questions.
+        MalformedError: What the client brings from an earlier round is malformed, forged or out of date.
+    """
+    if call.rounds is None:
         from .rounds import Rounds
 
-        if ctx.era == "stateless" and ctx.method not in ASKING:
+        if call.era == "stateless" and call.method not in ASKING:
             raise RuntimeError(
-                f"{ctx.method} has no place for questions: only {', '.join(sorted(ASKING))} have"
+                f"{call.method} has no place for questions: only {', '.join(sorted(ASKING))} have"
             )
-        ctx._rounds = Rounds(ctx, ctx.server.keys)
-    return ctx._rounds
+        call.rounds = Rounds(call)
+    return call.rounds

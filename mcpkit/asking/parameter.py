@@ -7,9 +7,10 @@ import types
 from collections.abc import Callable
 from typing import Annotated, Any, Union, cast, get_args, get_origin
 
-from ..context import Context
+from ..call import Call
 from ..errors import MissingCapabilityError, RegistrationError
 from ..injection.hidden import FromRequest, marking
+from .asking import Asking
 from .questions import Answer, Elicit
 
 
@@ -46,7 +47,7 @@ class AskedValue(FromRequest):
         self.message = message
         self.key = key
 
-    def reader(self, annotation: Any, default: Any) -> Callable[[Context[Any]], Any]:
+    def reader(self, annotation: Any, default: Any) -> Callable[[Call], Any]:
         """Return what asks."""
         type_, wants_answer, may_be_none = _asked(annotation)
         if default is not inspect.Parameter.empty and not isinstance(default, AskedValue):
@@ -57,9 +58,9 @@ class AskedValue(FromRequest):
         except (TypeError, ValueError) as error:
             raise RegistrationError(str(error)) from None
 
-        async def ask(ctx: Context[Any]) -> Any:
+        async def ask(call: Call) -> Any:
             try:
-                answer: Answer[Any] = await ctx.elicit(message, type_, key=key)
+                answer: Answer[Any] = await Asking(call).elicit(message, type_, key=key)
             except MissingCapabilityError:
                 if may_be_none:
                     return None

@@ -31,9 +31,8 @@ from ..protocol.revisions import ROUND_PARAMS
 from .questions import DERIVED, Question, asked_again
 
 if TYPE_CHECKING:
-    from ..context import Context
     from ..keys import Keys
-    from ..server import Server
+    from ..runtime import BaseCall, Runtime
 
 T = TypeVar("T")
 
@@ -60,8 +59,7 @@ class Rounds:
     """What is known of the rounds of one request; in the handshake era it has one.
 
     Args:
-        ctx: The request, in its present round.
-        keys: What signs or encrypts the state.
+        call: The request, in its present round.
 
     Attributes:
         call_id: The same in all rounds of a request.
@@ -71,12 +69,12 @@ class Rounds:
             expired, or belongs to another request.
     """
 
-    def __init__(self, ctx: Context[Any], keys: Keys) -> None:
-        self._ctx = ctx
-        self._keys = keys
-        is_replayed = ctx.era == "stateless"
-        self._subject = _subject(ctx) if is_replayed else ""
-        self._fresh = _responses(ctx.params.get("inputResponses")) if is_replayed else {}
+    def __init__(self, call: BaseCall) -> None:
+        self._call = call
+        self._keys = call.runtime.keys
+        is_replayed = call.era == "stateless"
+        self._subject = _subject(call) if is_replayed else ""
+        self._fresh = _responses(call.params.get("inputResponses")) if is_replayed else {}
         self._answered: dict[str, list[Any]] = {}  # key: digest of the question, result
         self._asked: dict[str, str] = {}  # key: digest of the question, which the last round ended with
         self._settled: frozenset[str] = frozenset()  # keys of what was answered in earlier rounds
@@ -91,7 +89,7 @@ class Rounds:
         )
         self._unclaimed: tuple[str, str, float] | None = None  # the state's digest, home and expiry
         self.call_id = ""
-        state = ctx.params.get("requestState") if is_replayed else None
+        state = call.params.get("requestState") if is_replayed else None
         if state is not None:
             self._load(state)
         if not self.call_id:
@@ -107,8 +105,8 @@ class Rounds:
         if self._unclaimed is None:
             return
         state, home, expires = self._unclaimed
-        server = self._ctx.server
-        if home != _home(server):
+        runtime = self._call.runtime
+        if home != _home(runtime):
             logger.warning(
                 "a requestState for single use is refused, as another process has given it (or this one, before it "
                 "was restarted): Server(broker=...) is what processes share"
@@ -116,7 +114,7 @@ class Rounds:
             raise _refused("this process cannot tell whether it has been used")
         ttl = max(0.0, expires - time.time()) + _SKEW
         try:
-            is_first = await server._claims.claim(f"{server.name}/requestState/{state}", ttl)
+            is_first = await runtime.claims.claim(f"{runtime.name}/requestState/{state}", ttl)
         except OSError:
             logger.exception("the broker does not answer")
             raise BusyError("It cannot be told whether requestState has been used; try again later") from None
@@ -174,7 +172,7 @@ class Rounds:
                 "%s has returned although the client has still to answer %s; it is asked all the same. Let "
                 "InputRequired pass, and await what asks: not in a task of its own, nor in "
                 "gather(..., return_exceptions=True)",
-                _handler(self._ctx),
+                _handler(self._call),
                 ", ".join(map(repr, self._pending)),
             )
             raise InputRequired
@@ -238,7 +236,7 @@ class Rounds:
         fields = request.get("params", {}).get("requestedSchema", {}).get("properties", {})
         logger.error(
             "%s is not deterministic: the question %r, now %s(%s), was another one in an earlier round, %s",
-            _handler(self._ctx),
+            _handler(self._call),
             key,
             request["method"],
             ", ".join(fields),
@@ -266,7 +264,7 @@ class Rounds:
 
     def until(self, key: str) -> float:
         """Return when the time for what a page is for is over, which begins with the first call of this."""
-        return self._until.setdefault(key, time.time() + self._ctx.server.question_timeout)
+        return self._until.setdefault(key, time.time() + self._call.runtime.question_timeout)
 
     def settle(self, key: str) -> None:
         """Take note that what a page is for has been done."""
@@ -287,19 +285,19 @@ class Rounds:
         }
 
     def _dump(self) -> str:
-        server = self._ctx.server
+        runtime = self._call.runtime
         state = {
-            "exp": self._expires or time.time() + server.question_timeout,
+            "exp": self._expires or time.time() + runtime.question_timeout,
             "of": self._subject,
             "id": self.call_id,
             "round": self._round + 1,  # no two states are alike
-            "home": _home(server),
+            "home": _home(runtime),
             "asked": {key: digest for key, (digest, _) in self._pending.items()},
             "answered": self._answered,
             "once": self._once,
             "until": self._until,
         }
-        text = urlsafe_b64encode(_sealed(self._keys, to_json(state), is_secret=server.encrypt_state))
+        text = urlsafe_b64encode(_sealed(self._keys, to_json(state), is_secret=runtime.encrypt_state))
         if len(text) > MAX_STATE:
             raise ValueError(
                 f"the answers and the values of ctx.once have {len(text):,} bytes, which the client would have to "
@@ -310,7 +308,7 @@ class Rounds:
     def _load(self, text: Any) -> None:
         if not isinstance(text, str):
             raise MalformedError("requestState: expected the string that came with input_required")
-        state = _opened(self._keys, text, is_secret=self._ctx.server.encrypt_state)
+        state = _opened(self._keys, text, is_secret=self._call.runtime.encrypt_state)
         if state is None:
             raise _refused("it is none that this server has given")
         if state["exp"] < time.time():
@@ -358,16 +356,16 @@ def _opened(keys: Keys, text: str, *, is_secret: bool) -> dict[str, Any] | None:
     return state
 
 
-def _subject(ctx: Context[Any]) -> str:
+def _subject(call: BaseCall) -> str:
     """Return what tells a request from others: who asks, its method and params without what differs between rounds."""
-    params = {name: value for name, value in ctx.params.items() if name not in _ASIDE}
-    text = json.dumps([ctx.method, params, ctx.principal.id], sort_keys=True, separators=(",", ":"))
+    params = {name: value for name, value in call.params.items() if name not in _ASIDE}
+    text = json.dumps([call.method, params, call.principal.id], sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def _handler(ctx: Context[Any]) -> str:
+def _handler(call: BaseCall) -> str:
     """Name what asks, for the log."""
-    return f"{ctx.method} {ctx.params.get('name') or ctx.params.get('uri')!r:.200}"
+    return f"{call.method} {call.params.get('name') or call.params.get('uri')!r:.200}"
 
 
 def _digest(request: Mapping[str, Any]) -> str:
@@ -376,9 +374,9 @@ def _digest(request: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
 
 
-def _home(server: Server) -> str:
+def _home(runtime: Runtime) -> str:
     """Return what tells the store of claims from others, and names none to who reads the state."""
-    return hashlib.sha256(server._claims.home.encode()).hexdigest()[:16]
+    return hashlib.sha256(runtime.claims.home.encode()).hexdigest()[:16]
 
 
 def _responses(value: Any) -> dict[str, Mapping[str, Any]]:

@@ -13,7 +13,6 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any, Final, TypeGuard
 
-from ..errors import CallEndedError
 from ..running.current import current
 
 MOST_ITEMS: Final = 100_000
@@ -134,13 +133,13 @@ def items_of(values: Iterable[Any], kind: type[Any] | None = None) -> list[Any]:
 
 def taken(iterator: Iterator[Any], kind: type[Any] | None = None, most: int = MOST_ITEMS) -> list[Any]:
     """Do what `items_of` does, in an event loop as well."""
-    ctx = current.get(None)  # None in a worker process, which is ended from outside
+    running = current.get(None)  # None in a worker process, which is ended from outside
     items: list[Any] = []
     try:
         for item in islice(iterator, most):
             items.append(item)
-            if ctx is not None and ctx.cancelled:
-                raise CallEndedError(ctx.method)
+            if running is not None:
+                running.check_open()
         if len(items) == most and next(iterator, items) is not items:
             raise EndlessError(kind or type(iterator), most)
     except BaseException:

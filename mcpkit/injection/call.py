@@ -17,7 +17,7 @@ from ..running.making import collected, finish_call, is_async_iterable, make_res
 from ..running.steps import see_through
 
 if TYPE_CHECKING:
-    from ..context import Context
+    from ..call import Call
     from ..running.making import Make
     from .plan import Fills, Part, Plan, Step
 
@@ -25,13 +25,13 @@ _left_behind: set[asyncio.Task[None]] = set()
 """Calls whose thread goes on alone; the event loop itself would let go of them."""
 
 
-async def call(plan: Plan, function: partial[Any], ctx: Context[Any], make: Make, *, is_in_loop: bool) -> Any:
+async def call_filled(plan: Plan, function: partial[Any], call: Call, make: Make, *, is_in_loop: bool) -> Any:
     """Fill the hidden parameters, call the function, and close what has been opened, the latest first.
 
     Args:
         plan: How they are filled.
         function: The function, but for its hidden parameters.
-        ctx: The request.
+        call: The request.
         make: Makes the result of what it returns, before anything is closed.
         is_in_loop: Whether the function belongs into the event loop, or into a worker thread.
 
@@ -44,7 +44,7 @@ async def call(plan: Plan, function: partial[Any], ctx: Context[Any], make: Make
     parts = plan.parts
     # What a thread begins with or ends with needs no hop of its own: it goes along with the function.
     tail = None if is_in_loop or not parts or parts[-1].is_in_loop else parts[-1]
-    work = _Call(plan, parts[:-1] if tail else parts, tail, function, ctx, make, is_in_loop)
+    work = _FilledCall(plan, parts[:-1] if tail else parts, tail, function, call, make, is_in_loop)
     if is_in_loop and not plan.has_closings and all(part.is_in_loop is not False for part in parts):
         await work.run()
     elif not is_in_loop and not work.parts:
@@ -54,7 +54,7 @@ async def call(plan: Plan, function: partial[Any], ctx: Context[Any], make: Make
     return work.result()
 
 
-class _Call:
+class _FilledCall:
     """One call.
 
     Args:
@@ -62,7 +62,7 @@ class _Call:
         parts: The parts of the plan that come before the function.
         tail: The last, where it is to run in the function's thread.
         function: The function, but for its hidden parameters.
-        ctx: The request.
+        call: The request.
         make: Makes the result.
         is_in_loop: Whether the function belongs into the event loop.
     """
@@ -73,7 +73,7 @@ class _Call:
         parts: list[Part],
         tail: Part | None,
         function: partial[Any],
-        ctx: Context[Any],
+        call: Call,
         make: Make,
         is_in_loop: bool,
     ) -> None:
@@ -81,10 +81,10 @@ class _Call:
         self._fills = plan.fills
         self._tail = tail
         self._function = function
-        self._ctx = ctx
+        self._call = call
         self._make = make
         self._is_in_loop = is_in_loop
-        self._values: list[Any] = [ctx, *[None] * (plan.size - 1)]
+        self._values: list[Any] = [None] * plan.size
         self._value: Any = None
         self._error: BaseException | None = None
         self._logged: BaseException | None = None
@@ -121,19 +121,19 @@ class _Call:
             try:
                 await asyncio.wait((task, self._left), return_when=asyncio.FIRST_COMPLETED)
             finally:
-                self._ctx._left = task
+                self._call.left = task
                 _left_behind.add(task)
                 task.add_done_callback(self._forget)
             raise
 
     async def run_in_one_thread(self) -> Any:
         """Do all in one thread. A cancelled call is over for its caller; what is closed by then is waited for."""
-        ctx = self._ctx
+        call = self._call
         try:
-            return await ctx.server.threads.run(self.run_in_thread, {}, ctx)
+            return await call.runtime.threads.run(self.run_in_thread, {}, call)
         except asyncio.CancelledError:
-            if self._is_closing and ctx._left is not None:
-                await see_through(ctx._left)
+            if self._is_closing and call.left is not None:
+                await see_through(call.left)
             raise
 
     def _leave(self) -> None:
@@ -155,7 +155,7 @@ class _Call:
         opened: list[_Opened] = []
         try:
             for part in self.parts:
-                here = _Opened(part, self._ctx)
+                here = _Opened(part, self._call)
                 opened.append(here)
                 if part.is_in_loop is False:
                     await self._in_thread(partial(here.open_in_thread, self._values))
@@ -165,14 +165,14 @@ class _Call:
                     await here.open(self._values)
             if self._is_in_loop:
                 returned = self._function(**_named(self._fills, self._values))
-                self._value = await finish_call(returned, self._make, self._ctx, self._in_thread)
+                self._value = await finish_call(returned, self._make, self._call, self._in_thread)
             else:
                 self._value = await self._in_thread(self.run_in_thread)
         except BaseException as error:  # noqa: BLE001 - kept
             self._error = error
         self._is_closing = True
-        if self._ctx._stops is not None:
-            self._ctx._take_stops_back()
+        if self._call.stops is not None:
+            self._call.take_stops_back()
         for here in reversed(opened):
             if here.part.is_in_loop is False:
                 await self._close_in_thread(here)
@@ -181,21 +181,21 @@ class _Call:
 
     def run_in_thread(self) -> Any:
         """Do what is left to do before the function, call it, and close that again, in this thread."""
-        here = _Opened(self._tail, self._ctx) if self._tail is not None else None
+        here = _Opened(self._tail, self._call) if self._tail is not None else None
         value: Any = None
         error: BaseException | None = None
         process = os.getpid()
         try:
             if here is not None:
                 here.open_here(self._values)
-            value = _settled(self._function(**_named(self._fills, self._values)), self._ctx)
-            value = make_result(value, self._make, self._ctx)
+            value = _settled(self._function(**_named(self._fills, self._values)), self._call)
+            value = make_result(value, self._make, self._call)
         except BaseException as problem:  # noqa: BLE001 - raised below
             error = problem
         if os.getpid() != process:  # what has been opened is the parent's
             end_child(error)
-        if self._ctx._stops is not None:
-            self._ctx._take_stops_back()
+        if self._call.stops is not None:
+            self._call.take_stops_back()
         self._is_closing = True
         try:
             if here is not None:
@@ -214,12 +214,12 @@ class _Call:
             BaseException: Whatever the function raises.
         """
         outcome: list[Any] = []
-        ctx = self._ctx
-        left_before = ctx._left
+        call = self._call
+        left_before = call.left
         try:
-            return await ctx.server.threads.run(_kept, {"function": function, "outcome": outcome}, ctx)
+            return await call.runtime.threads.run(_kept, {"function": function, "outcome": outcome}, call)
         except asyncio.CancelledError:
-            left = ctx._left if ctx._left is not left_before else None
+            left = call.left if call.left is not left_before else None
             if left is None and not outcome:
                 raise
             self._leave()
@@ -246,21 +246,23 @@ class _Opened:
 
     Args:
         part: The part.
-        ctx: The request.
+        call: The request.
     """
 
-    __slots__ = ("_context", "_ctx", "managers", "part")
+    __slots__ = ("_call", "_context", "managers", "part")
 
-    def __init__(self, part: Part, ctx: Context[Any]) -> None:
+    def __init__(self, part: Part, call: Call) -> None:
         self.part = part
         self.managers: list[tuple[Any, Step]] = []
-        self._ctx = ctx
+        self._call = call
         self._context = copy_context() if part.is_in_loop is False else None
 
     async def open(self, values: list[Any]) -> None:
         """Make the steps of the event loop."""
         for step in self.part.steps:
-            made = step.function(values[0]) if step.is_reader else step.function(**_named(step.fills, values))
+            made = (
+                step.function(self._call) if step.is_reader else step.function(**_named(step.fills, values))
+            )
             if step.is_generator:
                 try:
                     values[step.number] = await made.__aenter__()
@@ -285,7 +287,9 @@ class _Opened:
     def open_here(self, values: list[Any]) -> None:
         """Make the steps of a thread, in this one."""
         for step in self.part.steps:
-            made = step.function(values[0]) if step.is_reader else step.function(**_named(step.fills, values))
+            made = (
+                step.function(self._call) if step.is_reader else step.function(**_named(step.fills, values))
+            )
             if step.is_generator:
                 try:
                     values[step.number] = made.__enter__()
@@ -294,7 +298,7 @@ class _Opened:
                     raise
                 self.managers.append((made, step))
             else:
-                values[step.number] = _settled(made, self._ctx)
+                values[step.number] = _settled(made, self._call)
 
     def close_here(self, error: BaseException | None) -> BaseException | None:
         """Do what `close` does, in this thread."""
@@ -334,17 +338,17 @@ def _name(error: BaseException, step: Step, fault: str) -> None:
         error.args = (f"{step.name} {fault}: what a function depends on yields its value, and that once",)
 
 
-def _settled(value: Any, ctx: Context[Any]) -> Any:
+def _settled(value: Any, call: Call) -> Any:
     """Return what a function in a thread has returned; where that is to be awaited, the event loop does."""
     if inspect.isawaitable(value):
-        value = _in_loop(finish_awaitable(value), ctx)
-    return _in_loop(collected(value), ctx) if is_async_iterable(value) else value
+        value = _in_loop(finish_awaitable(value), call)
+    return _in_loop(collected(value), call) if is_async_iterable(value) else value
 
 
-def _in_loop(coroutine: Coroutine[Any, Any, Any], ctx: Context[Any]) -> Any:
+def _in_loop(coroutine: Coroutine[Any, Any, Any], call: Call) -> Any:
     from ..sync_context import in_loop  # most threads ask nothing of their event loop
 
-    return in_loop(coroutine, ctx)
+    return in_loop(coroutine, call)
 
 
 def _kept(function: Callable[[], Any], outcome: list[Any]) -> Any:

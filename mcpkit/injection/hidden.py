@@ -20,7 +20,7 @@ from collections.abc import (
 )
 from typing import Annotated, Any, Final, TypeVar, Union, overload
 
-from ..context import Context, is_context
+from ..call import Call, CallContext
 from ..errors import RegistrationError
 from ..schema.signature import empty
 
@@ -41,7 +41,7 @@ class FromRequest(Hidden, ABC):
     __slots__ = ()
 
     @abstractmethod
-    def reader(self, annotation: Any, default: Any) -> Callable[[Context[Any]], Any]:
+    def reader(self, annotation: Any, default: Any) -> Callable[[Call], Any]:
         """Return what reads the value: a coroutine function, or one that never blocks.
 
         Args:
@@ -115,7 +115,7 @@ class HeaderValue(FromRequest):
             )
         self.name = name
 
-    def reader(self, annotation: Any, default: Any) -> Callable[[Context[Any]], Any]:
+    def reader(self, annotation: Any, default: Any) -> Callable[[Call], Any]:
         """Return what reads the header."""
         kinds = set(_leaves(annotation))
         if kinds - {str, types.NoneType, Any, empty}:
@@ -128,7 +128,7 @@ class HeaderValue(FromRequest):
                 )
             default = None
         name = self.name
-        return lambda ctx: ctx.headers.get(name, default)
+        return lambda call: call.headers.get(name, default)
 
 
 class StateValue(FromRequest):
@@ -136,10 +136,10 @@ class StateValue(FromRequest):
 
     __slots__ = ()
 
-    def reader(self, annotation: Any, default: Any) -> Callable[[Context[Any]], Any]:
+    def reader(self, annotation: Any, default: Any) -> Callable[[Call], Any]:
         """Return what reads the state, and complains when there is none to pass."""
         may_be_none = not {types.NoneType, Any, empty}.isdisjoint(_leaves(annotation))
-        return lambda ctx: ctx.state if may_be_none else _known(ctx.state)
+        return lambda call: call.known_state if may_be_none else _known(call.known_state)
 
 
 class Dependency(Hidden):
@@ -224,7 +224,18 @@ def hidden(annotation: Any, default: Any) -> Hidden | None:
 
 def is_hidden(annotation: Any, default: Any) -> bool:
     """Say whether clients do not see a parameter: because it is the Context, or has a mark."""
-    return is_context(annotation, default) or hidden(annotation, default) is not None
+    return context_type(annotation) is not None or hidden(annotation, default) is not None
+
+
+def context_type(annotation: Any) -> type[CallContext] | None:
+    """Return the type of Context that a parameter asks for (`Context`, `Context[T]`, or with None); else None."""
+    origin = typing.get_origin(annotation)
+    if origin is Annotated:
+        return context_type(typing.get_args(annotation)[0])
+    if origin is Union or origin is types.UnionType:
+        return next(filter(None, map(context_type, typing.get_args(annotation))), None)
+    annotation = origin or annotation
+    return annotation if isinstance(annotation, type) and issubclass(annotation, CallContext) else None
 
 
 def _known(state: Any) -> Any:

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ..errors import RegistrationError
 from ..schema.signature import empty, head
-from .call import call
-from .hidden import Dependency, FromRequest, hidden, is_hidden
+from .call import call_filled
+from .hidden import Dependency, FromRequest, context_type, hidden, is_hidden
 
 if TYPE_CHECKING:
-    from ..component import Component
-    from ..context import Context
+    from ..call import Call
     from ..running.making import Make
 
 Overrides = Mapping[Hashable, Callable[..., Any]]
@@ -36,7 +35,7 @@ class Step(NamedTuple):
 
     Args:
         number: The number of the value.
-        function: Takes hidden parameters; a reader takes the Context, and a generator function has become what
+        function: Takes hidden parameters; a reader takes the request, and a generator function has become what
             makes a context manager.
         fills: The hidden parameters by name, and the numbers of their values.
         is_reader: Whether it reads the request.
@@ -68,7 +67,7 @@ class Plan(NamedTuple):
     """How the hidden parameters of a handler are filled.
 
     Args:
-        parts: The steps, each after those that it depends on. Number 0 is the Context.
+        parts: The steps, each after those that it depends on.
         size: How many values there are.
         fills: The handler's hidden parameters by name, and the numbers of their values.
         replaced: The overridden functions that it does without.
@@ -110,7 +109,7 @@ class Injection:
         self,
         function: Callable[..., Any],
         kwargs: dict[str, Any],
-        ctx: Context[Any],
+        call: Call,
         make: Make,
         *,
         is_in_loop: bool,
@@ -120,7 +119,7 @@ class Injection:
         Args:
             function: The function.
             kwargs: Its other arguments.
-            ctx: The request.
+            call: The request.
             make: Makes the result of what it returns, before what it depends on is closed.
             is_in_loop: Whether it belongs into the event loop, or into a worker thread.
 
@@ -130,13 +129,13 @@ class Injection:
         Raises:
             BaseException: Whatever it, or something that it depends on, raises.
         """
-        overrides = ctx.server._overrides
+        overrides = call.runtime.overrides
         plan = self._plan
         if overrides:
             if self._overridden[0] is not overrides:
                 self._overridden = (overrides, self.plan_with(overrides))
             plan = self._overridden[1]
-        return await call(plan, partial(function, **kwargs), ctx, make, is_in_loop=is_in_loop)
+        return await call_filled(plan, partial(function, **kwargs), call, make, is_in_loop=is_in_loop)
 
     def plan_with(self, overrides: Overrides) -> Plan:
         """Make the plan, with other functions in the place of some.
@@ -157,7 +156,7 @@ class _Planning:
 
     def __init__(self, overrides: Overrides) -> None:
         self.parts: list[Part] = []
-        self.count = 1
+        self.count = 0
         self.replaced: set[Hashable] = set()
         self.takes_context = False
         self._overrides = overrides
@@ -178,8 +177,13 @@ class _Planning:
                 raise type(error)(f"{where}: {error}") from None
             is_async = inspect.iscoroutinefunction(reader)
             return self._add(True if is_async else None, reader, is_reader=True)
+        kind = context_type(annotation)
+        assert kind is not None, "a parameter that nothing else marks is the Context"
         self.takes_context = True
-        return 0
+        key = id(kind)
+        if key not in self._numbers:
+            self._numbers[key] = self._add(None, kind, is_reader=True)
+        return self._numbers[key]
 
     def _depend(self, where: str, mark: Dependency) -> int:
         function = mark.function
@@ -257,18 +261,18 @@ def _kind(where: str, name: str, function: Any, inner: Any) -> tuple[bool, bool]
 
 def overridden(
     overrides: Overrides,
-    components: Iterable[Component],
+    injections: Iterable[Injection],
     function: Callable[..., Any],
     replacement: Callable[..., Any],
 ) -> Overrides:
     """Return overrides with one more.
 
     Raises:
-        RegistrationError: None of the components depends on the function, or the replacement cannot be filled.
+        RegistrationError: None of them depends on the function, or the replacement cannot be filled.
     """
     key = identity(function)
     overrides = {**overrides, key: replacement}
-    plans = [each.plan_with(overrides) for component in components for each in component.injections]
+    plans = [each.plan_with(overrides) for each in injections]
     if not any(key in plan.replaced for plan in plans):
         raise RegistrationError(f"nothing here depends on {function!r}, so there is nothing to override")
     return overrides

@@ -119,8 +119,8 @@ def _client(ctx: Context[Any]) -> Hashable:
     """Return the principal, or what stands for the session without keeping it, or where the client is."""
     if ctx.principal.id is not None:
         return ctx.principal.id
-    session = ctx._envelope
+    session = ctx.call.envelope
     # Over HTTP there is none yet at `initialize`, and none at all with `stateless=True`: what stands for it is new, or
     # shared. What has been opened can be subscribed in.
     is_open = isinstance(session, Handshake) and session.on_subscription is not None
-    return weakref.ref(session) if is_open else ctx._channel.caller
+    return weakref.ref(session) if is_open else ctx.call.channel.caller

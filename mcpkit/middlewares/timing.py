@@ -62,8 +62,8 @@ class Timing:
             elif request.ctx.is_ended or is_cancelled_from_outside(error):  # nobody hears of what was raised
                 self._report(Timed(request, seconds, "cancelled"))
             else:
-                ref = ref_of(request.ctx) if is_masked(error) else None
-                code = code_of(request.ctx, error)
+                ref = ref_of(request.ctx.call) if is_masked(error) else None
+                code = code_of(request.ctx.call, error)
                 self._report(Timed(request, seconds, "error", single(error), code, ref))
             raise
         seconds = time.perf_counter() - started

@@ -5,13 +5,16 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from threading import RLock
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ..component import Component
 from ..errors import RegistrationError
 from ..schema import UnresolvedHint
 from ..updates.change import ListName
 from .listeners import Listeners
+
+if TYPE_CHECKING:
+    from ..lifespan import Lifespans
 
 C = TypeVar("C", bound=Component)
 
@@ -39,7 +42,7 @@ class Components(Generic[C]):
         list_name: ListName | None,
         *,
         lock: RLock,
-        home: object,
+        home: Lifespans | None,
         on_change: Callable[[ListName | None], None],
     ) -> None:
         self.kind = kind
@@ -66,7 +69,10 @@ class Components(Generic[C]):
             RegistrationError: There is one already, and the message names both places; or it is of another kind.
         """
         if not isinstance(component, self.kind):
-            raise RegistrationError(f"{component!r} belongs elsewhere; write add(...) of the registry itself")
+            raise RegistrationError(
+                f"{component!r} is no {self.kind.__name__}: add(...) of the registry takes all kinds; functions are "
+                "registered by tool(...), resource(...), prompt(...) and method(...)"
+            )
         if component.position:  # it may be served elsewhere, and be disabled there alone
             component = component.renamed(component.key)
         component.home = self._home

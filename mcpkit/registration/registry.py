@@ -6,12 +6,11 @@ An extension is a registry that its servers say something about; each declares a
 from __future__ import annotations
 
 import re
-import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ..component import Component
 from ..content.data import json_value
@@ -20,15 +19,12 @@ from ..content.values import ExtensionResult
 from ..errors import MissingCapabilityError, RegistrationError
 from ..middleware import Middlewares
 from ..own_methods import Method
-from ..prompts import Prompt
 from ..protocol.capabilities import tree
 from ..protocol.jsonrpc import is_object
 from ..protocol.revisions import ALL, RESULT_TYPES, knows
 from ..resources import Resource, ResourceTemplate
-from ..tools import Tool
-from ..updates.audience import Audience
-from ..updates.change import Change, ListName
-from .components import Components
+from ..updates.change import Change
+from .catalog import Catalog
 from .declarations import capabilities, json_object
 from .decorators import Build, Decorators
 from .included import Included
@@ -36,8 +32,8 @@ from .listeners import Listeners
 from .marking import check_is_function, marked
 
 if TYPE_CHECKING:
-    from ..access.principal import Principal
-    from ..context import Context
+    from ..call import CallContext
+    from ..lifespan import Lifespans
 
 _LABEL: Final = "[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
 _IDENTIFIER: Final = re.compile(rf"{_LABEL}(?:\.{_LABEL})*/[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
@@ -46,54 +42,26 @@ _IDENTIFIER: Final = re.compile(rf"{_LABEL}(?:\.{_LABEL})*/[A-Za-z0-9](?:[A-Za-z
 _REVISIONS: Final = tuple(each for each in ALL if knows(each, "ServerCapabilities", "extensions"))
 """The revisions in which extensions are negotiated."""
 
-Listener = Callable[["Components[Any]", str, Component], None]
-"""Called with the part that changed, what happened (`added`, `removed`, `switched`) and to which."""
 
-
-class Registry(Decorators):
+class Registry(Catalog, Decorators):
     """Tools, resources, resource templates and prompts, to be collected by a server.
 
     Everything may be called at any time and from any thread; each change is announced to every
     client that listens.
 
     Attributes:
-        tools: The tools by name.
-        resources: The resources by URI.
-        resource_templates: The resource templates by template.
-        prompts: The prompts by name.
-        methods: The methods outside the core protocol by name.
         extensions: The extensions by identifier, those of what is included, too.
         included: The registries whose components are followed.
         attached: The extensions in the order of their coming, two of one identifier both.
-        changes: How many changes there have been.
-        lock: Held while anything changes here.
-        listeners: They hear of each change that clients may want to hear of, in the thread that makes it.
         extension_listeners: They are called when an extension comes, goes, or gets another middleware.
     """
 
-    _has_state: ClassVar[bool] = False
-    """Whether what is registered here finds the state of a lifespan of its own, as a server's does."""
-
-    def __init__(self) -> None:
-        self.changes = 0
+    def __init__(self, lifespans: Lifespans | None = None) -> None:
+        super().__init__(lifespans)
         self.included: list[Registry] = []
-        self.lock = threading.RLock()
-        self.listeners: Listeners[[Change]] = Listeners()
         self.extension_listeners: Listeners[[]] = Listeners()
-        home = self if self._has_state else None
-        part: Any = partial(Components, lock=self.lock, home=home, on_change=self._changed)
-        self.tools: Components[Tool] = part(Tool, "tools")
-        self.resources: Components[Resource] = part(Resource, "resources")
-        self.resource_templates: Components[ResourceTemplate] = part(ResourceTemplate, "resources")
-        self.prompts: Components[Prompt] = part(Prompt, "prompts")
-        self.methods: Components[Method] = part(Method, None)
         self.attached: tuple[Extension, ...] = ()
         self.extensions: Mapping[str, Extension] = {}
-
-    @property
-    def parts(self) -> tuple[Components[Any], ...]:
-        """All kinds."""
-        return (self.tools, self.resources, self.resource_templates, self.prompts, self.methods)
 
     def extension(self, identifier: str, settings: Mapping[str, Any] | None = None) -> Extension:
         """Declare an extension of the protocol (basic/versioning, "Extension Negotiation").
@@ -126,18 +94,6 @@ class Registry(Decorators):
         check_is_function(target)
         self.add(build(target))
         return function
-
-    def add(self, component: Component, *, replace: bool = False) -> None:
-        """Add a ready-made `Tool`, `Resource`, `ResourceTemplate`, `Prompt` or `Method`.
-
-        Args:
-            component: What to add.
-            replace: Whether it takes the place of another with the same name or URI.
-
-        Raises:
-            RegistrationError: There is one already, or it cannot be served.
-        """
-        self._part_of(component).add(component, replace=replace or component.replaces)
 
     def include(self, source: Any, *, prefix: str = "") -> Included:
         """Collect components from elsewhere.
@@ -172,96 +128,9 @@ class Registry(Decorators):
                 component.resolve()
         with self.lock, ExitStack() as undo:
             for component in found:
-                part = self._part_of(component)
+                part = self.part_of(component)
                 undo.callback(part.discard, part.add(component, replace=component.replaces))
             return Included(source, _at_once(undo.pop_all(), self.lock))
-
-    def disable(self, *, tags: Collection[str]) -> None:
-        """Hide all that has one of these tags, of any kind: what is there, and what is added later.
-
-        Clients are told of the lists that change. One component is hidden by `tools.disable(name)` and its like.
-
-        Args:
-            tags: The tags, as they stand in `@server.tool(tags={...})`.
-
-        Raises:
-            TypeError: It is one text.
-        """
-        self._switch(tags, is_hidden=True)
-
-    def enable(self, *, tags: Collection[str]) -> None:
-        """Show what has one of these tags again, but for what has another tag that is still disabled.
-
-        Args:
-            tags: The tags.
-
-        Raises:
-            TypeError: It is one text.
-        """
-        self._switch(tags, is_hidden=False)
-
-    def _switch(self, tags: Collection[str], *, is_hidden: bool) -> None:
-        if isinstance(tags, str):
-            raise TypeError(f"tags is a set of words, not one string; write tags={{{tags!r}}}")
-        with self.lock:
-            for part in self.parts:
-                part.switch_tags(frozenset(tags), is_hidden=is_hidden)
-
-    def resolve(self) -> None:
-        """Read the type hints that could not be resolved when their function was registered.
-
-        From then on a function whose hints cannot be resolved is refused when it is added.
-
-        Raises:
-            RegistrationError: One of them still cannot; the message names it.
-        """
-        for part in self.parts:
-            part.resolve()
-
-    def listen(self, listener: Listener) -> Callable[[], None]:
-        """Call `listener` at each change, in the thread that makes it and while it is being made.
-
-        Returns:
-            A function that ends it.
-        """
-        ends = ExitStack()
-        for part in self.parts:
-            ends.callback(part.listeners.add(partial(listener, part)))
-        return ends.close
-
-    def resource_updated(
-        self, uri: str, *, to: Principal | Callable[[Principal], bool] | None = None
-    ) -> None:
-        """Tell the clients that subscribed to it that a resource's data have changed.
-
-        Updates of one URI that come faster than a client takes them are told once.
-
-        Args:
-            uri: The URI as it is registered here; where this registry is included under a prefix,
-                clients hear of the URI with the prefix.
-            to: Who is told, of those who may see it: a Principal, known by its id, or a function that says so of
-                each, quickly and in any thread; everybody when None. With a broker it holds for the clients of all
-                processes.
-
-        Raises:
-            TypeError: `to` is something else.
-            ValueError: `to` is a Principal without an id.
-        """
-        self.listeners.tell(Change("resource", uri, None if to is None else Audience.of(to)))
-
-    def _part_of(self, component: Any) -> Components[Any]:
-        for part in self.parts:
-            if isinstance(component, part.kind):
-                return part
-        raise RegistrationError(
-            f"{component!r} is no Tool, Resource, ResourceTemplate, Prompt or Method; "
-            "functions are registered by tool(...), resource(...), prompt(...) and method(...)"
-        )
-
-    def _changed(self, list_name: ListName | None) -> None:
-        self.changes += 1
-        if list_name is not None:
-            self.listeners.tell(Change(list_name))
 
     def _follow(self, source: Registry, prefix: str) -> Included:
         if source is self or _includes(source, self):
@@ -347,21 +216,21 @@ class Extension(Registry):
         also = capabilities(f"method {name!r}", options.get("requires"))
         return {"revisions": _REVISIONS, **options, "requires": (self.capability, *also)}
 
-    def is_supported(self, ctx: Context[Any]) -> bool:
+    def is_supported(self, ctx: CallContext) -> bool:
         """Say whether the client has declared the extension, in a revision that knows extensions.
 
         A client of an older revision may have declared it all the same: `ctx.client.supports(capability)`.
         """
         return ctx.revision in _REVISIONS and ctx.client.supports(self.capability)
 
-    def client_settings(self, ctx: Context[Any]) -> dict[str, Any] | None:
+    def client_settings(self, ctx: CallContext) -> dict[str, Any] | None:
         """Return what the client has declared of the extension; None where it does not support it."""
         if not self.is_supported(ctx):
             return None
         settings: dict[str, Any] = ctx.client.capabilities["extensions"][self.identifier]
         return settings
 
-    def result(self, ctx: Context[Any], result_type: str, members: Any = None) -> ExtensionResult:
+    def result(self, ctx: CallContext, result_type: str, members: Any = None) -> ExtensionResult:
         """Return a result of a type of the extension's own (basic/index, "ResultType").
 
         A tool or a middleware may return it in the place of a tool's result, a method in the place of

@@ -12,14 +12,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import BusyError, CallEndedError
 from ..numbers import check_count
+from .current import Running
 from .forks import end_child
-
-if TYPE_CHECKING:
-    from ..context import Context
 
 logger = logging.getLogger("mcpkit")
 
@@ -60,14 +58,14 @@ class Threads:
         self._started = 0  # without those given up
 
     async def run(
-        self, function: Callable[..., Any], kwargs: dict[str, Any], ctx: Context[Any] | None = None
+        self, function: Callable[..., Any], kwargs: dict[str, Any], running: Running | None = None
     ) -> Any:
         """Call `function` in a thread, with the caller's context variables.
 
         Args:
             function: Any function.
             kwargs: Its arguments.
-            ctx: The request that it serves, which is told when its thread is given up.
+            running: The request that it serves, which is told when its thread is given up.
 
         Returns:
             What it returns. When the caller is cancelled it is free at once: the thread goes on
@@ -87,12 +85,12 @@ class Threads:
             job = _Job(loop, future, partial(contextvars.copy_context().run, function, **kwargs))
             self._jobs.put(job)
         if is_thread_wanted and not self._begin():
-            job.call = None
+            job.work = None
             raise BusyError("The system has no thread for this call; try again later")
         try:
             return await future
         except asyncio.CancelledError:
-            self._give_up(job, ctx)
+            self._give_up(job, running)
             raise
 
     def _take_place(self) -> bool:
@@ -115,10 +113,10 @@ class Threads:
                 return self._started > 0
         return True
 
-    def _give_up(self, job: _Job, ctx: Context[Any] | None) -> None:
+    def _give_up(self, job: _Job, running: Running | None) -> None:
         is_thread_wanted = False
         with self._lock:
-            job.call = None  # it may stay in the queue for long, but not what it holds
+            job.work = None  # it may stay in the queue for long, but not what it holds
             if job.is_running:
                 job.left = job.loop.create_future()
                 self.given_up += 1
@@ -127,9 +125,9 @@ class Threads:
                     self._refuse_waiting()
                 else:
                     is_thread_wanted = self._take_place()
-        if job.left is not None and ctx is not None:
-            job.is_stopped = ctx._is_stoppable()
-            ctx._leave(job.left)
+        if job.left is not None and running is not None:
+            job.is_stopped = running.is_stoppable
+            running.leave(job.left)
         if is_thread_wanted:
             self._begin()
 
@@ -145,8 +143,8 @@ class Threads:
             while True:
                 job = self._jobs.get_nowait()
                 self._waiting -= 1
-                if job.call is not None:
-                    job.call = None
+                if job.work is not None:
+                    job.work = None
                     _notify(job.loop, _set_exception, job.future, self._stuck())
 
     def _may_end(self) -> bool:
@@ -170,13 +168,13 @@ class Threads:
             with self._lock:
                 self._waiting -= 1
                 self._idle -= 1
-                call = job.call
-                job.is_running = call is not None and not job.future.cancelled()
+                work = job.work
+                job.is_running = work is not None and not job.future.cancelled()
             settle: Callable[[asyncio.Future[Any], Any], None] = _set_result
             outcome: Any = None
-            if call is not None and job.is_running:
+            if work is not None and job.is_running:
                 try:
-                    outcome = call()
+                    outcome = work()
                 except BaseException as error:  # noqa: BLE001 - handed to the caller
                     outcome, settle = error, _set_exception
                 if os.getpid() != process:
@@ -189,7 +187,7 @@ class Threads:
                 if settle is _set_exception:
                     log_late("a function in a worker thread", outcome, is_expected=job.is_stopped)
                 _notify(job.loop, _set_result, job.left, None)
-            del job, call, outcome  # what a call holds must not live until the next one
+            del job, work, outcome  # what a call holds must not live until the next one
 
     def _return(self, job: _Job) -> bool:
         """Take note that a call has ended, with the lock held; say whether its thread may take another."""
@@ -206,14 +204,14 @@ class Threads:
 class _Job:
     """A call to be made in a thread, and who waits for it; no call when nobody does any more."""
 
-    __slots__ = ("call", "future", "is_running", "is_stopped", "left", "loop")
+    __slots__ = ("future", "is_running", "is_stopped", "left", "loop", "work")
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any], call: partial[Any]
+        self, loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any], work: partial[Any]
     ) -> None:
         self.loop = loop
         self.future = future
-        self.call: partial[Any] | None = call
+        self.work: partial[Any] | None = work
         self.is_running = False
         self.is_stopped = False  # by what its function has said
         self.left: asyncio.Future[None] | None = None

@@ -15,7 +15,8 @@ from .execution import log_late, of_a_function
 from .steps import kept_from_anyio
 
 if TYPE_CHECKING:
-    from ..context import Context
+    from ..call import Call
+    from ..runtime import BaseCall
 
 
 INHERITED: Final = Described("the server's")
@@ -147,12 +148,12 @@ def _hand_over(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
-async def run_limited(run: Coroutine[Any, Any, Any], ctx: Context[Any], limits: Limits | None) -> Any:
+async def run_limited(run: Coroutine[Any, Any, Any], call: Call, limits: Limits | None) -> Any:
     """Run a component's function within its limits.
 
     Args:
         run: Its run, not begun.
-        ctx: The request.
+        call: The request.
         limits: The component's own; the server's timeout fills in for what they do not say.
 
     Returns:
@@ -165,20 +166,20 @@ async def run_limited(run: Coroutine[Any, Any, Any], ctx: Context[Any], limits: 
     """
     timeout, slots = limits or (INHERITED, None)
     if timeout == INHERITED:
-        timeout = ctx.server.timeout
-    turn = ctx._turn = Turn(ctx, timeout, slots)
+        timeout = call.runtime.timeout
+    call.is_timed_out = False
+    turn = call.turn = Turn(call, timeout, slots)
     try:
         return await (turn.work(run) if timeout is None else turn.work_in_time(run))
     finally:
-        if not turn.is_over:  # else what goes on alone has to learn of it
-            ctx._turn = None
+        call.turn = None
 
 
 class Turn:
     """One call within its limits: its clock, and its slot.
 
     Args:
-        ctx: The request.
+        call: The request.
         timeout: The seconds that it may take, in which no question is open; None for any number.
         slots: Where it needs a place; None for nowhere.
 
@@ -187,7 +188,7 @@ class Turn:
     """
 
     __slots__ = (
-        "_ctx",
+        "_call",
         "_deadline",
         "_has_begun",
         "_has_slot",
@@ -202,9 +203,9 @@ class Turn:
         "is_over",
     )
 
-    def __init__(self, ctx: Context[Any], timeout: float | None, slots: Slots | None) -> None:
+    def __init__(self, call: BaseCall, timeout: float | None, slots: Slots | None) -> None:
         self.is_over = False
-        self._ctx = ctx
+        self._call = call
         self._timeout = timeout
         self._remaining = timeout
         self._slots = slots
@@ -245,7 +246,7 @@ class Turn:
                 self._place = None
             if self._has_slot and slots is not None:
                 self._has_slot = False
-                left = self._ctx._left
+                left = self._call.left
                 if left is None or left.done():
                     slots.give_back()
                 else:
@@ -277,7 +278,7 @@ class Turn:
                 # Whoever awaits a future with this in it would be closed by it.
                 outcome.set_exception(of_a_function(error) if isinstance(error, GeneratorExit) else error)
             elif self.is_over and not isinstance(error, asyncio.CancelledError):
-                log_late(f"a function of {self._ctx.method}", error)
+                log_late(f"a function of {self._call.method}", error)
         else:
             if not outcome.done():
                 outcome.set_result(value)
@@ -287,10 +288,10 @@ class Turn:
         if outcome is None or task is None or outcome.done():
             return
         assert self._timeout is not None
-        self.is_over = True
+        self.is_over = self._call.is_timed_out = True
         outcome.set_exception(CallTimeoutError(self._timeout, has_begun=self._has_begun))
         task.cancel()
-        running, caller = self._ctx.server._running, self._ctx._channel.caller
+        running, caller = self._call.runtime.running, self._call.channel.caller
         running.take(caller)  # it counts until it has stopped, so that those who do not are bounded
         _left_behind.add(task)
 
@@ -325,7 +326,7 @@ class Turn:
     async def __aexit__(self, error_type: type[BaseException] | None, *_: object) -> None:
         """Let the clock run on and take a slot again, before those who have had none yet."""
         self._pauses -= 1
-        if self._pauses or self._ctx.is_ended or error_type is GeneratorExit:
+        if self._pauses or self._call.is_ended or error_type is GeneratorExit:
             return
         self._start_clock()
         if self._slots is not None and not self._has_slot:
@@ -349,7 +350,7 @@ class Turn:
                 with kept_from_anyio():
                     await asyncio.wait((place,))
             except asyncio.CancelledError as error:
-                if self.is_over or self._ctx.is_ended:
+                if self._call.is_over:
                     raise
                 interruption = error
         if interruption is not None:

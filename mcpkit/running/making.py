@@ -15,7 +15,7 @@ from ..protocol.jsonrpc import SCALARS
 from .steps import WORK
 
 if TYPE_CHECKING:
-    from ..context import Context
+    from ..call import Call
 
 Make = Callable[[Any], Any]
 """Makes a result of what a function returned: the same, however often it is called and wherever."""
@@ -40,19 +40,19 @@ class Unfinished:
         self.value = value
 
 
-def call_and_make(function: Callable[..., Any], kwargs: dict[str, Any], make: Make, ctx: Context[Any]) -> Any:
+def call_and_make(function: Callable[..., Any], kwargs: dict[str, Any], make: Make, call: Call) -> Any:
     """Call a function in this thread, and make its result; `Unfinished` where the event loop comes first."""
     try:
         value = function(**kwargs)
         if not is_at_hand(type(value)) and (inspect.isawaitable(value) or is_async_iterable(value)):
             return Unfinished(value)
-        return make_result(value, make, ctx)
+        return make_result(value, make, call)
     finally:
-        if ctx._stops is not None:
-            ctx._take_stops_back()
+        if call.stops is not None:
+            call.take_stops_back()
 
 
-def make_result(value: Any, make: Make, ctx: Context[Any]) -> Any:
+def make_result(value: Any, make: Make, call: Call) -> Any:
     """Make a result of a value in this thread.
 
     Raises:
@@ -61,8 +61,8 @@ def make_result(value: Any, make: Make, ctx: Context[Any]) -> Any:
         OutputError: It has no form in JSON.
         BaseException: Whatever making it raises.
     """
-    if ctx._rounds is not None:
-        ctx._rounds.check_settled()
+    if call.rounds is not None:
+        call.rounds.check_settled()
     is_there = type(value) in _AT_HAND or is_at_hand(type(value))
     return make(value if is_there else listed(value))
 
@@ -97,13 +97,13 @@ def listed(value: Any, take: Callable[[Iterator[Any]], list[Any]] = items_of) ->
         raise OutputError(f"result has no form in JSON: {error}") from None
 
 
-async def finish(value: Any, make: Make, ctx: Context[Any], in_thread: InThread | None = None) -> Any:
+async def finish(value: Any, make: Make, call: Call, in_thread: InThread | None = None) -> Any:
     """Make a result of a value in the event loop: of plain data here, of what may block in a thread.
 
     Args:
         value: What a function has returned, and has been awaited.
         make: Makes the result.
-        ctx: The request.
+        call: The request.
         in_thread: Calls a function in a thread; the server's threads where it is None.
 
     Returns:
@@ -115,12 +115,12 @@ async def finish(value: Any, make: Make, ctx: Context[Any], in_thread: InThread 
     if is_async_iterable(value):
         value = await collected(value)
     with suppress(LeaveLoop):
-        return make_result(value, make, ctx)
-    work = partial(make_result, value, make, ctx)
-    return await (ctx.server.threads.run(work, {}, ctx) if in_thread is None else in_thread(work))
+        return make_result(value, make, call)
+    work = partial(make_result, value, make, call)
+    return await (call.runtime.threads.run(work, {}, call) if in_thread is None else in_thread(work))
 
 
-async def finish_call(returned: Any, make: Make, ctx: Context[Any], in_thread: InThread | None = None) -> Any:
+async def finish_call(returned: Any, make: Make, call: Call, in_thread: InThread | None = None) -> Any:
     """Make a result of what a function has returned in the event loop, something to await or not; see `finish`.
 
     What one that is not `async` yields is taken here, as its author wants it to run here.
@@ -131,8 +131,8 @@ async def finish_call(returned: Any, make: Make, ctx: Context[Any], in_thread: I
         elif is_iterator(returned):
             returned = listed(returned, taken)
     with suppress(LeaveLoop):
-        return make_result(returned, make, ctx)
-    return await finish(returned, make, ctx, in_thread)
+        return make_result(returned, make, call)
+    return await finish(returned, make, call, in_thread)
 
 
 def is_async_iterable(value: object) -> bool:

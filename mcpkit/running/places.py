@@ -12,7 +12,7 @@ from ..errors import RegistrationError
 from .making import Make, finish_call
 
 if TYPE_CHECKING:
-    from ..context import Context
+    from ..call import Call
 
 Place = Literal["loop", "process"]
 
@@ -54,12 +54,12 @@ def is_async_generator_function(function: Callable[..., Any]) -> bool:
 
 
 def run_in(
-    place: Place, function: Callable[..., Any], kwargs: dict[str, Any], ctx: Context[Any], make: Make
+    place: Place, function: Callable[..., Any], kwargs: dict[str, Any], call: Call, make: Make
 ) -> Coroutine[Any, Any, Any]:
     """Call a function in its place, and make its result there; an `async def` is awaited there."""
     if place == "process":
-        return ctx.server.processes.run(function, kwargs, make)
-    return finish_call(function(**kwargs), make, ctx)
+        return call.runtime.processes.run(function, kwargs, make)
+    return finish_call(function(**kwargs), make, call)
 
 
 def check_pickles(what: str, function: Callable[..., Any]) -> None:

@@ -21,7 +21,6 @@ from .execution import Threads, of_a_function
 if TYPE_CHECKING:
     from multiprocessing.context import SpawnContext
 
-    from .making import Make
 
 logger = logging.getLogger("mcpkit")
 
@@ -60,7 +59,7 @@ class Processes:
         self._idle: list[Worker] = []  # what one thread puts there another may take
 
     async def run(
-        self, function: Callable[..., Any], kwargs: dict[str, Any], make: Make | None = None
+        self, function: Callable[..., Any], kwargs: dict[str, Any], make: Callable[[Any], Any] | None = None
     ) -> Any:
         """Call `function` in a worker.
 
@@ -123,7 +122,9 @@ class Processes:
 class _Call:
     """A call to be made in a worker process."""
 
-    def __init__(self, function: Callable[..., Any], kwargs: dict[str, Any], make: Make | None) -> None:
+    def __init__(
+        self, function: Callable[..., Any], kwargs: dict[str, Any], make: Callable[[Any], Any] | None
+    ) -> None:
         self.function = function
         self._make = make
         self.is_over = False

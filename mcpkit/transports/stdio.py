@@ -23,7 +23,7 @@ from .standard_streams import StandardStreams, hold_standard_descriptors, take_o
 from .watchdog import Watchdog
 
 if TYPE_CHECKING:
-    from ..server import Server
+    from ..engine import Engine, Served
 
 GRACE = 5.0
 """Seconds from the end of input, or a signal, to the end of the process."""
@@ -61,7 +61,7 @@ def _check(grace: float, max_line: int, principal: Principal) -> None:
 
 
 def run_stdio(
-    server: Server, *, grace: float = GRACE, max_line: int = MAX_LINE, principal: Principal = ANYONE
+    server: Served, *, grace: float = GRACE, max_line: int = MAX_LINE, principal: Principal = ANYONE
 ) -> None:
     """Serve the host that started this process, until it closes standard input or stops reading.
 
@@ -96,7 +96,7 @@ def run_stdio(
     if is_a_person:
         from .terminal import heading
 
-        print(heading(server), file=sys.stderr, flush=True)
+        print(heading(server.engine), file=sys.stderr, flush=True)
     with hold_standard_descriptors(), Watchdog(grace) as watchdog, take_over_standard_streams() as streams:
         asyncio.run(_serve(server, streams, grace, max_line, principal, watchdog, is_a_person=is_a_person))
     if watchdog.signal is not None:
@@ -104,7 +104,7 @@ def run_stdio(
 
 
 async def serve_stdio(
-    server: Server, *, grace: float = GRACE, max_line: int = MAX_LINE, principal: Principal = ANYONE
+    server: Served, *, grace: float = GRACE, max_line: int = MAX_LINE, principal: Principal = ANYONE
 ) -> None:
     """Do what `run_stdio` does in a loop that is already running.
 
@@ -135,7 +135,7 @@ def _is_loop_running() -> bool:
 
 
 async def _serve(
-    server: Server,
+    server: Served,
     streams: StandardStreams,
     grace: float,
     max_line: int,
@@ -144,8 +144,8 @@ async def _serve(
     *,
     is_a_person: bool = False,
 ) -> None:
-    async with server.running():
-        host = _Host(server, streams, max_line, principal)
+    async with server.engine.running():
+        host = _Host(server.engine, streams, max_line, principal)
         if watchdog is not None:
             host.guard_with(watchdog)
         entered = asyncio.create_task(host.enter(is_a_person=is_a_person))
@@ -166,19 +166,17 @@ async def _serve(
 class _Host:
     """The one host of this process: its connection, between two descriptors."""
 
-    def __init__(self, server: Server, streams: StandardStreams, max_line: int, principal: Principal) -> None:
+    def __init__(self, engine: Engine, streams: StandardStreams, max_line: int, principal: Principal) -> None:
         self.stop = asyncio.Event()
         """Set when nothing more is to be done for the host: it is gone, or time is."""
         self._has_ended = asyncio.Event()
         self._is_at_end = False
         self._watchdog: Watchdog | None = None
-        self._server = server
+        self.engine = engine
         self._framing = Framing(max_line)
         self._lines: deque[bytes | ProtocolError] = deque()
         self._output = PipeOutput(streams.output, on_room=self._go_on, on_broken=self.stop.set)
-        self._connection = Connection(
-            server, self._output.send, ready=self._output.ready, principal=principal
-        )
+        self._connection = Connection(self, self._output.send, ready=self._output.ready, principal=principal)
         self._input = read_pipe(streams.input, self._take)
 
     def guard_with(self, watchdog: Watchdog) -> None:
@@ -195,14 +193,14 @@ class _Host:
     async def enter(self, *, is_a_person: bool) -> None:
         """Wait for the lifespan; without it there is nothing to serve. Then a person is told what there is."""
         try:
-            await self._server.ready()
+            await self.engine.ready()
         except BaseException:
             self.stop.set()
             raise
         if is_a_person:
             from .terminal import offer
 
-            print(offer(self._server), file=sys.stderr, flush=True)
+            print(offer(self.engine), file=sys.stderr, flush=True)
 
     async def serve(self, time_limit: float) -> None:
         """Return when all requests are answered, or `time_limit` seconds after the end of input."""

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from ..server import Server
+    from ..engine import Engine
+    from ..registration.registry import Registry
 
 _MOST: Final = 8
 """Names of one kind that are written out."""
@@ -21,28 +22,28 @@ _WIDTH: Final = 78
 """Columns, where the terminal's have not been asked for."""
 
 
-def heading(server: Server) -> str:
+def heading(engine: Engine) -> str:
     """Return what a server is, in a line for a terminal.
 
     Args:
-        server: Who is served.
+        engine: What serves it.
     """
     from .. import __version__
 
-    what = f"{server.name} {server.version}, an MCP server (mcpkit {__version__})"
+    what = f"{engine.runtime.name} {engine.version}, an MCP server (mcpkit {__version__})"
     return f"{what}, waits for a host on standard input.\n"
 
 
-def offer(server: Server) -> str:
+def offer(engine: Engine) -> str:
     """Return what a server offers and how to try it, in lines for a terminal.
 
     Args:
-        server: Who is served; what its lifespan registers is there once that has been entered.
+        engine: What serves it.
     """
     command = _command()
-    lines = [*_offers(server), ""]
+    lines = [*_offers(engine.registry), ""]
     if command:
-        entry = {"mcpServers": {server.name: {"command": command[0], "args": command[1:]}}}
+        entry = {"mcpServers": {engine.runtime.name: {"command": command[0], "args": command[1:]}}}
         written = json.dumps(entry, indent=2, ensure_ascii=False)
         lines += [
             "A host starts it by itself, once its configuration has this:",
@@ -57,12 +58,12 @@ def offer(server: Server) -> str:
     return "\n".join([*lines, "Ctrl+C ends it.", ""])
 
 
-def _offers(server: Server) -> Iterator[str]:
-    resources = [*server.resources, *server.resource_templates]
+def _offers(registry: Registry) -> Iterator[str]:
+    resources = [*registry.resources, *registry.resource_templates]
     kinds: dict[str, Iterable[Any]] = {
-        "tools": server.tools,
+        "tools": registry.tools,
         "resources": resources,
-        "prompts": server.prompts,
+        "prompts": registry.prompts,
     }
     names = {kind: [each.key for each in offered if each.is_enabled] for kind, offered in kinds.items()}
     if not any(names.values()):

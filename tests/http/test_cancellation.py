@@ -51,10 +51,10 @@ async def test_a_function_that_blocks_does_not_hold_a_request_that_is_cancelled(
 ) -> None:
     async with serve(server, stream_after=0) as client:
         answer = await client.call("block").head()
-        assert server._running.taken == 1
+        assert server.engine.runtime.running.taken == 1
         answer.disconnect()
         await answer.whole()
-        while server._running.taken:
+        while server.engine.runtime.running.taken:
             await asyncio.sleep(0)
         assert not work.released.is_set()
 

@@ -264,5 +264,5 @@ async def test_what_goes_on_after_its_time_is_over_keeps_its_place(held: Held, s
         other = await session.call("quick").whole()
         gate.set()
         assert (refused.status, other.status) == (503, 200)
-        await until(lambda: server._running.taken == 0)
+        await until(lambda: server.engine.runtime.running.taken == 0)
     assert begun == PLACES // 2

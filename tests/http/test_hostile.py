@@ -98,7 +98,7 @@ async def test_a_connection_that_cannot_be_heard_is_a_client_that_has_gone(
         await asyncio.wait_for(work.cancelled.wait(), 10)
         client.opened.remove(answer)
         await asyncio.wait({answer.task}, timeout=10)
-        assert server._running.taken == 0
+        assert server.engine.runtime.running.taken == 0
 
 
 async def test_a_client_that_does_not_read_is_given_up(

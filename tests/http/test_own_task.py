@@ -34,7 +34,7 @@ async def test_a_server_that_cancels_the_request_stops_the_call(
             11,
         ):  # before, nothing tells this from a CancelledError of the function's own
             assert answer.task.cancelled()
-        assert server._running.taken == 0
+        assert server.engine.runtime.running.taken == 0
         client.opened.remove(answer)
 
 
@@ -123,7 +123,7 @@ async def test_what_a_function_returns_that_ignores_its_cancellation_is_dropped(
         await answer.whole()
         assert ended.is_set()
         assert answer.late == []
-        assert server._running.taken == 0
+        assert server.engine.runtime.running.taken == 0
 
 
 @pytest.mark.parametrize("is_waiting", [False, True])
@@ -177,7 +177,7 @@ async def test_requests_that_wait_are_counted_and_those_that_do_not_are_not(serv
 
     @server.tool
     async def count() -> str:
-        return str(server._running.taken)
+        return str(server.engine.runtime.running.taken)
 
     async with serve(server) as client:
         assert await told(client, "count") == "0"

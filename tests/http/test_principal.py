@@ -106,7 +106,7 @@ async def test_a_session_belongs_to_who_opened_it(server: Server, serve: Serve, 
                 await client.open("DELETE", headers=session.headers(other), judge=session.judge).whole()
             ).status == 404
         assert (await session.ask("ping", headers=ADA).whole()).status == 200
-        token = read(server.keys, session.id or "", 0)
+        token = read(server.engine.runtime.keys, session.id or "", 0)
         assert token is not None
         assert token.principal is not None
         assert "ada" not in token.principal

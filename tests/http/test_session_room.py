@@ -192,7 +192,7 @@ async def test_the_memory_of_a_session_that_nobody_uses_is_given_back(
         clock.ahead += BRIEF
         client.app.door()._begin().sessions._sweep()
         assert living(client) == 1
-        assert len(server.broker) == 1  # type: ignore[arg-type]  # it is in memory
+        assert len(server.engine.broker) == 1  # type: ignore[arg-type]  # it is in memory
 
 
 # What is kept of the client

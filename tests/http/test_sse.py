@@ -216,7 +216,7 @@ async def test_a_client_that_goes_cancels_what_runs_and_ends_its_session(
         await within(work.cancelled.wait())
         await old.stream.whole()
         assert (await old.post({"jsonrpc": "2.0", "id": 2, "method": "ping"}).whole()).status == 404
-        while server._running.taken:
+        while server.engine.runtime.running.taken:
             await asyncio.sleep(0)
 
 

@@ -78,7 +78,7 @@ async def test_max_running(count: int, hall: Hall, ask: Ask) -> None:
         await client.goes_on()  # lists take no place
         hall.gate.set()
         await until(lambda: hall.inside == 0)
-        await until(lambda: server._running.taken == 0)
+        await until(lambda: server.engine.runtime.running.taken == 0)
         assert (await client.call("hold")).text == "held"
 
 
@@ -93,7 +93,7 @@ async def test_threads(count: int, hall: Hall, ask: Ask) -> None:
         await until(lambda: hall.inside == min(count, 4))
         await client.goes_on()
         hall.thread_gate.set()
-        await until(lambda: server._running.taken == 0)
+        await until(lambda: server.engine.runtime.running.taken == 0)
         assert hall.most == min(count, 4)
         assert (await client.call("block")).text == "blocked"
 
@@ -119,7 +119,7 @@ async def test_stuck_threads(count: int, hall: Hall, ask: Ask) -> None:
             answer.refused(-32603, words, 503)
         await client.goes_on()
         hall.thread_gate.set()
-        await until(lambda: server.threads.given_up == 0)
+        await until(lambda: server.engine.runtime.threads.given_up == 0)
         assert (await client.call("quick")).text == "quick"
 
 
@@ -204,7 +204,7 @@ async def test_concurrency(count: int, hall: Hall, ask: Ask) -> None:
         await until(lambda: hall.inside == min(count, 2))
         await client.goes_on()
         hall.gate.set()
-        await until(lambda: server._running.taken == 0)
+        await until(lambda: server.engine.runtime.running.taken == 0)
         assert hall.most == min(count, 2)
 
 

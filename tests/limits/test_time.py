@@ -112,7 +112,7 @@ async def test_call(seconds: int, tool: str, ask: Ask) -> None:
             stubborn.release()
             if seconds < BOUND:
                 assert "ended" in (await begun(client)).text
-            await until(lambda: server._running.taken == 0)
+            await until(lambda: server.engine.runtime.running.taken == 0)
             assert "ended" in (await client.call(tool)).text
         finally:
             stubborn.release()
@@ -226,4 +226,4 @@ async def test_grace(tool: str, schema_dir: Path) -> None:
         stubborn.release()
     await ending
     await client.aclose()
-    await until(lambda: server._running.taken == 0)
+    await until(lambda: server.engine.runtime.running.taken == 0)

@@ -263,7 +263,7 @@ async def test_nothing_stays_running_after_an_exception(wire: Wire) -> None:
         for request in REQUESTS.values():
             await pipe.request(*request)
         await pipe.quiet()
-        assert server._running.taken == 0
+        assert server.engine.runtime.running.taken == 0
 
 
 # What cannot be written

@@ -202,7 +202,7 @@ async def test_any_number_of_cursors_does_not_fill_the_memory(wire: Wire) -> Non
         for number in range(600):
             cursor = base64.urlsafe_b64encode(f"{number}:".encode()).decode()
             await pipe.result("tools/list", {"cursor": cursor})
-        assert len(server._listing._pages) <= 256
+        assert len(server.engine.listing._pages) <= 256
 
 
 async def test_a_list_may_be_asked_for_while_threads_change_it(wire: Wire) -> None:
@@ -236,8 +236,8 @@ async def test_the_text_of_a_cursor_is_not_kept(wire: Wire) -> None:
         page = await pipe.result("tools/list")
         place = base64.b64decode(page["nextCursor"])
         following = await pipe.result("tools/list", {"cursor": page["nextCursor"]})
-        kept = len(server._listing._pages)
+        kept = len(server.engine.listing._pages)
         for more in (b"x", b"y" * 10_000):
             cursor = base64.b64encode(place + more).decode()
             assert await pipe.result("tools/list", {"cursor": cursor}) == following
-        assert len(server._listing._pages) == kept
+        assert len(server.engine.listing._pages) == kept

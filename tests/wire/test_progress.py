@@ -260,7 +260,7 @@ async def test_what_comes_too_late_is_not_sent(server: Server, wire: Wire) -> No
 
     @server.tool
     async def work(ctx: Context) -> str:
-        reports = reporting.reports_of(ctx)
+        reports = reporting.reports_of(ctx.call)
         assert reports.note(1, None, None)
         kept.append(reports)
         return ""
@@ -289,7 +289,7 @@ async def test_without_a_token_there_is_neither_timer_nor_anything_kept(
         for done in range(100):
             await ctx.progress(done)
         monkeypatch.undo()
-        kept.append(ctx._reports)
+        kept.append(ctx.call.reports)
         return ""
 
     async with wire(server) as pipe:

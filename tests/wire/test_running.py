@@ -115,7 +115,7 @@ async def test_a_cancelled_call_is_never_answered_whether_its_handler_ends_or_sw
         pipe.cancel(id_)
         await pipe.quiet()
         assert stage.told == [told]
-        assert server._running.taken == 0
+        assert server.engine.runtime.running.taken == 0
 
 
 async def test_a_call_cancelled_before_its_first_step_never_runs_or_ends_at_once(
@@ -125,7 +125,7 @@ async def test_a_call_cancelled_before_its_first_step_never_runs_or_ends_at_once
         pipe.cancel(pipe.start("tools/call", {"name": "wait"}))
         await pipe.quiet()
         assert stage.told in ([], ["cancelled"])  # the second where tasks start eagerly
-        assert server._running.taken == 0
+        assert server.engine.runtime.running.taken == 0
 
 
 async def test_a_cancelled_sync_function_is_left_alone_and_the_caller_is_free_at_once(
@@ -137,7 +137,7 @@ async def test_a_cancelled_sync_function_is_left_alone_and_the_caller_is_free_at
         pipe.cancel(id_)
         await pipe.quiet()  # drained, although the thread still blocks
         assert stage.told == []
-        assert server._running.taken == 0
+        assert server.engine.runtime.running.taken == 0
         stage.thread_gate.set()
         assert await pipe.text("echo", {"text": "after"}) == "after"
 
@@ -223,7 +223,7 @@ async def test_a_handler_that_lives_on_after_its_cancellation_still_counts(wire:
         assert "error" in await pipe.request("tools/call", {"name": "stubborn"})
         gate.set()
         await settle()
-        assert server._running.taken == 0
+        assert server.engine.runtime.running.taken == 0
 
 
 async def test_closing_the_connection_cancels_what_runs(server: Server, stage: Stage, wire: Wire) -> None:
@@ -231,7 +231,7 @@ async def test_closing_the_connection_cancels_what_runs(server: Server, stage: S
         pipe.start("tools/call", {"name": "wait"})
         await stage.started.wait()
     assert stage.told == ["cancelled"]
-    assert server._running.taken == 0
+    assert server.engine.runtime.running.taken == 0
 
 
 async def test_draining_waits_for_what_has_been_received(server: Server, stage: Stage, wire: Wire) -> None:
@@ -263,7 +263,7 @@ async def test_another_exception_after_the_cancellation_is_not_answered(wire: Wi
         await started.wait()
         pipe.cancel(id_)
         await pipe.quiet()
-        assert server._running.taken == 0
+        assert server.engine.runtime.running.taken == 0
 
 
 async def test_a_handler_that_cancels_its_own_task_is_answered(wire: Wire, revision: str) -> None:
@@ -283,7 +283,7 @@ async def test_a_handler_that_cancels_its_own_task_is_answered(wire: Wire, revis
         assert result["content"][0]["text"].startswith("Internal error (ref ")
         error = (await pipe.request("resources/read", {"uri": "a://b"}))["error"]
         assert (error["code"], error["message"][:20]) == (-32603, "Internal error (ref ")
-        assert server._running.taken == 0
+        assert server.engine.runtime.running.taken == 0
 
 
 async def test_a_stateless_duplicate_leaves_the_id_out_whatever_the_session_speaks(

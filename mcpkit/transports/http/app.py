@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Final
 from ...errors import RegistrationError
 from ...keys import check_environment
 from .guard import Guard
-from .options import Settings
+from .options import OwnRoute, Settings
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
-    from ...server import Server
+    from ...engine import Engine
     from .door import Door
     from .exchange import Receive, Scope, Send
 
@@ -39,9 +39,9 @@ class HttpApp:
         RegistrationError: A route of the author's own has a path of the protocol's, or that of readiness.
     """
 
-    def __init__(self, server: Server, settings: Settings) -> None:
+    def __init__(self, engine: Engine, routes: list[OwnRoute], settings: Settings) -> None:
         self.settings = settings
-        self._server = server
+        self._engine, self._routes = engine, routes
         self._guard = Guard(settings.public_url, settings.allowed_hosts, settings.allowed_origins)
         self._mounts: list[tuple[str, ASGIApp]] = []
         self._door: Door | None = None
@@ -49,9 +49,9 @@ class HttpApp:
         if not _SUPERVISORS.isdisjoint(sys.modules):
             from .workers import warn_of_workers
 
-            warn_of_workers(has_broker=server.broker is not None, is_stateless=settings.stateless)
+            warn_of_workers(has_broker=engine.broker is not None, is_stateless=settings.stateless)
         check_environment()
-        for route in server.routes:
+        for route in routes:
             settings.check_route(route)
 
     def mount(self, path: str, app: ASGIApp) -> None:
@@ -82,7 +82,7 @@ class HttpApp:
 
         with self._lock:  # event loops of several threads may come at once
             if self._door is None:
-                door = Door(self._server, self.settings, self._guard)
+                door = Door(self._engine, self._routes, self.settings, self._guard)
                 for path, app in self._mounts:
                     door.mount(path, app)
                 self._door = door

@@ -20,7 +20,7 @@ from .guard import Guard
 from .handshake import serve_delete, serve_get, serve_handshake
 from .mounting import mount_point, path_below
 from .negotiation import accepts, check_content, may_stream
-from .options import MESSAGES_PATH, SSE_PATH, Settings
+from .options import MESSAGES_PATH, SSE_PATH, OwnRoute, Settings
 from .routes import Routes
 from .service import READY, Service
 from .shutdown import end_on_signals
@@ -32,7 +32,7 @@ from .workers import warn_of_workers
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
-    from ...server import Server
+    from ...engine import Engine
 
 logger = logging.getLogger("mcpkit")
 
@@ -51,21 +51,21 @@ class Door:
     """What answers the events of an app; the app makes it at the first one.
 
     Args:
-        server: Who answers.
+        engine: Who answers.
         settings: The options.
         guard: Which hosts and origins are answered.
     """
 
-    def __init__(self, server: Server, settings: Settings, guard: Guard) -> None:
-        self._server = server
+    def __init__(self, engine: Engine, routes: list[OwnRoute], settings: Settings, guard: Guard) -> None:
+        self._engine = engine
         self._settings = settings
         self._guard = guard
         # Again: gunicorn may have loaded the app before there were any.
-        warn_of_workers(has_broker=server.broker is not None, is_stateless=settings.stateless)
-        self._keys = server.keys
-        self._broker = MemoryBroker() if server.broker is None else server.broker
+        warn_of_workers(has_broker=engine.broker is not None, is_stateless=settings.stateless)
+        self._keys = engine.runtime.keys
+        self._broker = MemoryBroker() if engine.broker is None else engine.broker
         self._services: dict[asyncio.AbstractEventLoop, Service] = {}
-        self._routes = Routes(server.routes, guard, settings, is_ready=self._is_ready)
+        self._routes = Routes(routes, guard, settings, is_ready=self._is_ready)
         self._cors = Cors(self._serve_page, guard) if settings.cors else self._serve_page
         path = settings.path.rstrip("/")
         self._endpoints = {path: self._mcp, f"{path}/": self._mcp}
@@ -242,7 +242,7 @@ class Door:
         loop = asyncio.get_running_loop()
         service = self._services.get(loop)
         if service is None:
-            environment = Environment(self._server, self._settings, self._broker)
+            environment = Environment(self._engine, self._settings, self._broker)
             service = self._services[loop] = Service(environment, self._keys, lambda: self._end(loop))
             end_on_signals(service.ending)
         return service

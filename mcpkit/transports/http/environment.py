@@ -17,7 +17,7 @@ from .token import SessionToken
 from .workers import CURE
 
 if TYPE_CHECKING:
-    from ...server import Server
+    from ...engine import Engine
 
 logger = logging.getLogger("mcpkit")
 
@@ -29,12 +29,12 @@ class Environment:
     """A server in one event loop, and what its sessions and streams share there.
 
     Args:
-        server: Who answers.
+        engine: Who answers.
         settings: The app's options.
         broker: Where sessions have what their ids cannot hold.
 
     Attributes:
-        server: Who answers.
+        engine: Who answers.
         settings: The app's options.
         loop: The event loop.
         changes: Tells what changes.
@@ -47,24 +47,24 @@ class Environment:
         tasks: What runs though nobody waits for it.
     """
 
-    def __init__(self, server: Server, settings: Settings, broker: Broker) -> None:
-        self.server = server
+    def __init__(self, engine: Engine, settings: Settings, broker: Broker) -> None:
+        self.engine = engine
         self.settings = settings
         self.loop = asyncio.get_running_loop()
-        self.changes = server.hubs.here()
+        self.changes = engine.hubs.here()
         self.streams = Shares()
         self.shelf = Shelf(settings.max_kept)
         self.spacing = min(settings.session_ttl / 10, _SPACING)
         self.broker = broker
         self.process = os.urandom(4).hex()
-        self.is_shared = server.broker is not None
+        self.is_shared = engine.broker is not None
         self.tasks: set[asyncio.Task[None]] = set()
         self._has_met_strange_answer = False
 
     def record(self, token: SessionToken) -> Record:
         """Return the record of a session, which has not been read."""
         ttl = self.settings.session_ttl + self.spacing
-        return Record(self.broker, self.server.name, ttl, token)
+        return Record(self.broker, self.engine.runtime.name, ttl, token)
 
     def check_room(self, caller: str | None) -> None:
         """Refuse one more listening stream where there are too many, of all or of one client.

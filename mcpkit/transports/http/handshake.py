@@ -63,13 +63,13 @@ async def serve_handshake(service: Service, message: Any, headers: Headers, exch
         await _refuse_session(headers, exchange)
         return
     session.post(message, exchange)
-    if service.server.middleware.hooks:
+    if service.engine.has_middleware:
         await _first_steps(exchange)  # what middleware lets through at once is done then
     if session.has_news:
         await session.save()
     await _first_steps(exchange)
     await service.send(exchange, service.settings.stream_after_in_session)
-    if service.server.middleware.hooks and session.has_news:  # what it has let through later
+    if service.engine.has_middleware and session.has_news:  # what it has let through later
         with suppress(BusyError):  # which has been logged
             await session.save()
 
@@ -161,7 +161,7 @@ class Guest(Peer):
     _ignores_strange_answers = False
 
     def __init__(self, service: Service, calls: Calls, known: Handshake | None, exchange: Exchange) -> None:
-        super().__init__(service.server, calls, _NO_QUESTIONS)
+        super().__init__(service.engine, calls, _NO_QUESTIONS)
         self.session = known
         self.request: Request | None = None
         self._exchange = exchange
@@ -202,7 +202,7 @@ class Guest(Peer):
 async def _serve_guest(service: Service, message: Any, headers: Headers, exchange: Exchange) -> None:
     named = headers.get(b"mcp-protocol-version", b"").strip().decode("latin-1")
     is_batch = is_array(message)
-    calls = Calls(service.server) if is_batch else service.calls
+    calls = Calls(service.engine.runtime) if is_batch else service.calls
     guest = Guest(service, calls, _GUESTS[named if named in HANDSHAKE else _WITHOUT_HEADER], exchange)
     guest.receive(message)
     if guest.request is not None:
@@ -275,9 +275,7 @@ class Newcomer(Guest, Source):
     def _session_id(self) -> str:
         if self._id is None:
             assert self.session is not None, "it has been negotiated"
-            may_come = (
-                self._server._entrance.is_waiting
-            )  # what a lifespan registers is declared by the answer
+            may_come = self._engine.entrance.is_waiting  # what a lifespan registers is declared by the answer
             self._id = self._service.sessions.mint(self.session, self._exchange, may_come=may_come)
         return self._id
 

@@ -7,9 +7,9 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final
 
+from ...call import Call
 from ...failures import error_response
 from ...keys import Keys
-from ...peer import context_of
 from ...protocol import jsonrpc
 from ...protocol.jsonrpc import Outcome, Ready
 from ...protocol.messages import Request
@@ -55,7 +55,7 @@ class Service:
         on_end: Called when nothing more can be served here.
 
     Attributes:
-        server: Who answers.
+        engine: Who answers.
         settings: The app's options.
         environment: What all lives in.
         calls: The calls that belong to no session, by their exchange.
@@ -71,10 +71,10 @@ class Service:
 
     def __init__(self, environment: Environment, keys: Keys, on_end: Callable[[], None]) -> None:
         self.environment = environment
-        self.server = server = environment.server
+        self.engine = engine = environment.engine
         self.settings = settings = environment.settings
         self._loop = loop = environment.loop
-        self.calls = Calls(server)
+        self.calls = Calls(engine.runtime)
         self._caller = _Caller(self.calls)
         self.sessions = Sessions(environment, keys)
         self.listeners: set[Listener] = set()
@@ -106,7 +106,7 @@ class Service:
             BaseException: Whatever entering it raised, or `start` raises.
         """
         await self.start()
-        await self.server.ready()
+        await self.engine.ready()
 
     async def serve(self, exchange: Exchange, stream_after: float | None = None) -> None:
         """Send what an exchange has to send, as long as the service lasts; see `Exchange.run`."""
@@ -139,24 +139,24 @@ class Service:
             finish: Does what there is to do with the result before it is sent; what does so is attached to the
                 exchange, too, and cancels the call when the client has gone.
         """
-        ctx = context_of(self.server, request, exchange)
+        call = Call(self.engine.runtime, request, exchange)
         sender: asyncio.Task[None] | None = None
         try:
             try:
-                outcome = self.server._dispatch(ctx)
+                outcome = self.engine.dispatch(call)
                 if not isinstance(outcome, (dict, bytes)):
-                    self.calls.check_room(ctx, outcome)
+                    self.calls.check_room(call, outcome)
                 if finish is not None:
                     outcome = finish(outcome)
                 if isinstance(outcome, (dict, bytes)):
-                    reply(jsonrpc.result(ctx.request_id, outcome), None)
-                elif (awaited := self.calls.begin(ctx, outcome, reply)) is not OVER:
+                    reply(jsonrpc.result(call.request_id, outcome), None)
+                elif (awaited := self.calls.begin(call, outcome, reply)) is not OVER:
                     if finish is None:
                         exchange.attach(self._caller)
                     sender = self._loop.create_task(self.serve(exchange, stream_after))
-                    await self.calls.go_on(exchange, ctx, outcome, awaited, reply)
+                    await self.calls.go_on(exchange, call, outcome, awaited, reply)
             except Exception as error:  # noqa: BLE001 - every request is answered
-                reply(error_response(ctx, error), error)
+                reply(error_response(call, error), error)
             await (sender or self.send(exchange))
         finally:
             if sender is not None:
@@ -195,7 +195,7 @@ class Service:
 
     async def _keep(self) -> None:
         try:
-            async with self.server.running():
+            async with self.engine.running():
                 self._enter(OPEN)
                 self._started.set_result(None)
                 readying = self._loop.create_task(self._note_ready())
@@ -216,7 +216,7 @@ class Service:
 
     async def _note_ready(self) -> None:
         try:
-            await self.server.ready()
+            await self.engine.ready()
         except Exception:
             logger.exception("the lifespan could not be entered")
         else:

@@ -82,7 +82,7 @@ class Session(Peer):
             self._ask_no_more,
             late="" if environment.is_shared else _PERHAPS_ELSEWHERE,
         )
-        super().__init__(environment.server, Calls(environment.server), questions)
+        super().__init__(environment.engine, Calls(environment.engine.runtime), questions)
         self.session = self._negotiated = Handshake(token.revision, token.client, self._subscribed)
         self.id = id_
         self.record = record
@@ -301,7 +301,7 @@ class Session(Peer):
         subscriptions = self._negotiated.subscriptions
         if uri in subscriptions:
             return [change]
-        templates = self._server.resource_templates
+        templates = self._engine.registry.resource_templates
         return [
             Change("resource", text)
             for text in subscriptions

@@ -43,7 +43,7 @@ class Pipe(Source):
         self.take()
         self.id = os.urandom(16).hex()
         self.connection = Connection(
-            environment.server,
+            environment,
             self._send,
             ready=exchange.ready,
             request_headers=exchange.request_headers,

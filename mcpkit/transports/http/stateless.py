@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, Final
 
+from ...call import Call
 from ...errors import ProtocolError
-from ...methods import listen
-from ...peer import context_of
 from ...protocol import jsonrpc
 from ...protocol.eras import PROTOCOL_VERSION, Stateless, unsupported_version
 from ...protocol.headers import Headers, check_mirrored, check_standard
@@ -53,7 +52,7 @@ def serve_stateless(service: Service, message: Any, headers: Headers, exchange: 
 
 async def _serve_early(service: Service, message: Any, headers: Headers, exchange: Exchange) -> None:
     """Serve a POST that has come before the lifespan was entered: its headers may be those of a tool to come."""
-    await service.server._entrance.passed()
+    await service.engine.entrance.passed()
     await _serve(service, message, headers, exchange)
 
 
@@ -63,7 +62,7 @@ def _serve(service: Service, message: Any, headers: Headers, exchange: Exchange)
         if request.method != "subscriptions/listen":
             return service.call(exchange, request, exchange.reply, service.settings.stream_after)
         try:
-            wanted = listen(context_of(service.server, request, exchange))
+            wanted = service.engine.listen(Call(service.engine.runtime, request, exchange))
             Listener(service.environment, service.listeners, wanted, exchange)
         except ProtocolError as error:
             _refuse(exchange, request.id, error)
@@ -118,13 +117,13 @@ class _Post:
 
     def _check_parameters(self, params: dict[str, Any]) -> None:
         name = params.get("name")
-        tool = self._service.server.tools.get(name) if type(name) is str else None
+        tool = self._service.engine.registry.tools.get(name) if type(name) is str else None
         if tool is not None and (mirrored := tool.arguments.mirrored) and tool.is_visible(self._principal):
             arguments = params.get("arguments")
             check_mirrored(self._headers, mirrored, arguments if is_object(arguments) else {})
 
     def _named_by(self, method: str) -> str | None:
-        own = self._service.server.methods.get(method)
+        own = self._service.engine.registry.methods.get(method)
         return own.named_by if own is not None and own.is_visible(self._principal) else None
 
 
