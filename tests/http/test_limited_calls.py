@@ -67,7 +67,7 @@ async def test_what_is_yielded_slowly_is_cut_off(limited: Server, serve: Serve, 
         session = await client.initialize()
         assert await session.text("drip") == "timed out after 0.02 s"
         work.released.set()
-        await until(lambda: not limited.threads.given_up)
+        await until(lambda: not limited.engine.runtime.threads.given_up)
         work.released.clear()
         result = (await client.call("drip").response())["result"]
         assert result["content"][0]["text"] == "timed out after 0.02 s"
@@ -83,7 +83,7 @@ async def test_a_client_that_hangs_up_cancels_a_call_in_time(
         answer.disconnect()
         await asyncio.wait_for(work.cancelled.wait(), 10)
         await answer.whole()
-    assert limited._running.taken == 0
+    assert limited.engine.runtime.running.taken == 0
 
 
 async def test_threads_that_are_stuck_are_a_reason_to_come_back_later(
@@ -95,4 +95,4 @@ async def test_threads_that_are_stuck_are_a_reason_to_come_back_later(
         assert refused.status == 503
         assert "Too many worker threads are stuck" in refused.error()["message"]
         work.released.set()
-        await until(lambda: not limited.threads.given_up)
+        await until(lambda: not limited.engine.runtime.threads.given_up)

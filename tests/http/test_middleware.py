@@ -42,7 +42,7 @@ async def test_a_session_is_opened_through_it(revision: str, stateless: bool, se
 
     @server.middleware
     async def note(request: Request, call_next: CallNext) -> Result:
-        assert current_context() is request.ctx
+        assert current_context() == request.ctx
         result = await call_next(request)
         assert dict(result)
         seen.append(request.method)

@@ -135,7 +135,7 @@ async def test_the_current_request_is_known_in_it_and_not_after_it(serve: Serve,
         before = mcpkit.current_context()
         if is_waiting:
             await asyncio.sleep(0)
-        assert mcpkit.current_context() is before
+        assert mcpkit.current_context() == before
         return str(before.request_id)
 
     async with serve(server) as client:

@@ -183,8 +183,8 @@ async def test_a_session_of_another_store_is_served_though_nothing_is_known_of_i
     async with serve(elsewhere) as client:
         for _ in range(2):
             assert await is_there(session.at(client))
-        assert elsewhere.broker is not None
-        assert len(elsewhere.broker) == 0, "what is known already is in its id"
+        assert elsewhere.engine.broker is not None
+        assert len(elsewhere.engine.broker) == 0, "what is known already is in its id"
 
 
 # The end of the server
