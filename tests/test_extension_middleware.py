@@ -12,6 +12,7 @@ from mcpkit import Context, Extension, ProtocolError, RegistrationError, Server,
 from mcpkit.call import Call
 from mcpkit.middleware import CallNext, CallTool, Request, Result, ToolCall, ToolCallResult
 from mcpkit.middlewares import SizeLimit, Timed, Timing
+from mcpkit.protocol import messages
 from mcpkit.testing import connect
 
 pytestmark = pytest.mark.anyio
@@ -295,9 +296,10 @@ async def test_a_call_may_go_on_after_its_answer_with_a_context_of_its_own() -> 
     async def later(call: ToolCall, call_next: CallTool) -> Mapping[str, Any]:
         ctx = call.ctx
         aside = Aside(ctx)
-        own = Call(
-            ctx.call.runtime, ctx.call.envelope, aside, ctx.request_id, ctx.method, call.params, ctx.meta
-        )
+        again = messages.Request()
+        again.envelope, again.id, again.method = ctx.call.envelope, ctx.request_id, ctx.method
+        again.params, again.meta = call.params, ctx.meta
+        own = Call(ctx.call.runtime, again, aside)
         own.loop = asyncio.get_running_loop()
         asides.append(aside)
         running.append(asyncio.ensure_future(call_next(ToolCall(Context(own), call.params))))

@@ -144,7 +144,7 @@ values = st.recursive(
 
 @given(
     st.permutations(["jsonrpc", "id", "method", "params", "x"]),
-    st.integers(-(2**70), 2**70) | texts,
+    st.integers(-(2**63), 2**63 - 1) | texts,
     values,
     values,
     st.booleans(),
