@@ -7,14 +7,14 @@ follow JSON Schema. From 2.13 on it can be told not to.
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Any, Final, cast
+from typing import Final
 
 import pydantic_core
 from pydantic_core import CoreSchema, SchemaSerializer, SchemaValidator
 
-from ..protocol.jsonrpc import is_object
+from .core_nodes import nodes
 
 _CAN_BE_TOLD: Final = tuple(map(int, pydantic_core.__version__.split(".")[:2])) >= (2, 42)
 _lock = threading.Lock()
@@ -34,7 +34,7 @@ def validator(core: CoreSchema) -> SchemaValidator:
 
 def can_serialize(core: CoreSchema) -> bool:
     """Say whether pydantic does all that a schema says: before 2.13 not with fields that no class names."""
-    return _CAN_BE_TOLD or not any("extras_schema" in node for node in _nodes(core))
+    return _CAN_BE_TOLD or not any("extras_schema" in node for node in nodes(core))
 
 
 def serializer(core: CoreSchema) -> SchemaSerializer:
@@ -53,11 +53,9 @@ def serializer(core: CoreSchema) -> SchemaSerializer:
 def _unbuilt(core: CoreSchema) -> Generator[None, None, None]:
     """Let the classes of a schema seem to be without validators; another thread builds its own from them, too."""
     with _lock:
-        # What has no kind is no schema but the fields of one, by their names, or a default value.
-        nodes = [node for node in _nodes(core) if isinstance(node.get("type"), str)]
         classes = {
             node["cls"]
-            for node in nodes
+            for node in nodes(core)
             if node["type"] in {"model", "dataclass"} and isinstance(node.get("cls"), type)
         }
         built = [cls for cls in classes if cls.__dict__.get("__pydantic_complete__") is True]
@@ -68,13 +66,3 @@ def _unbuilt(core: CoreSchema) -> Generator[None, None, None]:
         finally:
             for cls in built:
                 cls.__pydantic_complete__ = True
-
-
-def _nodes(node: Any) -> Iterator[dict[str, Any]]:
-    if is_object(node):
-        yield node
-        for each in node.values():
-            yield from _nodes(each)
-    elif isinstance(node, list | tuple):
-        for each in cast("Sequence[Any]", node):
-            yield from _nodes(each)

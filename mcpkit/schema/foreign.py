@@ -184,7 +184,7 @@ def _columns(instance: Any) -> dict[str, Any]:
     return columns
 
 
-def is_struct(cls: Any) -> bool:
+def is_struct(cls: object) -> bool:
     """Tell whether something is a class of attrs or msgspec."""
     return isinstance(cls, type) and (
         hasattr(cls, "__attrs_attrs__") or hasattr(cls, "__struct_encode_fields__")

@@ -11,14 +11,15 @@ import typing
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from types import UnionType
-from typing import Annotated, Any, Final, Literal, NamedTuple, TypeGuard, Union, cast, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, NamedTuple, Union, cast, get_args, get_origin
 
 import typing_extensions
 from pydantic_core import CoreSchema, core_schema
 
 from ..errors import RegistrationError
-from ..protocol.jsonrpc import is_array, is_object
+from ..protocol.jsonrpc import is_object
 from . import types
+from .core_nodes import copied, nodes
 from .foreign import is_struct
 from .foreign_types import described, iterated_as, unaliased
 from .types import Described, NotInTable
@@ -120,32 +121,22 @@ def _struct(cls: Any) -> Described:
 
 def _inlined(core: Any, definitions: Mapping[str, Any]) -> Any:
     """Return a core schema with its definitions where they are used."""
-    if is_array(core) or _is_labelled(core):
-        return type(core)(_inlined(item, definitions) for item in core)
-    if not is_object(core):
-        return core
-    kind = core.get("type")
+    kind = core.get("type") if is_object(core) else None
     if kind == "definitions":
         return _inlined(core["schema"], {each["ref"]: each for each in core["definitions"]})
     if kind == "definition-ref":
         return _inlined(definitions[core["schema_ref"]], definitions)
-    kept = _NO_SCHEMAS if isinstance(kind, str) else frozenset[str]()  # else it is fields by name
-    inlined = {key: item if key in kept else _inlined(item, definitions) for key, item in core.items()}
-    return {key: item for key, item in inlined.items() if key != "ref" or not kept}
+    inlined = copied(core, lambda inner: _inlined(inner, definitions), _NO_SCHEMAS)
+    if isinstance(kind, str):  # else it is fields by name
+        inlined.pop("ref", None)
+    return inlined
 
 
 def unknown(core: Any) -> Iterator[Any]:
     """Yield the classes in a core schema of pydantic that nobody knows."""
-    if is_array(core):
-        for item in core:
-            yield from unknown(item)
-    elif is_object(core):
-        if core.get("type") == "is-instance" and of_node(core) is None:
-            yield core["cls"]
-        is_node = isinstance(core.get("type"), str)
-        for key, item in core.items():
-            if not is_node or key not in _OF_PYTHON:
-                yield from unknown(item)
+    for node in nodes(core, _OF_PYTHON):
+        if node["type"] == "is-instance" and of_node(node) is None:
+            yield node["cls"]
 
 
 def restored(core: Any) -> Any:
@@ -158,12 +149,8 @@ _Aliases = Mapping[Any, Any]
 
 
 def _restored(core: Any, fields: Mapping[str, _Aliases], aliases: _Aliases) -> Any:
-    if is_array(core):
-        return [_restored(item, fields, aliases) for item in core]
-    if _is_labelled(core):
-        return tuple(_restored(item, fields, aliases) for item in core)
     if not is_object(core):
-        return core
+        return copied(core, lambda inner: _restored(inner, fields, aliases))
     kind = core.get("type")
     if kind == "is-instance" and core["cls"] in aliases:
         return {**core, "metadata": {**core.get("metadata", {}), _METADATA: aliases[core["cls"]]}}
@@ -178,14 +165,7 @@ def _restored(core: Any, fields: Mapping[str, _Aliases], aliases: _Aliases) -> A
             name: _restored(field, {}, fields.get(name, {})) for name, field in core["fields"].items()
         }
         return {**core, "fields": inner}
-    return {
-        key: item if key in _NO_SCHEMAS else _restored(item, fields, aliases) for key, item in core.items()
-    }
-
-
-def _is_labelled(value: Any) -> TypeGuard[tuple[Any, ...]]:
-    """Tell whether a choice of a union comes with a label."""
-    return isinstance(value, tuple)
+    return copied(core, lambda inner: _restored(inner, fields, aliases), _NO_SCHEMAS)
 
 
 def _aliases_of(cls: Any) -> Mapping[str, _Aliases]:

@@ -204,7 +204,7 @@ def _refuse_values(annotation: Any) -> None:
         )
 
 
-def _is_structure(annotation: Any) -> bool:
+def _is_structure(annotation: object) -> bool:
     return (
         is_typeddict(annotation)
         or _is_data(annotation)
@@ -213,14 +213,14 @@ def _is_structure(annotation: Any) -> bool:
     )
 
 
-def _is_data(annotation: Any) -> bool:
+def _is_data(annotation: object) -> bool:
     """Tell whether something is a dataclass or a NamedTuple."""
     return isinstance(annotation, type) and (
         hasattr(annotation, "__dataclass_fields__") or hasattr(annotation, "_asdict")
     )
 
 
-def _is_pydantic(annotation: Any) -> bool:
+def _is_pydantic(annotation: object) -> bool:
     """Tell whether something is a model or dataclass of pydantic with fields."""
     return hasattr(annotation, "__pydantic_validator__") and not getattr(
         annotation, "__pydantic_root_model__", False

@@ -24,11 +24,11 @@ from ..content.data import is_json, json_value
 from ..content.display import can_show
 from ..content.lazy import leave_if_put_off, may_block
 from ..errors import HandlerError, OutputError, ProtocolError, RegistrationError
-from ..protocol.jsonrpc import is_array, is_object
-from . import types
+from ..protocol.jsonrpc import is_object
+from . import references, types
 from .built import can_serialize, serializer, validator
+from .core_nodes import nodes
 from .published import published
-from .references import nodes, target
 from .signature import empty
 from .values import Json
 
@@ -61,7 +61,7 @@ class Output:
         schema = described.schema
         if schema.get("$ref", "").removeprefix("#/$defs/") in described.definitions:
             # A root that is a reference would hide from clients that it is an object.
-            schema = target(schema, {"$defs": described.definitions})
+            schema = references.target(schema, {"$defs": described.definitions})
         self._whole: Json = schema | ({"$defs": described.definitions} if described.definitions else {})
         self.schema = published(self._whole)
         self.is_wrapped = schema.get("type") != "object"
@@ -164,7 +164,11 @@ class Output:
         core: Any = self._described.output or {}
         # What wire.serializing makes of a model is a union.
         choice: Any = core["choices"][0] if core.get("type") == "union" else None
-        if not is_object(choice) or choice.get("type") != "model" or not _is_settled(choice):
+        if (
+            not is_object(choice)
+            or choice.get("type") != "model"
+            or not all(node["type"] in _SETTLED for node in nodes(choice, ("metadata", "config")))
+        ):
             return None, None
         return choice["cls"], serializer(cast("CoreSchema", choice)).to_json
 
@@ -268,10 +272,8 @@ class Output:
 
 def _outside(schema: Any) -> str | None:
     """Return a reference in a schema that leads to no definition."""
-    references = (node.get("$ref") for node in nodes(schema))
-    strange = (
-        each for each in references if isinstance(each, str) and each[:1] == "#" and each[:8] != "#/$defs/"
-    )
+    found = (node.get("$ref") for node in references.nodes(schema))
+    strange = (each for each in found if isinstance(each, str) and each[:1] == "#" and each[:8] != "#/$defs/")
     return next(strange, None)
 
 
@@ -286,18 +288,6 @@ _SETTLED: Final = frozenset({
     "union", "default"
 })  # fmt: skip
 """Core schemas of which a checked value holds what they say: no mapping whose keys become one, and no iterator."""
-
-
-def _is_settled(core: Any) -> bool:
-    """Tell whether what a checked value holds is all known from its core schema."""
-    if is_array(core) or isinstance(core, tuple):
-        return all(map(_is_settled, cast("Any", core)))
-    if not is_object(core):
-        return True
-    kind = core.get("type")
-    if isinstance(kind, str) and kind not in _SETTLED:
-        return False
-    return all(_is_settled(inner) for key, inner in core.items() if key not in ("metadata", "config"))
 
 
 def written(serializer: SchemaSerializer, value: Any, warnings: Literal[False, "error"]) -> bytes:

@@ -15,6 +15,7 @@ from typing import Any, Final, cast
 from pydantic_core import CoreSchema, PydanticCustomError, ValidationError, core_schema
 
 from ..protocol.jsonrpc import is_array, is_object
+from .core_nodes import copied, nodes
 
 Node = dict[str, Any]
 
@@ -31,6 +32,10 @@ _TRIES_OF_ONE: Final = 4
 
 Each is tried once, unless a validator of the author's makes other values of the input.
 """
+
+
+_NO_VALUES = ("metadata", "serialization")
+"""Where a core schema has no schemas of what is validated."""
 
 
 class _Run:
@@ -85,26 +90,16 @@ def bounded(core: CoreSchema) -> CoreSchema:
         return core
     definitions = {cast("Node", each)["ref"]: cast("Node", each) for each in core["definitions"]}
     unions = [
-        node for root in definitions.values() for node in _nodes(root) if _branches_out(node, definitions)
+        node
+        for root in definitions.values()
+        for node in nodes(root, _NO_VALUES)
+        if _branches_out(node, definitions)
     ]
     if not unions:
         return core
     among = sum(len(_choices(union)) for union in unions)
     replaced = {id(union): _tried_once(union, definitions, among) for union in unions}
     return cast("CoreSchema", _with(core, replaced))
-
-
-def _nodes(value: Any) -> Iterator[Node]:
-    """Yield the schemas that are written within one, and itself."""
-    if is_object(value):
-        if isinstance(value.get("type"), str):
-            yield value
-        for key, inner in value.items():
-            if key not in ("metadata", "serialization"):
-                yield from _nodes(inner)
-    elif is_array(value) or isinstance(value, tuple):
-        for inner in cast("list[Any]", value):
-            yield from _nodes(inner)
 
 
 def _choices(union: Node) -> list[Node]:
@@ -124,7 +119,7 @@ def _reaches(start: Node, union: Node, definitions: Mapping[str, Node]) -> bool:
     seen: set[str] = set()
     waiting = [start]
     for each in waiting:
-        for node in _nodes(each):
+        for node in nodes(each, _NO_VALUES):
             if node is union:
                 return True
             if node["type"] == "definition-ref" and (name := node["schema_ref"]) not in seen:
@@ -267,15 +262,6 @@ def _is_of_author(error: ValidationError) -> bool:
 
 def _with(value: Any, replaced: Mapping[int, Callable[[Any], CoreSchema]]) -> Any:
     """Return a copy of a schema with other unions."""
-    if is_array(value):
-        return [_with(item, replaced) for item in value]
-    if isinstance(value, tuple):
-        return tuple(_with(item, replaced) for item in cast("Iterable[Any]", value))
-    if not is_object(value):
-        return value
-    copy = {
-        key: inner if key in ("metadata", "serialization") else _with(inner, replaced)
-        for key, inner in value.items()
-    }
+    copy = copied(value, lambda inner: _with(inner, replaced), _NO_VALUES)
     build = replaced.get(id(value))
     return copy if build is None else build(copy)

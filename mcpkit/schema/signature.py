@@ -128,7 +128,7 @@ def _metadata(annotation: Any) -> tuple[Any, ...]:
     return ()
 
 
-def _is_field(value: Any) -> bool:
+def _is_field(value: object) -> bool:
     # By name: a server whose author does not import pydantic shall not import it either.
     return any(
         cls.__name__ == "FieldInfo" and cls.__module__ == "pydantic.fields" for cls in type(value).__mro__

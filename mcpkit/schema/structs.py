@@ -37,11 +37,11 @@ def fields(cls: Any) -> dict[str, Any]:
     return typed_dict.hints(_equivalent(cls))
 
 
-def _is_attrs(cls: Any) -> bool:
+def _is_attrs(cls: object) -> bool:
     return hasattr(cls, "__attrs_attrs__")
 
 
-def _is_msgspec(cls: Any) -> bool:
+def _is_msgspec(cls: object) -> bool:
     return hasattr(cls, "__struct_encode_fields__")
 
 

@@ -161,7 +161,7 @@ def _elsewhere(annotation: Any) -> Described:
     return foreign_types.described(annotation)
 
 
-def is_bare(annotation: Any) -> bool:
+def is_bare(annotation: object) -> bool:
     """Tell whether an annotation is an alias of `typing` without brackets: `List`, which stands for `list`."""
     return get_origin(annotation) is not None and not hasattr(annotation, "__args__")
 
@@ -358,7 +358,7 @@ def _annotated(annotation: Any) -> Described:
     return Described({**described.schema, **notes}, core, is_plain=described.is_plain)
 
 
-def _belongs_to_pydantic(item: Any) -> bool:
+def _belongs_to_pydantic(item: object) -> bool:
     return type(item).__module__.partition(".")[0] in {"pydantic", "pydantic_core"} or any(
         hasattr(item, hook) for hook in ("__get_pydantic_core_schema__", "__get_pydantic_json_schema__")
     )

@@ -216,7 +216,7 @@ def _plain(value: Any) -> Any:
     return foreign.plain(value)
 
 
-def is_text_only(values: Iterable[Any]) -> bool:
+def is_text_only(values: Iterable[object]) -> bool:
     """Tell whether all values are plain strings."""
     return all(type(value) is str for value in values)
 
