@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -15,8 +16,10 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 from starlette.testclient import TestClient
 
+from asgi_client import Client
 from mcpkit import Context, Server
 from serving import Served, from_text, in_thread
+from wire.pipe import settle
 
 HEADERS = {
     "Accept": "application/json, text/event-stream",
@@ -292,3 +295,34 @@ def test_a_signal_ends_streams_and_leaves_the_lifespan(parent, number, hear_inte
     assert '"id":2' in rest[0]
     said = [line for line in server.notes.splitlines() if not line.startswith("INFO:")]
     assert said == ["entered", "left"]
+
+
+@pytest.mark.anyio
+async def test_who_hangs_up_while_the_lifespan_is_entered_is_not_served(schema_dir: Path) -> None:
+    gate, served = asyncio.Event(), []
+
+    @asynccontextmanager
+    async def lifespan(server: Server) -> AsyncIterator[None]:
+        await gate.wait()
+        yield
+
+    server = Server("slow", lifespan=lifespan)
+
+    @server.tool
+    async def serve(who: int) -> None:
+        served.append(who)
+
+    app = server.asgi(grace=0)
+    client = Client(app, schema_dir)
+    before = asyncio.all_tasks()
+    calls = [client.call("serve", {"who": number}) for number in range(6)]
+    await settle()
+    for call in calls[::2]:
+        call.disconnect()
+    await settle()
+    gate.set()
+    assert [(await call.whole()).status for call in calls] == [None, 200] * 3
+    assert sorted(served) == [1, 3, 5]
+    (service,) = app.door()._services.values()
+    await service.aclose()
+    assert asyncio.all_tasks() == before

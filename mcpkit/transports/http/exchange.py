@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, MutableMapping
 from inspect import iscoroutine
 from typing import Any, Final
 
@@ -412,6 +412,17 @@ class Exchange:
             self._waiter = None
             if beat is not None:
                 beat.cancel()
+
+    async def stays(self, until: Coroutine[Any, Any, None]) -> bool:
+        """Wait for something before anything is served, and say whether the client has stayed."""
+        loop = asyncio.get_running_loop()
+        tasks = (loop.create_task(self._hear()), loop.create_task(until))
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+        return self.state != _GONE
 
     async def _hear(self) -> None:
         try:

@@ -52,8 +52,8 @@ def serve_stateless(service: Service, message: Any, headers: Headers, exchange: 
 
 async def _serve_early(service: Service, message: Any, headers: Headers, exchange: Exchange) -> None:
     """Serve a POST that has come before the lifespan was entered: its headers may be those of a tool to come."""
-    await service.engine.entrance.passed()
-    await _serve(service, message, headers, exchange)
+    if await exchange.stays(service.engine.entrance.passed()):
+        await _serve(service, message, headers, exchange)
 
 
 def _serve(service: Service, message: Any, headers: Headers, exchange: Exchange) -> Awaitable[None]:
