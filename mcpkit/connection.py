@@ -7,7 +7,6 @@ and writes whole messages; how they are framed and carried is the transport's.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from .access.principal import ANYONE, Principal
@@ -125,7 +124,7 @@ class Connection(Peer):
         raise not_initialized(method)
 
     def _listen(self, call: Call) -> None:
-        self._subscriptions.open(partial(self._engine.listen, call))
+        self._subscriptions.open(self._engine.listen(call))
 
     def _initialized(self) -> None:
         self._subscriptions.initialized()

@@ -46,7 +46,7 @@ class Components(Generic[C]):
         on_change: Callable[[ListName | None], None],
     ) -> None:
         self.kind = kind
-        self.list_name = list_name
+        self.list_name: ListName | None = list_name
         self.lock = lock
         self.listeners: Listeners[[str, C]] = Listeners()
         self._home = home

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from ..errors import INTERNAL_ERROR, ProtocolError
@@ -94,25 +93,22 @@ class Subscriptions:
             self._session.session.lists = frozenset(filter(self._changes.is_declared, LIST_NAMES))
         self.wake()
 
-    def open(self, read: Callable[[], Listen]) -> None:
+    def open(self, listen: Listen) -> None:
         """Serve `subscriptions/listen`: acknowledge the part of the filter that is honoured.
 
-        Args:
-            read: Returns the request.
-
         Raises:
-            ProtocolError: -32603 when there are too many streams, or what `read` raises.
+            ProtocolError: -32603 when there are too many streams.
         """
         if len(self.streams) >= self._most:
             raise ProtocolError(
                 INTERNAL_ERROR, f"Too many subscriptions are open ({len(self.streams)}); end one first"
             )
-        stream = _Stream(self, read())
+        stream = _Stream(self, listen)
         if self._places is not None:
             self._places.take()
-        self.streams[stream.listen.request_id] = stream
-        self._channel.send(stream.listen.acknowledged())
-        for change in stream.listen.wanted:
+        self.streams[listen.request_id] = stream
+        self._channel.send(listen.acknowledged())
+        for change in listen.wanted:
             self._changes.want(stream, change)
 
     def cancel(self, id_: RequestId) -> None:
