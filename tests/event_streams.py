@@ -173,7 +173,6 @@ def site(server: Server, *, uvicorn: dict[str, Any] | None = None, **options: An
         try:
             yield web
         finally:
-            for (
-                service
-            ) in app.door()._services.values():  # so that a test that fails leaves no stream to wait for
+            # So that a test that fails leaves no stream to wait for.
+            for service in tuple(app.door()._services.values()):
                 service.environment.loop.call_soon_threadsafe(service.close)

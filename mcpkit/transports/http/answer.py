@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...errors import INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR, BusyError, ProtocolError
-from ...protocol import jsonrpc
+from ...errors import INVALID_REQUEST, PARSE_ERROR, BusyError, ProtocolError
 from ...protocol.jsonrpc import is_array, is_object
 from .exchange import Exchange, Source, headers_of
 from .streams import Stream, Streams
@@ -97,19 +96,9 @@ class Answer(Source):
                 exchange.answer(None, 202)
             return
         if message is not None:
-            self._stream.send(message, self._not_kept)
+            # Revisions whose clients come back have no batches.
+            self._stream.send(message, self._message["id"] if self._streams.has_ids else None)
         self._stream.finish()
-
-    def _not_kept(self, size: int, most: int) -> bytes:
-        """Return the response for a client that has not got the one that is too large to be kept."""
-        return jsonrpc.error(
-            self._message["id"],  # revisions whose clients come back have no batches
-            ProtocolError(
-                INTERNAL_ERROR,
-                f"The response is too large to be kept for a client that has lost its connection ({size:,} bytes, of "
-                f"at most {most:,}): send the request again",
-            ),
-        )
 
     def opened(self) -> None:
         """Go on as a stream of the session."""

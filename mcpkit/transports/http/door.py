@@ -67,11 +67,10 @@ class Door:
         self._services: dict[asyncio.AbstractEventLoop, Service] = {}
         self._routes = Routes(routes, guard, settings, is_ready=self._is_ready)
         self._cors = Cors(self._serve_page, guard) if settings.cors else self._serve_page
-        path = settings.path.rstrip("/")
-        self._endpoints = {path: self._mcp, f"{path}/": self._mcp}
+        endpoints = {settings.path.rstrip("/"): self._mcp}
         if settings.sse:
-            self._endpoints |= {SSE_PATH: self._sse, f"{SSE_PATH}/": self._sse}
-            self._endpoints |= {MESSAGES_PATH: self._messages, f"{MESSAGES_PATH}/": self._messages}
+            endpoints |= {SSE_PATH: self._sse, MESSAGES_PATH: self._messages}
+        self._endpoints = {path + end: each for path, each in endpoints.items() for end in ("", "/")}
 
     def mount(self, path: str, app: ASGIApp) -> None:
         """Serve another app below a path."""
@@ -150,8 +149,9 @@ class Door:
     ) -> None:
         method = scope["method"]
         has_sessions = not self._settings.stateless and not is_stateless(None, headers)
-        if method not in {"GET", "DELETE"} or not has_sessions:
-            if method in {"GET", "DELETE"} and (problem := unknown_revision(headers)) is not None:
+        is_known = method in {"GET", "DELETE"}
+        if not (is_known and has_sessions):
+            if is_known and (problem := unknown_revision(headers)) is not None:
                 await respond(send, 400, jsonrpc.error(None, problem))
                 return
             allowed = b"GET, POST, DELETE" if has_sessions else b"POST"

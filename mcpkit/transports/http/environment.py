@@ -12,17 +12,12 @@ from ...broker import Broker
 from ...running.shares import Shares
 from .events import Shelf
 from .options import Settings
-from .record import Record
-from .token import SessionToken
 from .workers import CURE
 
 if TYPE_CHECKING:
     from ...engine import Engine
 
 logger = logging.getLogger("mcpkit")
-
-_SPACING = 10.0
-"""Seconds, or a tenth of a session's time to live, in which the broker is told once that it is in use."""
 
 
 class Environment:
@@ -40,7 +35,6 @@ class Environment:
         changes: Tells what changes.
         streams: Who has an event stream that belongs to no call.
         shelf: What sessions keep for clients that come back.
-        spacing: Seconds in which the broker is told once that a session is in use.
         broker: Where sessions have what their ids cannot hold.
         process: A text that no other process has, nor any other event loop of this one.
         is_shared: Whether other processes may share the broker.
@@ -54,17 +48,11 @@ class Environment:
         self.changes = engine.hubs.here()
         self.streams = Shares()
         self.shelf = Shelf(settings.max_kept)
-        self.spacing = min(settings.session_ttl / 10, _SPACING)
         self.broker = broker
         self.process = os.urandom(4).hex()
         self.is_shared = engine.broker is not None
         self.tasks: set[asyncio.Task[None]] = set()
         self._has_met_strange_answer = False
-
-    def record(self, token: SessionToken) -> Record:
-        """Return the record of a session, which has not been read."""
-        ttl = self.settings.session_ttl + self.spacing
-        return Record(self.broker, self.engine.runtime.name, ttl, token)
 
     def check_room(self, caller: str | None) -> None:
         """Refuse one more listening stream where there are too many, of all or of one client.

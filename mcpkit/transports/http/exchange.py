@@ -68,24 +68,23 @@ logger = logging.getLogger("mcpkit")
 _BEAT: Final = b":\n\n"
 
 
-async def respond(send: Send, status: int, body: bytes = b"", headers: Headers = ()) -> None:
+async def respond(
+    send: Send, status: int, body: bytes = b"", headers: Headers = (), kind: tuple[bytes, bytes] = _JSON
+) -> None:
     """Answer with one JSON text, or with nothing."""
-    await send(_start(status, body, headers))
+    await send(_start(status, body, headers, kind))
     await send({"type": "http.response.body", "body": body})
 
 
-def _start(status: int, body: bytes, headers: Headers) -> dict[str, Any]:
+def _start(status: int, body: bytes, headers: Headers, kind: tuple[bytes, bytes] = _JSON) -> dict[str, Any]:
     length = (b"content-length", b"%d" % len(body))
-    names = [_JSON, length, *headers] if body else [length, *headers]
+    names = [kind, length, *headers] if body else [length, *headers]
     return {"type": "http.response.start", "status": status, "headers": names}
 
 
 async def refuse(send: Send, status: int, text: str, headers: Headers = ()) -> None:
     """Answer with one line for people."""
-    body = text.encode() + b"\n"
-    start = [_TEXT, (b"content-length", b"%d" % len(body)), *headers]
-    await send({"type": "http.response.start", "status": status, "headers": start})
-    await send({"type": "http.response.body", "body": body})
+    await respond(send, status, text.encode() + b"\n", headers, _TEXT)
 
 
 class RefusedError(Exception):
@@ -146,7 +145,7 @@ _ENDING: Final = 3
 _GONE: Final = 4
 """The client has hung up, or does not read, or it has all."""
 
-_NEXT: Final = ((ANSWERED, _STREAMING, _ENDING, _GONE), (_GONE,), (_ENDING, _GONE), (_GONE,), ())
+_NEXT: Final = ((ANSWERED, _STREAMING, _ENDING, _GONE), (_GONE,), (_STREAMING, _ENDING, _GONE), (_GONE,), ())
 """By the state that an exchange is in, those that it may enter."""
 
 
@@ -262,7 +261,7 @@ class Exchange:
         It is taken whatever its size: a result must arrive. What comes before a result waits for `ready`, and a client
         that reads nothing is given up in time, not by what waits for it.
         """
-        if self.state == _STREAMING or self._enter(_STREAMING):
+        if self._enter(_STREAMING):
             self._queue.append(chunk)
             self._queued += len(chunk)
             self.wake()

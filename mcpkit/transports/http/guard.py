@@ -56,9 +56,9 @@ class Guard:
             scheme, host = _split_public_url(public_url)
             self._hosts |= _host_forms(host)
             self._origins |= _origin_forms(f"{scheme}://{host}")
-        for host in _entries("allowed_hosts", allowed_hosts, "example.com"):
+        for host in allowed_hosts:
             self._hosts |= _host_forms(host)
-        for origin in _entries("allowed_origins", allowed_origins, "https://example.com"):
+        for origin in allowed_origins:
             self._origins |= _origin_forms(origin)
         self.allows_all_hosts = "*" in self._hosts
         self.allows_all_origins = "*" in self._origins
@@ -117,8 +117,8 @@ def _host_forms(host: str) -> set[str]:
     found = _HOST.fullmatch(host.lower())
     if found is None:
         raise ValueError(
-            f"allowed_hosts: {host!r} is not a host; write it like {_host_example(host)!r}, "
-            "with a port other than 80 and 443 or with ':*' for any port, or '*' for all hosts"
+            f"allowed_hosts: {host!r} is not a host; write it like 'example.com' or '[2001:db8::1]' (a name with other "
+            "letters as 'xn--...'), with a port other than 80 and 443 or with ':*' for any port, or '*' for all hosts"
         )
     return _forms(found["name"], found["port"], {None, *_DEFAULT_PORTS.values()})
 
@@ -130,7 +130,7 @@ def _origin_forms(origin: str) -> set[str]:
     found = _ORIGIN.fullmatch(origin.lower())
     if found is None:
         raise ValueError(
-            f"allowed_origins: {origin!r} is not an origin; write it like {_origin_example(origin)!r}, "
+            f"allowed_origins: {origin!r} is not an origin; write it like 'https://example.com', "
             "without a path, with ':*' for any port, or '*' for all origins"
         )
     scheme = found["scheme"]
@@ -153,33 +153,6 @@ def _split_public_url(url: str) -> tuple[str, str]:
             "write it like 'https://example.com/mcp'"
         )
     return found[1].lower(), host[0]
-
-
-def _entries(setting: str, values: Collection[str], example: str) -> Collection[str]:
-    if isinstance(values, str):
-        raise ValueError(f"{setting} must be a list such as [{(values or example)!r}], got {values!r}")  # noqa: TRY004
-    return values
-
-
-def _host_example(entry: str) -> str:
-    """Guess what the author of an entry meant."""
-    from urllib.parse import urlsplit
-
-    try:
-        host = urlsplit(entry if "//" in entry else f"//{entry}").netloc.encode("idna").decode()
-    except (UnicodeError, ValueError):
-        return "example.com"
-    if _HOST.fullmatch(bracketed := f"[{entry.lower()}]"):
-        return bracketed
-    return host if _HOST.fullmatch(host.lower()) else "example.com"
-
-
-def _origin_example(entry: str) -> str:
-    scheme, separator, rest = entry.rpartition("://")
-    host = _host_example(rest)
-    if host == "example.com" and "example.com" not in entry:
-        return "https://example.com"
-    return f"{scheme if separator else 'https'}://{host}"
 
 
 def _misdirected(host: bytes | None) -> str:

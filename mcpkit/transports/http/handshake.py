@@ -8,12 +8,11 @@ from __future__ import annotations
 import sys
 import types
 from collections.abc import Coroutine, Generator
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from ...asking.open_questions import OpenQuestions
 from ...channel import Channel
-from ...errors import INVALID_REQUEST, METHOD_NOT_FOUND, BusyError, ProtocolError
+from ...errors import INVALID_REQUEST, METHOD_NOT_FOUND, ProtocolError
 from ...peer import Peer
 from ...protocol import jsonrpc
 from ...protocol.eras import Client, Envelope, Handshake
@@ -65,13 +64,11 @@ async def serve_handshake(service: Service, message: Any, headers: Headers, exch
     session.post(message, exchange)
     if service.engine.has_middleware:
         await _first_steps(exchange)  # what middleware lets through at once is done then
-    if session.has_news:
-        await session.save()
+    await session.save()
     await _first_steps(exchange)
     await service.send(exchange, service.settings.stream_after_in_session)
-    if service.engine.has_middleware and session.has_news:  # what it has let through later
-        with suppress(BusyError):  # which has been logged
-            await session.save()
+    if service.engine.has_middleware:
+        await session.save_rest()  # what it has let through later
 
 
 async def serve_get(service: Service, headers: Headers, exchange: Exchange) -> None:
@@ -90,13 +87,11 @@ async def serve_get(service: Service, headers: Headers, exchange: Exchange) -> N
         await _refuse_session(headers, exchange)
         return
     service.environment.check_room(exchange.caller)
-    last = headers.get(b"last-event-id")
-    problem = session.get(exchange, last.strip().decode("latin-1") if last is not None else None)
+    problem = session.get(exchange, headers.get(b"last-event-id", b"").strip().decode("latin-1"))
     try:
         if problem is not None:
             exchange.answer(jsonrpc.error(None, problem), 400)
-        if session.has_news:
-            await session.save()
+        await session.save()
         await service.send(exchange)
     finally:
         exchange.hang_up()  # whatever came between, the session must not wait for it

@@ -36,8 +36,7 @@ class Listener(Source):
             raise MalformedError(
                 "subscriptions/listen is answered with an event stream: accept text/event-stream"
             )
-        self._caller = exchange.caller
-        environment.check_room(self._caller)
+        environment.check_room(exchange.caller)
         self._environment = environment
         self._listeners = listeners
         self._listen = listen
@@ -46,7 +45,7 @@ class Listener(Source):
         exchange.attach(self)
         exchange.push(event(listen.acknowledged()))
         listeners.add(self)
-        environment.streams.take(self._caller)
+        environment.streams.take(exchange.caller)
         for change in listen.wanted:
             environment.changes.want(self, change)
 
@@ -78,7 +77,7 @@ class Listener(Source):
         """Listen no more."""
         if self in self._listeners:
             self._listeners.remove(self)
-            self._environment.streams.give_back(self._caller)
+            self._environment.streams.give_back(exchange.caller)
             self._environment.changes.forget(self)
 
     def refill(self) -> list[bytes]:

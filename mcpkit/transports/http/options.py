@@ -147,6 +147,8 @@ def _check_seconds(name: str, seconds: Any) -> None:
 
 def _check_list(name: str, values: Collection[object] | None) -> None:
     example = "https://example.com" if name == "allowed_origins" else "example.com"
+    if isinstance(values, str):
+        raise ValueError(f"{name} must be a list such as [{(values or example)!r}], got {values!r}")  # noqa: TRY004
     if not isinstance(values, Collection):
         raise TypeError(f"{name} must be a list such as [{example!r}], got {values!r}")
     for value in values:

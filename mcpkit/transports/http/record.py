@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Mapping
 from contextlib import suppress
 from typing import Final, TypeVar
 
 from ...broker import Broker
 from ...errors import BusyError
-from .following import CHANGED, Following
+from .following import CHANGED
 from .token import SessionToken
 
 logger = logging.getLogger("mcpkit")
@@ -23,7 +23,7 @@ _ENDED: Final = "ended"
 
 
 class Record:
-    """The record of one session, as one process has it: read, changed, and followed.
+    """The record of one session, as one process has it.
 
     Where the broker does not answer, what is awaited raises a BusyError, and it is logged; `look` raises an OSError.
 
@@ -95,12 +95,6 @@ class Record:
             self._saves_done += 1
         await self.announce()
 
-    async def save_rest(self) -> None:
-        """Save what has changed where nobody can be told that it fails."""
-        if self.changes:
-            with suppress(BusyError):
-                await self.save()
-
     async def prolong(self, now: float) -> None:
         """Tell the broker that the session is in use."""
         await self._write({})
@@ -117,10 +111,6 @@ class Record:
     async def pass_on(self, answer: str) -> None:
         """Give the processes that follow the session what its client has answered."""
         await _reach(self._broker.publish(self.key, answer))
-
-    def follow(self, refresh: Callable[[], Awaitable[None]], answered: Callable[[str], None]) -> Following:
-        """Hear what other processes do to the session, until what is returned is closed."""
-        return Following(self._broker, self.key, refresh, answered)
 
     async def _write(self, changes: Mapping[str, str | None]) -> None:
         await _reach(self._broker.write(self.key, changes, self._ttl))

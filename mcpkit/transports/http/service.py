@@ -46,7 +46,7 @@ _OVER: Final = 4
 """Nothing is sent any more."""
 
 
-class Service:
+class Service(Source):
     """One server in one event loop, behind one app.
 
     Args:
@@ -75,7 +75,6 @@ class Service:
         self.settings = settings = environment.settings
         self._loop = loop = environment.loop
         self.calls = Calls(engine.runtime)
-        self._caller = _Caller(self.calls)
         self.sessions = Sessions(environment, keys)
         self.listeners: set[Listener] = set()
         self.pipes: dict[str, Pipe] = {}
@@ -83,7 +82,7 @@ class Service:
         self.bodies = Bodies(settings)
         self.stage: int = _STARTING
         self.is_open = False
-        self.ending = Ending(loop, settings.grace, self.close, self.hurry)
+        self.ending = Ending(loop, settings.grace, self.close)
         self._on_end = on_end
         self._waiting: set[asyncio.Task[object]] = set()
         self._started: asyncio.Future[None] = loop.create_future()
@@ -152,7 +151,7 @@ class Service:
                     reply(jsonrpc.result(call.request_id, outcome), None)
                 elif (awaited := self.calls.begin(call, outcome, reply)) is not OVER:
                     if finish is None:
-                        exchange.attach(self._caller)
+                        exchange.attach(self)
                     sender = self._loop.create_task(self.serve(exchange, stream_after))
                     await self.calls.go_on(exchange, call, outcome, awaited, reply)
             except Exception as error:  # noqa: BLE001 - every request is answered
@@ -162,21 +161,25 @@ class Service:
             if sender is not None:
                 sender.cancel()
 
+    def lost(self, exchange: Exchange) -> None:
+        """Cancel the call that ends with a connection."""
+        self.calls.cancel(exchange)
+
     def send(self, exchange: Exchange, stream_after: float | None = None) -> Awaitable[None]:
         """Send what an exchange has to send: at once if that is one answer which is there, else as `serve` does."""
         if exchange.state == ANSWERED:
             return exchange.respond()
         return self.serve(exchange, stream_after)
 
-    def close(self) -> None:
-        """Begin to end: take no more work, end the streams, and let what runs finish for a while."""
+    def close(self, *, in_haste: bool = False) -> None:
+        """Begin to end: take no more work, and end the streams.
+
+        Args:
+            in_haste: Whether what runs is cancelled now, and whoever asked is told; else it may finish for a while.
+        """
         self._enter(_CLOSING)
         self._closing.set()
-
-    def hurry(self) -> None:
-        """End without waiting for what runs: it is cancelled now, and whoever asked is told."""
-        self.close()
-        if not self._haste.done():
+        if in_haste and not self._haste.done():
             self._haste.set_result(None)
 
     async def aclose(self) -> None:
@@ -262,14 +265,3 @@ class Service:
         self.sessions.forget_all()
         for task in tuple(self._waiting):
             task.cancel()
-
-
-class _Caller(Source):
-    """Whoever waits for a call that ends with its connection."""
-
-    def __init__(self, calls: Calls) -> None:
-        self._calls = calls
-
-    def lost(self, exchange: Exchange) -> None:
-        """Cancel the call."""
-        self._calls.cancel(exchange)

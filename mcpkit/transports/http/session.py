@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from contextlib import suppress
+from typing import Any, Final
 
 from ...access.principal import Principal
 from ...asking.open_questions import OpenQuestions
-from ...errors import ProtocolError
+from ...errors import BusyError, ProtocolError
 from ...peer import Peer
 from ...protocol import jsonrpc
 from ...protocol.eras import Envelope, Handshake
@@ -24,13 +25,10 @@ from ...updates.listen import notification
 from ...updates.pending import Pending
 from .answer import Answer
 from .environment import Environment
-from .events import Events
 from .exchange import Exchange
+from .following import Following
 from .record import Record
-from .streams import Stream, Streams, read_event_id, was_for_call
-
-if TYPE_CHECKING:
-    from .following import Following
+from .streams import Stream, Streams, read_event_id
 
 _LEVEL: Final = "level"
 _URI: Final = "uri:"
@@ -89,9 +87,7 @@ class Session(Peer):
         self.principal: Principal = client.principal
         self.caller: str | None = client.caller
         self.used = environment.loop.time()
-        self.streams = Streams(
-            Events(environment.process, environment.shelf), has_ids=token.revision in RESUMABLE
-        )
+        self.streams = Streams(environment.process, environment.shelf, has_ids=token.revision in RESUMABLE)
         self._environment = environment
         self._forget = forget
         self._level = self._negotiated.log_level
@@ -137,29 +133,29 @@ class Session(Peer):
             self._claim()
             self._save_later()
 
-    @property
-    def has_news(self) -> bool:
-        """Whether other processes do not know yet what has happened here; `save` tells them."""
-        return bool(self.record.changes or self._answers) or self._negotiated.log_level != self._level
-
     async def save(self) -> None:
-        """Have other processes know what has changed here.
+        """Have other processes know what has changed here, if something has.
 
         Raises:
             BusyError: The broker does not answer.
         """
-        if self._negotiated.log_level != self._level:
-            self._level = self._negotiated.log_level
-            self.record.changes[_LEVEL] = self._level
+        level = self._negotiated.log_level
+        if level != self._level:
+            self._level = self.record.changes[_LEVEL] = level
         if self.record.changes:
             await self.record.save()
         answers, self._answers = self._answers, []
         for answer in answers:
             await self.record.pass_on(answer)
 
+    async def save_rest(self) -> None:
+        """Save what has changed where nobody can be told that it fails; then it is logged alone."""
+        with suppress(BusyError):
+            await self.save()
+
     def _save_later(self) -> None:
         if not self._has_ended:
-            self._environment.begin(self.record.save_rest())
+            self._environment.begin(self.save_rest())
 
     def _subscribed(self, uri: str, is_subscribed: bool) -> None:
         self.record.changes[_URI + uri] = "1" if is_subscribed else None
@@ -176,20 +172,20 @@ class Session(Peer):
         else:
             self._receive(message, answer.reply, answer)
 
-    def get(self, exchange: Exchange, last_event_id: str | None) -> ProtocolError | None:
+    def get(self, exchange: Exchange, last_event_id: str) -> ProtocolError | None:
         """Open a stream for what belongs to no call, or take one up again.
 
         Args:
             exchange: The connection.
-            last_event_id: The last event that the client has seen, if it comes back.
+            last_event_id: The last event that the client has seen, if it comes back; else empty.
 
         Returns:
             Why the stream cannot be taken up.
         """
-        name, number = (last_event_id and read_event_id(last_event_id)) or ("", 0)
+        name, is_for_call, number = read_event_id(last_event_id)
         stream = self.streams.get(name)
         if stream is None:
-            if was_for_call(name):
+            if is_for_call:
                 return _not_kept()
             stream = _Listener(self)
         missed = stream.again(number) if name == stream.name else [stream.prime()]
@@ -207,10 +203,9 @@ class Session(Peer):
         if stream.is_finished:
             stream.leave()
         elif isinstance(stream, _Listener):
-            self.streams.keep(stream)
+            self.streams.remember(stream)
             self._listening.append(stream)
-            stream.caller = exchange.caller
-            self._environment.streams.take(stream.caller)
+            self._environment.streams.take(exchange.caller)
             self._claim()
             self._follow()
         return None
@@ -232,7 +227,8 @@ class Session(Peer):
         """Hear what is done to it elsewhere, as long as it listens or asks here."""
         is_needed = bool(self._listening) or len(self.questions) > 0
         if is_needed and self._following is None:
-            self._following = self.record.follow(self._refresh, self._hear_answer)
+            broker = self._environment.broker
+            self._following = Following(broker, self.record.key, self._refresh, self._hear_answer)
         elif not is_needed and self._following is not None:
             self._following.close()
             self._following = None
@@ -262,14 +258,14 @@ class Session(Peer):
 
     def _receive_response(self, message: dict[str, Any], reply: Reply) -> None:
         id_ = message.get("id")
-        is_ours = not isinstance(id_, str) or id_.startswith(f"{self._environment.process}-")
-        if is_ours or f"{_QUESTION}{id_}" not in self.record.fields:
-            if isinstance(id_, str) and not is_ours and _ASKED_ELSEWHERE.fullmatch(id_):
+        if isinstance(id_, str) and not id_.startswith(f"{self._environment.process}-"):
+            if _QUESTION + id_ in self.record.fields:
+                self._answers.append(jsonrpc.encode(message).decode())
+                reply(None, None)
+                return
+            if _ASKED_ELSEWHERE.fullmatch(id_):
                 self._environment.note_strange_answer()
-            super()._receive_response(message, reply)
-        else:
-            self._answers.append(jsonrpc.encode(message).decode())
-            reply(None, None)
+        super()._receive_response(message, reply)
 
     # Changes
 
@@ -324,11 +320,11 @@ class Session(Peer):
 
     # Streams
 
-    def listen_no_more(self, stream: _Listener) -> None:
+    def listen_no_more(self, stream: _Listener, caller: str | None) -> None:
         """Tell changes on another stream, if there is one."""
         if stream in self._listening:
             self._listening.remove(stream)
-            self._environment.streams.give_back(stream.caller)
+            self._environment.streams.give_back(caller)
             if not self._listening and self._teller == self._environment.process:
                 self._teller = None
                 self.record.changes[_TELLER] = None
@@ -347,7 +343,7 @@ class Session(Peer):
         self._environment.changes.forget(self)
         self.end_streams()
         self._calls.cancel_all()
-        self.streams.events.clear()
+        self.streams.clear()
 
     async def aclose(self) -> None:
         """Tell what runs that the server ends, cancel it, and wait until it has stopped."""
@@ -361,18 +357,14 @@ class _Listener(Stream):
 
     Args:
         session: Whose it is.
-
-    Attributes:
-        caller: Who listens; see `Shares`.
     """
 
-    __slots__ = ("_session", "caller")
+    __slots__ = ("_session",)
     kind = "g"
 
     def __init__(self, session: Session) -> None:
         super().__init__(session.streams)
         self._session = session
-        self.caller: str | None = None
 
     @property
     def is_alive(self) -> bool:
@@ -387,7 +379,7 @@ class _Listener(Stream):
         """Listen no more, unless the client has come back already."""
         if self.exchange is exchange:
             self.exchange = None
-            self._session.listen_no_more(self)
+            self._session.listen_no_more(self, exchange.caller)
 
 
 def _not_kept() -> ProtocolError:

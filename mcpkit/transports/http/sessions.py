@@ -16,6 +16,7 @@ import os
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 from typing import Final
 
@@ -31,6 +32,9 @@ from .exchange import Exchange
 from .record import Record, unreachable
 from .session import Session
 from .token import SessionToken, issue, read
+
+_SPACING: Final = 10.0
+"""Seconds, or a tenth of a session's time to live, in which the broker is told once that it is in use."""
 
 _BRIEF: Final = 60.0
 """Seconds, or a session's time to live, that one lives of which nothing has come after `initialize`, and for
@@ -53,14 +57,15 @@ class Sessions:
         self._keys = keys
         self._loop = environment.loop
         self._settings = environment.settings
-        self._spacing = environment.spacing
+        self._spacing = min(environment.settings.session_ttl / 10, _SPACING)
+        ttl = environment.settings.session_ttl + self._spacing
+        self._record = partial(Record, environment.broker, environment.engine.runtime.name, ttl)
         self._brief = min(environment.settings.session_ttl, _BRIEF)
         self._by_id: dict[str, Session] = {}
         self._unused: dict[str, Session] = {}  # those of which nothing has come after `initialize`
         self._shares = Shares()  # of those that live here, or are about to
         self._is_over = False
         self._sweeping: asyncio.TimerHandle | None = None
-        self._prolonging: asyncio.Task[None] | None = None
 
     def __len__(self) -> int:
         """Count the sessions that live in this process."""
@@ -107,7 +112,7 @@ class Sessions:
         self._shares.take(caller)
         session: Session | None = None
         try:
-            record = self._environment.record(token)
+            record = self._record(token)
             fields = await record.open(self._brief)
             session = self._unused[id_] = self._add(id_, record, fields, client)
         finally:
@@ -134,7 +139,7 @@ class Sessions:
             token = read(self._keys, id_, time.time())
             if token is None:
                 return None
-            record = self._environment.record(token)
+            record = self._record(token)
         if record.token.principal != _owner(client.principal):
             return None
         try:
@@ -196,8 +201,6 @@ class Sessions:
         if self._sweeping is not None:
             self._sweeping.cancel()
             self._sweeping = None
-        if self._prolonging is not None:
-            self._prolonging.cancel()
         for task in self._environment.tasks:
             task.cancel()
         for session in tuple(self._by_id.values()):
@@ -277,8 +280,8 @@ class Sessions:
                     in_use.append(session)
             elif now - session.used >= (self._brief if session.id in self._unused else ttl):
                 self._forget(session)
-        if in_use and (self._prolonging is None or self._prolonging.done()):
-            self._prolonging = self._loop.create_task(self._prolong_all(in_use))
+        if in_use:
+            self._environment.begin(self._prolong_all(in_use))
         has_records = False
         if isinstance(broker := self._environment.broker, MemoryBroker):
             broker.sweep()

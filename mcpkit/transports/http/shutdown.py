@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from types import FrameType
 from typing import Any, Final
 from weakref import ref
@@ -32,8 +33,7 @@ class Ending:
     Args:
         loop: The event loop.
         grace: Seconds that it may take, or None for any number.
-        close: Called in the loop to begin to end.
-        hurry: Called in the loop to end without waiting for what runs.
+        close: Called in the loop to begin to end, and whether it is to happen in haste.
 
     Attributes:
         loop: The event loop.
@@ -45,28 +45,27 @@ class Ending:
         self,
         loop: asyncio.AbstractEventLoop,
         grace: float | None,
-        close: Callable[[], None],
-        hurry: Callable[[], None],
+        close: Callable[..., None],
     ) -> None:
         self.loop = loop
         self.grace = grace
         self.has_begun = False
         self._close = close
-        self._hurry = hurry
 
     def begin(self, number: int) -> None:
         """Begin to end because of a signal; a second SIGINT is in a hurry."""
         # uvicorn forced to exit waits for every open connection from Python 3.12 on, and leaves no lifespan.
-        end = self._hurry if self.has_begun and number == signal.SIGINT else self._close
+        in_haste = self.has_begun and number == signal.SIGINT
         self.has_begun = True
         with suppress(RuntimeError):  # its loop has been closed just now, so there is nothing to end
-            self.loop.call_soon_threadsafe(end)
+            self.loop.call_soon_threadsafe(partial(self._close, in_haste=in_haste))
 
 
 _endings: tuple[ref[Ending], ...] = ()
 """Replaced rather than changed, since a signal may be heard while a thread adds to it."""
 _adding = threading.Lock()
-_watchdog: _Watchdog | None = None
+_deadline: float | None = None
+"""When the process ends, by `time.monotonic`, if its event loops have not ended before."""
 
 
 def end_on_signals(ending: Ending) -> None:
@@ -111,37 +110,30 @@ class _Handler:
 
 
 def _hear(number: int) -> None:
-    global _watchdog  # noqa: PLW0603
+    global _deadline  # noqa: PLW0603
     endings = [ending for known in _endings if (ending := known()) and not ending.loop.is_closed()]
     for ending in endings:
         ending.begin(number)
-    if _watchdog is not None and _watchdog.is_alive():
+    now = time.monotonic()
+    if _deadline is not None:
         if number == signal.SIGINT:
-            _watchdog.hurry()
+            _deadline = min(_deadline, now + _HASTE)
         return
     graces = [ending.grace for ending in endings if ending.grace is not None]
     if graces and len(graces) == len(endings):
-        _watchdog = _Watchdog(number, [ending.loop for ending in endings], max(graces))
-        _watchdog.start()
+        _deadline = now + max(graces) + _SLACK
+        loops = [ending.loop for ending in endings]
+        threading.Thread(
+            target=_watch, args=(loops, 128 + number), name="mcpkit-watchdog", daemon=True
+        ).start()
 
 
-class _Watchdog(threading.Thread):
-    """Ends the process, unless its event loops end before: then what follows is the program's own."""
-
-    def __init__(self, number: int, loops: list[asyncio.AbstractEventLoop], grace: float) -> None:
-        super().__init__(name="mcpkit-watchdog", daemon=True)
-        self._status = 128 + number
-        self._loops = loops
-        self._deadline = time.monotonic() + grace + _SLACK
-
-    def hurry(self) -> None:
-        """Wait no longer than it takes to end in order."""
-        self._deadline = min(self._deadline, time.monotonic() + _HASTE)
-
-    def run(self) -> None:
-        """Wait for the end of the loops, or of the time that they have."""
-        while not all(loop.is_closed() for loop in self._loops):
-            if time.monotonic() >= self._deadline:
-                kill_workers()
-                os._exit(self._status)
-            time.sleep(0.02)
+def _watch(loops: list[asyncio.AbstractEventLoop], status: int) -> None:
+    """End the process at the deadline, unless its event loops end before: then what follows is the program's own."""
+    global _deadline  # noqa: PLW0603
+    while not all(loop.is_closed() for loop in loops):
+        if _deadline is not None and time.monotonic() >= _deadline:
+            kill_workers()
+            os._exit(status)
+        time.sleep(0.02)
+    _deadline = None

@@ -5,7 +5,6 @@ Deprecated since 2025-03-26. A session is a pipe that lives as long as its strea
 
 from __future__ import annotations
 
-import asyncio
 import os
 from urllib.parse import quote
 
@@ -53,7 +52,6 @@ class Pipe(Source):
         )
         self.principal = exchange.principal
         self._exchange = exchange
-        self._ending: asyncio.Task[None] | None = None
         pipes[self.id] = self
         exchange.attach(self)
         endpoint = f"{quote(messages)}?session_id={self.id}"
@@ -96,4 +94,4 @@ class Pipe(Source):
     def lost(self, exchange: Exchange) -> None:
         """Cancel what runs, as nobody hears of it any more."""
         if self._leave():
-            self._ending = self._environment.loop.create_task(self.connection.aclose())
+            self._environment.begin(self.connection.aclose())

@@ -7,29 +7,32 @@ event's place in it, so what is sent again is what that stream has said, and not
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Final
 
-from .events import MOST_EVENTS, Events
+from ...errors import INTERNAL_ERROR, ProtocolError
+from ...protocol import jsonrpc
+from ...protocol.jsonrpc import RequestId
+from .events import MOST_EVENTS, Events, Shelf
 from .exchange import Exchange, Source, event
 
 RETRY: Final = 1000
 """Milliseconds after which a client whose stream was closed comes back."""
 
-_CALLS: Final = re.compile(r"[0-9a-f]{8}c[0-9]+")
+_EVENT_ID: Final = re.compile(r"(?P<stream>[0-9a-f]{8}(?P<kind>[cg])[0-9]+)-(?P<number>[0-9]{1,15})")
 
 
-class Streams:
-    """The streams of one session by name, as far as its client can come back to them.
+class Streams(Events):
+    """The streams of one session by name, as far as its client can come back to them, and their latest events.
 
     Args:
-        events: The session's events.
+        process: See `Events`.
+        shelf: See `Events`.
         has_ids: Whether events have ids: from 2025-11-25 on, as older clients take the event
             that makes a stream resumable, which has no data, for a broken message.
     """
 
-    def __init__(self, events: Events, *, has_ids: bool) -> None:
-        self.events = events
+    def __init__(self, process: str, shelf: Shelf, *, has_ids: bool) -> None:
+        super().__init__(process, shelf)
         self.has_ids = has_ids
         self._by_name: dict[str, Stream] = {}
 
@@ -45,11 +48,11 @@ class Streams:
         """Make the answer to a POST a stream."""
         stream = Stream(self)
         stream.attach(exchange)
-        self.keep(stream)
+        self.remember(stream)
         exchange.push(stream.prime())
         return stream
 
-    def keep(self, stream: Stream) -> None:
+    def remember(self, stream: Stream) -> None:
         """Remember a stream for a client that comes back; those that have said their last go first."""
         if self.has_ids:
             self._by_name[stream.name] = stream
@@ -70,14 +73,13 @@ class Stream(Source):
         is_finished: Whether it has said its last.
     """
 
-    __slots__ = ("_events", "_has_ids", "_sent", "exchange", "is_finished", "name")
+    __slots__ = ("_sent", "_streams", "exchange", "is_finished", "name")
     kind = "c"
 
     def __init__(self, streams: Streams) -> None:
-        self._events = streams.events
-        self._has_ids = streams.has_ids
+        self._streams = streams
         self._sent = 0
-        self.name = streams.events.new_name(self.kind)
+        self.name = streams.new_name(self.kind)
         self.exchange: Exchange | None = None
         self.is_finished = False
 
@@ -108,31 +110,36 @@ class Stream(Source):
         self.is_finished = True
         self.leave()
 
-    def send(self, message: bytes, instead: Callable[[int, int], bytes] | None = None) -> None:
+    def send(self, message: bytes, id_: RequestId | None = None) -> None:
         """Say a message, on the connection if there is one; see `event`."""
-        chunk = self.event(message, instead)
+        chunk = self.event(message, id_)
         if self.exchange is not None:
             self.exchange.push(chunk)
 
     def prime(self) -> bytes:
         """Return the event that a client can come back with before it has seen any other; or a comment."""
-        if not self._has_ids:
+        if not self._streams.has_ids:
             return b":\n\n"
         return b"id: %s\nretry: %d\ndata: \n\n" % (self._id(self._sent).encode(), RETRY)
 
-    def event(self, message: bytes, instead: Callable[[int, int], bytes] | None = None) -> bytes:
+    def event(self, message: bytes, id_: RequestId | None = None) -> bytes:
         """Return a message as the stream's next event, kept for clients that come back.
 
         Args:
             message: The message.
-            instead: Makes what is kept in its place where it is too large: of its bytes, and the most that there may
-                be. Nothing is, without.
+            id_: Of the request that it answers: where it is too large to be kept, an error that says so is.
         """
-        if not self._has_ids:
+        streams = self._streams
+        if not streams.has_ids:
             return event(message)
         self._sent += 1
-        if not self._events.keep(self.name, self._sent, message) and instead is not None:
-            self._events.keep(self.name, self._sent, instead(len(message), self._events.most))
+        if not streams.keep(self.name, self._sent, message) and id_ is not None:
+            problem = ProtocolError(
+                INTERNAL_ERROR,
+                "The response is too large to be kept for a client that has lost its connection "
+                f"({len(message):,} bytes, of at most {streams.most:,}): send the request again",
+            )
+            streams.keep(self.name, self._sent, jsonrpc.error(id_, problem))
         return event(message, self._id(self._sent))
 
     def has_more(self, number: int) -> bool:
@@ -141,20 +148,16 @@ class Stream(Source):
 
     def again(self, number: int) -> list[bytes]:
         """Return the events after the one with this number."""
-        return [event(kept.message, self._id(kept.number)) for kept in self._events.after(self.name, number)]
+        return [event(kept.message, self._id(kept.number)) for kept in self._streams.after(self.name, number)]
 
     def _id(self, number: int) -> str:
         return f"{self.name}-{number}"
 
 
-def was_for_call(name: str) -> bool:
-    """Say whether a stream that is not kept, or never was here, has answered a POST."""
-    return _CALLS.fullmatch(name) is not None
+def read_event_id(text: str) -> tuple[str, bool, int]:
+    """Return the stream that an event id names, whether it answers a POST, and the event's number in it.
 
-
-def read_event_id(text: str) -> tuple[str, int] | None:
-    """Return the stream and the number that an event id names, or None for what is none of ours."""
-    name, separator, number = text.rpartition("-")
-    if not separator or not number.isascii() or not number.isdigit() or len(number) > 15:
-        return None
-    return name, int(number)
+    Of what is none of ours the name is empty.
+    """
+    found = _EVENT_ID.fullmatch(text)
+    return ("", False, 0) if found is None else (found["stream"], found["kind"] == "c", int(found["number"]))
