@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import inspect
-import typing
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from types import UnionType
-from typing import Any, Union
+from typing import Annotated, Any, Union, get_args, get_origin
 
 from ..errors import RegistrationError
 from .principal import Principal
@@ -68,12 +67,21 @@ def entries_parameter(what: str, entries: Any) -> str | None:
     return found[0] if found else None
 
 
-def _is_principal(annotation: Any) -> bool:
-    if isinstance(annotation, str):  # which could not be evaluated yet
-        return annotation.rpartition(".")[2] == "Principal"
-    origin = typing.get_origin(annotation)
-    if origin is typing.Annotated:
-        return _is_principal(typing.get_args(annotation)[0])
-    if origin is Union or origin is UnionType:
-        return any(map(_is_principal, typing.get_args(annotation)))
-    return isinstance(annotation, type) and issubclass(annotation, Principal)
+def leaves(annotation: object) -> Iterator[Any]:
+    """Give the types of a union, without metadata; what is no union itself."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated or origin is Union or origin is UnionType:
+        for part in arguments[:1] if origin is Annotated else arguments:
+            yield from leaves(part)
+    else:
+        yield annotation
+
+
+def _is_principal(annotation: object) -> bool:
+    return any(
+        issubclass(leaf, Principal)
+        if isinstance(leaf, type)
+        else isinstance(leaf, str)
+        and leaf.rpartition(".")[2] == "Principal"  # which could not be evaluated yet
+        for leaf in leaves(annotation)
+    )

@@ -20,6 +20,7 @@ from collections.abc import (
 )
 from typing import Annotated, Any, Final, TypeVar, Union, overload
 
+from ..access.parameter import leaves
 from ..call import Call, CallContext
 from ..errors import RegistrationError
 from ..schema.signature import empty
@@ -117,9 +118,9 @@ class HeaderValue(FromRequest):
 
     def reader(self, annotation: Any, default: Any) -> Callable[[Call], Any]:
         """Return what reads the header."""
-        kinds = set(_leaves(annotation))
+        kinds = set(leaves(annotation))
         if kinds - {str, types.NoneType, Any, empty}:
-            names = " | ".join(_name(kind) for kind in _leaves(annotation))
+            names = " | ".join(_name(kind) for kind in leaves(annotation))
             raise RegistrationError(f"a header is a text: annotate it as `str | None`, not `{names}`")
         if default is empty:
             if kinds == {str}:
@@ -138,7 +139,7 @@ class StateValue(FromRequest):
 
     def reader(self, annotation: Any, default: Any) -> Callable[[Call], Any]:
         """Return what reads the state, and complains when there is none to pass."""
-        may_be_none = not {types.NoneType, Any, empty}.isdisjoint(_leaves(annotation))
+        may_be_none = not {types.NoneType, Any, empty}.isdisjoint(leaves(annotation))
         return lambda call: call.known_state if may_be_none else _known(call.known_state)
 
 
@@ -229,13 +230,11 @@ def is_hidden(annotation: Any, default: Any) -> bool:
 
 def context_type(annotation: Any) -> type[CallContext] | None:
     """Return the type of Context that a parameter asks for (`Context`, `Context[T]`, or with None); else None."""
-    origin = typing.get_origin(annotation)
-    if origin is Annotated:
-        return context_type(typing.get_args(annotation)[0])
-    if origin is Union or origin is types.UnionType:
-        return next(filter(None, map(context_type, typing.get_args(annotation))), None)
-    annotation = origin or annotation
-    return annotation if isinstance(annotation, type) and issubclass(annotation, CallContext) else None
+    for leaf in leaves(annotation):
+        kind = typing.get_origin(leaf) or leaf
+        if isinstance(kind, type) and issubclass(kind, CallContext):
+            return kind
+    return None
 
 
 def _known(state: Any) -> Any:
@@ -248,14 +247,3 @@ def _name(kind: Any) -> str:
     if kind is types.NoneType:
         return "None"
     return kind.__name__ if isinstance(kind, type) else str(kind)
-
-
-def _leaves(annotation: Any) -> Iterator[Any]:
-    """Give the types of a union, without metadata."""
-    origin = typing.get_origin(annotation)
-    if origin is Annotated or origin is Union or origin is types.UnionType:
-        arguments = typing.get_args(annotation)
-        for part in arguments[:1] if origin is Annotated else arguments:
-            yield from _leaves(part)
-    else:
-        yield annotation
