@@ -9,6 +9,7 @@ from .asking.root import Root
 from .asking.sampling import Sample, Sampled
 from .broker import Broker, MemoryBroker
 from .completion import Complete
+from .content.messages import Message, assistant, user
 from .content.values import (
     Audio,
     EmbeddedResource,
@@ -41,7 +42,7 @@ from .injection.hidden import Depends, FromHeader, FromState
 from .json_types import json_type
 from .log_handler import LogHandler
 from .own_methods import Method
-from .prompts import Message, Prompt, assistant, user
+from .prompts import Prompt
 from .protocol.eras import Cache
 from .protocol.types import Annotations, Icon, ToolAnnotations
 from .registration.included import Included

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from typing_extensions import Unpack
 
@@ -12,44 +12,11 @@ from .call import Call
 from .completion import Completable, Completers
 from .component import ComponentOptions, function_name, optional
 from .content.data import described, json_value
+from .content.messages import Message
 from .content.values import to_content
 from .errors import OutputError, RegistrationError
 from .protocol.jsonrpc import is_array, is_object
 from .protocol.revisions import narrow
-
-Role = Literal["user", "assistant"]
-
-
-class Message:
-    """A message of a prompt.
-
-    Args:
-        role: `user` or `assistant`.
-        content: A string or any other content (`Image`, `File`, a dict, …). Content of several
-            parts becomes several messages, as a message of the protocol holds one part.
-    """
-
-    __slots__ = ("content", "role")
-
-    def __init__(self, role: Role, content: Any) -> None:
-        if role not in {"user", "assistant"}:
-            raise ValueError(f"role must be 'user' or 'assistant', got {role!r}")
-        self.role = role
-        self.content = content
-
-    def __repr__(self) -> str:
-        """Show role and content."""
-        return f"Message({self.role!r}, {self.content!r})"
-
-
-def user(content: Any) -> Message:
-    """Return a message that the user says; see `Message`."""
-    return Message("user", content)
-
-
-def assistant(content: Any) -> Message:
-    """Return a message that the assistant says; see `Message`."""
-    return Message("assistant", content)
 
 
 class Prompt(Completable):

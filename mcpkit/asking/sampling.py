@@ -9,9 +9,9 @@ from typing import Any, Final, Literal, cast
 from typing_extensions import TypedDict, Unpack
 
 from ..content.lazy import LeaveLoop
+from ..content.messages import Message
 from ..content.values import to_content
 from ..errors import InvalidAnswerError, OutputError
-from ..prompts import Message
 from ..protocol.jsonrpc import is_array, is_object
 from ..protocol.revisions import SAMPLING_CONTENT, knows
 from .questions import Question
