@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import itertools
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
@@ -18,7 +17,8 @@ from .access.principal import ANYONE, Principal
 from .connection import Connection
 from .errors import INTERNAL_ERROR, METHOD_NOT_FOUND, ProtocolError
 from .protocol import jsonrpc
-from .protocol.eras import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION, SERVER_INFO
+from .protocol.client import Answered, Asked, ClientWire, Notified, Progressed
+from .protocol.eras import LOG_LEVEL, SERVER_INFO
 from .protocol.revisions import ALL, LATEST, STATELESS
 from .server import Server
 
@@ -95,11 +95,9 @@ class Client:
         self.server_info: dict[str, Any] = {}
         self.server_capabilities: dict[str, Any] = {}
         self.instructions: str | None = None
-        self._info = info
-        self._capabilities = capabilities
+        self._wire = ClientWire(revision, info=info, capabilities=capabilities)
         self._answers = answers
         self._answering: set[asyncio.Task[None]] = set()
-        self._ids = itertools.count(1)
         self._waiting: dict[jsonrpc.RequestId, asyncio.Future[dict[str, Any]]] = {}
         self._progress: dict[jsonrpc.RequestId, ProgressCallback] = {}
         self._arrival = asyncio.Event()
@@ -113,9 +111,6 @@ class Client:
             },
             principal=principal,
         )
-        self._meta: dict[str, Any] = {}
-        if revision in STATELESS:
-            self._meta = {PROTOCOL_VERSION: revision, CLIENT_INFO: info, CLIENT_CAPABILITIES: capabilities}
 
     async def request(
         self,
@@ -163,40 +158,25 @@ class Client:
         progress: ProgressCallback | None,
         log_level: str | None,
     ) -> dict[str, Any]:
-        id_ = next(self._ids)
-        params = dict(params)
-        meta = self._meta
-        if "_meta" in params:
-            meta = {**meta, **params["_meta"]}
-        if progress is not None:
-            self._progress[id_] = progress
-            meta = {**meta, "progressToken": id_}
         if log_level is not None:
-            meta = {**meta, LOG_LEVEL: log_level}
-        if meta:
-            params["_meta"] = meta
-        message: dict[str, Any] = {"jsonrpc": "2.0", "id": id_, "method": method}
-        if params:
-            message["params"] = params
-        line = jsonrpc.encode(message)
-        future = self._waiting[id_] = self._loop.create_future()
-        self._connection.receive(line)
+            params = {**params, "_meta": {**params.get("_meta", {}), LOG_LEVEL: log_level}}
+        sent = self._wire.request(method, params, reports_progress=progress is not None)
+        if progress is not None:
+            self._progress[sent.id] = progress
+        future = self._waiting[sent.id] = self._loop.create_future()
+        self._connection.receive(sent.line)
         try:
             result: dict[str, Any] = await future
-        except asyncio.CancelledError:
-            self.notify("notifications/cancelled", {"requestId": id_, "reason": "the caller was cancelled"})
-            raise
         finally:
-            del self._waiting[id_]
-            self._progress.pop(id_, None)
+            del self._waiting[sent.id]
+            self._progress.pop(sent.id, None)
+            if given_up := self._wire.cancel(sent.id, "nobody waits for the answer any more"):
+                self._connection.receive(given_up)
         return result
 
     def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         """Send a notification."""
-        message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
-        if params is not None:
-            message["params"] = params
-        self._connection.receive(jsonrpc.encode(message))
+        self._connection.receive(self._wire.notification(method, params))
 
     async def call(
         self,
@@ -304,23 +284,22 @@ class Client:
         return found
 
     def _receive(self, line: bytes) -> None:
-        message: dict[str, Any] = jsonrpc.decode(line)
-        if "method" in message and "id" in message:
-            task = self._loop.create_task(self._reply(message))
-            self._answering.add(task)
-            task.add_done_callback(self._answering.discard)
-            return
-        if "method" in message:
-            self._receive_notification(message)
-            return
-        waiting = self._waiting.get(message.get("id", ""))
-        if waiting is None or waiting.done():
-            return
-        if "error" in message:
-            error = message["error"]
-            waiting.set_exception(ProtocolError(error["code"], error["message"], error.get("data")))
-        else:
-            waiting.set_result(message["result"])
+        for event in self._wire.receive(line):
+            if isinstance(event, Asked):
+                task = self._loop.create_task(self._reply(event))
+                self._answering.add(task)
+                task.add_done_callback(self._answering.discard)
+            elif isinstance(event, Progressed):
+                self._progress[event.id](event.done, event.total, event.message)
+            elif isinstance(event, Notified):
+                params = {} if event.params is None else {"params": event.params}
+                self.notifications.append({"jsonrpc": "2.0", "method": event.method, **params})
+                self._arrival.set()
+            elif not (waiting := self._waiting[event.id]).done():
+                if isinstance(event, Answered):
+                    waiting.set_result(event.result)
+                else:
+                    waiting.set_exception(ProtocolError(event.code, event.message, event.data))
 
     async def _answer(self, asked: dict[str, Any]) -> dict[str, Any]:
         assert self._answers is not None
@@ -331,35 +310,25 @@ class Client:
             raise TypeError(f"answers= returns the result of {asked['method']}, a dict, not {answer!r}")
         return answer
 
-    async def _reply(self, message: dict[str, Any]) -> None:
-        reply: dict[str, Any] = {"jsonrpc": "2.0", "id": message["id"]}
+    async def _reply(self, asked: Asked) -> None:
         if self._answers is None:
-            reply["error"] = {
-                "code": METHOD_NOT_FOUND,
-                "message": "connect(..., answers=) says what to answer",
-            }
+            reply = self._wire.refuse(
+                asked.id, METHOD_NOT_FOUND, "connect(..., answers=) says what to answer"
+            )
         else:
             try:
-                reply["result"] = await self._answer(message)
+                answer = await self._answer({"method": asked.method, "params": asked.params})
+                reply = self._wire.answer(asked.id, answer)
             except ProtocolError as error:
-                reply["error"] = {"code": error.code, "message": error.message}
+                reply = self._wire.refuse(asked.id, error.code, error.message)
             except asyncio.CancelledError:
                 raise
             except BaseException as error:  # noqa: BLE001 - an assertion of the test's, say: its calls raise it
-                reply["error"] = {"code": INTERNAL_ERROR, "message": "answers= has failed"}
+                reply = self._wire.refuse(asked.id, INTERNAL_ERROR, "answers= has failed")
                 for waiting in self._waiting.values():
                     if not waiting.done():
                         waiting.set_exception(error)
-        self._connection.receive(jsonrpc.encode(reply))
-
-    def _receive_notification(self, message: dict[str, Any]) -> None:
-        params = message.get("params", {})
-        callback = self._progress.get(params.get("progressToken", ""))
-        if message["method"] == "notifications/progress" and callback is not None:
-            callback(params["progress"], params.get("total"), params.get("message"))
-            return
-        self.notifications.append(message)
-        self._arrival.set()
+        self._connection.receive(reply)
 
     async def _open(self) -> None:
         if self.revision in STATELESS:
@@ -368,8 +337,8 @@ class Client:
         else:
             params = {
                 "protocolVersion": self.revision,
-                "capabilities": self._capabilities,
-                "clientInfo": self._info,
+                "capabilities": self._wire.capabilities,
+                "clientInfo": self._wire.info,
             }
             result = await self.request("initialize", params)
             info = result["serverInfo"]

@@ -8,25 +8,21 @@ from typing import Any
 import pytest
 
 from imports import PACKAGE, imports, reachable, read
-
-pytestmark = pytest.mark.xfail(strict=True, reason="the door is not built")
+from mcpkit import ProtocolError
+from mcpkit.protocol.client import Answered, Asked, ClientWire, Notified, Progressed, Refused
 
 STATELESS = "2026-07-28"
-
-
-def wire(revision: str = "2025-11-25") -> Any:
-    from mcpkit.protocol.client import ClientWire
-
-    return ClientWire(revision, info={"name": "test", "version": "1"}, capabilities={"roots": {}})
 
 
 def line(**members: Any) -> bytes:
     return json.dumps({"jsonrpc": "2.0", **members}).encode()
 
 
-def test_each_request_has_an_id_and_waits_for_its_answer() -> None:
-    from mcpkit.protocol.client import Answered, Refused
+def wire(revision: str = "2025-11-25") -> ClientWire:
+    return ClientWire(revision, info={"name": "test", "version": "1"}, capabilities={"roots": {}})
 
+
+def test_each_request_has_an_id_and_waits_for_its_answer() -> None:
     client = wire()
     first, second = client.request("tools/list"), client.request("tools/call", {"name": "add"})
     assert first.id != second.id
@@ -58,8 +54,6 @@ def test_the_stateless_era_says_in_each_request_who_asks() -> None:
 
 
 def test_progress_belongs_to_its_request() -> None:
-    from mcpkit.protocol.client import Notified, Progressed
-
     client = wire()
     request = client.request("tools/call", {"name": "add"}, reports_progress=True)
     token = json.loads(request.line)["params"]["_meta"]["progressToken"]
@@ -87,8 +81,6 @@ def test_what_is_cancelled_waits_no_more() -> None:
 
 
 def test_questions_are_answered_or_refused_under_their_id() -> None:
-    from mcpkit.protocol.client import Asked
-
     client = wire()
     assert client.receive(line(id="q", method="roots/list")) == [Asked("q", "roots/list", {})]
     assert json.loads(client.answer("q", {"roots": []})) == {
@@ -101,8 +93,6 @@ def test_questions_are_answered_or_refused_under_their_id() -> None:
 
 
 def test_a_question_that_is_withdrawn_is_told_apart() -> None:
-    from mcpkit.protocol.client import Notified
-
     client = wire()
     withdrawn = {"requestId": "q"}
     assert client.receive(line(method="notifications/cancelled", params=withdrawn)) == [
@@ -117,15 +107,49 @@ def test_a_batch_is_several_messages() -> None:
     assert [event.id for event in client.receive(batch)] == [first.id, second.id]
 
 
-@pytest.mark.parametrize("text", [b"", b"{", b"[1]", b"null", b'{"id": 1}', b'{"jsonrpc": "2.0", "id": 1}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"{",
+        b"[1]",
+        b"null",
+        b'{"id": 1, "result": {}}',
+        line(id=1),
+        line(id=[], method="roots/list"),
+        line(id="q", method=5),
+        line(id="q", method="roots/list", params=[]),
+        line(method="notifications/progress", params={"progressToken": 1, "progress": "half"}),
+    ],
+)
 def test_what_is_no_message_is_an_error_that_says_so(text: bytes) -> None:
-    from mcpkit.errors import ProtocolError
-
     client = wire()
     pending = client.request("ping")
     with pytest.raises(ProtocolError):
         client.receive(text)
     assert pending.id in client.pending
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [{"result": []}, {"error": None}, {"error": {"code": "1", "message": "no"}}, {"error": {"code": 1}}],
+)
+def test_an_answer_that_is_none_ends_the_request(outcome: dict[str, Any]) -> None:
+    client = wire()
+    pending = client.request("ping")
+    (event,) = client.receive(line(id=pending.id, **outcome))
+    assert isinstance(event, Refused)
+    assert event.code == -32603
+    assert not client.pending
+
+
+@pytest.mark.parametrize("id_", [None, [], {}, 1.5, "x" * 300, True])
+def test_an_answer_under_a_strange_id_is_nobodys(id_: Any) -> None:
+    client = wire()
+    client.request("ping")
+    assert client.receive(line(id=id_, result={})) == []
+    assert client.receive(line(method="notifications/progress", params={"progressToken": id_, "progress": 1}))
+    assert client.pending
 
 
 def test_what_waits_when_the_wire_ends_is_given_back() -> None:

@@ -1,0 +1,222 @@
+"""The client's side of the wire, without I/O: ids, what is pending, progress, cancellation, the server's questions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+from ..errors import INTERNAL_ERROR, INVALID_REQUEST, ProtocolError
+from . import jsonrpc
+from .eras import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION
+from .jsonrpc import RequestId, is_array, is_id, is_object
+from .revisions import STATELESS
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request to be sent: its id, and its line without the newline."""
+
+    id: RequestId
+    line: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A request has its result."""
+
+    id: RequestId
+    result: Json
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A request has been answered with an error."""
+
+    id: RequestId
+    code: int
+    message: str
+    data: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Progressed:
+    """The server tells how far a request that is pending has come."""
+
+    id: RequestId
+    done: float
+    total: float | None = None
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The server asks; `answer` or `refuse` it under its id."""
+
+    id: RequestId
+    method: str
+    params: Json
+
+
+@dataclass(frozen=True, slots=True)
+class Notified:
+    """The server says something that belongs to no pending request."""
+
+    method: str
+    params: Json | None
+
+
+Event = Answered | Refused | Progressed | Asked | Notified
+
+
+class ClientWire:
+    """One client's end of the wire: takes lines, gives events, and makes the lines to send.
+
+    Args:
+        revision: The revision that is spoken.
+        info: The client's `Implementation`.
+        capabilities: What the client declares.
+
+    Attributes:
+        revision: The revision; `initialize` may settle another one.
+        pending: The methods of the requests that wait for an answer, by id.
+    """
+
+    def __init__(self, revision: str, *, info: Json, capabilities: Json) -> None:
+        self.revision = revision
+        self.info = info
+        self.capabilities = capabilities
+        self.pending: dict[RequestId, str] = {}
+        self._ids = count(1)
+        self._reporting: set[RequestId] = set()
+
+    def request(
+        self, method: str, params: Mapping[str, Any] | None = None, *, reports_progress: bool = False
+    ) -> Request:
+        """Make a request, which is pending from now on.
+
+        Args:
+            method: The method.
+            params: Its params; the `_meta` that the revision wants is added.
+            reports_progress: Whether the server is to tell how far it has come.
+
+        Raises:
+            ValueError: The params have no form in JSON.
+        """
+        id_ = next(self._ids)
+        params = dict(params or {})
+        meta = self._meta(params.get("_meta", {}))
+        if reports_progress:
+            meta["progressToken"] = id_
+        if meta:
+            params["_meta"] = meta
+        message: Json = {"jsonrpc": "2.0", "id": id_, "method": method}
+        if params:
+            message["params"] = params
+        line = jsonrpc.encode(message)
+        self.pending[id_] = method
+        if reports_progress:
+            self._reporting.add(id_)
+        return Request(id_, line)
+
+    def notification(self, method: str, params: Mapping[str, Any] | None = None) -> bytes:
+        """Make a notification."""
+        return jsonrpc.notification(method, None if params is None else dict(params))
+
+    def cancel(self, id_: RequestId, reason: str) -> bytes | None:
+        """Give a request up: an answer that still comes is ignored.
+
+        Returns:
+            What tells the server; None where it is answered already, or must not be told (`initialize`).
+        """
+        method = self._settled(id_)
+        if method is None or method == "initialize":
+            return None
+        return self.notification("notifications/cancelled", {"requestId": id_, "reason": reason})
+
+    def answer(self, id_: RequestId, result: Mapping[str, Any]) -> bytes:
+        """Make the answer to what the server has asked."""
+        return jsonrpc.encode({"jsonrpc": "2.0", "id": id_, "result": dict(result)})
+
+    def refuse(self, id_: RequestId, code: int, message: str) -> bytes:
+        """Make the error that answers what the server has asked."""
+        return jsonrpc.encode({"jsonrpc": "2.0", "id": id_, "error": {"code": code, "message": message}})
+
+    def receive(self, line: bytes) -> list[Event]:
+        """Take a line, and return what it says: nothing, where it answers what nobody waits for.
+
+        Raises:
+            ProtocolError: It is no message; nothing has changed.
+        """
+        message = jsonrpc.decode(line)
+        messages: list[Any] = message if is_array(message) else [message]
+        for each in messages:
+            _check(each)
+        return [event for each in messages if (event := self._event(each)) is not None]
+
+    def end(self) -> list[RequestId]:
+        """Return the ids of the requests that will have no answer any more, as the wire has come to its end."""
+        ids = list(self.pending)
+        for id_ in ids:
+            self._settled(id_)
+        return ids
+
+    def _settled(self, id_: RequestId) -> str | None:
+        """Let a request wait no more, and return its method; None where it did not."""
+        self._reporting.discard(id_)
+        return self.pending.pop(id_, None)
+
+    def _meta(self, given: Mapping[str, Any]) -> Json:
+        if self.revision not in STATELESS:
+            return dict(given)
+        return {
+            PROTOCOL_VERSION: self.revision,
+            CLIENT_INFO: self.info,
+            CLIENT_CAPABILITIES: self.capabilities,
+            **given,
+        }
+
+    def _event(self, message: Json) -> Event | None:
+        id_ = message.get("id")
+        if "method" not in message:
+            return self._outcome(id_, message) if is_id(id_) and self._settled(id_) is not None else None
+        method: str = message["method"]
+        params: Json = message.get("params") or {}
+        if "id" in message:
+            return Asked(message["id"], method, params)
+        token = params.get("progressToken")
+        if method == "notifications/progress" and is_id(token) and token in self._reporting:
+            return Progressed(token, params["progress"], params.get("total"), params.get("message"))
+        return Notified(method, message.get("params"))
+
+    def _outcome(self, id_: RequestId, message: Json) -> Answered | Refused:
+        if is_object(result := message.get("result")):
+            return Answered(id_, result)
+        error = message.get("error")
+        if is_object(error) and type(error.get("code")) is int and type(error.get("message")) is str:
+            return Refused(id_, error["code"], error["message"], error.get("data"))
+        return Refused(id_, INTERNAL_ERROR, "the server has answered with neither a result nor an error")
+
+
+def _check(message: Any) -> None:
+    """Refuse what is no message.
+
+    Raises:
+        ProtocolError: It is none.
+    """
+    if not is_object(message) or message.get("jsonrpc") != "2.0":
+        raise ProtocolError(INVALID_REQUEST, 'expected an object with "jsonrpc": "2.0"')
+    if "method" not in message:
+        if not {"result", "error"} & message.keys():
+            raise ProtocolError(INVALID_REQUEST, "expected a request, a response or a notification")
+        return
+    params = message.get("params", {})
+    if type(message["method"]) is not str or not is_object(params):
+        raise ProtocolError(INVALID_REQUEST, "expected a method name, and params that are an object")
+    if "id" in message and not is_id(message["id"]):
+        raise ProtocolError(INVALID_REQUEST, f"expected {jsonrpc.ID_FORM} as id")
+    if message["method"] == "notifications/progress" and type(params.get("progress")) not in (int, float):
+        raise ProtocolError(INVALID_REQUEST, "expected a number as progress")
