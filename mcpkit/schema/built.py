@@ -7,14 +7,14 @@ follow JSON Schema. From 2.13 on it can be told not to.
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, TypeVar
 
 import pydantic_core
 from pydantic_core import CoreSchema, SchemaSerializer, SchemaValidator
 
-from .core_nodes import nodes
+T = TypeVar("T")
 
 _CAN_BE_TOLD: Final = tuple(map(int, pydantic_core.__version__.split(".")[:2])) >= (2, 42)
 _lock = threading.Lock()
@@ -26,14 +26,13 @@ def validator(core: CoreSchema) -> SchemaValidator:
     Raises:
         SchemaError: The schema is none.
     """
-    if _CAN_BE_TOLD:
-        return SchemaValidator(core, _use_prebuilt=False)
-    with _unbuilt(core):
-        return SchemaValidator(core)
+    return _built(SchemaValidator, core)
 
 
 def can_serialize(core: CoreSchema) -> bool:
     """Say whether pydantic does all that a schema says: before 2.13 not with fields that no class names."""
+    from .core_nodes import nodes  # which most servers do not need
+
     return _CAN_BE_TOLD or not any("extras_schema" in node for node in nodes(core))
 
 
@@ -43,15 +42,21 @@ def serializer(core: CoreSchema) -> SchemaSerializer:
     Raises:
         SchemaError: The schema is none.
     """
+    return _built(SchemaSerializer, core)
+
+
+def _built(build: Callable[..., T], core: CoreSchema) -> T:
     if _CAN_BE_TOLD:
-        return SchemaSerializer(core, _use_prebuilt=False)
+        return build(core, _use_prebuilt=False)
     with _unbuilt(core):
-        return SchemaSerializer(core)
+        return build(core)
 
 
 @contextmanager
 def _unbuilt(core: CoreSchema) -> Generator[None, None, None]:
     """Let the classes of a schema seem to be without validators; another thread builds its own from them, too."""
+    from .core_nodes import nodes
+
     with _lock:
         classes = {
             node["cls"]

@@ -27,7 +27,6 @@ from ..errors import HandlerError, OutputError, ProtocolError, RegistrationError
 from ..protocol.jsonrpc import is_object
 from . import references, types
 from .built import can_serialize, serializer, validator
-from .core_nodes import nodes
 from .published import published
 from .signature import empty
 from .values import Json
@@ -162,6 +161,8 @@ class Output:
     def _sure(self) -> tuple[Any, Any]:
         """A class whose instances need no watching, and what writes them: they have checked what they hold."""
         core: Any = self._described.output or {}
+        from .core_nodes import nodes
+
         # What wire.serializing makes of a model is a union.
         choice: Any = core["choices"][0] if core.get("type") == "union" else None
         if (
