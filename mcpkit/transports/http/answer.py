@@ -88,8 +88,10 @@ class Answer(Source):
         self._is_over = True
         exchange = self._exchange
         if self._stream is None:
-            if message is not None:
+            if problem is not None and message is not None:
                 exchange.answer(message, status_of(problem), headers_of(problem))
+            elif message is not None:
+                exchange.answer(message)
             elif exchange.may_stream and _has_request(self._message):
                 exchange.finish()  # it was cancelled: an event stream may end without a response
             else:

@@ -292,7 +292,8 @@ class Exchange:
             status: The status, where no stream has begun.
             headers: What the response has because of it, where no stream has begun.
         """
-        if self._enter(ANSWERED):
+        if self.state == _UNDECIDED:  # as `_enter` does: each call comes by here
+            self.state = ANSWERED
             self._answer, self._status, self._answer_headers = message, status, headers
             self._source = _NOBODY  # which need not refer to this any more
             if self._waiter is not None:

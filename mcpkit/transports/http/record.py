@@ -38,6 +38,7 @@ class Record:
         key: The key of the record at the broker, and its topic.
         fields: What the broker had when it was last looked at.
         changes: What has changed here, and the broker is not told of yet: fields to set, and None for those to remove.
+        saves: How many times changes have been saved.
         prolonged: When the broker was last told that the session is in use, by the event loop's clock.
     """
 
@@ -50,7 +51,7 @@ class Record:
         self._broker = broker
         self._ttl = ttl
         self._loaded: Mapping[str, str] = self.fields
-        self._saves_begun = self._saves_done = 0
+        self._saves_begun = self.saves = 0
 
     async def open(self, seconds: float) -> Mapping[str, str]:
         """Make the record of a new session, which lives for some seconds, and return it; or none, where that fails."""
@@ -64,17 +65,26 @@ class Record:
         return self.fields
 
     async def look(self) -> Mapping[str, str] | None:
-        """Read the record again.
-
-        Returns:
-            What it says; None when the session has ended. While changes of ours are on their way, it is what it was
-            before, as what was read may lack them: the next look sees all.
+        """Read the record again; see `take`.
 
         Raises:
             OSError: The broker does not answer.
         """
-        saves, token = self._saves_done, self.token
-        fields = await self._broker.read(self.key)
+        saves = self.saves
+        return self.take(await self._broker.read(self.key), saves)
+
+    def take(self, fields: Mapping[str, str], saves: int) -> Mapping[str, str] | None:
+        """Take what the broker has.
+
+        Args:
+            fields: That.
+            saves: What `saves` was before it was asked for that.
+
+        Returns:
+            What the record says; None when the session has ended. While changes of ours are on their way, it is what
+            it was before, as what was read may lack them: the next look sees all.
+        """
+        token = self.token
         is_old = token.expires <= time.time()
         if fields is self._loaded and not is_old:
             return fields
@@ -92,7 +102,7 @@ class Record:
         try:
             await self._write(changes)
         finally:
-            self._saves_done += 1
+            self.saves += 1
         await self.announce()
 
     async def prolong(self, now: float) -> None:

@@ -142,8 +142,9 @@ class Sessions:
             record = self._record(token)
         if record.token.principal != _owner(client.principal):
             return None
-        try:
-            fields = await record.look()
+        saves = record.saves
+        try:  # as `look` does: each request comes by here
+            fields = record.take(await self._environment.broker.read(record.key), saves)
         except OSError:
             raise unreachable() from None
         if fields is None:
