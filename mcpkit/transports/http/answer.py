@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ...asking.open_questions import OpenQuestions
 from ...errors import INVALID_REQUEST, PARSE_ERROR, BusyError, ProtocolError
 from ...protocol.jsonrpc import is_array, is_object
 from .exchange import Exchange, Source, headers_of
 from .streams import Stream, Streams
-
-if TYPE_CHECKING:
-    from ...asking.open_questions import OpenQuestions
 
 
 class Answer(Source):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 import types
 from collections.abc import Coroutine, Generator
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from ...asking.open_questions import OpenQuestions
 from ...channel import Channel
@@ -17,16 +17,13 @@ from ...peer import Peer
 from ...protocol import jsonrpc
 from ...protocol.eras import Client, Envelope, Handshake
 from ...protocol.headers import Headers
-from ...protocol.jsonrpc import is_array, is_object
+from ...protocol.jsonrpc import Outcome, Ready, is_array, is_object
 from ...protocol.messages import Request, invalid, is_initialize
 from ...protocol.revisions import HANDSHAKE
 from ...running.calls import Calls, Reply
 from .answer import status_of
 from .exchange import ANSWERED, Exchange, Source, headers_of
-
-if TYPE_CHECKING:
-    from ...protocol.jsonrpc import Outcome, Ready
-    from .service import Service
+from .service import Service
 
 _IS_EAGER: Final = sys.version_info >= (3, 12)
 
@@ -62,12 +59,13 @@ async def serve_handshake(service: Service, message: Any, headers: Headers, exch
         await _refuse_session(headers, exchange)
         return
     session.post(message, exchange)
-    if service.engine.has_middleware:
+    has_middleware = service.engine.has_middleware
+    if has_middleware:
         await _first_steps(exchange)  # what middleware lets through at once is done then
     await session.save()
     await _first_steps(exchange)
     await service.send(exchange, service.settings.stream_after_in_session)
-    if service.engine.has_middleware:
+    if has_middleware:
         await session.save_rest()  # what it has let through later
 
 

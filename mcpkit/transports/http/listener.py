@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from ...access.principal import Principal
 from ...errors import MalformedError
 from ...updates.change import Change
 from ...updates.listen import Listen
 from ...updates.pending import Pending
 from .environment import Environment
 from .exchange import Exchange, Source, event
-
-if TYPE_CHECKING:
-    from ...access.principal import Principal
 
 
 class Listener(Source):

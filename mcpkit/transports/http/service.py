@@ -171,7 +171,7 @@ class Service(Source):
             return exchange.respond()
         return self.serve(exchange, stream_after)
 
-    def close(self, *, in_haste: bool = False) -> None:
+    def close(self, in_haste: bool = False) -> None:
         """Begin to end: take no more work, and end the streams.
 
         Args:

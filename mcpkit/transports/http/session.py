@@ -213,7 +213,7 @@ class Session(Peer):
     @property
     def is_busy(self) -> bool:
         """Whether something of it runs or listens, so that it is in use though no request comes."""
-        return len(self._calls) > 0 or bool(self._listening)
+        return bool(self._calls or self._listening)
 
     def envelope(self, method: str, params: dict[str, Any], meta: dict[str, Any]) -> Envelope:
         """Return what was negotiated; a session is initialized once."""
@@ -225,7 +225,7 @@ class Session(Peer):
 
     def _follow(self) -> None:
         """Hear what is done to it elsewhere, as long as it listens or asks here."""
-        is_needed = bool(self._listening) or len(self.questions) > 0
+        is_needed = bool(self._listening or self.questions)
         if is_needed and self._following is None:
             broker = self._environment.broker
             self._following = Following(broker, self.record.key, self._refresh, self._hear_answer)

@@ -110,14 +110,13 @@ class Sessions:
         caller = client.caller
         self._make_room(caller)
         self._shares.take(caller)
-        session: Session | None = None
         try:
             record = self._record(token)
-            fields = await record.open(self._brief)
-            session = self._unused[id_] = self._add(id_, record, fields, client)
-        finally:
-            if session is None:
-                self._shares.give_back(caller)
+            session = self._add(id_, record, await record.open(self._brief), client)
+        except BaseException:
+            self._shares.give_back(caller)
+            raise
+        self._unused[id_] = session
         return session
 
     async def find(self, id_: str, client: Exchange | Session) -> Session | None:

@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from types import FrameType
 from typing import Any, Final
 from weakref import ref
@@ -45,7 +44,7 @@ class Ending:
         self,
         loop: asyncio.AbstractEventLoop,
         grace: float | None,
-        close: Callable[..., None],
+        close: Callable[[bool], None],
     ) -> None:
         self.loop = loop
         self.grace = grace
@@ -58,7 +57,7 @@ class Ending:
         in_haste = self.has_begun and number == signal.SIGINT
         self.has_begun = True
         with suppress(RuntimeError):  # its loop has been closed just now, so there is nothing to end
-            self.loop.call_soon_threadsafe(partial(self._close, in_haste=in_haste))
+            self.loop.call_soon_threadsafe(self._close, in_haste)
 
 
 _endings: tuple[ref[Ending], ...] = ()

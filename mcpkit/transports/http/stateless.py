@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from ...access.principal import Principal
 from ...call import Call
 from ...errors import ProtocolError
 from ...protocol import jsonrpc
@@ -16,9 +17,6 @@ from ...protocol.revisions import ALL, HANDSHAKE, METHODS, STATELESS
 from .exchange import Exchange
 from .listener import Listener
 from .service import OPEN, Service
-
-if TYPE_CHECKING:
-    from ...access.principal import Principal
 
 _HANDSHAKE: Final = frozenset(revision.encode() for revision in HANDSHAKE)
 
