@@ -30,7 +30,8 @@ _PARTS = r"\{([^{}]*)\}|([^{}]+)|[{}]"
 _NOT_LITERAL = r'[\x00-\x20\x7f"<>\\^`|\ud800-\udfff]|%(?![0-9A-Fa-f]{2})'
 _VARIABLE = r"((?:\w|%[0-9A-Fa-f]{2})(?:\.?(?:\w|%[0-9A-Fa-f]{2}))*)(\*|:([1-9][0-9]{0,3}))?"
 _BROKEN_ESCAPE = "%(?![0-9A-Fa-f]{2})"
-_ASCII = bytes(range(128)).decode()
+_NOT_ASCII = r"[^\x00-\x7f]+"
+_ESCAPES = "(?:%[0-9A-Fa-f]{2})+"
 # Windows ignores dots and spaces at the end of a name, so ".. " is ".." there.
 _TRAVERSAL = r"\\|\0|\A[A-Za-z]:|\A/|(?:\A|/)\.\.[ .]*(?:/|\Z)"
 _TRAVERSAL_OR_SLASH = r"/|\\|\0|\A[A-Za-z]:|\A\.\.[ .]*\Z"
@@ -147,15 +148,17 @@ class Slot:
     def _decode(self, raw: str) -> str | None:
         text = raw
         if "%" in raw:
-            from urllib.parse import unquote
-
             if re.search(_BROKEN_ESCAPE, raw):
                 return None
             try:
-                text = unquote(raw, errors="strict")
+                text = re.sub(_ESCAPES, _unescape, raw)
             except UnicodeDecodeError:
                 return None
         return None if self._forbidden and self._forbidden.search(text) else text
+
+
+def _unescape(found: re.Match[str]) -> str:
+    return bytes.fromhex(found[0].replace("%", "")).decode()
 
 
 class Parameters:
@@ -296,11 +299,11 @@ def _in_ascii(uri: str) -> str:
     Raises:
         UnicodeEncodeError: There is a lone surrogate.
     """
-    if uri.isascii():
-        return uri
-    from urllib.parse import quote
+    return uri if uri.isascii() else re.sub(_NOT_ASCII, _escape, uri)
 
-    return quote(uri, safe=_ASCII)
+
+def _escape(found: re.Match[str]) -> str:
+    return "%" + found[0].encode().hex("%").upper()
 
 
 def is_template(uri: str) -> bool:

@@ -64,8 +64,8 @@ def _check_field(where: str, field: Any) -> None:
     if not is_object(field):
         raise RegistrationError(f"{where} is no JSON Schema; write it as a dict")
     for keyword, value in field.items():
-        rule = _KEYWORDS.get(keyword, {})
-        if not fits_alone(rule, value):
+        rule = _KEYWORDS.get(keyword)
+        if rule is not None and not fits_alone(rule, value):
             raise RegistrationError(f"{where}: `{keyword}` is {expected(rule, {})}, not {value!r}")
         if keyword == "pattern" and not _is_pattern(value):
             raise RegistrationError(f"{where}: `pattern` is a regular expression, not {value!r}")
