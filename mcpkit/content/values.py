@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, ParamSpec, TypeVar, cast
 
 from ..errors import HandlerError, OutputError, ProtocolError
 from ..protocol.types import Json
 from . import media_types
 from .blocks import Bytes, Content, ContentError, EmbeddedResource, ResourceLink, Text, base64
 from .data import DEEPEST, json_value, text_of, unreadable
-from .display import Shown, can_show, is_file, show
+from .display import can_show, is_file, show
 from .media import Audio, File, Image
 
 __all__ = [
@@ -28,6 +28,9 @@ __all__ = [
     "to_content",
     "to_contents",
 ]
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _BYTES = (bytes, bytearray, memoryview)
 
@@ -121,10 +124,7 @@ def to_contents(value: Any, uri: str, mime_type: str | None) -> list[Json]:
         return [{"uri": uri, "mimeType": mime_type or media_types.PLAIN_TEXT, "text": value}]
     if value is None:
         raise OutputError("result is None; return the contents, or raise ResourceNotFoundError")
-    return [
-        _made(place, lambda item=item: item.contents(uri, mime_type))  # type: ignore[misc]  # of this round
-        for place, item in _items(value, "result")
-    ]
+    return [_made(place, item.contents, uri, mime_type) for place, item in _items(value, "result")]
 
 
 def holds_content(value: Any) -> bool:
@@ -150,9 +150,9 @@ def _is_content(kind: Any) -> bool:
     return issubclass(kind, (Content, *_BYTES)) or is_file(kind) or can_show(kind)
 
 
-def _made(place: str, make: Callable[[], Json]) -> Json:
+def _made(place: str, make: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
     try:
-        return make()
+        return make(*given, **named)
     except (OutputError, HandlerError, ProtocolError):
         raise
     except ContentError as error:
@@ -187,7 +187,7 @@ def _others(value: Any, place: str) -> Iterator[tuple[str, Content]]:
 
         data = read_file(value, place)
         yield place, Text(data) if isinstance(data, str) else _Blob(data)
-    elif can_show(kind) and (shown := _shown(value, place)) is not None:
+    elif can_show(kind) and (shown := _made(place, show, value)) is not None:
         if isinstance(shown.data, bytes):
             yield place, Image(data=shown.data, mime_type=shown.mime_type)
         else:
@@ -202,15 +202,6 @@ def _others(value: Any, place: str) -> Iterator[tuple[str, Content]]:
             place,
             _Rendered(text_of(data), media_types.PLAIN_TEXT if type(data) is str else media_types.JSON),
         )
-
-
-def _shown(value: Any, place: str) -> Shown | None:
-    try:
-        return show(value)
-    except (HandlerError, ProtocolError):
-        raise
-    except Exception as error:
-        raise OutputError(unreadable(place, error)) from error
 
 
 class _Rendered(Text):
