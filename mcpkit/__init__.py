@@ -53,8 +53,7 @@ from .resources import Resource, ResourceTemplate
 from .server import Server
 from .texts import Email, Uri
 from .tools import Tool
-
-__version__ = "0.1.0"
+from .version import __version__
 
 __all__ = [
     "Annotations",
@@ -113,6 +112,7 @@ __all__ = [
     "ToolError",
     "ToolResult",
     "Uri",
+    "__version__",
     "assistant",
     "current_context",
     "json_type",

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from .access.principal import Principal
     from .asking.rounds import Rounds
     from .channel import Channel
-    from .reporting import Reports
-    from .running.limits import Turn
+    from .running.reports import Reports
     from .running.stops import Stop
+    from .running.turn import Turn
 
 NO_STATE: Final = object()
 """In place of a handler's state, where there is no handler: in middleware."""

@@ -6,15 +6,16 @@ from collections.abc import Awaitable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol
 
+from .asking.open_questions import OpenQuestions, Sender
+
 if TYPE_CHECKING:
     from .access.principal import Principal
-    from .asking.open_questions import OpenQuestions
 
 NO_HEADERS: Final[Mapping[bytes, bytes]] = MappingProxyType({})
 """Stands for the headers of a request where there are none."""
 
 
-class Channel(Protocol):
+class Channel(Sender, Protocol):
     """Where the messages that belong to a request leave."""
 
     @property
@@ -35,14 +36,6 @@ class Channel(Protocol):
     @property
     def caller(self) -> str | None:
         """What tells its client from others that share the server; None where it is alone, or nothing does."""
-        ...
-
-    def send(self, message: bytes) -> None:
-        """Send one JSON message; in the event loop's thread, without blocking."""
-        ...
-
-    def ready(self) -> Awaitable[None]:
-        """Wait until the reader on the other side keeps up."""
         ...
 
     def close(self) -> Awaitable[None]:

@@ -146,7 +146,7 @@ class FolderTemplate(ResourceTemplate):
         twin.entries = twin.folder.listed
         if self.watch is not None:
             twin.watch = twin.folder.watch
-        twin._written = key
+        twin.written = key
         return twin
 
 

@@ -182,7 +182,7 @@ class ResourceTemplate(Completable):
             from .access.parameter import entries_parameter
 
             self._entries_parameter = entries_parameter(f"resource template {uri_template!r}", entries)
-        self._written = uri_template
+        self.written = uri_template
 
     @property
     def uri_template(self) -> str:
@@ -246,11 +246,11 @@ class ResourceTemplate(Completable):
     def included_uri(self, uri: str) -> str:
         """Return the URI here of what has another one where the template was written, without a prefix."""
         same = 0
-        for ours, theirs in zip(reversed(self.key), reversed(self._written), strict=False):
+        for ours, theirs in zip(reversed(self.key), reversed(self.written), strict=False):
             if ours != theirs:
                 break
             same += 1
-        here, there = self.key[: len(self.key) - same], self._written[: len(self._written) - same]
+        here, there = self.key[: len(self.key) - same], self.written[: len(self.written) - same]
         return here + uri[len(there) :] if uri.startswith(there) else uri
 
     async def read(self, uri: str, values: Mapping[str, str | list[str]], call: Call) -> dict[str, Any]:

@@ -5,26 +5,26 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from .registration.signatures import Described, runs
+from .signatures import Described, runs
 
 if TYPE_CHECKING:
     from .access.principal import Principal
-    from .server import Server
+    from .engine import Engine
     from .transports.http.app import HttpApp
-    from .transports.http.options import FindPrincipal
+    from .transports.http.options import FindPrincipal, OwnRoute
 
 GRACE: Final = Described("10, with stdio 5")
 """Stands for what `grace` of `run` is when it is left out."""
 
 
-def _asgi(self: Server, **options: Any) -> HttpApp:
+def _asgi(self: Serving, **options: Any) -> HttpApp:
     from .transports.http.app import HttpApp
     from .transports.http.options import Settings
 
     return HttpApp(self.engine, self.routes, Settings(**options))
 
 
-def _run(self: Server, transport: str = "stdio", **options: Any) -> None:
+def _run(self: Serving, transport: str = "stdio", **options: Any) -> None:
     if transport == "stdio":
         from .transports.stdio import check_taken, run_stdio
 
@@ -49,7 +49,15 @@ def _run(self: Server, transport: str = "stdio", **options: Any) -> None:
 
 
 class Serving:
-    """What serves a server."""
+    """What serves a server.
+
+    Attributes:
+        engine: What answers its requests.
+        routes: The routes of the author's own.
+    """
+
+    engine: Engine
+    routes: list[OwnRoute]
 
     @runs(_run)
     def run(

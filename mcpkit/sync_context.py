@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-import concurrent.futures
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import AbstractContextManager
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from .asking.asking import Asking, begin_once, end_once, forget_once
-from .errors import CallEndedError
 from .reporting import close_stream, counted, log, note_progress, notify
+from .running.in_loop import in_loop, worker_loop
 
 if TYPE_CHECKING:
     from typing_extensions import TypeForm, Unpack
@@ -196,73 +194,3 @@ class SyncContext:
 
     def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         return in_loop(coroutine, self._call)
-
-
-def in_loop(coroutine: Coroutine[Any, Any, T], call: Call) -> T:
-    """Await something in the event loop of a request, from a worker thread, until the call is over.
-
-    Raises:
-        CallEndedError: The call is over.
-        RuntimeError: This is the thread of that event loop.
-        BaseException: Whatever is raised there.
-    """
-    try:
-        loop = worker_loop(call)
-    except RuntimeError:
-        coroutine.close()
-        raise
-    known = _known(coroutine, call)
-    try:
-        future = asyncio.run_coroutine_threadsafe(known, loop)
-    except RuntimeError:  # it has been closed meanwhile
-        known.close()
-        coroutine.close()
-        raise CallEndedError(call.method) from None
-    try:
-        value: T
-        value, error = future.result()
-    except concurrent.futures.CancelledError:
-        raise CallEndedError(call.method) from None
-    try:
-        if error is not None:
-            raise error
-        return value
-    finally:
-        del error  # its traceback has this frame
-
-
-async def _known(coroutine: Coroutine[Any, Any, Any], call: Call) -> tuple[Any, BaseException | None]:
-    """Await something in the event loop, in the sight of the request, which cancels it when it is over.
-
-    What it raises is returned: a task that raises SystemExit would end the event loop.
-    """
-    task = asyncio.current_task()
-    if call.sync_calls is None:
-        call.sync_calls = set()
-    assert task is not None
-    call.sync_calls.add(task)
-    try:
-        return await coroutine, None
-    except asyncio.CancelledError:
-        raise
-    except BaseException as error:  # noqa: BLE001 - raised in the thread
-        return None, error
-    finally:
-        call.sync_calls.discard(task)
-
-
-def worker_loop(call: Call) -> asyncio.AbstractEventLoop:
-    """Return the event loop of a request, which must not be this thread's.
-
-    Raises:
-        CallEndedError: It has been closed.
-        RuntimeError: It is this thread's.
-    """
-    loop = call.loop
-    if loop is None or asyncio._get_running_loop() is loop:
-        raise RuntimeError(
-            "ctx.sync is for functions that run in a worker thread; here, await the method of ctx"
-        )
-    if loop.is_closed():
-        raise CallEndedError(call.method)
-    return loop

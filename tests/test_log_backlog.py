@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from log_records import author_log, calling
-from mcpkit import LogHandler, Server, reporting
+from mcpkit import LogHandler, Server
+from mcpkit.running import reports as reporting
 from waiting import kept_busy
 from wire.pipe import settle
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ..errors import AnswerError, BusyError, InvalidAnswerError
 from ..protocol import jsonrpc
@@ -14,7 +14,6 @@ from ..running.steps import within
 from .questions import asked_again
 
 if TYPE_CHECKING:
-    from ..channel import Channel
     from .questions import Question
 
 _TRIES: Final = 3
@@ -25,6 +24,18 @@ MOST_OPEN: Final = 100
 
 _KEPT: Final = 100
 """Questions that are over, and whose late answers are known to be late."""
+
+
+class Sender(Protocol):
+    """Where requests to the client leave."""
+
+    def send(self, message: bytes) -> None:
+        """Send one JSON message; in the event loop's thread, without blocking."""
+        ...
+
+    def ready(self) -> Awaitable[None]:
+        """Wait until the reader on the other side keeps up."""
+        ...
 
 
 class OpenQuestions:
@@ -50,7 +61,7 @@ class OpenQuestions:
         self._on_close = on_close
         self._count = 0
         self._open: dict[str, asyncio.Future[Mapping[str, Any]]] = {}
-        self._channels: dict[str, Channel] = {}
+        self._channels: dict[str, Sender] = {}
         self._over: deque[str] = deque(maxlen=_KEPT)
 
     def __len__(self) -> int:
@@ -61,7 +72,7 @@ class OpenQuestions:
         self,
         questions: Sequence[Question[Any]],
         requests: Sequence[dict[str, Any]],
-        channel: Channel,
+        channel: Sender,
         seconds: float,
     ) -> list[Any]:
         """Ask all of them at once, and wait for the answers.
@@ -126,7 +137,7 @@ class OpenQuestions:
             _settle(future, message)
         return True
 
-    def take_back(self, channel: Channel) -> None:
+    def take_back(self, channel: Sender) -> None:
         """Tell the client that it need not answer what was asked on a channel, which is about to end."""
         for id_ in [id_ for id_, asked_on in self._channels.items() if asked_on is channel]:
             self._take_back(id_)
@@ -137,7 +148,7 @@ class OpenQuestions:
         if channel is not None and (not future.done() or future.cancelled()):
             channel.send(jsonrpc.notification("notifications/cancelled", {"requestId": id_}))
 
-    async def _send(self, request: Mapping[str, Any], channel: Channel) -> str:
+    async def _send(self, request: Mapping[str, Any], channel: Sender) -> str:
         self._count += 1
         id_ = f"{self._prefix}{self._count}"
         self._open[id_] = asyncio.get_running_loop().create_future()

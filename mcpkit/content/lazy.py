@@ -5,7 +5,6 @@ In an event loop nobody looks at them: there, whoever makes a result is told by 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -13,7 +12,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any, Final, TypeGuard
 
-from ..running.current import current
+from ..running.current import current, running_loop
 
 MOST_ITEMS: Final = 100_000
 """Items that are taken from an iterator, which may have no end; who returns a list may return more."""
@@ -61,7 +60,7 @@ def may_block() -> None:
     Raises:
         LeaveLoop: This is the thread of an event loop, and what is made is a result.
     """
-    if asyncio._get_running_loop() is not None and not _stays.get():
+    if running_loop() is not None and not _stays.get():
         raise LeaveLoop
 
 

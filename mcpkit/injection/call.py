@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 from ..errors import BusyError
 from ..running.execution import finish_awaitable, log_late, of_a_function
 from ..running.forks import end_child
-from ..running.making import collected, finish_call, is_async_iterable, make_result
+from ..running.iterables import collected, is_async_iterable
+from ..running.making import finish_call, make_result
 from ..running.steps import see_through
 
 if TYPE_CHECKING:
     from ..call import Call
     from ..running.making import Make
-    from .plan import Fills, Part, Plan, Step
+    from .parts import Fills, Part, Plan, Step
 
 _left_behind: set[asyncio.Task[None]] = set()
 """Calls whose thread goes on alone; the event loop itself would let go of them."""
@@ -346,7 +347,7 @@ def _settled(value: Any, call: Call) -> Any:
 
 
 def _in_loop(coroutine: Coroutine[Any, Any, Any], call: Call) -> Any:
-    from ..sync_context import in_loop  # most threads ask nothing of their event loop
+    from ..running.in_loop import in_loop  # most threads ask nothing of their event loop
 
     return in_loop(coroutine, call)
 

@@ -19,9 +19,9 @@ from ..protocol.eras import Cache
 from ..protocol.types import Annotations, Icon, ToolAnnotations
 from ..resources import Resource, ResourceTemplate
 from ..running.limits import INHERITED
+from ..signatures import runs
 from ..tools import TextOf, Tool
 from ..uri_template import is_template
-from .signatures import runs
 from .watch import WatchFunction
 
 G = TypeVar("G", bound=Callable[..., Any])

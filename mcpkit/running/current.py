@@ -48,5 +48,13 @@ class Running:
         """Take note that a thread goes on alone, until `left` is done, and stop it as far as it has said how."""
 
 
+def running_loop() -> asyncio.AbstractEventLoop | None:
+    """Return the event loop that runs in this thread; None where none does."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
 current: Final[ContextVar[Running]] = ContextVar("mcpkit.call")
 """The request that is being served, known to all that runs for it; not set elsewhere, as in a worker process."""

@@ -16,7 +16,7 @@ from typing import Any
 
 from ..errors import BusyError, CallEndedError
 from ..numbers import check_count
-from .current import Running
+from .current import Running, running_loop
 from .forks import end_child
 
 logger = logging.getLogger("mcpkit")
@@ -246,7 +246,7 @@ def is_fatal(error: BaseException) -> bool:
     That is so of an interrupt by the user, and of the end of a coroutine whose event loop has gone.
     """
     if isinstance(error, GeneratorExit):  # a function may raise it as well
-        return asyncio._get_running_loop() is None
+        return running_loop() is None
     return isinstance(error, KeyboardInterrupt)
 
 

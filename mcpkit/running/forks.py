@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 import traceback
 from contextlib import suppress
 from typing import NoReturn
+
+from .current import running_loop
+from .ending import exit_now
 
 generation: int = 0
 """How many forks of event loops' threads this process has come of: what answers in one ends with it."""
@@ -17,7 +19,7 @@ _is_in_loop = False
 
 def _look() -> None:
     global _is_in_loop  # noqa: PLW0603 - of the thread that forks, which no other does meanwhile
-    _is_in_loop = asyncio._get_running_loop() is not None
+    _is_in_loop = running_loop() is not None
 
 
 def _count() -> None:
@@ -48,4 +50,4 @@ def end_child(error: BaseException | None) -> NoReturn:
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:
                 stream.flush()
-    os._exit(status & 0xFF)
+    exit_now(status & 0xFF)

@@ -13,15 +13,17 @@ import sys
 import threading
 import traceback
 import types
+from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache
 from multiprocessing.connection import Connection, wait
 from typing import Any, NamedTuple
 
 from ..errors import OutputError, said_by
+from .ending import exit_now
 from .execution import finish_awaitable
 from .forks import end_child
-from .making import Make, collected, is_async_iterable, listed
+from .iterables import collected, is_async_iterable, listed
 
 
 class Raised(NamedTuple):
@@ -156,9 +158,9 @@ def _import_main(main: str) -> None:
 
 
 @lru_cache(maxsize=64)
-def _load(pickled: bytes) -> Make | None:
+def _load(pickled: bytes) -> Callable[[Any], Any] | None:
     """Return what makes results, the same each time, as a schema may have to be read first."""
-    make: Make | None = pickle.loads(pickled)
+    make: Callable[[Any], Any] | None = pickle.loads(pickled)
     return make
 
 
@@ -188,7 +190,7 @@ def _end_with_parent() -> None:
     wait([parent.sentinel])
     if sys.platform != "win32":
         os.killpg(0, signal.SIGKILL)
-    os._exit(1)
+    exit_now(1)
 
 
 def _can_be_pickled(value: Any) -> bool:

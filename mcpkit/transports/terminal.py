@@ -28,7 +28,7 @@ def heading(engine: Engine) -> str:
     Args:
         engine: What serves it.
     """
-    from .. import __version__
+    from ..version import __version__
 
     what = f"{engine.runtime.name} {engine.version}, an MCP server (mcpkit {__version__})"
     return f"{what}, waits for a host on standard input.\n"

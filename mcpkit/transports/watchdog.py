@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from ..running.ending import exit_now
 from ..running.processes import kill_workers
 from .pipe_input import PipeInput
 from .signals import SignalBytes
@@ -140,7 +141,7 @@ class Watchdog:
             _write_unless_blocked(2, notice.encode())
         finally:
             kill_workers()
-            os._exit(0 if self.signal is None else 128 + self.signal)
+            exit_now(0 if self.signal is None else 128 + self.signal)
 
     if sys.platform == "win32":
 

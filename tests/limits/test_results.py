@@ -20,7 +20,7 @@ from mcpkit import Context, LogHandler, Server
 from mcpkit.content.data import DEEPEST
 from mcpkit.content.lazy import MOST_ITEMS
 from mcpkit.middlewares import SizeLimit
-from mcpkit.reporting import BURST, MOST_UNREAD, MOST_WAITING
+from mcpkit.running.reports import BURST, MOST_UNREAD, MOST_WAITING
 from mcpkit.transports.http import exchange as exchanges
 from mcpkit.transports.http.events import _BESIDES, MOST_EVENTS, SHARE, Events, Shelf
 from waiting import until

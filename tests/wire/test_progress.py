@@ -12,7 +12,7 @@ import pytest
 
 from mcpkit import Context, Server, ToolError, reporting
 from mcpkit.connection import Connection
-from mcpkit.reporting import BURST, INTERVAL
+from mcpkit.running.reports import BURST, INTERVAL
 from mcpkit.testing import connect
 from waiting import kept_busy
 from wire.conftest import Wire

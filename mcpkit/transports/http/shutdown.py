@@ -7,7 +7,6 @@ that is mounted in another. So the app listens itself, ends its streams, and let
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import threading
 import time
@@ -17,6 +16,7 @@ from types import FrameType
 from typing import Any, Final
 from weakref import ref
 
+from ...running.ending import exit_now
 from ...running.processes import kill_workers
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
@@ -133,6 +133,6 @@ def _watch(loops: list[asyncio.AbstractEventLoop], status: int) -> None:
     while not all(loop.is_closed() for loop in loops):
         if _deadline is not None and time.monotonic() >= _deadline:
             kill_workers()
-            os._exit(status)
+            exit_now(status)
         time.sleep(0.02)
     _deadline = None

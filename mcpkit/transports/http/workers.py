@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import multiprocessing
-import sys
 import threading
 from types import FrameType
 from typing import Any, Final
@@ -47,7 +47,7 @@ def warn_of_workers(*, has_broker: bool, is_stateless: bool) -> None:
 
 def _workers() -> tuple[int, bool]:
     """Return how many workers there are, and whether this is the first: those who have started it are on the stack."""
-    frame: FrameType | None = sys._getframe()
+    frame: FrameType | None = inspect.currentframe()
     is_worker = False
     while frame is not None:
         module = frame.f_globals.get("__name__")
