@@ -53,7 +53,7 @@ from .resources import Resource, ResourceTemplate
 from .server import Server
 from .texts import Email, Uri
 from .tools import Tool
-from .version import __version__
+from .version import __version__ as __version__
 
 __all__ = [
     "Annotations",
@@ -112,7 +112,6 @@ __all__ = [
     "ToolError",
     "ToolResult",
     "Uri",
-    "__version__",
     "assistant",
     "current_context",
     "json_type",

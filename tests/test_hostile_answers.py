@@ -155,7 +155,7 @@ def tried(attack: Callable[[Host, Asked], Awaitable[None]]) -> None:
             assert "result" in await host.request(9, "tools/list", {"_meta": meta})
             assert host.out.empty()
             await host.connection.aclose()
-        assert asked.server._running.taken == 0
+        assert asked.server.engine.runtime.running.taken == 0
 
     with nothing_logged():
         asyncio.run(run())
