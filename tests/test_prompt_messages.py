@@ -9,7 +9,7 @@ import pytest
 
 from contents import PNG, encoded
 from mcpkit import Image, ProtocolError, ResourceLink, Server, assistant, user
-from mcpkit.content.messages import to_messages
+from mcpkit.prompts import to_messages
 from mcpkit.errors import OutputError
 from mcpkit.testing import connect
 

@@ -101,7 +101,7 @@ NO_BOUNDS = {
     "telemetry.py:_LONGEST": "characters in a span",
     "headers.py:_LARGEST": "the specification's: what a header can say",
     "jsonrpc.py:_LARGE": "when a message is looked at otherwise",
-    "running/reports.py:MOST_UNREAD": "when a client has to show that it reads",
+    "reports.py:MOST_UNREAD": "when a client has to show that it reads",
     "resource_dir.py:MOST_ENTRIES": "the default of a setting",
     "processes.py:_END_LIMIT": "when a worker that ends is killed",
     "arguments.py:_MOST_ERRORS": "when what is wrong is told otherwise",
