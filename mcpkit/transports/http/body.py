@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 from inspect import iscoroutine
+from io import BytesIO
 from typing import Final, Protocol
 
 from ...running.shares import Shares
@@ -87,8 +88,8 @@ class Bodies:
         caller: str | None,
     ) -> bytes:
         declared = int(length) if length is not None and len(length) < 20 and length.isdigit() else 0
-        body = bytearray()
-        counted = 0
+        body = BytesIO()  # it gives its bytes away without a copy
+        size = counted = 0
         try:
             while True:
                 if message is None:
@@ -96,12 +97,12 @@ class Bodies:
                 if message["type"] == "http.disconnect":
                     raise RefusedError(400, "the request has ended before its body")
                 has_more = message.get("more_body", False)
-                body += message.get("body", b"")
-                if len(body) > self._limit:
+                size += body.write(message.get("body", b""))
+                if size > self._limit:
                     raise (UnreadError if has_more else RefusedError)(413, _too_long(self._limit))
                 if not has_more:
-                    return bytes(body)
-                if (uncounted := max(len(body), declared) - counted) > 0:
+                    return body.getvalue()
+                if (uncounted := max(size, declared) - counted) > 0:
                     self._count(caller, uncounted, is_alone=self._shares.taken == counted)
                     counted += uncounted
                 message, reading = None, receive()
