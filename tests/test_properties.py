@@ -309,6 +309,7 @@ def test_any_json_value_gets_what_the_error_table_says(
 
 @bounded
 @given(batch=st.lists(messages, max_size=5))
+@example(batch=[{"jsonrpc": "2.0", "method": method, "id": 1} for method in ("initialize", "ping")])
 def test_any_batch_gets_one_array_of_what_each_message_would_get(batch: list[Any], schema_dir: Path) -> None:
     revision = "2025-03-26"
     found = asyncio.run(answers(batch, revision, schema_dir))

@@ -178,7 +178,7 @@ async def test_line_is_answered_under_its_id(wire: Wire, revision: str, size: in
         framing = Framing(1000)
         request = pipe.message(7, "tools/list", {"cursor": ""})
         request["params"].pop("cursor")
-        pipe.methods[7] = ("tools/list", revision)
+        pipe.methods[7] = [("tools/list", revision)]
         sent = padded(request, size - 1) + b" "
         with peak() as taken:
             lines = [
@@ -346,7 +346,7 @@ async def test_client_info(excess: int, server: Server, serve: Serve, wire: Wire
             assert (answer.error()["code"], answer.error()["message"]) == (-32602, words)
         assert len(answer.body) < LONG
     async with wire(server, "2025-11-25", initialize=False) as pipe:
-        pipe.methods["initialize"] = ("initialize", "2025-11-25")
+        pipe.methods["initialize"] = [("initialize", "2025-11-25")]
         pipe.send(message)
         answer = await pipe.receive()
         assert answer.get("error", {}).get("message") == (None if excess <= 0 else words)

@@ -135,7 +135,7 @@ class PipeAsker(Asker):
         return await self._told()
 
     async def send(self, body: bytes, method: str = "tools/call", name: str | None = "echo") -> Told:
-        self.pipe.methods[RAW_ID] = (method, LATEST[self.era])
+        self.pipe.methods[RAW_ID] = [(method, LATEST[self.era])]
         self.pipe.send(body)
         return await self._told()
 

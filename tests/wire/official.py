@@ -123,7 +123,7 @@ class Official:
         """Check the JSON-RPC members."""
         assert message["jsonrpc"] == "2.0"
         root = {self.key: self.definitions, "$ref": f"#/{self.key}/{name}"}
-        Draft202012Validator(root).validate(message)
+        assert not [*Draft202012Validator(root).iter_errors(message)], f"{self.revision} {name}: {message}"
         assert set(message) <= {"jsonrpc", "id", "result", "error"}
 
 

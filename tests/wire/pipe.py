@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +51,8 @@ class Pipe:
         self.folder = folder
         self.out: asyncio.Queue[Any] = asyncio.Queue()
         self.verdict: AssertionError | None = None
-        self.methods: dict[Any, tuple[str, str]] = {}
+        self.methods: dict[Any, list[tuple[str, str]]] = {}
+        """By id, what has been asked: where two requests have one id, either may be the one that is answered."""
         self.connection = Connection(server, self._judge)
         self.ids = 0
 
@@ -68,17 +69,28 @@ class Pipe:
     def _judge_one(self, message: dict[str, Any]) -> None:
         params = message.get("params", {})
         if "method" not in message:
-            method, revision = self.methods.get(message.get("id"), ("ping", self.revision))
-            official(self.folder, revision).result(method, message)
+            self._judge_response(message)
         elif META + "subscriptionId" in params.get("_meta", {}):
             official(self.folder, STATELESS[-1]).notification(message)
         else:
             official(self.folder, self.revision).notification(message)
 
+    def _judge_response(self, message: dict[str, Any]) -> None:
+        id_ = message.get("id")
+        asked = [*self.methods.get(id_, ())]
+        if id_ is None or not asked:
+            asked.append(("ping", self.revision))
+        for method, revision in asked[:-1]:
+            with suppress(AssertionError):
+                official(self.folder, revision).result(method, message)
+                return
+        method, revision = asked[-1]
+        official(self.folder, revision).result(method, message)
+
     def send(self, message: Any) -> None:
         """Send any JSON value, or bytes as they are."""
         for each in message if isinstance(message, list) else [message]:
-            if isinstance(each, dict) and isinstance(each.get("method"), str):
+            if isinstance(each, dict):
                 self._expect(each)
         self.connection.receive(message if isinstance(message, bytes) else json.dumps(message).encode())
 
@@ -86,9 +98,12 @@ class Pipe:
         params = request.get("params")
         meta = params.get("_meta") if isinstance(params, dict) else None
         is_stateless = isinstance(meta, dict) and META + "protocolVersion" in meta
-        if isinstance(request.get("id"), str | int):
-            revision = STATELESS[-1] if is_stateless else self.revision
-            self.methods.setdefault(request["id"], (request["method"], revision))
+        revision = STATELESS[-1] if is_stateless else self.revision
+        id_, method = request.get("id"), request.get("method")
+        if isinstance(id_, str | int) and isinstance(method, str):
+            self.methods.setdefault(id_, []).append((method, revision))
+        elif is_stateless:
+            self.methods.setdefault(None, []).append(("ping", revision))
 
     def start(self, method: str, params: dict[str, Any] | None = None, **meta: Any) -> int:
         """Send a request of this pipe's revision and return its id."""
