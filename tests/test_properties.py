@@ -152,8 +152,7 @@ def problems_of_request(method: str, params: Any, revision: str | None) -> set[i
     if not isinstance(meta, dict):
         return {-32602} if revision is not None else {-32602, -32600}
     found: set[int] = set()
-    token = meta.get("progressToken")
-    if token is not None and not is_id(token):
+    if "progressToken" in meta and not is_id(meta["progressToken"]):
         found.add(-32602)
     if META + "protocolVersion" in meta:
         return found | problems_of_envelope(meta) | problems_of_method(method, params, "s")
@@ -330,7 +329,7 @@ def test_any_batch_gets_one_array_of_what_each_message_would_get(batch: list[Any
             continue  # it must not be in a batch, whatever else is wrong with it
         codes = problems(message, revision)
         if codes is not None and -32600 not in codes:  # those may be told without an id
-            (answer,) = [each for each in array if each["id"] == message["id"]]
+            (answer,) = [each for each in array if each.get("id") == message["id"]]
             assert answer["error"]["code"] in codes if codes else "result" in answer
 
 

@@ -102,7 +102,7 @@ class Pipe:
         id_, method = request.get("id"), request.get("method")
         if isinstance(id_, str | int) and isinstance(method, str):
             self.methods.setdefault(id_, []).append((method, revision))
-        elif is_stateless:
+        if is_stateless:  # a refusal may have no id
             self.methods.setdefault(None, []).append(("ping", revision))
 
     def start(self, method: str, params: dict[str, Any] | None = None, **meta: Any) -> int:
