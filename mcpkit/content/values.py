@@ -136,7 +136,8 @@ def holds_content(value: Any) -> bool:
     while left:
         items = left.pop()
         # What they hold, whatever their class makes of going through them.
-        kinds: set[Any] = set(map(type, list.__iter__(items) if isinstance(items, list) else iter(items)))
+        cls: Any = list if isinstance(items, list) else type(items)
+        kinds: set[Any] = set(map(type, cls.__iter__(items)))
         if any(map(_is_content, kinds)):
             return True
         if any(issubclass(kind, (list, tuple)) for kind in kinds) and id(items) not in seen:
