@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 KEYWORD: Final = "x-mcp-header"
 """What the specification calls it in a schema (basic/transports/streamable-http, "Schema Extension")."""
@@ -35,3 +35,15 @@ class Header:
     def __repr__(self) -> str:
         """Show how it is written."""
         return f"Header({self.name!r})"
+
+
+class MirroredParameter(NamedTuple):
+    """One argument that a client repeats in a header.
+
+    Args:
+        header: The header's name, as bytes in lower case.
+        path: The keys that lead to it from the arguments.
+    """
+
+    header: bytes
+    path: tuple[str, ...]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ..headers import MirroredParameter
 from .arguments import Arguments
-from .mirrored import MirroredParameter
 from .output import Output
 from .signature import Parameter, Signature, UnresolvedHint
 

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from pydantic_core import CoreSchema, SchemaValidator, ValidationError, core_schema
 
 from ..errors import ArgumentsError, Problem, RegistrationError
+from ..headers import MirroredParameter
 from ..protocol.jsonrpc import is_array, is_object
 from . import types, values
 from .built import validator
-from .mirrored import MirroredParameter, mirrored
+from .mirrored import mirrored
 from .published import published
 from .signature import Parameter, Signature, UnresolvedHint, empty
 from .values import Json

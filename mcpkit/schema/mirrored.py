@@ -10,27 +10,15 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from ..errors import RegistrationError
-from ..headers import KEYWORD
+from ..headers import KEYWORD, MirroredParameter
 from ..protocol.jsonrpc import is_array, is_object
+from ..protocol.types import Json
 from .references import DATA
-from .values import Json
 
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9110, section 5.6.2
 _TYPES: Final = {"string": '""', "integer": "0", "boolean": "False"}
 NAMED: Final = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"})
 """Keywords that hold schemas by name."""
-
-
-class MirroredParameter(NamedTuple):
-    """One argument that a client repeats in a header.
-
-    Args:
-        header: The header's name, as bytes in lower case.
-        path: The keys that lead to it from the arguments.
-    """
-
-    header: bytes
-    path: tuple[str, ...]
 
 
 class _Mark(NamedTuple):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from ..protocol.jsonrpc import is_array, is_object
-from .values import Json
+from ..protocol.types import Json
 
 DATA: Final = frozenset({"default", "examples", "enum", "const"})
 """Keywords that hold data of the author, whatever that looks like."""
