@@ -52,7 +52,6 @@ def test_no_rooms_import_each_other(graph: Graph) -> None:
     assert circles(rooms(graph)) == []
 
 
-@pytest.mark.xfail(reason="the walls still move")
 def test_imports_run_downward(graph: Graph) -> None:
     assert [f"{low} imports {high}" for low, high in Floors.declared().upward(graph)] == []
 
