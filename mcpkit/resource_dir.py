@@ -1,6 +1,6 @@
 """A folder served as resources, without a way out of it."""
 
-# pathlib would cost every server's start, folder or not.
+# pathlib and urllib would cost every server's start, folder or not.
 # ruff: noqa: PTH112, PTH113, PTH116, PTH118, PTH119, PTH206
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from contextlib import aclosing
 from datetime import datetime, timezone
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import quote
 
 from .access.visibility import Predicate
 from .content import media_types
@@ -192,6 +191,8 @@ class ResourceDir:
 
     def uri_of(self, path: str) -> str:
         """Return the URI of a path in the folder, written with slashes."""
+        from urllib.parse import quote
+
         return self._prefix + quote(path)
 
     def entries(self) -> Iterator[Entry]:

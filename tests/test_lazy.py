@@ -40,7 +40,7 @@ HTTP = {
     "websockets",
 }
 HEAVY = {"anyio", "docstring_parser", "email", "jsonschema", "multiprocessing", "pydantic", "unittest", "xml"}
-MODULES = {"logging.config", "urllib.request"}
+MODULES = {"logging.config", "urllib.parse"}
 
 
 def talk(*messages: dict[str, object], program: str = SERVER) -> list[dict[str, object]]:
