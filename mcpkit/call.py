@@ -29,6 +29,11 @@ NO_STATE: Final = object()
 class Call(BaseCall):
     """One request, from the moment that it has been read to its answer.
 
+    Args:
+        runtime: What it runs with.
+        request: What has been read.
+        channel: Where the messages that belong to it leave.
+
     Attributes:
         state: What the lifespan of the component's server has yielded; `NO_STATE` outside of handlers.
         turn: Its clock and its slot; None while it is limited by neither.
@@ -59,7 +64,18 @@ class Call(BaseCall):
         request: Request,
         channel: Channel,
     ) -> None:
-        super().__init__(runtime, request, channel)
+        # All at once, for the classes below as well: each request comes by here.
+        self.method = request.method
+        self.is_ended = False
+        self.is_timed_out = False
+        self.runtime = runtime
+        self.envelope = request.envelope
+        self.channel = channel
+        self.request_id = request.id
+        self.params = request.params
+        self.meta = request.meta
+        self.loop = None
+        self.left = None
         self.state: Any = NO_STATE
         self.turn: Turn | None = None
         self.turn_since: float | None = None

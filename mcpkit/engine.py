@@ -51,6 +51,7 @@ class Engine:
     Attributes:
         dispatch: Answers a request: at once, or with a coroutine when the author's code has to run. Raises
             ProtocolError where the request is refused.
+        has_middleware: Whether requests are led through middleware.
         entrance: Where requests wait while lifespans are being entered.
         hubs: What tells its changes, in each event loop.
         listing: Answers its lists.
@@ -84,16 +85,13 @@ class Engine:
         self.methods = Methods(registry, declared, self.listing, self.lifespans, instructions)
         self.dispatch: Handler = self.methods.dispatch
         self._handler: Handler = self.methods.dispatch
+        self.has_middleware = False
         self._lock = threading.Lock()
-
-    @property
-    def has_middleware(self) -> bool:
-        """Whether requests are led through middleware."""
-        return self._handler != self.methods.dispatch
 
     def lead_to(self, handler: Handler) -> None:
         """Have requests answered by a function from now on, such as one that leads them through middleware."""
         self._handler = handler
+        self.has_middleware = handler != self.methods.dispatch
         self._choose_way()
 
     def _choose_way(self) -> None:

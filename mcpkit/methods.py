@@ -97,7 +97,7 @@ class Methods:
                 is not declared, or whatever the method refuses at once.
         """
         revisions, capability = METHODS.get(call.method, ((), None))
-        if call.revision not in revisions:
+        if call.envelope.revision not in revisions:
             own = self._registry.methods.get(call.method)
             if own is not None and call.revision in own.revisions and own.is_visible(call.principal):
                 return self.serve_own(call, own)
@@ -317,8 +317,9 @@ def becomes_result(call: Call, error: BaseException) -> bool:
 
 
 def _tool_result(call: Call, tool: Tool, result: dict[str, Any]) -> bytes:
-    if call.revision != LATEST and not isinstance(result, ExtensionResult):
-        result = content.tool_result(result, call.revision, wrapped=tool.is_wrapped)
+    revision = call.envelope.revision
+    if revision != LATEST and not isinstance(result, ExtensionResult):
+        result = content.tool_result(result, revision, wrapped=tool.is_wrapped)
     return call.render(result)
 
 

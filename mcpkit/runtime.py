@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from .channel import Channel
 from .protocol.eras import Cache, Client, Envelope, Identity
 from .protocol.jsonrpc import RequestId
-from .protocol.messages import Request
 from .running.current import Running
 from .running.shares import Shares
 
@@ -94,14 +93,11 @@ class Runtime:
 
 
 class BaseCall(Running):
-    """One request, as it was read.
-
-    Args:
-        runtime: What it runs with.
-        request: What has been read.
-        channel: Where the messages that belong to it leave.
+    """One request, as it was read: what is known of every `Call`, which alone is made.
 
     Attributes:
+        runtime: What it runs with.
+        channel: Where the messages that belong to it leave.
         envelope: Who asks, and in which revision.
         request_id: Its JSON-RPC id.
         params: Its params as the client sent them, or as a middleware has changed them.
@@ -112,23 +108,14 @@ class BaseCall(Running):
 
     __slots__ = ("channel", "envelope", "left", "loop", "meta", "params", "request_id", "runtime")
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        request: Request,
-        channel: Channel,
-    ) -> None:
-        self.method = request.method
-        self.is_ended = False
-        self.is_timed_out = False
-        self.runtime = runtime
-        self.envelope: Envelope = request.envelope
-        self.channel = channel
-        self.request_id: RequestId = request.id
-        self.params: dict[str, Any] = request.params
-        self.meta: dict[str, Any] = request.meta
-        self.loop: asyncio.AbstractEventLoop | None = None
-        self.left: asyncio.Future[None] | None = None
+    channel: Channel
+    envelope: Envelope
+    left: asyncio.Future[None] | None
+    loop: asyncio.AbstractEventLoop | None
+    meta: dict[str, Any]
+    params: dict[str, Any]
+    request_id: RequestId
+    runtime: Runtime
 
     @property
     def client(self) -> Client:

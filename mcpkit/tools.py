@@ -170,7 +170,7 @@ class Tool(Listed):
     @property
     def is_wrapped(self) -> bool:
         """Whether revisions that only know objects get `{"result": value}`."""
-        output = self.output
+        output = self._output
         return output is not None and output.is_wrapped
 
     def call(self, arguments: dict[str, Any], call: Call) -> Awaitable[Any]:
@@ -186,7 +186,7 @@ class Tool(Listed):
         Raises:
             ArgumentsError: The arguments do not fit the schema.
         """
-        kwargs = self.arguments.validate(arguments)
+        kwargs = (self._arguments or self.arguments).validate(arguments)
         if self._input_schema is not None:
             kwargs = {self.signature.parameters[0].name: kwargs}
         return self.run(kwargs, call, self.render)

@@ -40,7 +40,7 @@ HTTP = {
     "websockets",
 }
 HEAVY = {"anyio", "docstring_parser", "email", "jsonschema", "multiprocessing", "pydantic", "unittest", "xml"}
-MODULES = {"logging.config", "urllib.parse"}
+MODULES = {"logging.config", "urllib.request"}
 
 
 def talk(*messages: dict[str, object], program: str = SERVER) -> list[dict[str, object]]:
@@ -100,6 +100,10 @@ def test_the_http_transport_is_not_loaded(loaded):
 def test_nothing_heavy_is_loaded(loaded):
     assert loaded(1) & HEAVY == set()
     assert loaded(2) & MODULES == set()
+
+
+def test_the_import_alone_loads_nothing_of_urls():
+    assert "urllib.parse" not in after_the_import(2)
 
 
 def test_an_app_at_module_level_loads_nothing_but_what_checks_its_options():

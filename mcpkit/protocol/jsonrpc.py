@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, TypeGuard, cast
 
 from pydantic_core import from_json, to_json
@@ -96,20 +98,12 @@ def _find_infinity(value: Any, most: int) -> bool | None:
     return False
 
 
-def encode(message: Any) -> bytes:
-    """Write one JSON text on one line.
+encode: Final[Callable[[Any], bytes]] = partial(to_json, inf_nan_mode="null")
+"""Writes one JSON text on one line, as UTF-8 without a newline, from dicts, lists, strings, numbers, booleans and None.
 
-    Args:
-        message: Dicts, lists, strings, numbers, booleans and None. Numbers that JSON does not know
-            become null; whoever must not lose them checks before.
-
-    Returns:
-        UTF-8 bytes without a newline.
-
-    Raises:
-        ValueError: A string holds half of a surrogate pair.
-    """
-    return to_json(message, inf_nan_mode="null")
+Numbers that JSON does not know become null; whoever must not lose them checks before. A string that holds half of a
+surrogate pair is a ValueError.
+"""
 
 
 class Pieces(tuple[bytes, ...]):
@@ -131,7 +125,7 @@ def result(id_: RequestId, value: Outcome) -> bytes:
         return b"".join((b'{"jsonrpc":"2.0","id":', to_json(id_), b',"result":', value, b"}"))
     if type(value) is Pieces:
         return b"".join((b'{"jsonrpc":"2.0","id":', to_json(id_), b',"result":', *value, b"}"))
-    return to_json({"jsonrpc": "2.0", "id": id_, "result": value}, inf_nan_mode="null")
+    return encode({"jsonrpc": "2.0", "id": id_, "result": value})
 
 
 def error(id_: RequestId | None, problem: ProtocolError, *, absent: bool = True) -> bytes:

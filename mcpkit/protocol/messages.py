@@ -10,6 +10,7 @@ from typing import Any, Protocol, final
 from ..errors import INVALID_REQUEST, MalformedError, ProtocolError
 from .eras import PROTOCOL_VERSION, Envelope
 from .jsonrpc import ID_FORM, RequestId, is_id, is_object
+from .types import Json
 
 
 @final
@@ -104,19 +105,9 @@ def read(message: object, sender: Sender) -> Request | Notification | Response |
     """
     if not is_object(message):
         return Refusal(None, _not_ours())
-    if message.get("jsonrpc") != "2.0":
-        return Refusal(readable_id(message.get("id"), sender) if "method" in message else None, _not_ours())
     method = message.get("method")
-    if type(method) is not str:
-        if "method" not in message and ("result" in message or "error" in message):
-            return Response(message)
-        return Refusal(readable_id(message.get("id"), sender), invalid("expected a method name"))
-    if "id" not in message:
-        return Notification(method, message.get("params"))
-    return _read_request(message, method, sender)
-
-
-def _read_request(message: dict[str, Any], method: str, sender: Sender) -> Request | Refusal:
+    if type(method) is not str or "id" not in message or message.get("jsonrpc") != "2.0":
+        return _read_other(message, sender)
     id_ = message["id"]
     if not is_id(id_):
         return Refusal(None, invalid(f"expected {ID_FORM} as id"))
@@ -146,6 +137,18 @@ def _read_request(message: dict[str, Any], method: str, sender: Sender) -> Reque
     return request
 
 
+def _read_other(message: dict[str, Any], sender: Sender) -> Notification | Response | Refusal:
+    """Tell what a message is that is no request."""
+    if message.get("jsonrpc") != "2.0":
+        return Refusal(readable_id(message.get("id"), sender) if "method" in message else None, _not_ours())
+    method = message.get("method")
+    if type(method) is str:
+        return Notification(method, message.get("params"))
+    if "method" not in message and ("result" in message or "error" in message):
+        return Response(message)
+    return Refusal(readable_id(message.get("id"), sender), invalid("expected a method name"))
+
+
 def readable_id(id_: object, sender: Sender) -> RequestId | None:
     """Return the id to refuse a malformed request under; never that of one that runs, which goes on."""
     return id_ if is_id(id_) and not sender.is_taken(id_) else None
@@ -153,14 +156,14 @@ def readable_id(id_: object, sender: Sender) -> RequestId | None:
 
 def is_initialize(message: object) -> bool:
     """Say whether a message is an `initialize` request."""
-    return is_object(message) and "id" in message and message.get("method") == "initialize"
+    return is_object(message) and message.get("method") == "initialize" and "id" in message
 
 
 def names_revision(message: object) -> bool:
     """Say whether a message names its revision itself, as those of the stateless era do."""
-    params = message.get("params") if is_object(message) else None
-    meta = params.get("_meta") if is_object(params) else None
-    return is_object(meta) and PROTOCOL_VERSION in meta
+    params: Json | None = message.get("params") if is_object(message) else None
+    meta: Json | None = params.get("_meta") if type(params) is dict else None
+    return type(meta) is dict and PROTOCOL_VERSION in meta
 
 
 def invalid(problem: str) -> ProtocolError:

@@ -152,10 +152,10 @@ class Arguments:
             ArgumentsError: They do not fit the schema.
         """
         try:
-            validated = self._validator.validate_python(arguments, by_alias=True, by_name=False)
+            validated: Json = self._validator.validate_python(arguments, by_alias=True, by_name=False)
         except ValidationError as error:
             return self._validate_repaired(arguments, error)
-        return cast("dict[str, Any]", validated)
+        return validated
 
     def _validate_repaired(self, arguments: Json, error: ValidationError) -> Json:
         from .problems import Reader, told

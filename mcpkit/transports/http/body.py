@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from inspect import iscoroutine
 from io import BytesIO
+from types import CoroutineType
 from typing import Final, Protocol
 
 from ...running.shares import Shares
@@ -36,6 +36,7 @@ class Bodies:
 
     def __init__(self, settings: Settings) -> None:
         self._limit = settings.max_body
+        self._limit_length = len(str(settings.max_body))
         self._total = settings.max_body_total
         self._seconds = settings.body_timeout
         self._shares = Shares()
@@ -55,14 +56,14 @@ class Bodies:
         limit = self._limit
         if (
             length is not None
-            and len(str(limit)) <= len(length) < 20
+            and self._limit_length <= len(length) < 20
             and length.isdigit()
             and int(length) > limit
         ):
             raise UnreadError(413, _too_long(limit))
         message: Message | None = None
         reading: Awaitable[Message] = receive()
-        if iscoroutine(reading):  # most bodies are there already, and need no timer
+        if isinstance(reading, CoroutineType):  # most bodies are there already, and need no timer
             is_there, value = first_step(reading)
             if is_there:
                 message = value

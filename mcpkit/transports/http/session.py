@@ -144,9 +144,10 @@ class Session(Peer):
             self._level = self.record.changes[_LEVEL] = level
         if self.record.changes:
             await self.record.save()
-        answers, self._answers = self._answers, []
-        for answer in answers:
-            await self.record.pass_on(answer)
+        if self._answers:
+            answers, self._answers = self._answers, []
+            for answer in answers:
+                await self.record.pass_on(answer)
 
     async def save_rest(self) -> None:
         """Save what has changed where nobody can be told that it fails; then it is logged alone."""
