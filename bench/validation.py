@@ -30,7 +30,7 @@ from pydantic_core import from_json
 from mcpkit.errors import ArgumentsError, OutputError
 from mcpkit.schema import Arguments, Output
 from mcpkit.schema.signature import parameter
-from mcpkit.texts import Email, Uri
+from mcpkit.schema.texts import Email, Uri
 
 SMALL, LARGE = 64 * 1024, 4_000_000
 MOST_TIMES = 10

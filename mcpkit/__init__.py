@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from .access.principal import Principal
-from .asking.parameter import Ask
-from .asking.questions import Answer, Elicit, ElicitUrl, ListRoots
-from .asking.root import Root
-from .asking.sampling import Sample, Sampled
-from .broker import Broker, MemoryBroker
-from .completion import Complete
+from .calls.asking.questions import Answer, Elicit, ElicitUrl, ListRoots
+from .calls.asking.roots import Root
+from .calls.asking.sampling import Sample, Sampled
+from .calls.log_handler import LogHandler
+from .common.version import __version__ as __version__
+from .components.completion import Complete
+from .components.custom_methods import Method
+from .components.included import Included
+from .components.injection.ask import Ask
+from .components.injection.markers import Depends, FromHeader, FromState
+from .components.marking import prompt, resource, tool
+from .components.prompts import Prompt
+from .components.registry import Extension, Registry
+from .components.resource_dir import resource_dir
+from .components.resources import Resource, ResourceTemplate
+from .components.tools import Tool
 from .content.messages import Message, assistant, user
 from .content.values import (
     Audio,
@@ -21,7 +30,7 @@ from .content.values import (
     ToolResult,
 )
 from .context import Context, current_context
-from .error_hooks import Failure
+from .engine.error_hooks import Failure
 from .errors import (
     AnswerError,
     ArgumentsError,
@@ -37,23 +46,14 @@ from .errors import (
     ResourceNotFoundError,
     ToolError,
 )
-from .headers import Header
-from .injection.hidden import Depends, FromHeader, FromState
-from .json_types import json_type
-from .log_handler import LogHandler
-from .own_methods import Method
-from .prompts import Prompt
 from .protocol.eras import Cache
+from .protocol.mirrored import Header
 from .protocol.types import Annotations, Icon, ToolAnnotations
-from .registration.included import Included
-from .registration.marking import prompt, resource, tool
-from .registration.registry import Extension, Registry
-from .resource_dir import resource_dir
-from .resources import Resource, ResourceTemplate
+from .schema.json_types import json_type
+from .schema.texts import Email, Uri
 from .server import Server
-from .texts import Email, Uri
-from .tools import Tool
-from .version import __version__ as __version__
+from .state.broker import Broker, MemoryBroker
+from .state.principal import Principal
 
 __all__ = [
     "Annotations",

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from typing_extensions import TypeVar
 
-from .asking.asking import Asking
-from .call import Call
-from .registration.catalog import Catalog
-from .reporting import Track, close_stream, log, notify, report_progress
-from .running.current import current
+from .calls.asking.api import Asking
+from .calls.call import Call
+from .calls.reporting import Track, close_stream, log, notify, report_progress
+from .common.current import current
+from .components.catalog import Catalog
 
 if TYPE_CHECKING:
-    from .sync_context import SyncContext
+    from .calls.sync_context import SyncContext
 
 State = TypeVar("State", default=Any)
 T = TypeVar("T")
@@ -71,7 +71,7 @@ class Context(Asking, Generic[State]):
     @property
     def sync(self) -> SyncContext:
         """The same reports and questions for functions that are not `async`."""
-        from .sync_context import SyncContext
+        from .calls.sync_context import SyncContext
 
         return SyncContext(self.call)
 

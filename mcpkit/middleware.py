@@ -14,7 +14,7 @@ from .protocol.jsonrpc import Outcome
 from .protocol.revisions import METHODS
 
 if TYPE_CHECKING:
-    from .component import Component
+    from .components.component import Component
     from .context import Context
 
 UNWRAPPED: Final = frozenset({"ping", "subscriptions/listen"})

@@ -8,31 +8,31 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from .broker import Broker, MemoryBroker
-from .chain import through
-from .component import optional
-from .declared import CAPABILITIES, Declared
-from .engine import Engine, family
-from .error_hooks import ErrorHooks
+from .calls.lifespan import Lifespans
+from .calls.limits import check_timeout
+from .calls.runtime import Runtime
+from .calls.workers.processes import Processes
+from .calls.workers.threads import Threads
+from .common.numbers import check_count, check_seconds
+from .components.checks import check_icons
+from .components.component import optional
+from .components.included import Included
+from .components.injection.plan import overridden
+from .components.registry import Registry
+from .engine.chain import through
+from .engine.engine import Engine, family
+from .engine.error_hooks import ErrorHooks
+from .engine.identity import CAPABILITIES, Declared
 from .errors import RegistrationError
-from .injection.plan import overridden
-from .lifespan import Lifespans
 from .middleware import Middlewares
-from .numbers import check_count, check_seconds
 from .protocol.eras import Cache
 from .protocol.revisions import CACHEABLE
 from .protocol.types import Icon
-from .registration.declarations import check_icons
-from .registration.included import Included
-from .registration.registry import Registry
-from .running.execution import Threads
-from .running.limits import check_timeout
-from .running.processes import Processes
-from .runtime import Runtime
-from .serving import Serving
+from .state.broker import Broker, MemoryBroker
+from .transports.serving import Serving
 
 if TYPE_CHECKING:
-    from .keys import Keys
+    from .state.keys import Keys
     from .transports.http.options import OwnRoute
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -139,7 +139,7 @@ class Server(Serving, Registry):
         check_seconds("question_timeout", question_timeout)
         check_timeout(timeout)
         if encrypt_state:
-            from .keys import aes_gcm
+            from .state.keys import aes_gcm
 
             aes_gcm()
         lifespans = Lifespans(None if lifespan is None else partial(lifespan, self))
@@ -277,7 +277,7 @@ class Server(Serving, Registry):
 
 
 def _keys(secret: str | bytes | Sequence[str | bytes] | None, name: str) -> Keys:
-    from .keys import Keys
+    from .state.keys import Keys
 
     return Keys(secret, name)
 

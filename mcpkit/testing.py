@@ -13,14 +13,14 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
-from .access.principal import ANYONE, Principal
-from .connection import Connection
+from .engine.connection import Connection
 from .errors import INTERNAL_ERROR, METHOD_NOT_FOUND, ProtocolError
 from .protocol import jsonrpc
 from .protocol.client import Answered, Asked, ClientWire, Notified, Progressed
 from .protocol.eras import LOG_LEVEL, SERVER_INFO
 from .protocol.revisions import ALL, LATEST, STATELESS
 from .server import Server
+from .state.principal import ANYONE, Principal
 
 Answers = Callable[[str, dict[str, Any]], "dict[str, Any] | Awaitable[dict[str, Any]]"]
 """Answers what the server asks: takes the method, such as `elicitation/create`, and its params; returns the result."""

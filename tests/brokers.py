@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from mcpkit.broker import Broker
+from mcpkit.state.broker import Broker
 
 T = TypeVar("T")
 

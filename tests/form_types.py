@@ -17,7 +17,7 @@ from typing_extensions import NotRequired, TypedDict
 from mcpkit.errors import ArgumentsError
 from mcpkit.schema.form import Form
 from mcpkit.schema.form_fields import FORMS
-from mcpkit.texts import Email, Uri
+from mcpkit.schema.texts import Email, Uri
 
 REVISIONS = sorted(FORMS)
 OLDEST, NEWEST = REVISIONS[0], REVISIONS[-1]

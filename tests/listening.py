@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mcpkit import Server
-from mcpkit.access.principal import ANYONE
-from mcpkit.updates.change import Change
+from mcpkit.state.change import Change
+from mcpkit.state.principal import ANYONE
 
 
 class Ear:

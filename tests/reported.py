@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Protocol
 
-from mcpkit.running.reports import BURST, INTERVAL
+from mcpkit.calls.reports import BURST, INTERVAL
 
 TOKEN = "p"
 LEVELS = {

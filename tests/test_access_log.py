@@ -45,7 +45,7 @@ def server() -> Server:
 
 @pytest.fixture
 def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
-    caplog.set_level(logging.INFO, "mcpkit.access")
+    caplog.set_level(logging.INFO, "mcpkit.state")
     return caplog
 
 

@@ -21,7 +21,7 @@ from mcpkit import (
     ToolError,
     user,
 )
-from mcpkit.connection import Connection
+from mcpkit.engine.connection import Connection
 from mcpkit.testing import connect
 
 pytestmark = pytest.mark.anyio
@@ -209,7 +209,7 @@ async def test_a_call_that_is_cancelled_takes_its_question_back() -> None:
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 async def test_a_page_is_asked_for_until_it_is_done(revision: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcpkit.asking.asking._POLLS", ())
+    monkeypatch.setattr("mcpkit.calls.asking.api._POLLS", ())
     done = [False, False, True]
 
     async def pay(ctx: Context) -> str:

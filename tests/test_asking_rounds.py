@@ -94,7 +94,7 @@ async def test_a_state_is_good_for_its_request_alone(request_: dict[str, Any]) -
 async def test_a_state_is_good_for_its_time_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     server = tool(ask_name)
     state = (await one_round(server))["requestState"]
-    monkeypatch.setattr("mcpkit.asking.rounds.time.time", lambda: 4e9)
+    monkeypatch.setattr("mcpkit.calls.asking.multi_round.time.time", lambda: 4e9)
     with pytest.raises(ProtocolError, match="expired"):
         await one_round(server, inputResponses=WHO, requestState=state)
 
@@ -102,7 +102,7 @@ async def test_a_state_is_good_for_its_time_alone(monkeypatch: pytest.MonkeyPatc
 async def test_a_short_time_is_not_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
     clock.now = 1000.9
-    monkeypatch.setattr("mcpkit.asking.rounds.time.time", clock)
+    monkeypatch.setattr("mcpkit.calls.asking.multi_round.time.time", clock)
     server = Server("asking", question_timeout=0.5)
     server.tool(ask_name)
     state = (await one_round(server))["requestState"]

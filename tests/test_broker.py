@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from brokers import Clock, claim, finished, read, write
-from mcpkit.broker import MemoryBroker
+from mcpkit.state.broker import MemoryBroker
 
 
 @pytest.fixture

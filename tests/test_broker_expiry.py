@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from brokers import Clock, claim, finished, read, write
-from mcpkit.broker import MemoryBroker
+from mcpkit.state.broker import MemoryBroker
 
 
 @pytest.fixture

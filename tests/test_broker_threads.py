@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from brokers import Clock, claim, finished, read, write
-from mcpkit.broker import MemoryBroker
+from mcpkit.state.broker import MemoryBroker
 
 THREADS = 8
 TURNS = 300
@@ -129,7 +129,7 @@ def test_each_broker_is_a_home_of_its_own():
 
 FORKS = """
 import os
-from mcpkit.broker import MemoryBroker
+from mcpkit.state.broker import MemoryBroker
 
 broker = MemoryBroker()
 print(broker.home, flush=True)

@@ -13,11 +13,11 @@ import pytest
 
 from listening import Ear, hearing
 from mcpkit import Principal, Registry, Server
-from mcpkit.updates.audience import Audience
-from mcpkit.updates.change import Change
-from mcpkit.updates.changes import Changes
-from mcpkit.updates.listen import notification
-from mcpkit.updates.pending import Pending
+from mcpkit.engine.subscriptions.hub import Changes
+from mcpkit.engine.subscriptions.listen import notification
+from mcpkit.engine.subscriptions.mailbox import Pending
+from mcpkit.state.audience import Audience
+from mcpkit.state.change import Change
 from wire.pipe import settle
 
 pytestmark = pytest.mark.anyio

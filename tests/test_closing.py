@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import pytest
 
 from mcpkit import Depends, Server
+from mcpkit.calls.coroutines import within
 from mcpkit.middleware import CallNext, Request
-from mcpkit.running.steps import within
 from mcpkit.testing import Client, connect
 from waiting import LoopClock, over, until
 from wire.pipe import settle

@@ -217,7 +217,7 @@ async def test_a_completion_can_be_cancelled(server: Server) -> None:
 async def test_a_completion_has_a_time_limit(
     monkeypatch: pytest.MonkeyPatch, revision: str, timeout: float | None, is_async: bool
 ) -> None:
-    monkeypatch.setattr("mcpkit.completion.TIMEOUT", 0.01)
+    monkeypatch.setattr("mcpkit.components.completion.TIMEOUT", 0.01)
     server = Server("slow", timeout=timeout)
     released = threading.Event()
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mcpkit import RegistrationError, Server
-from mcpkit.running.turn import Slots
+from mcpkit.calls.turn import Slots
 from mcpkit.testing import Client, connect
 from waiting import over, until
 from wire.pipe import settle

@@ -134,7 +134,7 @@ async def test_sync_reports_belong_into_threads(server: Server) -> None:
 async def test_a_report_waits_until_the_reader_keeps_up(server: Server) -> None:
     import json
 
-    from mcpkit.connection import Connection
+    from mcpkit.engine.connection import Connection
 
     said: list[str] = []
     keeps_up = asyncio.Event()

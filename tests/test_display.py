@@ -12,10 +12,7 @@ from typing import Any
 import pytest
 
 from contents import PNG, encoded, shows, text
-from mcpkit.content.values import (
-    to_content,
-    to_contents,
-)
+from mcpkit.content.values import to_content, to_contents
 
 
 def bundle(data: Any) -> Any:

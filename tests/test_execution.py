@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from mcpkit import Context, ProtocolError, RegistrationError, Server
+from mcpkit.calls.workers.threads import Threads
 from mcpkit.errors import BusyError
-from mcpkit.running.execution import Threads
 from mcpkit.testing import connect
 from waiting import until
 

@@ -350,7 +350,7 @@ async def test_a_result_cannot_be_made_for_a_client_without_it() -> None:
 
 async def test_a_later_revision_leaves_it_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is narrowed for revisions that are no longer the newest are results of the core protocol alone."""
-    monkeypatch.setattr("mcpkit.methods.LATEST", "2027-01-01")
+    monkeypatch.setattr("mcpkit.engine.methods.LATEST", "2027-01-01")
     async with connect(queueing(), capabilities=KNOWS) as client:
         assert (await client.call("queue")).type == "ticket"
 

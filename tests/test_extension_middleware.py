@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mcpkit import Context, Extension, ProtocolError, RegistrationError, Server, ToolError
-from mcpkit.call import Call
+from mcpkit.calls.call import Call
 from mcpkit.middleware import CallNext, CallTool, Request, Result, ToolCall, ToolCallResult
 from mcpkit.middlewares import SizeLimit, Timed, Timing
 from mcpkit.protocol import messages

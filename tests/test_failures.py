@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from mcpkit import PromptError, ProtocolError, ResourceError, ResourceNotFoundError, Server, ToolError
-from mcpkit.error_hooks import Failure
+from mcpkit.engine.error_hooks import Failure
 from mcpkit.middleware import CallNext, Request, Result
 from mcpkit.testing import connect
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import process_work as work
 from mcpkit import Server
-from mcpkit.running.processes import Processes
+from mcpkit.calls.workers.processes import Processes
 from mcpkit.testing import connect
 from serving import from_text, serving
 from stdio.host import Host, call, text_of

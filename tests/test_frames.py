@@ -13,7 +13,7 @@ import pytest
 
 import mcpkit
 from mcpkit import Server
-from mcpkit.connection import Connection
+from mcpkit.engine.connection import Connection
 
 PACKAGE = str(Path(mcpkit.__file__).parent)
 LIMIT = 10
@@ -93,9 +93,9 @@ async def frames_of(method: str, params: dict[str, Any], monkeypatch: pytest.Mon
 
     server.engine.runtime.threads._jobs = HoppingQueue(server.engine.runtime.threads._jobs, hops)  # type: ignore[assignment]
     if sys.version_info < (3, 12):  # later, the task starts on the same stack
-        import mcpkit.running.calls
+        import mcpkit.calls.tasks
 
-        monkeypatch.setattr(mcpkit.running.calls, "_start", hop_of(mcpkit.running.calls._start))
+        monkeypatch.setattr(mcpkit.calls.tasks, "_start", hop_of(mcpkit.calls.tasks._start))
     seen.clear()
     try:
         connection.receive(

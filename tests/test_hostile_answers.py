@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcpkit import Context, Server
-from mcpkit.connection import Connection
+from mcpkit.engine.connection import Connection
 from wire.pipe import META, settle, stateless_meta
 
 CAPABILITIES = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}

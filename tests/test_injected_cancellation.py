@@ -9,7 +9,7 @@ from typing import Annotated
 import pytest
 
 from mcpkit import Depends, Server
-from mcpkit.injection.call import _left_behind
+from mcpkit.components.injection.run import _left_behind
 from mcpkit.testing import CallResult, Client, connect
 from traces import Trace, register, traced
 from waiting import LoopClock, over

@@ -11,7 +11,7 @@ import pytest
 
 from dependencies import KINDS, Database, async_generator, coroutine, generator, plain, takes_an_argument
 from mcpkit import Ask, Complete, Context, Depends, FromHeader, FromState, Server, prompt, resource, tool
-from mcpkit.injection.hidden import FromRequest
+from mcpkit.components.injection.markers import FromRequest
 from mcpkit.testing import connect
 
 pytestmark = pytest.mark.anyio

@@ -16,8 +16,8 @@ from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
 from mcpkit import ArgumentsError, RegistrationError, Server, json_type
-from mcpkit import json_types as declarations
 from mcpkit.protocol.revisions import LATEST, LATEST_HANDSHAKE
+from mcpkit.schema import json_types as declarations
 from mcpkit.testing import connect
 from structures import arguments_of
 

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcpkit.keys import Keys
+from mcpkit.state.keys import Keys
 
 OLD = "the old secret of the station"
 NEW = "the new secret of the station"
@@ -180,7 +180,7 @@ WORKERS = """
 import multiprocessing
 
 def sign(results):
-    from mcpkit.keys import Keys
+    from mcpkit.state.keys import Keys
     results.put(Keys(None, "weather").sign("session", b"data").hex())
 
 if __name__ == "__main__":
@@ -211,7 +211,7 @@ def test_workers_of_one_parent_share_a_secret_that_no_other_parent_has(tmp_path)
 
 SIGNS = """
 import sys
-from mcpkit.keys import Keys
+from mcpkit.state.keys import Keys
 
 Keys("sixteen or more bytes", "weather").sign("session", b"")
 print("multiprocessing" in sys.modules)

@@ -109,7 +109,7 @@ def test_the_import_alone_loads_nothing_of_urls():
 def test_an_app_at_module_level_loads_nothing_but_what_checks_its_options():
     with_an_app, without = (after_a_whole_conversation(9, program) for program in (WITH_AN_APP, SERVER))
     assert with_an_app - without == {
-        "mcpkit.keys",
+        "mcpkit.state.keys",
         "mcpkit.schema.nearest",
         "mcpkit.transports.http",
         "mcpkit.transports.http.app",

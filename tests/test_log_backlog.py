@@ -10,7 +10,7 @@ import pytest
 
 from log_records import author_log, calling
 from mcpkit import LogHandler, Server
-from mcpkit.running import reports as reporting
+from mcpkit.calls import reports as reporting
 from waiting import kept_busy
 from wire.pipe import settle
 

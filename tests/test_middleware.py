@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mcpkit import ProtocolError, RegistrationError, Server
-from mcpkit.connection import Connection
+from mcpkit.engine.connection import Connection
 from mcpkit.middleware import CallNext, Request, Result
 from mcpkit.testing import connect
 from typed.middleware import server as typed_server

@@ -22,7 +22,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """The time, which passes when the test says so; a page is looked at once for each accept."""
     clock = Clock()
     monkeypatch.setattr("time.time", clock)
-    monkeypatch.setattr("mcpkit.asking.asking._POLLS", ())
+    monkeypatch.setattr("mcpkit.calls.asking.api._POLLS", ())
     return clock
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from brokers import Clock
 from mcpkit import Context, Server
+from mcpkit.calls.turn import Slots
 from mcpkit.middleware import CallTool, ToolCall, ToolCallResult
-from mcpkit.running.turn import Slots
 from mcpkit.testing import connect
 from waiting import LoopClock, over, until
 from wire.pipe import settle
@@ -24,7 +24,7 @@ SOON = 0.02
 async def test_while_a_question_is_open_the_clock_stands_still(monkeypatch: pytest.MonkeyPatch) -> None:
     server = Server("s")
     clock = Clock()
-    monkeypatch.setattr("mcpkit.running.turn.time", SimpleNamespace(monotonic=clock))
+    monkeypatch.setattr("mcpkit.calls.turn.time", SimpleNamespace(monotonic=clock))
 
     @server.tool(timeout=100)
     async def ask(ctx: Context) -> list[float | None]:

@@ -13,8 +13,8 @@ import pytest
 
 import process_work as work
 from mcpkit import ProtocolError, RegistrationError, ResourceNotFoundError, Server, ToolError
+from mcpkit.calls.workers.processes import Processes, kill_workers
 from mcpkit.errors import ArgumentsError, ProcessEndedError
-from mcpkit.running.processes import Processes, kill_workers
 from mcpkit.testing import connect
 from waiting import over, until
 

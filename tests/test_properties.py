@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mcpkit import Context, Server
-from mcpkit.connection import Connection
+from mcpkit.engine.connection import Connection
 from wire.pipe import HANDSHAKE, META, Pipe, stateless_meta
 
 MODES = [None, *HANDSHAKE]

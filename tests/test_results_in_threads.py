@@ -9,7 +9,8 @@ from typing import Annotated, Any
 
 import pytest
 
-from mcpkit import Context, Depends, File, Image, ProtocolError, Server, ToolResult, prompts
+from mcpkit import Context, Depends, File, Image, ProtocolError, Server, ToolResult
+from mcpkit.components import prompts
 from mcpkit.testing import Client, connect
 from waiting import over, until
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mcpkit import Context, Server
-from mcpkit.asking.root import Root, file_path
+from mcpkit.calls.asking.roots import Root, file_path
 from mcpkit.testing import connect
 
 POSIX = {

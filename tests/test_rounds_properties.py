@@ -20,7 +20,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from mcpkit import Context, Elicit, ListRoots, ProtocolError, Sample, Server
-from mcpkit.keys import Keys
+from mcpkit.state.keys import Keys
 from mcpkit.testing import connect
 
 SECRET = "a secret of sixteen bytes and more"

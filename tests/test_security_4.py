@@ -24,12 +24,12 @@ from starlette.authentication import AuthCredentials, SimpleUser
 from asgi_answer import Judge
 from asgi_client import initialize, serving
 from mcpkit import Context, Header, LogHandler, Principal, ProtocolError, Server
-from mcpkit.asking.open_questions import MOST_OPEN
+from mcpkit.calls.asking.pending import MOST_OPEN
+from mcpkit.calls.workers.threads import Threads
 from mcpkit.context import current_context
 from mcpkit.errors import BusyError
 from mcpkit.middleware import CallNext, Request, Result
 from mcpkit.middlewares import RateLimit, Telemetry
-from mcpkit.running.execution import Threads
 from mcpkit.schema.problems import Reader
 from mcpkit.testing import connect
 from mcpkit.transports import Connection
@@ -231,7 +231,7 @@ async def test_a_state_cannot_be_kept_alive_by_answering_nothing(
     monkeypatch: pytest.MonkeyPatch, answers: dict[str, Any]
 ) -> None:
     now = 1000.0
-    monkeypatch.setattr("mcpkit.asking.rounds.time.time", lambda: now)
+    monkeypatch.setattr("mcpkit.calls.asking.multi_round.time.time", lambda: now)
     server = Server("s", secret="a secret of some length", question_timeout=600)
 
     @server.tool

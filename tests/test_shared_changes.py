@@ -9,8 +9,8 @@ import pytest
 
 from listening import Ear
 from mcpkit import Server
-from mcpkit.broker import MemoryBroker
-from mcpkit.updates.change import Change
+from mcpkit.state.broker import MemoryBroker
+from mcpkit.state.change import Change
 from wire.pipe import settle
 
 pytestmark = pytest.mark.anyio

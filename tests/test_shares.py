@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcpkit.calls.shares import Shares
 from mcpkit.errors import BusyError
-from mcpkit.running.shares import Shares
 from mcpkit.transports.http.addresses import caller_at
 
 CALLERS = st.sampled_from(["ada", "bob", "eve", None])

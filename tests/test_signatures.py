@@ -14,7 +14,7 @@ import pytest
 import mcpkit
 from language_server import Editor, editor
 from mcpkit import Extension, Method, Prompt, Resource, ResourceTemplate, Server, Tool
-from mcpkit.component import ComponentOptions
+from mcpkit.components.component import ComponentOptions
 
 FREE = {"tool": mcpkit.tool, "resource": mcpkit.resource, "prompt": mcpkit.prompt}
 DECORATORS: dict[str, tuple[Callable[..., Any], tuple[type, ...]]] = {

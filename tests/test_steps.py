@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mcpkit.running.steps import first_step, go_on, is_cancelled_from_outside, uncancel
+from mcpkit.calls.coroutines import first_step, go_on, is_cancelled_from_outside, uncancel
 
 pytestmark = pytest.mark.anyio
 

@@ -13,8 +13,8 @@ import pytest
 
 from listening import Ear, updated
 from mcpkit import MemoryBroker, Principal, Registry, Server
+from mcpkit.engine.subscriptions.relay import MOST_ASKED
 from mcpkit.testing import Client, connect
-from mcpkit.updates.fan_out import MOST_ASKED
 from serving import PATIENCE, in_thread
 from stdio.host import META
 from wire.pipe import settle

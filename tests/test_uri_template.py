@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mcpkit.content.uri_template import UriTemplate, is_template
 from mcpkit.errors import RegistrationError
-from mcpkit.uri_template import UriTemplate, is_template
 from uri_expansion import expand
 
 # The variables of RFC 6570 sections 1.2 and 3.2.

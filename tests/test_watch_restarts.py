@@ -11,7 +11,7 @@ import pytest
 
 from listening import Ear, updated
 from mcpkit import Server
-from mcpkit.updates import watching as module
+from mcpkit.engine.subscriptions import watching as module
 from watched import Source, read, station, watched_server
 from wire.pipe import settle
 

@@ -11,9 +11,9 @@ import pytest
 
 from listening import Ear, updated
 from mcpkit import RegistrationError, Server
-from mcpkit.resource_dir import resource_dir
-from mcpkit.updates import watching as module
-from mcpkit.updates.change import Change
+from mcpkit.components.resource_dir import resource_dir
+from mcpkit.engine.subscriptions import watching as module
+from mcpkit.state.change import Change
 from wire.pipe import settle
 
 pytestmark = pytest.mark.anyio

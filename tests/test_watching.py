@@ -11,8 +11,8 @@ import pytest
 
 from listening import Ear, hearing, updated
 from mcpkit import RegistrationError, Registry, Server, resource
-from mcpkit.resources import Resource, ResourceTemplate
-from mcpkit.updates.change import Change
+from mcpkit.components.resources import Resource, ResourceTemplate
+from mcpkit.state.change import Change
 from watched import Source, read, station, watched_server
 from wire.pipe import META, open_pipe, settle
 

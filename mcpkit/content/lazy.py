@@ -12,7 +12,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any, Final, TypeGuard
 
-from ..running.current import current, running_loop
+from ..common.current import current, running_loop
 
 MOST_ITEMS: Final = 100_000
 """Items that are taken from an iterator, which may have no end; who returns a list may return more."""

@@ -21,12 +21,12 @@ class AccessLog:
     No arguments, no results and no texts of exceptions are logged.
 
     Args:
-        logger: Where to; the logger `mcpkit.access` when None.
+        logger: Where to; the logger `mcpkit.state` when None.
         level: At which level.
     """
 
     def __init__(self, logger: logging.Logger | None = None, *, level: int = logging.INFO) -> None:
-        self._logger = logger if logger is not None else logging.getLogger("mcpkit.access")
+        self._logger = logger if logger is not None else logging.getLogger("mcpkit.state")
         self._level = level
         self._timing = Timing(self._log)
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from ..calls.failures import is_unmeant
 from ..context import Context
 from ..errors import HandlerError, ProtocolError, said_by
-from ..failures import is_unmeant
 from ..middleware import CallNext, Request, Result
 from ..protocol.revisions import METHODS
 from .timing import Timed, Timing

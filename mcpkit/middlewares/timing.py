@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
-from ..failures import code_of, is_input_required, is_masked, ref_of, single
+from ..calls.coroutines import is_cancelled_from_outside
+from ..calls.failures import code_of, is_input_required, is_masked, ref_of, single
 from ..middleware import CallNext, Request, Result, ToolCallResult
-from ..running.steps import is_cancelled_from_outside
 
 Outcome = Literal["ok", "tool_error", "error", "input_required", "cancelled"]
 

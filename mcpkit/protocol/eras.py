@@ -20,15 +20,7 @@ from ..errors import (
 )
 from .capabilities import declares, tree
 from .jsonrpc import encode
-from .revisions import (
-    ALL,
-    BATCHES,
-    ERROR_ID_MAY_BE_ABSENT,
-    HANDSHAKE,
-    LATEST_HANDSHAKE,
-    SEVERITY,
-    STATELESS,
-)
+from .revisions import ALL, BATCHES, ERROR_ID_MAY_BE_ABSENT, HANDSHAKE, LATEST_HANDSHAKE, SEVERITY, STATELESS
 
 PROTOCOL_VERSION: Final = "io.modelcontextprotocol/protocolVersion"
 CLIENT_INFO: Final = "io.modelcontextprotocol/clientInfo"

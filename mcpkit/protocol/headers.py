@@ -15,7 +15,7 @@ from ..errors import HEADER_MISMATCH, ProtocolError
 from .jsonrpc import is_array, is_object
 
 if TYPE_CHECKING:
-    from ..headers import MirroredParameter
+    from .mirrored import MirroredParameter
 
 Headers = Mapping[bytes, bytes]
 """Values by name in lower case."""

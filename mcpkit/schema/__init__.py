@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..headers import MirroredParameter
+from ..protocol.mirrored import MirroredParameter
 from .arguments import Arguments
 from .output import Output
 from .signature import Parameter, Signature, UnresolvedHint

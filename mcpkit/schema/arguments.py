@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from pydantic_core import CoreSchema, SchemaValidator, ValidationError, core_schema
 
 from ..errors import ArgumentsError, Problem, RegistrationError
-from ..headers import MirroredParameter
 from ..protocol.jsonrpc import is_array, is_object
+from ..protocol.mirrored import MirroredParameter
 from . import types, values
 from .built import validator
 from .mirrored import mirrored

@@ -13,8 +13,8 @@ from functools import cache
 from importlib import import_module
 from typing import Any, Final
 
+from ..common.current import current
 from ..protocol.jsonrpc import is_array, is_object
-from ..running.current import current
 from .references import DATA
 
 _STEPS: Final = 32

@@ -14,8 +14,8 @@ from functools import lru_cache
 from operator import methodcaller
 from typing import Any, Final, cast
 
-from .. import json_types
 from ..content.lazy import NoFormError, is_held, items_of, may_block
+from . import json_types
 
 Encode = Callable[[Any], Any]
 

@@ -16,9 +16,9 @@ from typing import Any, Final, get_args, get_origin
 from pydantic_core import core_schema
 
 from ..errors import RegistrationError
-from ..json_types import JsonType, declared
 from ..protocol.jsonrpc import is_array
 from . import formats, from_schema, types, values
+from .json_types import JsonType, declared
 from .types import Described, NotInTable
 from .values import Json
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from ..errors import RegistrationError
-from ..headers import KEYWORD, MirroredParameter
 from ..protocol.jsonrpc import is_array, is_object
+from ..protocol.mirrored import KEYWORD, MirroredParameter
 from ..protocol.types import Json
 from .references import DATA
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ..errors import ProtocolError
-from ..headers import MirroredParameter
 from ..protocol.jsonrpc import decode
+from ..protocol.mirrored import MirroredParameter
 from .problems import Fault, Steps
 from .values import Json
 

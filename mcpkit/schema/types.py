@@ -22,10 +22,10 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeGuard, Union, get_ar
 from pydantic_core import CoreSchema, core_schema, to_jsonable_python
 from typing_extensions import LiteralString, NoExtraItems, is_typeddict
 
-from ..headers import KEYWORD, Header
-from ..texts import Format
+from ..protocol.mirrored import KEYWORD, Header
 from . import typed_dict, values
 from .signature import empty
+from .texts import Format
 from .values import Json
 
 

@@ -5,7 +5,7 @@ A transport frames messages (`Framing`, or its own way), hands them to a `Connec
 
 from __future__ import annotations
 
-from ..connection import Connection
+from ..engine.connection import Connection
 from .framing import Framing
 
 __all__ = ["Connection", "Framing"]

@@ -12,10 +12,10 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from ..access.principal import ANYONE, Principal, checked_principal
-from ..connection import Connection
+from ..common.numbers import check_count, check_seconds
+from ..engine.connection import Connection
 from ..errors import ProtocolError
-from ..numbers import check_count, check_seconds
+from ..state.principal import ANYONE, Principal, checked_principal
 from .framing import MAX_LINE, Framing
 from .pipe_input import CHUNK, read_pipe
 from .pipe_output import PipeOutput
@@ -23,7 +23,7 @@ from .standard_streams import StandardStreams, hold_standard_descriptors, take_o
 from .watchdog import Watchdog
 
 if TYPE_CHECKING:
-    from ..engine import Engine, Served
+    from ..engine.engine import Engine, Served
 
 GRACE = 5.0
 """Seconds from the end of input, or a signal, to the end of the process."""

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from ..engine import Engine
-    from ..registration.registry import Registry
+    from ..components.registry import Registry
+    from ..engine.engine import Engine
 
 _MOST: Final = 8
 """Names of one kind that are written out."""
@@ -28,7 +28,7 @@ def heading(engine: Engine) -> str:
     Args:
         engine: What serves it.
     """
-    from ..version import __version__
+    from ..common.version import __version__
 
     what = f"{engine.runtime.name} {engine.version}, an MCP server (mcpkit {__version__})"
     return f"{what}, waits for a host on standard input.\n"

@@ -10,9 +10,9 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from pydantic_core import from_json
 
-from mcpkit.broker import MemoryBroker
-from mcpkit.keys import Keys
 from mcpkit.protocol.eras import Client, Handshake
+from mcpkit.state.broker import MemoryBroker
+from mcpkit.state.keys import Keys
 from mcpkit.transports.http.token import MAX_LENGTH, SessionToken, issue, read
 
 SECRET = "the secret of the weather station"

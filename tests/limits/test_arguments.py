@@ -14,11 +14,11 @@ from pydantic import BaseModel, model_validator
 from limits.conftest import Ask
 from limits.ways import around, asking, limit
 from mcpkit import Context, ProtocolError, Server
-from mcpkit import completion as completions
-from mcpkit.asking.rounds import _MAX_ANSWERS, MAX_STATE
-from mcpkit.completion import MOST, MOST_COUNTED
+from mcpkit.calls.asking.multi_round import _MAX_ANSWERS, MAX_STATE
+from mcpkit.components import completion as completions
+from mcpkit.components.completion import MOST, MOST_COUNTED
+from mcpkit.engine.methods import _MAX_URI_LENGTH
 from mcpkit.errors import ArgumentsError
-from mcpkit.methods import _MAX_URI_LENGTH
 from mcpkit.schema.backtracking import MOST_LONG
 from mcpkit.schema.problems import MOST_PROBLEMS
 from mcpkit.schema.recursion import _MOST_TRIES

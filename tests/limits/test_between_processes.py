@@ -11,7 +11,7 @@ import pytest
 from limits.ways import around, limit
 from listening import hearing
 from mcpkit import MemoryBroker, Server
-from mcpkit.updates.fan_out import MOST_ASKED, MOST_WAITING, Publisher
+from mcpkit.engine.subscriptions.relay import MOST_ASKED, MOST_WAITING, Publisher
 from waiting import until
 from wire.pipe import settle
 

@@ -16,9 +16,9 @@ from asgi_client import Serve, initialize
 from asking_server import asked
 from limits.ways import around, limit
 from mcpkit import Context, ProtocolError, Server
-from mcpkit.asking import rounds
-from mcpkit.asking.open_questions import _TRIES, MOST_OPEN
-from mcpkit.connection import Connection
+from mcpkit.calls.asking import multi_round as rounds
+from mcpkit.calls.asking.pending import _TRIES, MOST_OPEN
+from mcpkit.engine.connection import Connection
 from mcpkit.testing import connect
 
 pytestmark = pytest.mark.anyio

@@ -14,9 +14,9 @@ import pytest
 from limits.conftest import Ask
 from limits.ways import limit
 from mcpkit import Server
+from mcpkit.calls.workers import processes
+from mcpkit.calls.workers.processes import Processes
 from mcpkit.errors import ProcessEndedError
-from mcpkit.running import processes
-from mcpkit.running.processes import Processes
 from process_work import add, wait_at_gate
 from waiting import until
 from wire.conftest import Wire

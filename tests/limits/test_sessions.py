@@ -17,12 +17,12 @@ from asgi_client import Client, Serve, initialize
 from limits.ways import LATEST, around, limit
 from listening import hearing
 from mcpkit import MemoryBroker, Server, resource_dir
-from mcpkit.connection import Connection
-from mcpkit.running.shares import Shares
+from mcpkit.calls.shares import Shares
+from mcpkit.engine.connection import Connection
+from mcpkit.engine.subscriptions.listen import MAX_URI_LENGTH, MAX_URIS, MAX_URIS_LENGTH
+from mcpkit.engine.subscriptions.mailbox import Pending
+from mcpkit.state.change import Change
 from mcpkit.testing import connect
-from mcpkit.updates.change import Change
-from mcpkit.updates.listen import MAX_URI_LENGTH, MAX_URIS, MAX_URIS_LENGTH
-from mcpkit.updates.pending import Pending
 from session_server import PING
 from waiting import LoopClock, until
 from wire.conftest import Wire

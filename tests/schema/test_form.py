@@ -33,7 +33,7 @@ from form_types import (
 )
 from mcpkit.schema.form import Form
 from mcpkit.schema.form_fields import FORMATS, FORMS
-from mcpkit.texts import Email, Uri
+from mcpkit.schema.texts import Email, Uri
 from wire.official import official
 
 
@@ -298,7 +298,7 @@ import sys
 from dataclasses import dataclass
 from typing import Annotated, Literal, NamedTuple, TypedDict
 from mcpkit.schema.form import Form
-from mcpkit.texts import Email
+from mcpkit.schema.texts import Email
 
 @dataclass
 class Data:

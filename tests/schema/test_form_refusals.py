@@ -18,7 +18,7 @@ from form_types import OLDEST, City, Color, Order, Place, Point
 from mcpkit.errors import RegistrationError
 from mcpkit.schema import UnresolvedHint
 from mcpkit.schema.form import Form
-from mcpkit.texts import Format
+from mcpkit.schema.texts import Format
 
 
 class Level(enum.IntEnum):

@@ -19,7 +19,7 @@ from pydantic_core import from_json
 
 from mcpkit.errors import ArgumentsError
 from mcpkit.schema import Arguments
-from mcpkit.texts import Email, Uri
+from mcpkit.schema.texts import Email, Uri
 from structures import arguments_of, calls_of
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mcpkit import Server
-from mcpkit.connection import Connection
+from mcpkit.engine.connection import Connection
 from wire.official import official
 
 HANDSHAKE = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")

@@ -20,7 +20,7 @@ from mcpkit import (
     ToolError,
     ToolResult,
 )
-from mcpkit.connection import Connection
+from mcpkit.engine.connection import Connection
 from wire.conftest import Wire
 from wire.pipe import stateless_meta
 

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Context, Server, ToolError, reporting
-from mcpkit.connection import Connection
-from mcpkit.running.reports import BURST, INTERVAL
+from mcpkit import Context, Server, ToolError
+from mcpkit.calls import reporting
+from mcpkit.calls.reports import BURST, INTERVAL
+from mcpkit.engine.connection import Connection
 from mcpkit.testing import connect
 from waiting import kept_busy
 from wire.conftest import Wire

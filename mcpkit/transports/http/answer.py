@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...asking.open_questions import OpenQuestions
+from ...calls.asking.pending import OpenQuestions
 from ...errors import INVALID_REQUEST, PARSE_ERROR, BusyError, ProtocolError
 from ...protocol.jsonrpc import is_array, is_object
 from .exchange import Exchange, Source, headers_of

@@ -7,14 +7,14 @@ import threading
 from typing import TYPE_CHECKING, Final
 
 from ...errors import RegistrationError
-from ...keys import check_environment
+from ...state.keys import check_environment
 from .guard import Guard
 from .options import OwnRoute, Settings
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
-    from ...engine import Engine
+    from ...engine.engine import Engine
     from .door import Door
     from .exchange import Receive, Scope, Send
 

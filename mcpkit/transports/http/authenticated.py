@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
-from ...access.principal import ANYONE, Principal
+from ...state.principal import ANYONE, Principal
 from .exchange import Scope
 from .options import FindPrincipal
 from .unread import UnreadError

@@ -7,8 +7,8 @@ from io import BytesIO
 from types import CoroutineType
 from typing import Final, Protocol
 
-from ...running.shares import Shares
-from ...running.steps import first_step, go_on, within
+from ...calls.coroutines import first_step, go_on, within
+from ...calls.shares import Shares
 from .exchange import Receive, RefusedError
 from .options import Settings
 from .unread import Message, UnreadError

@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qs
 
-from ...broker import MemoryBroker
 from ...errors import BusyError, ProtocolError
 from ...protocol import jsonrpc
-from ...request_headers import JoinedHeaders
+from ...protocol.request_headers import JoinedHeaders
+from ...state.broker import MemoryBroker
 from .authenticated import principal_of
 from .cors import Cors
 from .environment import Environment
@@ -32,7 +32,7 @@ from .workers import warn_of_workers
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
-    from ...engine import Engine
+    from ...engine.engine import Engine
 
 logger = logging.getLogger("mcpkit")
 

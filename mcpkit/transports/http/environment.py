@@ -8,14 +8,14 @@ import os
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-from ...broker import Broker
-from ...running.shares import Shares
+from ...calls.shares import Shares
+from ...state.broker import Broker
 from .events import Shelf
 from .options import Settings
 from .workers import CURE
 
 if TYPE_CHECKING:
-    from ...engine import Engine
+    from ...engine.engine import Engine
 
 logger = logging.getLogger("mcpkit")
 

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, M
 from types import CoroutineType
 from typing import Any, Final
 
-from ...access.principal import ANYONE, Principal
-from ...channel import NO_HEADERS
+from ...calls.channel import NO_HEADERS
+from ...calls.coroutines import first_step, go_on, within
 from ...errors import (
     HEADER_MISMATCH,
     INVALID_REQUEST,
@@ -22,8 +22,8 @@ from ...errors import (
     MissingCapabilityError,
     ProtocolError,
 )
-from ...request_headers import JoinedHeaders
-from ...running.steps import first_step, go_on, within
+from ...protocol.request_headers import JoinedHeaders
+from ...state.principal import ANYONE, Principal
 from .addresses import caller_at
 
 Scope = MutableMapping[str, Any]

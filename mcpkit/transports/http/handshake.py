@@ -10,17 +10,17 @@ import types
 from collections.abc import Coroutine, Generator
 from typing import Any, Final
 
-from ...asking.open_questions import OpenQuestions
-from ...channel import Channel
+from ...calls.asking.pending import OpenQuestions
+from ...calls.channel import Channel
+from ...calls.tasks import Calls, Reply
+from ...engine.peer import Peer
 from ...errors import INVALID_REQUEST, METHOD_NOT_FOUND, ProtocolError
-from ...peer import Peer
 from ...protocol import jsonrpc
 from ...protocol.eras import Client, Envelope, Handshake
 from ...protocol.headers import Headers
 from ...protocol.jsonrpc import Outcome, Ready, is_array, is_object
 from ...protocol.messages import Request, invalid, is_initialize
 from ...protocol.revisions import HANDSHAKE
-from ...running.calls import Calls, Reply
 from .answer import status_of
 from .exchange import ANSWERED, Exchange, Source, headers_of
 from .service import Service

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ...access.principal import Principal
+from ...engine.subscriptions.listen import Listen
+from ...engine.subscriptions.mailbox import Pending
 from ...errors import MalformedError
-from ...updates.change import Change
-from ...updates.listen import Listen
-from ...updates.pending import Pending
+from ...state.change import Change
+from ...state.principal import Principal
 from .environment import Environment
 from .exchange import Exchange, Source, event
 

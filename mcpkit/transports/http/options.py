@@ -6,10 +6,10 @@ from collections.abc import Callable, Collection, MutableMapping
 from inspect import iscoroutinefunction
 from typing import Annotated, Any, Final, NamedTuple, get_type_hints
 
-from ...access.principal import Principal
+from ...common.numbers import check_count, check_seconds
 from ...errors import RegistrationError
-from ...numbers import check_count, check_seconds
 from ...schema.nearest import nearest
+from ...state.principal import Principal
 
 FindPrincipal = Callable[[MutableMapping[str, Any]], Principal | None]
 """Says who has sent a request, from its ASGI scope; None where nobody knows."""

@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Mapping
 from contextlib import suppress
 from typing import Final, TypeVar
 
-from ...broker import Broker
 from ...errors import BusyError
+from ...state.broker import Broker
 from .following import CHANGED
 from .token import SessionToken
 

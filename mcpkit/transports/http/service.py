@@ -7,13 +7,13 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final
 
-from ...call import Call
-from ...failures import error_response
-from ...keys import Keys
+from ...calls.call import Call
+from ...calls.failures import error_response
+from ...calls.tasks import OVER, Calls, Reply, server_ended
 from ...protocol import jsonrpc
 from ...protocol.jsonrpc import Outcome, Ready
 from ...protocol.messages import Request
-from ...running.calls import OVER, Calls, Reply, server_ended
+from ...state.keys import Keys
 from .body import Bodies
 from .environment import Environment
 from .exchange import ANSWERED, Exchange, Source

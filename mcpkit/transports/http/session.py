@@ -10,19 +10,19 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
-from ...access.principal import Principal
-from ...asking.open_questions import OpenQuestions
+from ...calls.asking.pending import OpenQuestions
+from ...calls.tasks import Calls, Reply, server_ended
+from ...engine.peer import Peer
+from ...engine.subscriptions.listen import notification
+from ...engine.subscriptions.mailbox import Pending
 from ...errors import BusyError, ProtocolError
-from ...peer import Peer
 from ...protocol import jsonrpc
 from ...protocol.eras import Envelope, Handshake
 from ...protocol.jsonrpc import is_array
 from ...protocol.messages import invalid
 from ...protocol.revisions import RESUMABLE, SEVERITY
-from ...running.calls import Calls, Reply, server_ended
-from ...updates.change import Change
-from ...updates.listen import notification
-from ...updates.pending import Pending
+from ...state.change import Change
+from ...state.principal import Principal
 from .answer import Answer
 from .environment import Environment
 from .exchange import Exchange

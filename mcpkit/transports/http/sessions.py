@@ -20,13 +20,13 @@ from functools import partial
 from itertools import islice
 from typing import Final
 
-from ...access.principal import Principal
-from ...broker import MemoryBroker
+from ...calls.shares import Shares
 from ...errors import BusyError
-from ...keys import Keys
 from ...protocol.eras import Handshake
-from ...running.shares import Shares
-from ...updates.change import LIST_NAMES
+from ...state.broker import MemoryBroker
+from ...state.change import LIST_NAMES
+from ...state.keys import Keys
+from ...state.principal import Principal
 from .environment import Environment
 from .exchange import Exchange
 from .record import Record, unreachable

@@ -16,8 +16,8 @@ from types import FrameType
 from typing import Any, Final
 from weakref import ref
 
-from ...running.ending import exit_now
-from ...running.processes import kill_workers
+from ...calls.workers.processes import kill_workers
+from ...common.ending import exit_now
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _SLACK: Final = 0.3

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from urllib.parse import quote
 
-from ...connection import Connection
+from ...engine.connection import Connection
 from .environment import Environment
 from .exchange import Exchange, Source, event
 

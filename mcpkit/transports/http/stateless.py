@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Any, Final
 
-from ...access.principal import Principal
-from ...call import Call
+from ...calls.call import Call
 from ...errors import ProtocolError
 from ...protocol import jsonrpc
 from ...protocol.eras import PROTOCOL_VERSION, Stateless, unsupported_version
@@ -14,6 +13,7 @@ from ...protocol.headers import Headers, check_mirrored, check_standard
 from ...protocol.jsonrpc import RequestId, is_object
 from ...protocol.messages import Notification, Refusal, Request, invalid, names_revision, read
 from ...protocol.revisions import ALL, HANDSHAKE, METHODS, STATELESS
+from ...state.principal import Principal
 from .exchange import Exchange
 from .listener import Listener
 from .service import OPEN, Service

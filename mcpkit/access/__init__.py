@@ -1,1 +1,0 @@
-"""Who asks, and what they may see."""

@@ -1,0 +1,1 @@
+"""One request, and how it runs and ends: where, for how long, how many at a time."""

@@ -1,0 +1,395 @@
+"""What a handler asks the client, alike in both eras: the part of `Context` that waits for answers."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, overload
+
+from pydantic_core import from_json, to_json
+
+from ...content.lazy import LeaveLoop
+from ...errors import AnswerError, MissingCapabilityError
+from ...protocol import jsonrpc
+from ...protocol.capabilities import tree
+from ...protocol.revisions import ASKING, CLIENT_METHODS, ELICITATION_IDS
+from ..call import CallContext
+from ..workers.threads import finish_awaitable
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeForm, Unpack
+
+    from ..call import Call
+    from .multi_round import Rounds
+    from .questions import Answer, Question
+    from .roots import Root
+    from .sampling import Sampled, SampleOptions
+
+T = TypeVar("T")
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+
+_POLLS: Final = (0.1, 0.4, 1.0, *[2.0] * 9)
+"""Seconds between looks at whether a page has been dealt with, before the user is asked again.
+
+Together less than what clients wait for an answer, and not much less, as they give up after 10 rounds or so.
+"""
+
+_QUESTIONS: Final = {
+    "elicit": "Elicit",
+    "elicit_url": "ElicitUrl",
+    "sample": "Sample",
+    "list_roots": "ListRoots",
+}
+
+
+class Asking(CallContext):
+    """The questions of a `Context`.
+
+    In the handshake era a question is a request to the client, on the stream of the call. In the stateless
+    era the call is answered with the question and made again with the answer: the handler runs from the
+    top, and what was answered is returned at once. So it must ask the same in each round, and what it does
+    before a question is done again unless `once` does it (basic/patterns/mrtr).
+    """
+
+    __slots__ = ()
+
+    @overload
+    async def ask(self, first: Question[A], /) -> tuple[A]: ...
+    @overload
+    async def ask(self, first: Question[A], second: Question[B], /) -> tuple[A, B]: ...
+    @overload
+    async def ask(self, first: Question[A], second: Question[B], third: Question[C], /) -> tuple[A, B, C]: ...
+    @overload
+    async def ask(self, *questions: Question[Any]) -> tuple[Any, ...]: ...
+    async def ask(self, *questions: Question[Any]) -> tuple[Any, ...]:
+        """Ask the client several things at once.
+
+        Args:
+            questions: `Elicit`, `ElicitUrl`, `Sample` and `ListRoots`, in any number.
+
+        Returns:
+            The answers, in the order of the questions.
+
+        Raises:
+            MissingCapabilityError: The client cannot be asked this; let it pass, as the client is told.
+            AnswerError: The client refuses, takes too long, or answers with something else.
+            TypeError: Something else than questions is given.
+            ValueError: A question of this call has had the key of one of them.
+            RuntimeError: The call has ended, or its method has no place for questions.
+        """
+        _check_questions(questions)
+        call = self.call
+        requests = await _requests(call, questions)
+        rounds = rounds_of(call)
+        names = [rounds.name(question.key) for question in questions]
+        return tuple(await _answers(call, questions, requests, names))
+
+    @overload
+    async def elicit(
+        self, message: str, type_: Mapping[str, Any], *, key: str | None = None
+    ) -> Answer[dict[str, Any]]: ...
+    @overload
+    async def elicit(self, message: str, type_: type[T], *, key: str | None = None) -> Answer[T]: ...
+    @overload
+    async def elicit(self, message: str, type_: TypeForm[T], *, key: str | None = None) -> Answer[T]: ...
+    @overload
+    async def elicit(self, message: str, type_: Any, *, key: str | None = None) -> Answer[Any]: ...
+    async def elicit(self, message: str, type_: Any, *, key: str | None = None) -> Answer[Any]:
+        """Ask the user to fill in a form (client/elicitation).
+
+        Args:
+            message: Why it is asked, for the user.
+            type_: What is asked for: a pydantic model, dataclass, TypedDict or NamedTuple with fields of text,
+                number, boolean, date or choice; or one such type, or a list of choices; or the form as a JSON
+                Schema, whose answer is a dict. No secrets: for those, see `elicit_url`.
+            key: See `Question`.
+
+        Returns:
+            The user's decision, true when accepted; `value` is what was entered.
+
+        Raises:
+            TypeError: The type cannot be asked for.
+            Exception: As `ask`.
+        """
+        from .questions import Elicit
+
+        answer: Answer[Any] = (await self.ask(Elicit(message, type_, key=key)))[0]
+        return answer
+
+    async def elicit_url(
+        self,
+        message: str,
+        url: str,
+        *,
+        done: Callable[[], bool | Awaitable[bool]] | None = None,
+        key: str | None = None,
+    ) -> Answer[None]:
+        """Ask the user to visit a page, for what must not pass through the client (client/elicitation, "URL Mode").
+
+        Args:
+            message: Why, for the user.
+            url: Where; http or https.
+            done: Says whether the user has done there what is needed: an accept is consent, not completion.
+                While it says no, the user is asked again, for `question_timeout` seconds from the first accept
+                on. None asks once.
+            key: See `Question`.
+
+        Returns:
+            The user's decision; with `done`, an accept means that it is done.
+
+        Raises:
+            ValueError: The URL is none.
+            TypeError: `done` is no function.
+            AnswerError: `done` still says no when the time is over.
+            Exception: As `ask`.
+        """
+        from .questions import ElicitUrl
+
+        _check_done(done)
+        call = self.call
+        id_ = os.urandom(8).hex() if call.era == "handshake" else None
+        questions = (ElicitUrl(message, url, key=key, elicitation_id=id_),)
+        requests = await _requests(call, questions)
+        rounds = rounds_of(call)
+        name = rounds.name(key)
+        while True:
+            answer: Answer[None] = (await _answers(call, questions, requests, [name]))[0]
+            if done is None or not answer:
+                return answer
+            until = rounds.until(name)
+            for seconds in (0.0, *_POLLS):
+                async with call.paused():
+                    await asyncio.sleep(seconds)
+                if await finish_awaitable(done()):
+                    rounds.settle(name)
+                    if id_ is not None:
+                        _tell_completed(call, id_)
+                    return answer
+                if time.time() >= until:
+                    raise AnswerError(
+                        "The user agreed to visit the page, but what is needed was not done there within "
+                        f"{call.runtime.question_timeout:g} s"
+                    )
+            rounds.forget(name)
+
+    async def sample(
+        self, messages: str | Sequence[Any], *, max_tokens: int, **options: Unpack[SampleOptions]
+    ) -> Sampled:
+        """Have the client's model say something (client/sampling; deprecated since 2026-07-28).
+
+        Args:
+            messages: A text, or messages as `user(...)` and `assistant(...)` make them.
+            max_tokens: The most tokens that it may say.
+            options: See `SampleOptions`.
+
+        Returns:
+            What it said; `text` is the text of it.
+
+        Raises:
+            Exception: As `ask`.
+        """
+        from .sampling import Sample
+
+        (answer,) = await self.ask(Sample(messages, max_tokens=max_tokens, **options))
+        return answer
+
+    async def list_roots(self, *, key: str | None = None) -> list[Root]:
+        """Ask for the client's roots (client/roots; deprecated since 2026-07-28).
+
+        Args:
+            key: See `Question`.
+
+        Raises:
+            Exception: As `ask`.
+        """
+        from .questions import ListRoots
+
+        (answer,) = await self.ask(ListRoots(key=key))
+        return answer
+
+    async def once(self, key: str, function: Callable[[], T | Awaitable[T]]) -> T:
+        """Do something that must not be done again in each round, such as an order: at least once.
+
+        Args:
+            key: Its name in this request, of 1 to 100 characters.
+            function: Does it, and returns a JSON value. The client carries that to the next round, and can
+                read it. Where it raises, nothing is kept, and the key may be used again.
+
+        Returns:
+            What the function has returned, in this round or an earlier one.
+
+        Raises:
+            TypeError: The value would come back as another one: it is a tuple or a date, for example.
+            ValueError: The key is none, or has been used in this call.
+            Exception: Whatever the function raises.
+        """
+        known = begin_once(self.call, key)
+        if known is not None:
+            return cast("T", known[0])
+        try:
+            value = await finish_awaitable(function())
+        except BaseException:
+            forget_once(self.call, key)
+            raise
+        return cast("T", end_once(self.call, key, value))
+
+    @property
+    def call_id(self) -> str:
+        """A text that is the same in all rounds of this request, and in no other request: for idempotency."""
+        return rounds_of(self.call).call_id
+
+
+def begin_once(call: Call, key: str) -> tuple[Any] | None:
+    """Return what `once` has returned in an earlier round, alone in a tuple; None where there was none."""
+    from .questions import check_key
+
+    call.check_open()
+    check_key(key)
+    rounds = rounds_of(call)
+    rounds.use("ctx.once", key)
+    return rounds.remembered(key)
+
+
+def end_once(call: Call, key: str, value: Any) -> Any:
+    """Keep what is returned under a key, and return it as every round gets it."""
+    kept = _from_json(key, value)
+    rounds_of(call).remember(key, kept)
+    return kept
+
+
+def forget_once(call: Call, key: str) -> None:
+    """Take note that nothing has come of what was to be done once; from any thread."""
+    rounds_of(call).release("ctx.once", key)
+
+
+def _tell_completed(call: Call, elicitation_id: str) -> None:
+    if call.revision in ELICITATION_IDS:
+        params = {"elicitationId": elicitation_id}
+        call.channel.send(jsonrpc.notification("notifications/elicitation/complete", params))
+
+
+async def check_rounds(call: Call, *, is_single_use: bool) -> None:
+    """Take over what a client brings from an earlier round, or refuse it before the handler runs.
+
+    Args:
+        call: The request.
+        is_single_use: Whether each state is taken once.
+
+    Raises:
+        MalformedError: It is malformed, forged, expired, of another request, or used up.
+        BusyError: Whether it has been used up cannot be known now.
+    """
+    if call.era == "stateless":
+        rounds = rounds_of(call)
+        if is_single_use:
+            await rounds.redeem()
+
+
+def _check_questions(questions: tuple[object, ...]) -> None:
+    from .questions import Question
+
+    wrong = [each for each in questions if not isinstance(each, Question)]
+    if wrong:
+        for each in wrong:
+            _close(each)
+        raise TypeError(f"ctx.ask takes questions, not {_kind(wrong[0])}: {_instead_of(wrong[0])}")
+
+
+def _instead_of(value: object) -> str:
+    """Say what to write where something stands for a question."""
+    if isinstance(value, str):
+        return f"write ctx.ask(Elicit({value[:50]!r}, bool)), or another type that is to be entered"
+    method = getattr(value, "__name__", "") if asyncio.iscoroutine(value) else ""
+    if method in _QUESTIONS:
+        return f"write ctx.ask({_QUESTIONS[method]}(...), ...), as ctx.{method}(...) asks by itself"
+    if isinstance(value, (list, tuple)):
+        return "write ctx.ask(*questions)"
+    return "write ctx.ask(Elicit(...), ElicitUrl(...), Sample(...), ListRoots())"
+
+
+def _check_done(done: object) -> None:
+    if done is not None and not callable(done):
+        _close(done)
+        raise TypeError(
+            f"done= takes a function that says whether it is done, not {_kind(done)}: write done=is_paid, or "
+            "done=lambda: ..."
+        )
+
+
+def _kind(value: object) -> str:
+    """Say what something is; not what is in it, which may be an answer."""
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    name = type(value).__name__
+    return f"{'an' if name[:1] in 'AEIOUaeiou' else 'a'} {name}"
+
+
+def _close(value: object) -> None:
+    """Close a coroutine that nobody will await."""
+    if asyncio.iscoroutine(value):
+        value.close()
+
+
+async def _requests(call: Call, questions: tuple[Question[Any], ...]) -> list[dict[str, Any]]:
+    """Return how the client is asked, which can be asked; a file that is shown to it is read in a thread."""
+    is_askable = call.era == "stateless" or call.channel.questions is not None
+    for question in questions:
+        if not is_askable or call.revision not in CLIENT_METHODS[question.method]:
+            raise MissingCapabilityError(question.capabilities, tree(question.capabilities))
+        call.client.require(*question.capabilities)
+    requests = [partial(question.request, call.revision) for question in questions]
+    with suppress(LeaveLoop):
+        return [request() for request in requests]
+    return [await call.runtime.threads.run(request, {}, call) for request in requests]
+
+
+async def _answers(
+    call: Call,
+    questions: tuple[Question[Any], ...],
+    requests: list[dict[str, Any]],
+    names: list[str],
+) -> list[Any]:
+    call.check_open()
+    if call.era == "stateless":
+        return rounds_of(call).ask(questions, requests, names)
+    open_questions = call.channel.questions
+    assert open_questions is not None
+    async with call.paused():
+        return await open_questions.ask(questions, requests, call.channel, call.runtime.question_timeout)
+
+
+def _from_json(key: str, value: Any) -> Any:
+    """Return a value as later rounds get it, which is equal to it."""
+    with suppress(ValueError):
+        kept = from_json(to_json(value))
+        if kept == value:
+            return kept
+    what = _kind(value) + (" that holds something else" if type(value) in {list, dict} else "")
+    raise TypeError(
+        f"what ctx.once({key!r}, ...) calls has returned {what}, which later rounds would not get as it is: return "
+        "a string, number, boolean or None, or a list or dict with string keys of these"
+    )
+
+
+def rounds_of(call: Call) -> Rounds:
+    """Return what is known of the rounds of a request, of which there is one object.
+
+    Raises:
+        RuntimeError: Its method has no place for questions.
+        MalformedError: What the client brings from an earlier round is malformed, forged or out of date.
+    """
+    if call.rounds is None:
+        from .multi_round import Rounds
+
+        if call.era == "stateless" and call.method not in ASKING:
+            raise RuntimeError(
+                f"{call.method} has no place for questions: only {', '.join(sorted(ASKING))} have"
+            )
+        call.rounds = Rounds(call)
+    return call.rounds

@@ -1,0 +1,394 @@
+"""Asking the client in the stateless era: the request is answered with the questions, and made again with the answers.
+
+The handler runs from the top in each round, and what has been answered is returned at once
+(basic/patterns/mrtr, 2026-07-28). All that a round needs is in the `requestState`, which the client carries:
+signed, and secret where the server says so.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import time
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from pydantic_core import from_json, to_json
+
+from ...errors import (
+    INVALID_PARAMS,
+    BusyError,
+    InputRequired,
+    InvalidAnswerError,
+    MalformedError,
+    ProtocolError,
+)
+from ...protocol.jsonrpc import is_object
+from ...protocol.revisions import ROUND_PARAMS
+from .questions import DERIVED, Question, asked_again
+
+if TYPE_CHECKING:
+    from ...state.keys import Keys
+    from ..runtime import BaseCall, Runtime
+
+T = TypeVar("T")
+
+logger = logging.getLogger("mcpkit")
+
+MAX_STATE: Final = 16 * 1024
+"""Bytes of a `requestState`."""
+
+_MAX_ANSWERS: Final = MAX_STATE // 2
+"""Bytes of the answers in it; base64 and the values of `once` take the rest."""
+
+_PURPOSE: Final = "requestState 1"
+"""Another number when the members of a state change, so that those of another version are refused, not misread."""
+_MAC: Final = 32
+
+_ASIDE: Final = ROUND_PARAMS | {"_meta"}
+"""Params that differ between the rounds of one request."""
+
+_SKEW: Final = 60
+"""Seconds by which the clocks of two processes may differ: so much longer than its state a claim lives."""
+
+
+class Rounds:
+    """What is known of the rounds of one request; in the handshake era it has one.
+
+    Args:
+        call: The request, in its present round.
+
+    Attributes:
+        call_id: The same in all rounds of a request.
+
+    Raises:
+        MalformedError: `inputResponses` is no such thing; or the state is none that was given here, has
+            expired, or belongs to another request.
+    """
+
+    def __init__(self, call: BaseCall) -> None:
+        self._call = call
+        self._keys = call.runtime.keys
+        is_replayed = call.era == "stateless"
+        self._subject = _subject(call) if is_replayed else ""
+        self._fresh = _responses(call.params.get("inputResponses")) if is_replayed else {}
+        self._answered: dict[str, list[Any]] = {}  # key: digest of the question, result
+        self._asked: dict[str, str] = {}  # key: digest of the question, which the last round ended with
+        self._settled: frozenset[str] = frozenset()  # keys of what was answered in earlier rounds
+        self._once: dict[str, Any] = {}
+        self._until: dict[str, float] = {}  # key: when the time for what a page is for is over
+        self._pending: dict[str, tuple[str, dict[str, Any]]] = {}  # key: digest of the question, request
+        self._used: set[tuple[str, str]] = set()
+        self._count = 0
+        self._round = 0
+        self._expires: float | None = (
+            None  # when the state does that has come, as long as no further answer has
+        )
+        self._unclaimed: tuple[str, str, float] | None = None  # the state's digest, home and expiry
+        self.call_id = ""
+        state = call.params.get("requestState") if is_replayed else None
+        if state is not None:
+            self._load(state)
+        if not self.call_id:
+            self.call_id = os.urandom(12).hex()
+
+    async def redeem(self) -> None:
+        """Use up the state that has come, if one has: nobody else may go on from it.
+
+        Raises:
+            MalformedError: It has been used, or that cannot be known here.
+            BusyError: The broker does not answer.
+        """
+        if self._unclaimed is None:
+            return
+        state, home, expires = self._unclaimed
+        runtime = self._call.runtime
+        if home != _home(runtime):
+            logger.warning(
+                "a requestState for single use is refused, as another process has given it (or this one, before it "
+                "was restarted): Server(broker=...) is what processes share"
+            )
+            raise _refused("this process cannot tell whether it has been used")
+        ttl = max(0.0, expires - time.time()) + _SKEW
+        try:
+            is_first = await runtime.claims.claim(f"{runtime.name}/requestState/{state}", ttl)
+        except OSError:
+            logger.exception("the broker does not answer")
+            raise BusyError("It cannot be told whether requestState has been used; try again later") from None
+        if not is_first:
+            raise _refused("it has been used already")
+        self._unclaimed = None
+
+    # The run of the handler
+
+    def begin(self) -> None:
+        """Take note that the handler begins; it begins again where a middleware has it run twice."""
+        self._used.clear()
+
+    def use(self, what: str, key: str) -> None:
+        """Take note that a key is used.
+
+        Args:
+            what: What has it, `question` or `ctx.once`; a question may have the key of what is done once.
+            key: The key.
+
+        Raises:
+            ValueError: Another one of this run has it.
+        """
+        if (what, key) in self._used:
+            raise ValueError(
+                f"there is a {what} with the key {key!r} in this call already: each needs a key of its own, "
+                f'in a loop for example f"{key}-{{number}}"'
+            )
+        self._used.add((what, key))
+
+    def release(self, what: str, key: str) -> None:
+        """Take note that a key has not been used after all."""
+        self._used.discard((what, key))
+
+    def name(self, key: str | None) -> str:
+        """Return the name of a question: its key, or else its place in the order of asking.
+
+        Raises:
+            ValueError: Another one of this run has the key.
+        """
+        if key is None:
+            self._count += 1
+            return f"{DERIVED}{self._count}"
+        self.use("question", key)
+        return key
+
+    def check_settled(self) -> None:
+        """End the round all the same where the handler has returned in spite of a question of its own.
+
+        Raises:
+            InputRequired: The client has still to answer.
+        """
+        if self._pending:
+            logger.warning(
+                "%s has returned although the client has still to answer %s; it is asked all the same. Let "
+                "InputRequired pass, and await what asks: not in a task of its own, nor in "
+                "gather(..., return_exceptions=True)",
+                _handler(self._call),
+                ", ".join(map(repr, self._pending)),
+            )
+            raise InputRequired
+
+    # Asking
+
+    def ask(
+        self, questions: Sequence[Question[Any]], requests: Sequence[dict[str, Any]], names: Sequence[str]
+    ) -> list[Any]:
+        """Return the answers, if all are there.
+
+        Args:
+            questions: What to ask.
+            requests: How they are said.
+            names: What tells them apart.
+
+        Raises:
+            InputRequired: Some are not.
+            ProtocolError: An answer is malformed, or the handler asks something else under a name than before.
+        """
+        found = [self._find(*each) for each in zip(names, questions, requests, strict=True)]
+        answers = [each[0] for each in found if each is not None]
+        if len(answers) < len(found):
+            if len(to_json(self._answered)) > _MAX_ANSWERS:
+                raise ProtocolError(
+                    INVALID_PARAMS,
+                    f"inputResponses: expected at most {_MAX_ANSWERS:,} bytes where more is asked, as the next round "
+                    "brings them again",
+                )
+            raise InputRequired
+        return answers
+
+    def _find(self, key: str, question: Question[Any], request: dict[str, Any]) -> tuple[Any] | None:
+        asked = _digest(request)
+        known = self._answered.get(key)
+        before = known[0] if known is not None else self._asked.get(key)
+        if before is not None and before != asked:
+            raise self._not_deterministic(key, asked, request)
+        result = known[1] if known is not None else self._fresh.get(key)
+        if result is None:
+            self._pending[key] = (asked, request)
+            return None
+        try:
+            answer = question.read(result)
+        except InvalidAnswerError as error:
+            if not error.is_form:
+                raise ProtocolError(INVALID_PARAMS, f"inputResponses.{key}: {error}") from None
+            self.forget(key)
+            # In the next round it is still the same question.
+            self._pending[key] = (asked, asked_again(request, error.problem))
+            return None
+        self._answered[key] = [asked, result]
+        if key not in self._settled:
+            self._expires = None  # else what `once` has returned could be kept for ever, by answering nothing
+        return (answer,)
+
+    def _not_deterministic(self, key: str, asked: str, request: dict[str, Any]) -> ProtocolError:
+        digests = {**self._asked, **{name: digest for name, (digest, _) in self._answered.items()}}
+        other = next((name for name, digest in digests.items() if digest == asked), None)
+        # No texts: there may be answers in them.
+        fields = request.get("params", {}).get("requestedSchema", {}).get("properties", {})
+        logger.error(
+            "%s is not deterministic: the question %r, now %s(%s), was another one in an earlier round, %s",
+            _handler(self._call),
+            key,
+            request["method"],
+            ", ".join(fields),
+            f"in which {other!r} was this one" if other is not None else "which did not have this one",
+            stack_info=True,
+        )
+        return ProtocolError(
+            INVALID_PARAMS,
+            f"The handler is not deterministic: under {key!r} it asked something else before. It runs again "
+            "from the top in each round; give its questions a key= where their order may differ",
+        )
+
+    def forget(self, key: str) -> None:
+        """Have a question asked again that was answered."""
+        self._answered.pop(key, None)
+        self._fresh.pop(key, None)
+
+    def remembered(self, key: str) -> tuple[Any] | None:
+        """Return what a side effect has returned in an earlier round; None where there was none."""
+        return (self._once[key],) if key in self._once else None
+
+    def remember(self, key: str, value: Any) -> None:
+        """Keep what a side effect has returned, a JSON value, for the rounds to come."""
+        self._once[key] = value
+
+    def until(self, key: str) -> float:
+        """Return when the time for what a page is for is over, which begins with the first call of this."""
+        return self._until.setdefault(key, time.time() + self._call.runtime.question_timeout)
+
+    def settle(self, key: str) -> None:
+        """Take note that what a page is for has been done."""
+        self._until.pop(key, None)
+
+    # The end of a round
+
+    def result(self) -> dict[str, Any]:
+        """Return the `InputRequiredResult`.
+
+        Raises:
+            ValueError: The state has become too large.
+        """
+        return {
+            "resultType": "input_required",
+            "inputRequests": {key: request for key, (_, request) in self._pending.items()},
+            "requestState": self._dump(),
+        }
+
+    def _dump(self) -> str:
+        runtime = self._call.runtime
+        state = {
+            "exp": self._expires or time.time() + runtime.question_timeout,
+            "of": self._subject,
+            "id": self.call_id,
+            "round": self._round + 1,  # no two states are alike
+            "home": _home(runtime),
+            "asked": {key: digest for key, (digest, _) in self._pending.items()},
+            "answered": self._answered,
+            "once": self._once,
+            "until": self._until,
+        }
+        text = urlsafe_b64encode(_sealed(self._keys, to_json(state), is_secret=runtime.encrypt_state))
+        if len(text) > MAX_STATE:
+            raise ValueError(
+                f"the answers and the values of ctx.once have {len(text):,} bytes, which the client would have to "
+                f"carry; at most {MAX_STATE:,} are sent: keep what is large elsewhere, under ctx.call_id"
+            )
+        return text.decode()
+
+    def _load(self, text: Any) -> None:
+        if not isinstance(text, str):
+            raise MalformedError("requestState: expected the string that came with input_required")
+        state = _opened(self._keys, text, is_secret=self._call.runtime.encrypt_state)
+        if state is None:
+            raise _refused("it is none that this server has given")
+        if state["exp"] < time.time():
+            raise _refused("it has expired")
+        if state["of"] != self._subject:
+            raise _refused("it belongs to another request")
+        self._unclaimed = (hashlib.sha256(text.encode()).hexdigest(), state["home"], state["exp"])
+        self.call_id = state["id"]
+        self._round = state["round"]
+        self._asked = state["asked"]
+        self._expires = state["exp"]
+        self._answered = state["answered"]
+        self._settled = frozenset(self._answered)
+        self._once = state["once"]
+        self._until = state["until"]
+        # Kept though this round may end before it comes to them.
+        for key in self._asked.keys() & self._fresh.keys():
+            self._answered[key] = [self._asked[key], self._fresh[key]]
+
+
+def _sealed(keys: Keys, data: bytes, *, is_secret: bool) -> bytes:
+    return keys.encrypt(_PURPOSE, data) if is_secret else keys.sign(_PURPOSE, data) + data
+
+
+def _opened(keys: Keys, text: str, *, is_secret: bool) -> dict[str, Any] | None:
+    """Return a state that was sealed here; None for any other text."""
+    if len(text) > MAX_STATE or not text.isascii():
+        return None
+    try:
+        packed = urlsafe_b64decode(text)
+    except ValueError:
+        return None
+    # Decoding skips what is not of the alphabet and forgives padding; encoding shows it.
+    if urlsafe_b64encode(packed) != text.encode():
+        return None
+    data: bytes | None
+    if is_secret:
+        data = keys.decrypt(_PURPOSE, packed)
+    else:
+        mac, data = packed[:_MAC], packed[_MAC:]
+        if not keys.verify(_PURPOSE, data, mac):
+            return None
+    # As with ids of sessions, what clients have said is kept in no cache of the parser's.
+    state: dict[str, Any] | None = None if data is None else from_json(data, cache_strings="none")
+    return state
+
+
+def _subject(call: BaseCall) -> str:
+    """Return what tells a request from others: who asks, its method and params without what differs between rounds."""
+    params = {name: value for name, value in call.params.items() if name not in _ASIDE}
+    text = json.dumps([call.method, params, call.principal.id], sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _handler(call: BaseCall) -> str:
+    """Name what asks, for the log."""
+    return f"{call.method} {call.params.get('name') or call.params.get('uri')!r:.200}"
+
+
+def _digest(request: Mapping[str, Any]) -> str:
+    """Return a short text that differs for different questions."""
+    text = json.dumps(request, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
+
+
+def _home(runtime: Runtime) -> str:
+    """Return what tells the store of claims from others, and names none to who reads the state."""
+    return hashlib.sha256(runtime.claims.home.encode()).hexdigest()[:16]
+
+
+def _responses(value: Any) -> dict[str, Mapping[str, Any]]:
+    if value is None:
+        return {}
+    if not is_object(value):
+        raise MalformedError("inputResponses: expected an object")
+    for key, response in value.items():
+        if not is_object(response):
+            raise MalformedError(f"inputResponses.{key[:100]}: expected an object")
+    return dict(value)
+
+
+def _refused(why: str) -> MalformedError:
+    return MalformedError(f"requestState cannot be taken: {why}. Make the request again without it")

@@ -1,0 +1,184 @@
+"""Asking the client in the handshake era: a request the other way, and whoever waits for its answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from ...errors import AnswerError, BusyError, InvalidAnswerError
+from ...protocol import jsonrpc
+from ...protocol.jsonrpc import is_object
+from ..coroutines import within
+from .questions import asked_again
+
+if TYPE_CHECKING:
+    from .questions import Question
+
+_TRIES: Final = 3
+"""How often a form is sent whose entries do not fit."""
+
+MOST_OPEN: Final = 100
+"""Questions that a client may leave open: each holds a call, whose clock stands still meanwhile."""
+
+_KEPT: Final = 100
+"""Questions that are over, and whose late answers are known to be late."""
+
+
+class Sender(Protocol):
+    """Where requests to the client leave."""
+
+    def send(self, message: bytes) -> None:
+        """Send one JSON message; in the event loop's thread, without blocking."""
+        ...
+
+    def ready(self) -> Awaitable[None]:
+        """Wait until the reader on the other side keeps up."""
+        ...
+
+
+class OpenQuestions:
+    """The questions that one client has been asked and has not answered yet.
+
+    Args:
+        prefix: What the ids of these questions begin with; different for whoever else asks this client.
+        on_open: Awaited with the id of a question before it is sent.
+        on_close: Called with the id of a question that is over.
+        late: What is said beside that the client has not answered in time.
+    """
+
+    def __init__(
+        self,
+        prefix: str = "",
+        on_open: Callable[[str], Awaitable[None]] | None = None,
+        on_close: Callable[[str], None] | None = None,
+        late: str = "",
+    ) -> None:
+        self._prefix = prefix
+        self._late = late
+        self._on_open = on_open
+        self._on_close = on_close
+        self._count = 0
+        self._open: dict[str, asyncio.Future[Mapping[str, Any]]] = {}
+        self._channels: dict[str, Sender] = {}
+        self._over: deque[str] = deque(maxlen=_KEPT)
+
+    def __len__(self) -> int:
+        """Count the questions."""
+        return len(self._open)
+
+    async def ask(
+        self,
+        questions: Sequence[Question[Any]],
+        requests: Sequence[dict[str, Any]],
+        channel: Sender,
+        seconds: float,
+    ) -> list[Any]:
+        """Ask all of them at once, and wait for the answers.
+
+        Args:
+            questions: What to ask.
+            requests: How they are said.
+            channel: Where the requests leave.
+            seconds: How long the client may take for all of them.
+
+        Raises:
+            AnswerError: The client does not answer, refuses, or answers with something else.
+            BusyError: It has not answered too many others.
+        """
+        if len(self._open) + len(requests) > MOST_OPEN:
+            raise BusyError(
+                f"Too many questions to this client are open ({len(self._open)}); answer some first",
+                retry_after=10,
+            )
+        opened: list[str] = []
+        answers: list[Any] = []
+        loop = asyncio.get_running_loop()
+        end = loop.time() + seconds
+        try:
+            for request in requests:
+                opened.append(await self._send(request, channel))
+            await within(end - loop.time(), channel.ready())
+            for number, question in enumerate(questions):
+                tries = _TRIES
+                while True:
+                    tries -= 1
+                    result = await within(end - loop.time(), self._open[opened[number]])
+                    try:
+                        answers.append(question.read(result))
+                        break
+                    except InvalidAnswerError as error:
+                        if not error.is_form or tries == 0:
+                            raise
+                        request = asked_again(requests[number], error.problem)
+                    again = await self._send(request, channel)
+                    self._close(opened[number])
+                    opened[number] = again
+        except TimeoutError:
+            raise AnswerError(f"The client did not answer within {seconds:g} s{self._late}") from None
+        finally:
+            for id_ in opened:
+                self._take_back(id_)
+                self._close(id_)
+        return answers
+
+    def answer(self, message: Mapping[str, Any]) -> bool:
+        """Take a response.
+
+        Returns:
+            Whether it answers something that was asked here; perhaps too late.
+        """
+        id_ = message.get("id")
+        future = self._open.get(id_) if isinstance(id_, str) else None
+        if future is None:
+            return id_ in self._over
+        if not future.done():
+            _settle(future, message)
+        return True
+
+    def take_back(self, channel: Sender) -> None:
+        """Tell the client that it need not answer what was asked on a channel, which is about to end."""
+        for id_ in [id_ for id_, asked_on in self._channels.items() if asked_on is channel]:
+            self._take_back(id_)
+
+    def _take_back(self, id_: str) -> None:
+        channel = self._channels.pop(id_, None)
+        future = self._open[id_]
+        if channel is not None and (not future.done() or future.cancelled()):
+            channel.send(jsonrpc.notification("notifications/cancelled", {"requestId": id_}))
+
+    async def _send(self, request: Mapping[str, Any], channel: Sender) -> str:
+        self._count += 1
+        id_ = f"{self._prefix}{self._count}"
+        self._open[id_] = asyncio.get_running_loop().create_future()
+        if self._on_open is not None:
+            try:
+                await self._on_open(id_)
+            except BaseException:
+                self._close(id_)
+                raise
+        self._channels[id_] = channel
+        channel.send(jsonrpc.encode({"jsonrpc": "2.0", "id": id_, **request}))
+        return id_
+
+    def _close(self, id_: str) -> None:
+        self._channels.pop(id_, None)
+        self._open.pop(id_).cancel()
+        self._over.append(id_)
+        if self._on_close is not None:
+            self._on_close(id_)
+
+
+def _settle(future: asyncio.Future[Mapping[str, Any]], message: Mapping[str, Any]) -> None:
+    result, error = message.get("result"), message.get("error")
+    if is_object(result):
+        future.set_result(result)
+    elif is_object(error):
+        code, text = error.get("code"), error.get("message")
+        told = f": {text[:500]}" if isinstance(text, str) and text else ""
+        future.set_exception(
+            AnswerError(f"The client refused to answer{told}", code if type(code) is int else None)
+        )
+    else:
+        future.set_exception(InvalidAnswerError("expected an object as result"))

@@ -1,0 +1,285 @@
+"""What a handler may ask the client: forms, pages to visit, the roots (client/elicitation, client/roots)."""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, cast, overload
+
+from typing_extensions import TypeVar
+
+from ...errors import AnswerError, ArgumentsError, ElicitationError, InvalidAnswerError
+from ...protocol.jsonrpc import is_array, is_object
+from ...protocol.revisions import ELICITATION_IDS, knows
+from .roots import Root
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeForm
+
+T = TypeVar("T")
+A = TypeVar("A", default=Any)
+
+logger = logging.getLogger("mcpkit")
+
+DERIVED: Final = "#"
+"""What the names of questions without a key begin with; then comes their place in the order of asking."""
+
+_MOST_TOLD: Final = 500
+"""Characters that a user is told of what is wrong with the entries of a form."""
+
+_ACTIONS: Final[tuple[Literal["accept", "decline", "cancel"], ...]] = ("accept", "decline", "cancel")
+
+
+class Question(ABC, Generic[A]):
+    """One thing to ask the client; `ctx.ask` asks several at once.
+
+    Args:
+        key: Its name among the questions of one request, where the same code may ask in another order: 1 to 100
+            characters that do not begin with `#`, used once. By default, its place in the order of asking.
+        capabilities: What the client must have declared to be asked this.
+
+    Attributes:
+        key: As given; None for its place in the order.
+        capabilities: What the client must have declared to be asked this.
+        method: The request's method.
+    """
+
+    method: ClassVar[str]
+
+    def __init__(self, key: str | None, *capabilities: str) -> None:
+        if key is not None:
+            check_key(key)
+        self.key = key
+        self.capabilities = capabilities
+
+    @abstractmethod
+    def params(self, revision: str) -> dict[str, Any]:
+        """Return the request's params.
+
+        Args:
+            revision: The one that the client speaks.
+
+        Raises:
+            ValueError: The revision cannot say it; the message says what it cannot.
+        """
+
+    @abstractmethod
+    def read(self, result: Mapping[str, Any]) -> A:
+        """Return the answer that a client's result stands for.
+
+        Args:
+            result: The result object.
+
+        Raises:
+            InvalidAnswerError: It is not what was asked for.
+        """
+
+    def request(self, revision: str) -> dict[str, Any]:
+        """Return method and params.
+
+        Raises:
+            AnswerError: The revision cannot say what is asked.
+        """
+        try:
+            params = self.params(revision)
+        except ValueError as error:
+            raise AnswerError(f"The client cannot be asked this: {error}") from None
+        return {"method": self.method, "params": params} if params else {"method": self.method}
+
+
+def asked_again(request: dict[str, Any], problem: str) -> dict[str, Any]:
+    """Return the request of a form that says below its message what was wrong with the entries."""
+    params = request["params"]
+    if len(problem) > _MOST_TOLD:
+        problem = f"{problem[:_MOST_TOLD]}…"
+    return {**request, "params": {**params, "message": f"{params['message']}\n\n{problem}"}}
+
+
+class Answer(Generic[T]):
+    """What a person made of a question: true when they accepted it.
+
+    Attributes:
+        action: `accept`, `decline` (an explicit no) or `cancel` (dismissed without a choice).
+    """
+
+    __slots__ = ("_value", "action")
+
+    def __init__(self, action: Literal["accept", "decline", "cancel"], value: T | None = None) -> None:
+        self.action = action
+        self._value = value
+
+    def __bool__(self) -> bool:
+        """Say whether it was accepted."""
+        return self.action == "accept"
+
+    @property
+    def value(self) -> T:
+        """What was entered.
+
+        Raises:
+            ElicitationError: It was declined or cancelled; let it pass where there is no other way, as the
+                model is told which.
+        """
+        if self.action != "accept":
+            raise ElicitationError(self.action)
+        return cast("T", self._value)
+
+    def __repr__(self) -> str:
+        """Show action and value."""
+        return f"Answer({self.action!r}, {self._value!r})"
+
+
+class Elicit(Question[Answer[T]]):
+    """A form for the user (client/elicitation, "Form Mode"); nothing secret, says the specification.
+
+    Args:
+        message: Why it is asked, for the user.
+        type_: What to ask for: a pydantic model, dataclass, TypedDict or NamedTuple with fields of text, number,
+            boolean, date or choice; or one such type, or a list of choices. Or the form as a JSON Schema, whose
+            answer is a dict.
+        key: See `Question`.
+
+    Raises:
+        TypeError: The message is no string.
+        RegistrationError: The type cannot be asked for; the message says what can.
+    """
+
+    method = "elicitation/create"
+
+    @overload
+    def __init__(
+        self: Elicit[dict[str, Any]], message: str, type_: Mapping[str, Any], *, key: str | None = None
+    ) -> None: ...
+    @overload
+    def __init__(self, message: str, type_: type[T], *, key: str | None = None) -> None: ...
+    @overload
+    def __init__(self, message: str, type_: TypeForm[T], *, key: str | None = None) -> None: ...
+    @overload
+    def __init__(self: Elicit[Any], message: str, type_: Any, *, key: str | None = None) -> None: ...
+    def __init__(self, message: str, type_: Any, *, key: str | None = None) -> None:
+        from ...schema.form import Form
+
+        super().__init__(key, "elicitation.form")
+        self.message = _text("message", message)
+        self._form = Form.of(type_)
+
+    def params(self, revision: str) -> dict[str, Any]:
+        """Return message and schema."""
+        from ...schema.form import CannotAskError
+
+        try:
+            schema = self._form.schema(revision)
+        except CannotAskError as error:
+            logger.warning("a client cannot be asked to fill in a form: %s", error)
+            raise ValueError(error.lack) from None
+        params: dict[str, Any] = {"message": self.message, "requestedSchema": schema}
+        if knows(revision, "ElicitRequestParams", "mode"):
+            params = {"mode": "form", **params}
+        return params
+
+    def read(self, result: Mapping[str, Any]) -> Answer[T]:
+        """Return the answer, the form's content as the type that was asked for."""
+        action = _action(result)
+        if action != "accept":
+            return Answer(action)
+        content = result.get("content")
+        if content is None:
+            content = {}
+        if not is_object(content):
+            raise InvalidAnswerError("content: expected an object")
+        try:
+            return Answer("accept", self._form.read(content))
+        except ArgumentsError as error:
+            raise InvalidAnswerError(str(error), is_form=True) from None
+
+
+class ElicitUrl(Question[Answer[None]]):
+    """A page for the user to visit (client/elicitation, "URL Mode"): an `accept` is consent, not completion.
+
+    Args:
+        message: Why, for the user.
+        url: Where; http or https.
+        key: See `Question`.
+        elicitation_id: What tells its completion from others (2025-11-25 only).
+
+    Raises:
+        TypeError: Message or URL is no string.
+        ValueError: The URL is none.
+    """
+
+    method = "elicitation/create"
+
+    def __init__(
+        self, message: str, url: str, *, key: str | None = None, elicitation_id: str | None = None
+    ) -> None:
+        super().__init__(key, "elicitation.url")
+        if not _text("url", url).lower().startswith(("https://", "http://")):
+            raise ValueError(f"url must be an http or https URL, got {url!r}")
+        self.message = _text("message", message)
+        self.url = url
+        self.elicitation_id = elicitation_id
+
+    def params(self, revision: str) -> dict[str, Any]:
+        """Return message and URL."""
+        if not knows(revision, "ElicitRequestParams", "mode"):
+            raise ValueError(f"revision {revision} has no elicitation by URL")
+        params = {"mode": "url", "message": self.message, "url": self.url}
+        if self.elicitation_id is not None and revision in ELICITATION_IDS:
+            params["elicitationId"] = self.elicitation_id
+        return params
+
+    def read(self, result: Mapping[str, Any]) -> Answer[None]:
+        """Return what the user decided."""
+        return Answer(_action(result))
+
+
+class ListRoots(Question[list[Root]]):
+    """The client's roots (client/roots; deprecated since 2026-07-28)."""
+
+    method = "roots/list"
+
+    def __init__(self, *, key: str | None = None) -> None:
+        super().__init__(key, "roots")
+
+    def params(self, revision: str) -> dict[str, Any]:
+        """Return nothing: the request has no params."""
+        return {}
+
+    def read(self, result: Mapping[str, Any]) -> list[Root]:
+        """Return the roots."""
+        roots = result.get("roots")
+        if not is_array(roots) or not all(
+            is_object(each) and isinstance(each.get("uri"), str) for each in roots
+        ):
+            raise InvalidAnswerError("roots: expected an array of objects with a uri")
+        return [
+            Root(each["uri"], each["name"] if isinstance(each.get("name"), str) else None) for each in roots
+        ]
+
+
+def _action(result: Mapping[str, Any]) -> Literal["accept", "decline", "cancel"]:
+    for action in _ACTIONS:
+        if result.get("action") == action:
+            return action
+    raise InvalidAnswerError("action: expected accept, decline or cancel")
+
+
+def check_key(key: object) -> None:
+    """Refuse what is no name of a question, or of what is done once.
+
+    Raises:
+        ValueError: It is none.
+    """
+    if not isinstance(key, str) or not 0 < len(key) <= 100:
+        raise ValueError(f"key must be a string of 1 to 100 characters, got {key!r}")
+    if key.startswith(DERIVED):
+        raise ValueError(
+            f"key must not begin with {DERIVED}, as those of questions without one do, got {key!r}"
+        )
+
+
+def _text(name: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be a string, got {value!r}")
+    return value

@@ -1,0 +1,193 @@
+"""Words of the client's model (client/sampling)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final, Literal, cast
+
+from typing_extensions import TypedDict, Unpack
+
+from ...content.lazy import LeaveLoop
+from ...content.messages import Message
+from ...content.values import to_content
+from ...errors import InvalidAnswerError, OutputError
+from ...protocol.jsonrpc import is_array, is_object
+from ...protocol.revisions import SAMPLING_CONTENT, knows
+from .questions import Question
+
+
+class Sampled:
+    """What the client's model said.
+
+    Attributes:
+        content: Its content blocks, as the specification has them.
+        role: Usually `assistant`.
+        model: The model's name.
+        stop_reason: Why it stopped, such as `endTurn`, `maxTokens` or `toolUse`; None when not told.
+    """
+
+    __slots__ = ("content", "model", "role", "stop_reason")
+
+    def __init__(self, content: list[dict[str, Any]], role: str, model: str, stop_reason: str | None) -> None:
+        self.content = content
+        self.role = role
+        self.model = model
+        self.stop_reason = stop_reason
+
+    @property
+    def text(self) -> str:
+        """All that is text in it."""
+        return "".join(block["text"] for block in self.content if block.get("type") == "text")
+
+    def __repr__(self) -> str:
+        """Show the text."""
+        return f"Sampled({self.text!r}, model={self.model!r})"
+
+
+class SampleOptions(TypedDict, total=False):
+    """What a client's model may be told beside the messages (client/sampling, "Creating Messages")."""
+
+    system: str | None
+    """A system prompt; the client may change it."""
+    temperature: float | None
+    """How freely it speaks."""
+    stop_sequences: Sequence[str] | None
+    """Texts at which it stops."""
+    model_preferences: Mapping[str, Any] | None
+    """`hints` and priorities, as the specification has them."""
+    include_context: Literal["none", "thisServer", "allServers"] | None
+    """What the client adds of what it knows (deprecated)."""
+    tools: Sequence[Mapping[str, Any]] | None
+    """Tools that the model may use, as `tools/list` shows them (since 2025-11-25)."""
+    tool_choice: Literal["auto", "required", "none"] | None
+    """Whether it must use one."""
+    metadata: Mapping[str, Any] | None
+    """For the model's provider."""
+    key: str | None
+    """See `Question`."""
+
+
+_WIRE: Final = {
+    "system": "systemPrompt",
+    "temperature": "temperature",
+    "stop_sequences": "stopSequences",
+    "model_preferences": "modelPreferences",
+    "include_context": "includeContext",
+    "tools": "tools",
+    "metadata": "metadata",
+}
+
+
+class Sample(Question[Sampled]):
+    """Words of the client's model (client/sampling; deprecated since 2026-07-28).
+
+    Args:
+        messages: A text, or messages as `user(...)` and `assistant(...)` make them.
+        max_tokens: The most tokens that it may say.
+        options: See `SampleOptions`.
+
+    Raises:
+        TypeError: Messages or tools are not written as they should be, hold what no model is sent, or there is
+            no such option.
+        ValueError: There are no messages, or max_tokens is below 1.
+    """
+
+    method = "sampling/createMessage"
+
+    def __init__(
+        self, messages: str | Sequence[Any], *, max_tokens: int, **options: Unpack[SampleOptions]
+    ) -> None:
+        if unknown := options.keys() - SampleOptions.__annotations__.keys():
+            known = ", ".join(SampleOptions.__annotations__)
+            raise TypeError(f"there is no option {min(unknown)}=; there are {known}")
+        if max_tokens < 1:
+            raise ValueError(f"max_tokens must be at least 1, got {max_tokens!r}")
+        self._given = messages
+        self._read_messages: list[dict[str, Any]] | None = None
+        with suppress(LeaveLoop):  # a file in them is read when the client is asked
+            self._read_messages = _messages(messages)
+        self._params: dict[str, Any] = {"maxTokens": max_tokens}
+        for name, wire in _WIRE.items():
+            if (value := options.get(name)) is not None:
+                self._params[wire] = value
+        if (choice := options.get("tool_choice")) is not None:
+            self._params["toolChoice"] = {"mode": choice}
+        for tool in self._params.get("tools", ()):
+            if not is_object(tool):
+                raise TypeError(f"tools are written as tools/list shows them, each a dict, got {tool!r}")
+        needed = ["sampling"]
+        if not self._params.keys().isdisjoint({"tools", "toolChoice"}):
+            needed.append("sampling.tools")
+        super().__init__(options.get("key"), *needed)
+
+    def params(self, revision: str) -> dict[str, Any]:
+        """Return what the revision knows of the request.
+
+        Raises:
+            LeaveLoop: There is a file in its messages, and this is the thread of an event loop.
+        """
+        if self._read_messages is None:
+            self._read_messages = _messages(self._given)
+        messages = self._read_messages
+        for name in ("tools", "toolChoice"):
+            if name in self._params and not knows(revision, "CreateMessageRequestParams", name):
+                raise ValueError(f"revision {revision} has no {name} in sampling")
+        for kind in sorted({block["type"] for message in messages for block in _blocks(message)}):
+            if SAMPLING_CONTENT[kind] > revision:
+                raise ValueError(f"revision {revision} has no {kind} in sampling")
+        if knows(revision, "CreateMessageRequestParams", "tools"):
+            return {"messages": messages, **self._params}
+        # Before there were tools, a message had one block of content.
+        apart = [{**message, "content": block} for message in messages for block in _blocks(message)]
+        return {"messages": apart, **self._params}
+
+    def read(self, result: Mapping[str, Any]) -> Sampled:
+        """Return the model's message."""
+        content, role, model = result.get("content"), result.get("role"), result.get("model")
+        blocks: list[Any] = content if is_array(content) else [content]
+        if not all(is_object(block) and isinstance(block.get("type"), str) for block in blocks):
+            raise InvalidAnswerError("content: expected a content block, or an array of them")
+        if not all(isinstance(block.get("text"), str) for block in blocks if block["type"] == "text"):
+            raise InvalidAnswerError("content: expected a string as text")
+        if not isinstance(role, str) or not isinstance(model, str):
+            raise InvalidAnswerError("expected the strings role and model")
+        stop_reason = result.get("stopReason")
+        return Sampled(blocks, role, model, stop_reason if isinstance(stop_reason, str) else None)
+
+
+def _blocks(message: Mapping[str, Any]) -> list[Any]:
+    content = message.get("content")
+    return content if is_array(content) else [content]
+
+
+def _content(message: Message, place: str) -> list[dict[str, Any]]:
+    try:
+        return to_content(message.content, place)
+    except OutputError as error:  # it is no result here
+        raise ValueError(str(error)) from error.__cause__
+
+
+def _messages(messages: object) -> list[dict[str, Any]]:
+    if isinstance(messages, str):
+        return [{"role": "user", "content": {"type": "text", "text": messages}}]
+    if not isinstance(messages, Sequence):
+        raise TypeError(
+            f'messages are a string, or a list of user("...") and assistant("..."), got {messages!r}'
+        )
+    found: list[dict[str, Any]] = []
+    for index, message in enumerate(cast("Sequence[object]", messages)):
+        if isinstance(message, Message):
+            blocks = _content(message, f"messages[{index}].content")
+            found.append({"role": message.role, "content": blocks[0] if len(blocks) == 1 else blocks})
+        elif is_object(message) and all(is_object(block) for block in _blocks(message)):
+            found.append(message)
+        else:
+            raise TypeError(f'messages are written user("...") and assistant("..."), got {message!r}')
+        for block in _blocks(found[-1]):
+            if block.get("type") not in SAMPLING_CONTENT:
+                kinds = ", ".join(SAMPLING_CONTENT)
+                raise TypeError(f"a model is sent {kinds}, not {block.get('type')}: {message!r}")
+    if not found:
+        raise ValueError("messages must hold at least one message")
+    return found

@@ -1,0 +1,43 @@
+"""What a request came with, and where the messages that belong to it leave."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, Protocol
+
+from .asking.pending import OpenQuestions, Sender
+
+if TYPE_CHECKING:
+    from ..state.principal import Principal
+
+NO_HEADERS: Final[Mapping[bytes, bytes]] = MappingProxyType({})
+"""Stands for the headers of a request where there are none."""
+
+
+class Channel(Sender, Protocol):
+    """Where the messages that belong to a request leave."""
+
+    @property
+    def questions(self) -> OpenQuestions | None:
+        """What the client is asked by requests of the server's; None where it cannot be."""
+        ...
+
+    @property
+    def request_headers(self) -> Mapping[bytes, bytes]:
+        """The headers of the HTTP request by name in lower case; empty where there is none."""
+        ...
+
+    @property
+    def principal(self) -> Principal:
+        """Who has sent the request."""
+        ...
+
+    @property
+    def caller(self) -> str | None:
+        """What tells its client from others that share the server; None where it is alone, or nothing does."""
+        ...
+
+    def close(self) -> Awaitable[None]:
+        """End the connection, where the client can come back to hear the rest."""
+        ...

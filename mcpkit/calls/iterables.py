@@ -1,0 +1,77 @@
+"""What a function has returned that is not there yet: it has to be awaited, or gone through."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterable, Callable, Iterator
+from functools import lru_cache
+from typing import Any, Final
+
+from ..content.lazy import MOST_ITEMS, EndlessError, is_iterator, items_of, may_block
+from ..errors import OutputError
+from ..protocol.jsonrpc import SCALARS
+from .coroutines import WORK
+
+AT_HAND: Final = SCALARS | {dict, list, tuple}
+"""The commonest classes that `is_at_hand` says yes of."""
+
+
+def _is_at_hand(kind: type) -> bool:
+    return not any(hasattr(kind, name) for name in ("__await__", "__aiter__", "__next__"))
+
+
+is_at_hand: Callable[[Any], bool] = lru_cache(maxsize=512)(_is_at_hand)
+"""Says whether values of a class are there already, with nothing to await or to go through."""
+
+
+def listed(value: Any, take: Callable[[Iterator[Any]], list[Any]] = items_of) -> Any:
+    """Return the items of an iterator, and any other value as it is; no async iterable in an event loop.
+
+    Args:
+        value: The value.
+        take: Takes them, one by one.
+
+    Raises:
+        LeaveLoop: It is to be gone through, and this is the thread of an event loop.
+        OutputError: It does not end.
+        BaseException: Whatever it raises.
+    """
+    if is_async_iterable(value):
+        may_block()
+    if not is_iterator(value):
+        return value
+    try:
+        return take(value)
+    except EndlessError as error:
+        raise OutputError(f"result has no form in JSON: {error}") from None
+
+
+def is_async_iterable(value: object) -> bool:
+    """Say whether a value gives items by `async for`."""
+    return hasattr(type(value), "__aiter__")
+
+
+async def collected(items: AsyncIterable[Any]) -> list[Any]:
+    """Return the items of an async generator or another async iterable; others run at least every 10 ms.
+
+    It is closed where it is left before its end: when there are too many, and when the call is over.
+
+    Raises:
+        OutputError: There are too many.
+        BaseException: Whatever it raises.
+    """
+    loop = asyncio.get_running_loop()
+    found: list[Any] = []
+    since = loop.time()
+    try:
+        async for item in items:
+            if len(found) == MOST_ITEMS:
+                raise OutputError(f"result has no form in JSON: {EndlessError(type(items))}")
+            found.append(item)
+            if loop.time() - since > WORK:
+                await asyncio.sleep(0)
+                since = loop.time()
+    finally:
+        if close := getattr(items, "aclose", None):
+            await close()
+    return found

@@ -1,0 +1,94 @@
+"""How long a call may take, and how many calls of one component run at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from ..common.signatures import Described
+from ..errors import RegistrationError
+from .turn import Slots, Turn
+
+if TYPE_CHECKING:
+    from .call import Call
+
+
+INHERITED: Final = Described("the server's")
+"""Stands for the timeout of the server that serves the call."""
+
+
+class Limits(NamedTuple):
+    """What the author has said about the calls of one component.
+
+    Args:
+        timeout: The seconds that a call may take; None for any number.
+        slots: The places for its calls; None for any number.
+    """
+
+    timeout: float | None
+    slots: Slots | None
+
+    @classmethod
+    def of(cls, what: str, options: Mapping[str, Any]) -> Limits | None:
+        """Read the options `timeout` and `concurrency`.
+
+        Args:
+            what: The component, for messages.
+            options: The options that were given.
+
+        Returns:
+            The limits; None when there is neither option.
+
+        Raises:
+            RegistrationError: One of them is no positive number.
+        """
+        if "timeout" not in options and "concurrency" not in options:
+            return None
+        try:
+            check_timeout(options.get("timeout"))
+        except ValueError as error:
+            raise RegistrationError(f"{what}: {error}") from None
+        concurrency = options.get("concurrency")
+        if concurrency is not None and (type(concurrency) is not int or concurrency < 1):
+            raise RegistrationError(
+                f"{what}: concurrency is the number of calls that may run at a time, at least 1, got {concurrency!r}"
+            )
+        return cls(options.get("timeout", INHERITED), Slots(concurrency) if concurrency is not None else None)
+
+
+def check_timeout(timeout: Any) -> None:
+    """Check a number of seconds.
+
+    Raises:
+        ValueError: It is none.
+    """
+    is_number = isinstance(timeout, (int, float)) and not isinstance(timeout, bool)
+    if timeout is not None and not (is_number and 0 < timeout < float("inf")):
+        raise ValueError(f"timeout is a positive number of seconds, or None for no limit, got {timeout!r}")
+
+
+async def run_limited(run: Coroutine[Any, Any, Any], call: Call, limits: Limits | None) -> Any:
+    """Run a component's function within its limits.
+
+    Args:
+        run: Its run, not begun.
+        call: The request.
+        limits: The component's own; the server's timeout fills in for what they do not say.
+
+    Returns:
+        What the run returns.
+
+    Raises:
+        CallTimeoutError: Its time is over. What still runs has been cancelled, and goes on alone
+            if it does not care.
+        BaseException: Whatever the run raises.
+    """
+    timeout, slots = limits or (INHERITED, None)
+    if timeout == INHERITED:
+        timeout = call.runtime.timeout
+    call.is_timed_out = False
+    turn = call.turn = Turn(call, timeout, slots)
+    try:
+        return await (turn.work(run) if timeout is None else turn.work_in_time(run))
+    finally:
+        call.turn = None

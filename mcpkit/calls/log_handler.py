@@ -1,0 +1,104 @@
+"""Log records of the author's, sent to the client of the request that they belong to."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from typing import Final
+
+from ..common.current import current
+from ..protocol import jsonrpc
+from ..protocol.revisions import SEVERITY
+from .call import Call
+from .reporting import reports_of
+
+_LEVELS: Final = (
+    (70, "emergency"),
+    (60, "alert"),
+    (logging.CRITICAL, "critical"),
+    (logging.ERROR, "error"),
+    (logging.WARNING, "warning"),
+    (25, "notice"),
+    (logging.INFO, "info"),
+)
+"""The specification's levels by the least number that stands for them; below them all is `debug`."""
+
+_OWN: Final = "mcpkit"
+"""The library's own logger, of which clients hear nothing."""
+
+
+class LogHandler(logging.Handler):
+    """Sends the records of a logger to the client of the current request (server/utilities/logging).
+
+    A client gets those that are as severe as it has asked for, in its session or, in the stateless
+    era, in the request. A record belongs to the request that its thread or task works for; others,
+    and those of a request that has ended, are dropped. So are those that a client does not read in
+    time: logging never waits for one. The level's name decides, such as `NOTICE` for one of the
+    author's, or else its number: 25 is `notice`, 60 `alert`, 70 `emergency`.
+
+    Tracebacks and stacks are left out, also by a formatter, since they tell of the server's inside.
+
+    Args:
+        level: The least severe level to send, a number or name of Python's `logging`.
+        with_tracebacks: Whether tracebacks and stacks are sent after all.
+    """
+
+    def __init__(self, level: int | str = logging.NOTSET, *, with_tracebacks: bool = False) -> None:
+        super().__init__(level)
+        self.with_tracebacks = with_tracebacks
+        self._is_at_work = False
+        self._has_warned = False
+        self.addFilter(_is_wanted)  # before the lock is taken
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Send one record; whatever goes wrong, nothing is raised."""
+        if self._is_at_work:  # what sending one leads to is not sent
+            return
+        self._is_at_work = True
+        try:
+            self._send(record)
+        except Exception:  # noqa: BLE001 - as handlers do; it writes to standard error
+            self.handleError(record)
+        finally:
+            self._is_at_work = False
+
+    def _send(self, record: logging.LogRecord) -> None:
+        call = current.get()
+        assert isinstance(call, Call), "whatever is served is one"
+        if not call.runtime.declares("logging"):
+            if not self._has_warned:
+                self._has_warned = True
+                logging.getLogger(_OWN).warning(
+                    "records of %r are not sent: this server does not declare logging, as none of its handlers "
+                    'takes a Context; write Server(..., offers={"logging"})',
+                    record.name,
+                )
+            return
+        text = self._text_of(record).encode(errors="backslashreplace").decode()
+        params = {"level": _level_of(record), "data": text, "logger": record.name}
+        reports_of(call).post(jsonrpc.notification("notifications/message", params))
+
+    def _text_of(self, record: logging.LogRecord) -> str:
+        if self.with_tracebacks:
+            return self.format(record)
+        if self.formatter is None:
+            return record.getMessage()
+        bare = copy.copy(record)
+        bare.exc_info = bare.exc_text = bare.stack_info = None
+        return self.formatter.format(bare)
+
+
+def _is_wanted(record: logging.LogRecord) -> bool:
+    """Say whether a record is the author's, and of a request whose client wants it."""
+    call = current.get(None)
+    if not isinstance(call, Call) or call.is_over or record.name.partition(".")[0] == _OWN:
+        return False
+    least = call.envelope.log_level
+    return least is not None and SEVERITY[_level_of(record)] >= SEVERITY[least]
+
+
+def _level_of(record: logging.LogRecord) -> str:
+    name = record.levelname.lower()
+    if name in SEVERITY:
+        return name
+    return next((level for number, level in _LEVELS if record.levelno >= number), "debug")

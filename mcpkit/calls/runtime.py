@@ -1,0 +1,145 @@
+"""What the requests of one server run with and share, and what is known of a request before any of its code runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Hashable, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from ..common.current import Running
+from ..protocol.eras import Cache, Client, Envelope, Identity
+from ..protocol.jsonrpc import RequestId
+from .channel import Channel
+from .shares import Shares
+
+if TYPE_CHECKING:
+    from ..state.broker import Broker
+    from ..state.keys import Keys
+    from ..state.principal import Principal
+    from .workers.processes import Processes
+    from .workers.threads import Threads
+
+
+class Runtime:
+    """What the requests of one server run with, and share.
+
+    Args:
+        server: Whose requests they are, for `ctx.server`.
+        name: The server's name.
+        threads: Where functions run that are not `async`.
+        processes: Where those run that are stopped whatever they do.
+        timeout: Seconds that a call may take which has no time of its own; None for any number.
+        max_running: The greatest number of requests that run at a time.
+        question_timeout: Seconds for which a client may leave a question open.
+        claims: Tells one of all who claim a name that they have it; see `Broker`.
+        make_keys: Makes what signs, on first use.
+        encrypt_state: Whether the state that clients carry is encrypted.
+        mask_errors: Whether clients read no more of an unexpected exception than a reference to the log.
+        cache: How long results may be kept, by method.
+        identity: Returns what the server says about itself in a revision.
+        declares: Says whether the server declares a capability.
+        state_in: Returns what the server's lifespan has yielded in an event loop, the running one when None.
+        explain: Hears of an exception that nobody has meant to happen, and returns what the client is to be told of.
+
+    Attributes:
+        running: The places that running requests take.
+        overrides: What stands for a function in a test, by the function's identity.
+    """
+
+    def __init__(
+        self,
+        server: object,
+        name: str,
+        *,
+        threads: Threads,
+        processes: Processes,
+        timeout: float | None,
+        max_running: int,
+        question_timeout: float,
+        claims: Broker,
+        make_keys: Callable[[], Keys],
+        encrypt_state: bool,
+        mask_errors: bool,
+        cache: Mapping[str, Cache],
+        identity: Callable[[str], Identity],
+        declares: Callable[[str], bool],
+        state_in: Callable[[asyncio.AbstractEventLoop | None], Any],
+        explain: Callable[[BaseCall, BaseException], BaseException],
+    ) -> None:
+        self.server = server
+        self.name = name
+        self.threads = threads
+        self.processes = processes
+        self.timeout = timeout
+        self.max_running = max_running
+        self.question_timeout = question_timeout
+        self.claims = claims
+        self.encrypt_state = encrypt_state
+        self.mask_errors = mask_errors
+        self.cache = cache
+        self.identity = identity
+        self.declares = declares
+        self.state_in = state_in
+        self.explain = explain
+        self.running = Shares()
+        self.overrides: Mapping[Hashable, Callable[..., Any]] = {}
+        self._make_keys = make_keys
+
+    @cached_property
+    def keys(self) -> Keys:
+        """What signs for the server."""
+        return self._make_keys()
+
+
+class BaseCall(Running):
+    """One request, as it was read: what is known of every `Call`, which alone is made.
+
+    Attributes:
+        runtime: What it runs with.
+        channel: Where the messages that belong to it leave.
+        envelope: Who asks, and in which revision.
+        request_id: Its JSON-RPC id.
+        params: Its params as the client sent them, or as a middleware has changed them.
+        meta: The `_meta` of the params; empty when there is none.
+        loop: The event loop in which it is served; None as long as none of the author's code has run.
+        left: Done when the thread that goes on alone for it has ended; None where there is none.
+    """
+
+    __slots__ = ("channel", "envelope", "left", "loop", "meta", "params", "request_id", "runtime")
+
+    channel: Channel
+    envelope: Envelope
+    left: asyncio.Future[None] | None
+    loop: asyncio.AbstractEventLoop | None
+    meta: dict[str, Any]
+    params: dict[str, Any]
+    request_id: RequestId
+    runtime: Runtime
+
+    @property
+    def client(self) -> Client:
+        """Who asks, as the client says."""
+        return self.envelope.client
+
+    @property
+    def principal(self) -> Principal:
+        """Who asks, as far as that has been verified."""
+        return self.channel.principal
+
+    @property
+    def revision(self) -> str:
+        """The protocol revision that it is served in."""
+        return self.envelope.revision
+
+    @property
+    def era(self) -> str:
+        """`handshake` or `stateless`."""
+        return self.envelope.era
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers of the HTTP request, by name in any case; empty over other transports."""
+        from ..protocol.request_headers import RequestHeaders
+
+        return RequestHeaders(self.channel.request_headers)

@@ -1,0 +1,271 @@
+"""The requests that run: each in a task of its own, which whoever asked can end at once."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable, Coroutine, Hashable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from ..common.current import current
+from ..errors import BusyError, ProtocolError
+from ..protocol import jsonrpc
+from .call import Call
+from .coroutines import cancellations, first_step, go_on, is_cancelled_from_outside, uncancel
+from .failures import error_response
+from .workers import forks
+from .workers.threads import is_fatal
+
+if TYPE_CHECKING:
+    from ..protocol.jsonrpc import Outcome
+    from .runtime import Runtime
+
+Reply = Callable[[bytes | None, BaseException | None], None]
+"""Takes the response to one message, or None when there will be none; and what went wrong, if something did."""
+
+OVER: Final = object()
+"""In place of what a request waits for: it has been answered."""
+
+_start: Callable[..., asyncio.Task[None]] = cast("Any", asyncio.Task)
+if sys.version_info >= (3, 12):
+    # A handler that never waits is answered in the same turn of the loop.
+    _start = partial(asyncio.Task, eager_start=True)
+
+
+class Calls:
+    """The running requests of one client, or of all that share nothing, by whatever tells them apart.
+
+    Args:
+        runtime: What they run with.
+    """
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._loop = asyncio.get_running_loop()
+        self._running: dict[Hashable, _Entry] = {}
+        self._idle: asyncio.Future[None] | None = None
+        self._generation = forks.generation
+
+    def start(self, key: Hashable, call: Call, outcome: Coroutine[Any, Any, Outcome], reply: Reply) -> None:
+        """Run a request.
+
+        Args:
+            key: What it is cancelled by.
+            call: The request.
+            outcome: Its result, to be awaited.
+            reply: Takes the response, as soon as there is one; perhaps before this returns.
+
+        Raises:
+            BusyError: Too many requests are running.
+        """
+        self.check_room(call, outcome)
+        entry = _Entry(key, call, reply)
+        entry.unstarted = outcome
+        self._running[key] = entry
+        if entry.caller is None:  # as `take` does: most calls are those of the only client
+            self._runtime.running.taken += 1
+        else:
+            self._runtime.running.take(entry.caller)
+        call.loop = self._loop
+        entry.task = _start(self._run(entry, outcome), loop=self._loop, name=call.method)
+        if entry.is_cancelled:  # by what its first step led to: a client in the same process hears at once
+            entry.task.cancel()
+
+    def begin(self, call: Call, outcome: Coroutine[Any, Any, Outcome], reply: Reply) -> Any:
+        """Run a request, for which there is room, in the current task until its handler waits; most never do.
+
+        Args:
+            call: The request.
+            outcome: Its result, to be awaited.
+            reply: Takes the response, as soon as there is one.
+
+        Returns:
+            What it waits for, which `go_on` wants; `OVER` where it has been answered.
+        """
+        call.loop = self._loop
+        token = current.set(call)
+        try:
+            is_over, value = first_step(outcome)
+            if not is_over:
+                return value
+            message = jsonrpc.result(call.request_id, value)
+        except BaseException as error:
+            if forks.generation != self._generation:
+                forks.end_child(error)
+            message = error_response(call, error)
+            call.end(is_answered=True)
+            reply(message, error)
+            if is_fatal(error):
+                raise
+        else:
+            if forks.generation != self._generation:
+                forks.end_child(None)
+            call.end(is_answered=True)
+            reply(message, None)
+        finally:
+            current.reset(token)
+        return OVER
+
+    async def go_on(
+        self,
+        key: Hashable,
+        call: Call,
+        outcome: Coroutine[Any, Any, Outcome],
+        awaited: Any,
+        reply: Reply,
+    ) -> None:
+        """Run the rest of a request that `begin` has left waiting, in the same task.
+
+        The task is kept from other work until the handler has ended, however early it is cancelled.
+
+        Args:
+            key: What it is cancelled by.
+            call: The request.
+            outcome: Its result.
+            awaited: What it waits for.
+            reply: Takes the response, as soon as there is one.
+        """
+        entry = _Entry(key, call, reply)
+        entry.task = task = asyncio.current_task()
+        self._running[key] = entry
+        if entry.caller is None:  # as `take` does: most calls are those of the only client
+            self._runtime.running.taken += 1
+        else:
+            self._runtime.running.take(entry.caller)
+        token = current.set(call)
+        try:
+            await self._run(entry, go_on(outcome, awaited, cancellations(task)), is_task_lent=True)
+        finally:
+            current.reset(token)
+        if entry.is_cancelled and task is not None and uncancel(task) > 0:
+            raise asyncio.CancelledError  # whoever owns the task has cancelled it, too
+
+    def cancel(self, key: Hashable) -> bool:
+        """Stop a request; whoever asked is free at once and gets no answer, however long it takes to stop.
+
+        Returns:
+            Whether it was running.
+        """
+        entry = self._running.get(key)
+        if entry is not None:
+            self._cancel(entry)
+        return entry is not None
+
+    async def drain(self) -> None:
+        """Return once everything that runs now, or begins meanwhile, has been answered."""
+        while self._running:
+            if self._idle is None:
+                self._idle = self._loop.create_future()
+            await asyncio.shield(self._idle)
+
+    def cancel_all(self, problem: ProtocolError | None = None) -> list[_Entry]:
+        """Stop every request, and return them.
+
+        Args:
+            problem: What whoever asked is told; None for no response.
+        """
+        calls = list(self._running.values())
+        for entry in calls:
+            self._cancel(entry, problem)
+        return calls
+
+    async def aclose(self, problem: ProtocolError | None = None) -> None:
+        """Cancel everything, and wait until it has stopped; see `cancel_all`."""
+        calls = [entry for entry in self.cancel_all(problem) if entry.unstarted is None]
+        for entry in calls:
+            entry.stopped = self._loop.create_future()
+        await asyncio.gather(*(entry.stopped for entry in calls if entry.stopped is not None))
+
+    def __contains__(self, key: Hashable) -> bool:
+        """Say whether a request runs under this key."""
+        return key in self._running
+
+    def __len__(self) -> int:
+        """Count the requests that run."""
+        return len(self._running)
+
+    def check_room(self, call: Call, outcome: Coroutine[Any, Any, Outcome]) -> None:
+        """Refuse a request where too many are running, of all clients or of one.
+
+        Args:
+            call: The request.
+            outcome: Its result, which is not awaited then.
+
+        Raises:
+            BusyError: There are.
+        """
+        running, limit = self._runtime.running, self._runtime.max_running
+        if 2 * running.taken < limit:  # nobody has as many as are left
+            return
+        try:
+            running.check(limit, call.channel.caller, "requests are running")
+        except BusyError:
+            outcome.close()
+            raise
+
+    async def _run(self, entry: _Entry, outcome: Awaitable[Outcome], *, is_task_lent: bool = False) -> None:
+        call = entry.call
+        entry.unstarted = None
+        current.set(call)
+        message: bytes | None = None
+        problem: BaseException | None = None
+        try:
+            message = jsonrpc.result(call.request_id, await outcome)
+        except BaseException as error:
+            # Whoever lends the task may cancel it; a task of the call's own is cancelled here, or by its handler.
+            is_outside = is_task_lent and not entry.is_cancelled and is_cancelled_from_outside(error)
+            if not (entry.is_cancelled or is_outside):
+                message, problem = error_response(call, error), error
+            if is_outside or is_fatal(error):
+                raise
+        finally:
+            if entry.caller is None:
+                self._runtime.running.taken -= 1
+            else:
+                self._runtime.running.give_back(entry.caller)
+            if not entry.is_cancelled:
+                self._settle(entry, message, problem)
+            if entry.stopped is not None:
+                entry.stopped.set_result(None)
+            del problem
+
+    def _cancel(self, entry: _Entry, problem: ProtocolError | None = None) -> None:
+        entry.is_cancelled = True
+        if entry.task is not None:
+            entry.task.cancel()
+        if entry.unstarted is not None:  # its task ends without ever running
+            entry.unstarted.close()
+            self._runtime.running.give_back(entry.caller)
+        self._settle(entry, None if problem is None else error_response(entry.call, problem), problem)
+
+    def _settle(self, entry: _Entry, message: bytes | None, problem: BaseException | None) -> None:
+        if forks.generation != self._generation:
+            forks.end_child(problem)
+        del self._running[entry.key]
+        entry.call.end(is_answered=message is not None)
+        entry.reply(message, problem)
+        if not self._running and self._idle is not None:
+            self._idle.set_result(None)
+            self._idle = None
+
+
+def server_ended() -> BusyError:
+    """Return the error for a call that the end of the server cuts off."""
+    return BusyError("The server has ended before the call was finished")
+
+
+class _Entry:
+    """A request that runs."""
+
+    __slots__ = ("call", "caller", "is_cancelled", "key", "reply", "stopped", "task", "unstarted")
+
+    def __init__(self, key: Hashable, call: Call, reply: Reply) -> None:
+        self.key = key
+        self.call = call
+        self.caller = call.channel.caller
+        self.reply = reply
+        self.task: asyncio.Task[Any] | None = None
+        self.unstarted: Coroutine[Any, Any, Outcome] | None = None
+        self.stopped: asyncio.Future[None] | None = None
+        self.is_cancelled = False

@@ -1,0 +1,290 @@
+"""One call within its limits: its clock, and its place among the calls of its component."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import deque
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+from ..errors import CallTimeoutError
+from .coroutines import kept_from_anyio
+from .workers.threads import log_late, of_a_function
+
+if TYPE_CHECKING:
+    from .runtime import BaseCall
+
+_left_behind: set[asyncio.Task[None]] = set()
+"""Coroutines that go on after their time is over; the event loop alone would let go of them."""
+
+
+class Slots:
+    """Places for calls that run at a time, taken in order of arrival; of any event loop and thread.
+
+    Args:
+        number: How many there are.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self._free = number
+        self._lock = threading.Lock()
+        self._waiting: deque[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = deque()
+
+    async def take(self) -> None:
+        """Wait for a place."""
+        place = self.ask()
+        if not place.done():
+            try:
+                await place
+            except asyncio.CancelledError:
+                self.drop(place)
+                raise
+
+    def ask(self, *, is_next: bool = False) -> asyncio.Future[None]:
+        """Ask for a place.
+
+        Args:
+            is_next: Whether the caller goes before all others that wait: it had a place already.
+
+        Returns:
+            What is done as soon as there is one. Then it is to be given back; or before, dropped.
+        """
+        loop = asyncio.get_running_loop()
+        place: asyncio.Future[None] = loop.create_future()
+        with self._lock:
+            if self._free:
+                self._free -= 1
+                place.set_result(None)
+            elif is_next:
+                self._waiting.appendleft((loop, place))
+            else:
+                self._waiting.append((loop, place))
+        return place
+
+    def drop(self, place: asyncio.Future[None]) -> None:
+        """Do without a place that was asked for, whether it is there or not."""
+        waiter = (place.get_loop(), place)
+        with self._lock:
+            is_waiting = waiter in self._waiting
+            if is_waiting:
+                self._waiting.remove(waiter)
+        if not is_waiting:  # it is there, or on its way
+            self.give_back()
+
+    def give_back(self) -> None:
+        """Give a place to whoever waits for one; from any thread."""
+        with self._lock:
+            while self._waiting:
+                loop, future = self._waiting.popleft()
+                try:
+                    loop.call_soon_threadsafe(_hand_over, future)
+                except RuntimeError:  # that event loop is closed, and nobody waits there any more
+                    continue
+                return
+            self._free += 1
+
+
+def _hand_over(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+class Turn:
+    """One call within its limits: its clock, and its slot.
+
+    Args:
+        call: The request.
+        timeout: The seconds that it may take, in which no question is open; None for any number.
+        slots: Where it needs a place; None for nowhere.
+
+    Attributes:
+        is_over: Whether its time is over.
+    """
+
+    __slots__ = (
+        "_call",
+        "_deadline",
+        "_has_begun",
+        "_has_slot",
+        "_outcome",
+        "_pauses",
+        "_place",
+        "_remaining",
+        "_slots",
+        "_task",
+        "_timeout",
+        "_timer",
+        "is_over",
+    )
+
+    def __init__(self, call: BaseCall, timeout: float | None, slots: Slots | None) -> None:
+        self.is_over = False
+        self._call = call
+        self._timeout = timeout
+        self._remaining = timeout
+        self._slots = slots
+        self._has_slot = False
+        self._has_begun = False
+        self._pauses = 0
+        self._place: asyncio.Future[None] | None = None  # the slot that is asked for after a question
+        self._deadline: float | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._outcome: asyncio.Future[Any] | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def deadline(self) -> float | None:
+        """When its time will be over, as `time.monotonic()` counts; while a question is open, if it ended now."""
+        deadline, remaining = self._deadline, self._remaining
+        if deadline is None and remaining is not None:
+            return time.monotonic() + remaining
+        return deadline
+
+    async def work(self, run: Coroutine[Any, Any, Any]) -> Any:
+        """Wait for a slot, and run. The slot is given back when nothing of the function runs any more."""
+        slots = self._slots
+        if slots is not None:
+            try:
+                await slots.take()
+            except BaseException:
+                run.close()
+                raise
+            self._has_slot = True
+        self._has_begun = True
+        try:
+            return await run
+        finally:
+            self._slots = None  # from now on nothing here needs one
+            if self._place is not None and slots is not None:
+                slots.drop(self._place)
+                self._place = None
+            if self._has_slot and slots is not None:
+                self._has_slot = False
+                left = self._call.left
+                if left is None or left.done():
+                    slots.give_back()
+                else:
+                    left.add_done_callback(lambda _: slots.give_back())
+
+    async def work_in_time(self, run: Coroutine[Any, Any, Any]) -> Any:
+        """Do what `work` does in a task of its own, which the caller does not wait for beyond the deadline."""
+        loop = asyncio.get_running_loop()
+        outcome = self._outcome = loop.create_future()
+        self._start_clock()
+        task = self._task = loop.create_task(self._settle(run, outcome))
+        task.add_done_callback(lambda _: run.close())  # where it was cancelled before it began
+        try:
+            return await outcome
+        except asyncio.CancelledError:
+            if outcome.cancelled():  # the call is; nobody waits, but as long as it runs, it has not ended
+                task.cancel()
+                await _see_out(task)
+            raise
+        finally:
+            self._stop_clock()
+            self._outcome = self._task = None  # which hold this
+
+    async def _settle(self, run: Coroutine[Any, Any, Any], outcome: asyncio.Future[Any]) -> None:
+        try:
+            value = await self.work(run)
+        except BaseException as error:  # noqa: BLE001 - the caller's
+            if not outcome.done():
+                # Whoever awaits a future with this in it would be closed by it.
+                outcome.set_exception(of_a_function(error) if isinstance(error, GeneratorExit) else error)
+            elif self.is_over and not isinstance(error, asyncio.CancelledError):
+                log_late(f"a function of {self._call.method}", error)
+        else:
+            if not outcome.done():
+                outcome.set_result(value)
+
+    def _expire(self) -> None:
+        outcome, task = self._outcome, self._task
+        if outcome is None or task is None or outcome.done():
+            return
+        assert self._timeout is not None
+        self.is_over = self._call.is_timed_out = True
+        outcome.set_exception(CallTimeoutError(self._timeout, has_begun=self._has_begun))
+        task.cancel()
+        running, caller = self._call.runtime.running, self._call.channel.caller
+        running.take(caller)  # it counts until it has stopped, so that those who do not are bounded
+        _left_behind.add(task)
+
+        def forget(task: asyncio.Task[None]) -> None:
+            running.give_back(caller)
+            _left_behind.discard(task)
+
+        task.add_done_callback(forget)
+
+    def _start_clock(self) -> None:
+        if self._remaining is not None:
+            self._deadline = time.monotonic() + self._remaining
+            self._timer = asyncio.get_running_loop().call_later(self._remaining, self._expire)
+
+    def _stop_clock(self) -> None:
+        if self._timer is not None and self._deadline is not None:
+            self._timer.cancel()
+            self._remaining = max(0.0, self._deadline - time.monotonic())
+            self._timer = self._deadline = None
+
+    # While a question is open
+
+    async def __aenter__(self) -> None:
+        """Stop the clock and lend the slot to others; of several questions at a time, the first does."""
+        self._pauses += 1
+        if self._pauses == 1:
+            self._stop_clock()
+            if self._has_slot and self._slots is not None:
+                self._has_slot = False
+                self._slots.give_back()
+
+    async def __aexit__(self, error_type: type[BaseException] | None, *_: object) -> None:
+        """Let the clock run on and take a slot again, before those who have had none yet."""
+        self._pauses -= 1
+        if self._pauses or self._call.is_ended or error_type is GeneratorExit:
+            return
+        self._start_clock()
+        if self._slots is not None and not self._has_slot:
+            await self._take_again(self._slots)
+
+    async def _take_again(self, slots: Slots) -> None:
+        """Wait for a slot, of which there is one for all parts of the function that do.
+
+        What cancels such a part is put off: the rest of the function goes on, and must have its slot.
+        """
+        place = self._place
+        if place is None:
+            place = self._place = slots.ask(is_next=True)
+            if place.done():
+                self._receive(place)
+            else:
+                place.add_done_callback(self._receive)  # before the parts that wait hear of it
+        interruption: asyncio.CancelledError | None = None
+        while not place.done():
+            try:
+                with kept_from_anyio():
+                    await asyncio.wait((place,))
+            except asyncio.CancelledError as error:
+                if self._call.is_over:
+                    raise
+                interruption = error
+        if interruption is not None:
+            raise interruption
+
+    def _receive(self, place: asyncio.Future[None]) -> None:
+        if self._place is place and self._slots is not None:
+            self._place = None
+            if self._pauses:  # another question has been opened meanwhile
+                self._slots.give_back()
+            else:
+                self._has_slot = True
+
+
+async def _see_out(task: asyncio.Task[None]) -> None:
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError:
+            task.cancel()

@@ -1,0 +1,1 @@
+"""Where functions run that would hold up the event loop: worker threads and worker processes."""

@@ -1,0 +1,115 @@
+"""Where an author's function runs, when it is neither the event loop for `async def` nor a thread for others."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
+
+from ...errors import RegistrationError
+from ..making import Make, finish_call
+
+if TYPE_CHECKING:
+    from ..call import Call
+
+Place = Literal["loop", "process"]
+
+
+def place_of(what: str, function: Callable[..., Any], options: Mapping[str, Any]) -> Place | None:
+    """Read the options `thread` and `process`.
+
+    Args:
+        what: The component, for messages.
+        function: The author's function.
+        options: The options that were given.
+
+    Returns:
+        The place; None for the usual one.
+
+    Raises:
+        RegistrationError: The function cannot run there; the message says what to change.
+    """
+    for name in ("thread", "process"):
+        if type(options.get(name, False)) is not bool:
+            raise RegistrationError(f"{what}: {name} is True or False, got {options[name]!r}")
+    if options.get("process", False):
+        if "thread" in options:
+            raise RegistrationError(f"{what}: it runs in a process or in a thread; leave thread= out")
+        check_name(what, function)
+        return "process"
+    if options.get("thread", False) and (
+        inspect.iscoroutinefunction(_innermost(function)) or is_async_generator_function(function)
+    ):
+        raise RegistrationError(
+            f"{what}: an async function runs in the event loop; remove thread=True, or write `def` instead"
+        )
+    return None if options.get("thread", True) else "loop"
+
+
+def is_async_generator_function(function: Callable[..., Any]) -> bool:
+    """Say whether a function yields by `async`: it belongs into the event loop, where nothing awaits its call."""
+    return inspect.isasyncgenfunction(_innermost(function))
+
+
+def run_in(
+    place: Place, function: Callable[..., Any], kwargs: dict[str, Any], call: Call, make: Make
+) -> Coroutine[Any, Any, Any]:
+    """Call a function in its place, and make its result there; an `async def` is awaited there."""
+    if place == "process":
+        return call.runtime.processes.run(function, kwargs, make)
+    return finish_call(function(**kwargs), make, call)
+
+
+def check_pickles(what: str, function: Callable[..., Any]) -> None:
+    """Check that another process can import a function, once its own module has been executed.
+
+    Raises:
+        RegistrationError: It cannot; the message says why.
+    """
+    import pickle
+
+    try:
+        pickle.dumps(function)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise RegistrationError(
+            f"{what}: a worker process (process=True) cannot import it by its name: {error}"
+        ) from error
+
+
+def check_name(what: str, function: Any) -> None:
+    """Check that a function has a name by which another process can import it.
+
+    Raises:
+        RegistrationError: It has none; the message says why.
+    """
+    function = _innermost(function)
+    name = getattr(function, "__qualname__", "")
+    module = sys.modules.get(getattr(function, "__module__", None) or "")
+    reason = ""
+    if "<lambda>" in name:
+        reason = "a lambda has no name"
+    elif "<locals>" in name:
+        reason = f"{name} lies inside another function"
+    elif module is None:
+        reason = "it belongs to no module"
+    elif (
+        module.__name__ == "__main__" and not module.__spec__ and getattr(module, "__file__", "<")[:1] == "<"
+    ):
+        reason = "its module has no file"
+    if reason:
+        raise RegistrationError(
+            f"{what}: a worker process (process=True) imports the function by its name, but {reason}; "
+            "define it at the top of a module"
+        )
+
+
+def _innermost(function: Any) -> Any:
+    """Return the plain function inside a partial, a method or a callable object; not what a decorator wraps."""
+    while isinstance(function, partial):
+        function = function.func
+    function = getattr(function, "__func__", function)
+    if not (inspect.isroutine(function) or inspect.isclass(function)):
+        function = type(function).__call__
+    return function

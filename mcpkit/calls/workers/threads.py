@@ -1,0 +1,290 @@
+"""How a handler runs: a coroutine in the event loop, anything else in a worker thread."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import logging
+import os
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from ...common.current import Running, running_loop
+from ...common.numbers import check_count
+from ...errors import BusyError, CallEndedError
+from .forks import end_child
+
+logger = logging.getLogger("mcpkit")
+
+
+class Threads:
+    """A bounded number of daemon threads for functions that block.
+
+    Daemons, so that a function that never returns cannot keep the process; the pools of the
+    standard library are joined at exit. Threads start on demand and wait a while for more work.
+
+    A thread whose caller is cancelled is given up: it goes on alone, another may take its place, and
+    once its function has returned it works again where there is a place.
+
+    Args:
+        limit: The greatest number of threads, without those given up.
+        stuck: How many of those given up may still run when a new call comes.
+
+    Attributes:
+        keep: Seconds for which a thread waits for another call before it ends.
+        given_up: How many of those given up still run.
+
+    Raises:
+        TypeError: One of them is no whole number.
+        ValueError: There cannot be so few.
+    """
+
+    def __init__(self, limit: int, stuck: int = 40) -> None:
+        check_count("threads", limit)
+        check_count("stuck_threads", stuck, least=0)
+        self.limit = limit
+        self.stuck = stuck
+        self.keep = 10.0
+        self.given_up = 0
+        self._jobs: SimpleQueue[_Job] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._waiting = 0  # calls that no thread has taken yet
+        self._idle = 0  # threads that have no call
+        self._started = 0  # without those given up
+
+    async def run(
+        self, function: Callable[..., Any], kwargs: dict[str, Any], running: Running | None = None
+    ) -> Any:
+        """Call `function` in a thread, with the caller's context variables.
+
+        Args:
+            function: Any function.
+            kwargs: Its arguments.
+            running: The request that it serves, which is told when its thread is given up.
+
+        Returns:
+            What it returns. When the caller is cancelled it is free at once: the thread goes on
+            alone, what it returns is dropped, and what it raises is logged.
+
+        Raises:
+            BusyError: Too many of the threads that were given up still run, or the system has no more threads.
+            BaseException: Whatever the function raises.
+        """
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Any] = loop.create_future()
+        with self._lock:
+            if self.given_up > self.stuck:
+                raise self._stuck()
+            self._waiting += 1
+            is_thread_wanted = self._take_place()
+            job = _Job(loop, future, partial(contextvars.copy_context().run, function, **kwargs))
+            self._jobs.put(job)
+        if is_thread_wanted and not self._begin():
+            job.work = None
+            raise BusyError("The system has no thread for this call; try again later")
+        try:
+            return await future
+        except asyncio.CancelledError:
+            self._give_up(job, running)
+            raise
+
+    def _take_place(self) -> bool:
+        """Reserve a place for one more thread, with the lock held; say whether there is one, and work for it."""
+        if self._waiting <= self._idle or self._started >= self.limit:
+            return False
+        self._started += 1
+        self._idle += 1
+        return True
+
+    def _begin(self) -> bool:
+        """Start a thread in the place that is reserved for it; say whether somebody works for those who wait."""
+        try:
+            threading.Thread(target=self._serve, name=f"mcpkit-{self._started}", daemon=True).start()
+        except RuntimeError as error:
+            logger.warning("no more worker threads can be started: %s", error)
+            with self._lock:
+                self._started -= 1
+                self._idle -= 1
+                return self._started > 0
+        return True
+
+    def _give_up(self, job: _Job, running: Running | None) -> None:
+        is_thread_wanted = False
+        with self._lock:
+            job.work = None  # it may stay in the queue for long, but not what it holds
+            if job.is_running:
+                job.left = job.loop.create_future()
+                self.given_up += 1
+                self._started -= 1
+                if self.given_up > self.stuck:
+                    self._refuse_waiting()
+                else:
+                    is_thread_wanted = self._take_place()
+        if job.left is not None and running is not None:
+            job.is_stopped = running.is_stoppable
+            running.leave(job.left)
+        if is_thread_wanted:
+            self._begin()
+
+    def _stuck(self) -> BusyError:
+        return BusyError(
+            "Too many worker threads are stuck in functions whose calls are over "
+            f"({self.given_up}; stuck_threads={self.stuck}); what needs a thread is refused until some return"
+        )
+
+    def _refuse_waiting(self) -> None:
+        """Refuse what no thread has taken yet, with the lock held: the next ones could get stuck as well."""
+        with suppress(Empty):
+            while True:
+                job = self._jobs.get_nowait()
+                self._waiting -= 1
+                if job.work is not None:
+                    job.work = None
+                    _notify(job.loop, _set_exception, job.future, self._stuck())
+
+    def _may_end(self) -> bool:
+        with self._lock:
+            if self._waiting:  # a call is on its way here
+                return False
+            self._idle -= 1
+            self._started -= 1
+            return True
+
+    def _serve(self) -> None:
+        process = os.getpid()
+        has_place = True
+        while has_place:
+            try:
+                job = self._jobs.get(timeout=self.keep)
+            except Empty:
+                if self._may_end():
+                    return
+                continue
+            with self._lock:
+                self._waiting -= 1
+                self._idle -= 1
+                work = job.work
+                job.is_running = work is not None and not job.future.cancelled()
+            settle: Callable[[asyncio.Future[Any], Any], None] = _set_result
+            outcome: Any = None
+            if work is not None and job.is_running:
+                try:
+                    outcome = work()
+                except BaseException as error:  # noqa: BLE001 - handed to the caller
+                    outcome, settle = error, _set_exception
+                if os.getpid() != process:
+                    end_child(outcome if settle is _set_exception else None)
+            with self._lock:  # before the caller hears of it, who may have the next call ready
+                has_place = self._return(job)
+            if job.left is None:
+                _notify(job.loop, settle, job.future, outcome)
+            else:
+                if settle is _set_exception:
+                    log_late("a function in a worker thread", outcome, is_expected=job.is_stopped)
+                _notify(job.loop, _set_result, job.left, None)
+            del job, work, outcome  # what a call holds must not live until the next one
+
+    def _return(self, job: _Job) -> bool:
+        """Take note that a call has ended, with the lock held; say whether its thread may take another."""
+        job.is_running = False
+        if job.left is not None:
+            self.given_up -= 1
+            if self._started >= self.limit:
+                return False
+            self._started += 1
+        self._idle += 1
+        return True
+
+
+class _Job:
+    """A call to be made in a thread, and who waits for it; no call when nobody does any more."""
+
+    __slots__ = ("future", "is_running", "is_stopped", "left", "loop", "work")
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any], work: partial[Any]
+    ) -> None:
+        self.loop = loop
+        self.future = future
+        self.work: partial[Any] | None = work
+        self.is_running = False
+        self.is_stopped = False  # by what its function has said
+        self.left: asyncio.Future[None] | None = None
+        """Done when the function has returned though it was given up; None when it was not."""
+
+
+def _notify(
+    loop: asyncio.AbstractEventLoop,
+    settle: Callable[[asyncio.Future[Any], Any], None],
+    future: asyncio.Future[Any],
+    outcome: Any,
+) -> None:
+    try:
+        loop.call_soon_threadsafe(settle, future, outcome)
+    except RuntimeError:  # the loop has been closed, and nobody waits any more
+        logger.debug("a thread outlived its event loop; its outcome is dropped")
+
+
+def _set_result(future: asyncio.Future[Any], value: Any) -> None:
+    if not future.done():
+        future.set_result(value)
+
+
+def _set_exception(future: asyncio.Future[Any], error: BaseException) -> None:
+    if not future.done():
+        future.set_exception(of_a_function(error))
+
+
+def is_fatal(error: BaseException) -> bool:
+    """Say whether an exception goes on through a request instead of becoming its answer.
+
+    That is so of an interrupt by the user, and of the end of a coroutine whose event loop has gone.
+    """
+    if isinstance(error, GeneratorExit):  # a function may raise it as well
+        return running_loop() is None
+    return isinstance(error, KeyboardInterrupt)
+
+
+def of_a_function(error: BaseException) -> BaseException:
+    """Return an exception from outside the event loop in a form that ends its call, and not the event loop."""
+    # No coroutine may raise the first, and no signal can have brought the second.
+    if isinstance(error, (StopIteration, KeyboardInterrupt, GeneratorExit)):
+        wrapped = RuntimeError(f"the function raised {type(error).__name__}")
+        wrapped.__cause__ = error
+        return wrapped
+    return error
+
+
+def log_late(what: str, error: BaseException, *, is_expected: bool = False) -> None:
+    """Log what was raised by something that nobody waits for any more: as a warning, unless it is a consequence.
+
+    Args:
+        what: What has raised it.
+        error: What was raised.
+        is_expected: Whether it was made to end.
+    """
+    if is_expected or _is_about_the_end(error):
+        logger.debug("%s has ended as its call was over", what, exc_info=error)
+    else:
+        logger.warning("%s failed after its call was over", what, exc_info=error)
+
+
+def _is_about_the_end(error: BaseException | None) -> bool:
+    """Say whether an exception, or one that it has come of, is that its call has ended."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        if isinstance(error, CallEndedError):
+            return True
+        seen.add(id(error))
+        error = error.__cause__ or error.__context__
+    return False
+
+
+async def finish_awaitable(value: Any) -> Any:
+    """Await what a function returned, when it is something to await after all."""
+    return await value if inspect.isawaitable(value) else value

@@ -1,0 +1,1 @@
+"""Small things that stand on nothing else of the package."""

@@ -1,0 +1,1 @@
+"""What an author registers: tools, resources, prompts, and where they are kept."""

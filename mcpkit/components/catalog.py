@@ -1,0 +1,171 @@
+"""What a server offers: components by kind, in order, and whoever must hear of a change."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection
+from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ..common.listeners import Listeners
+from ..errors import RegistrationError
+from ..state.audience import Audience
+from ..state.change import Change, ListName
+from .collection import Components
+from .component import Component
+from .custom_methods import Method
+from .prompts import Prompt
+from .resources import Resource, ResourceTemplate
+from .tools import Tool
+
+if TYPE_CHECKING:
+    from ..calls.lifespan import Lifespans
+    from ..state.principal import Principal
+
+Listener = Callable[["Components[Any]", str, Component], None]
+"""Called with the part that changed, what happened (`added`, `removed`, `switched`) and to which."""
+
+
+class Catalog:
+    """Tools, resources, resource templates, prompts and methods, which come and go while they are served.
+
+    Everything may be called at any time and from any thread; each change is announced to every
+    client that listens.
+
+    Args:
+        lifespans: The stays in the lifespan whose state is found by what is registered here; None for that of
+            whoever serves it.
+
+    Attributes:
+        tools: The tools by name.
+        resources: The resources by URI.
+        resource_templates: The resource templates by template.
+        prompts: The prompts by name.
+        methods: The methods outside the core protocol by name.
+        changes: How many changes there have been.
+        lifespans: As given.
+        lock: Held while anything changes here.
+        listeners: They hear of each change that clients may want to hear of, in the thread that makes it.
+    """
+
+    def __init__(self, lifespans: Lifespans | None = None) -> None:
+        self.changes = 0
+        self.lifespans = lifespans
+        self.lock = threading.RLock()
+        self.listeners: Listeners[[Change]] = Listeners()
+        part: Any = partial(Components, lock=self.lock, home=lifespans, on_change=self._changed)
+        self.tools: Components[Tool] = part(Tool, "tools")
+        self.resources: Components[Resource] = part(Resource, "resources")
+        self.resource_templates: Components[ResourceTemplate] = part(ResourceTemplate, "resources")
+        self.prompts: Components[Prompt] = part(Prompt, "prompts")
+        self.methods: Components[Method] = part(Method, None)
+
+    @property
+    def parts(self) -> tuple[Components[Any], ...]:
+        """All kinds."""
+        return (self.tools, self.resources, self.resource_templates, self.prompts, self.methods)
+
+    def add(self, component: Component, *, replace: bool = False) -> None:
+        """Add a ready-made `Tool`, `Resource`, `ResourceTemplate`, `Prompt` or `Method`.
+
+        Args:
+            component: What to add.
+            replace: Whether it takes the place of another with the same name or URI.
+
+        Raises:
+            RegistrationError: There is one already, or it cannot be served.
+        """
+        self.part_of(component).add(component, replace=replace or component.replaces)
+
+    def disable(self, *, tags: Collection[str]) -> None:
+        """Hide all that has one of these tags, of any kind: what is there, and what is added later.
+
+        Clients are told of the lists that change. One component is hidden by `tools.disable(name)` and its like.
+
+        Args:
+            tags: The tags, as they stand in `@server.tool(tags={...})`.
+
+        Raises:
+            TypeError: It is one text.
+        """
+        self._switch(tags, is_hidden=True)
+
+    def enable(self, *, tags: Collection[str]) -> None:
+        """Show what has one of these tags again, but for what has another tag that is still disabled.
+
+        Args:
+            tags: The tags.
+
+        Raises:
+            TypeError: It is one text.
+        """
+        self._switch(tags, is_hidden=False)
+
+    def _switch(self, tags: Collection[str], *, is_hidden: bool) -> None:
+        if isinstance(tags, str):
+            raise TypeError(f"tags is a set of words, not one string; write tags={{{tags!r}}}")
+        with self.lock:
+            for part in self.parts:
+                part.switch_tags(frozenset(tags), is_hidden=is_hidden)
+
+    def resolve(self) -> None:
+        """Read the type hints that could not be resolved when their function was registered.
+
+        From then on a function whose hints cannot be resolved is refused when it is added.
+
+        Raises:
+            RegistrationError: One of them still cannot; the message names it.
+        """
+        for part in self.parts:
+            part.resolve()
+
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        """Call `listener` at each change, in the thread that makes it and while it is being made.
+
+        Returns:
+            A function that ends it.
+        """
+        ends = ExitStack()
+        for part in self.parts:
+            ends.callback(part.listeners.add(partial(listener, part)))
+        return ends.close
+
+    def resource_updated(
+        self, uri: str, *, to: Principal | Callable[[Principal], bool] | None = None
+    ) -> None:
+        """Tell the clients that subscribed to it that a resource's data have changed.
+
+        Updates of one URI that come faster than a client takes them are told once.
+
+        Args:
+            uri: The URI as it is registered here; where this registry is included under a prefix,
+                clients hear of the URI with the prefix.
+            to: Who is told, of those who may see it: a Principal, known by its id, or a function that says so of
+                each, quickly and in any thread; everybody when None. With a broker it holds for the clients of all
+                processes.
+
+        Raises:
+            TypeError: `to` is something else.
+            ValueError: `to` is a Principal without an id.
+        """
+        self.listeners.tell(Change("resource", uri, None if to is None else Audience.of(to)))
+
+    def part_of(self, component: Any) -> Components[Any]:
+        """Return where a component belongs.
+
+        Raises:
+            RegistrationError: It is none.
+        """
+        for part in self.parts:
+            if isinstance(component, part.kind):
+                return part
+        raise RegistrationError(
+            f"{component!r} is no Tool, Resource, ResourceTemplate, Prompt or Method; "
+            "functions are registered by tool(...), resource(...), prompt(...) and method(...)"
+        )
+
+    def _changed(self, list_name: ListName | None) -> None:
+        self.changes += 1
+        if list_name is not None:
+            self.listeners.tell(Change(list_name))

@@ -1,0 +1,249 @@
+"""Completion of the arguments of prompts and resource templates (utilities/completion)."""
+
+from __future__ import annotations
+
+import enum
+import functools
+import inspect
+import typing
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+
+from typing_extensions import Unpack
+
+from ..calls.limits import Limits, run_limited
+from ..calls.workers.threads import finish_awaitable
+from ..errors import RegistrationError
+from ..schema import Arguments
+from ..schema.signature import empty, head
+from .component import Component, ComponentOptions, Listed
+from .injection.markers import is_hidden
+from .injection.plan import Hint, Injection
+
+if TYPE_CHECKING:
+    from ..calls.call import Call
+    from ..schema import Parameter
+
+MOST: Final = 100
+"""Values in one answer, as the specification has it."""
+
+MOST_COUNTED: Final = 10_000
+"""Values of a function that are counted; beyond that, the client is told that there are more, but not how many."""
+
+TIMEOUT: Final = 10.0
+"""Seconds that completing an argument may take, where the server has no `timeout=`: somebody is typing meanwhile."""
+
+CompletionFunction = Callable[..., Iterable[str] | Awaitable[Iterable[str]]]
+Completer = CompletionFunction | Sequence[str]
+Completers = Mapping[str, Completer]
+
+
+class Complete:
+    """Marks an argument as completed by a function: `Annotated[str, Complete(cities)]`.
+
+    Args:
+        function: `fn(value, arguments)`, sync or async, returns the values that fit, best first;
+            `value` is what has been typed, `arguments` those already filled in. `fn(value)` will
+            do. Further parameters may be hidden ones, as those of a tool: the Context, `Depends(...)`. A
+            sequence of strings stands for those that contain what has been typed.
+    """
+
+    __slots__ = ("function",)
+
+    def __init__(self, function: Completer) -> None:
+        self.function = function
+
+
+class Completion(NamedTuple):
+    """What completes an argument, as far as it can be known before.
+
+    Args:
+        completer: A function, or all values that there are.
+        names: The function's parameters for the value and for the other arguments, as far as it has
+            them; None for one that is passed by position.
+        injection: The function's hidden parameters.
+    """
+
+    completer: Completer
+    names: tuple[str | None, ...] = ()
+    injection: Injection | None = None
+
+    @classmethod
+    def of(cls, what: str, completer: Completer) -> Completion:
+        """Read the function's signature.
+
+        Raises:
+            RegistrationError: It cannot complete; the message says what to change.
+        """
+        if not callable(completer):
+            if isinstance(completer, str) or not hasattr(completer, "__iter__"):
+                raise RegistrationError(
+                    f"{what}: it is completed by a list of strings or a function, not by {completer!r}"
+                )
+            return cls(completer)
+        names: list[str | None] = []
+        injected: list[Hint] = []
+        _, _, parameters, hints, bound = head(completer)
+        for each in parameters:
+            hint = (each.name, hints.get(each.name, empty), each.default)
+            if is_hidden(*hint[1:]):
+                injected.append(hint)
+            elif each.name not in bound and each.kind is not each.VAR_KEYWORD:
+                by_name = each.kind in {each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY}
+                names.append(each.name if by_name else None)
+        if len(names) > len(("value", "arguments")):
+            raise RegistrationError(
+                f"{what}: what completes it is called as fn(value, arguments), but takes {len(names)} parameters"
+            )
+        return cls(completer, tuple(names), Injection(what, injected) if injected else None)
+
+
+class Completable(Listed):
+    """A component whose arguments are texts that may be completed: a prompt or a resource template."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        key: str,
+        complete: Completers | None,
+        **options: Unpack[ComponentOptions],
+    ) -> None:
+        super().__init__(function, key, **options)
+        self._complete = complete
+        self._arguments: Arguments | None = None
+        self._completers: dict[str, Completion] = {}
+
+    @property
+    def arguments(self) -> Arguments:
+        """The validator of its arguments."""
+        self.resolve()
+        assert self._arguments is not None
+        return self._arguments
+
+    @property
+    def completers(self) -> Mapping[str, Completion]:
+        """What completes each argument that can be completed."""
+        self.resolve()
+        return self._completers
+
+    @property
+    def injections(self) -> tuple[Injection, ...]:
+        """The functions of the component that depend on others, with those that complete its arguments."""
+        completers = self._completers.values()
+        return (*super().injections, *(each.injection for each in completers if each.injection is not None))
+
+    def build(self) -> None:
+        """Build arguments and completers from the type hints."""
+        self._completers = _completers_of(self, self.signature.parameters, self._complete)
+        self._arguments = Arguments.of(self.signature)
+        if self._arguments.mirrored:
+            raise RegistrationError(
+                f"{self.kind} {self.key!r}: only the arguments of a tool go into headers; remove Header(...)"
+            )
+
+
+def _completers_of(
+    component: Component, parameters: Sequence[Parameter], given: Completers | None
+) -> dict[str, Completion]:
+    """Collect what completes each parameter: `complete=`, `Complete(...)`, or a Literal's or Enum's values.
+
+    Raises:
+        RegistrationError: `complete=` names a parameter that does not exist, or something cannot complete.
+    """
+    found: dict[str, Completer] = {}
+    for parameter in parameters:
+        for mark in parameter.metadata:
+            if isinstance(mark, Complete):
+                found[parameter.name] = mark.function
+        if parameter.name not in found and (choices := _choices(parameter.annotation)):
+            found[parameter.name] = choices
+    names = [parameter.name for parameter in parameters]
+    for name, completer in (given or {}).items():
+        if name not in names:
+            raise RegistrationError(
+                f"{component.kind} {component.key!r}: complete= names {name!r}, "
+                f"but the arguments are {', '.join(names) or 'none'}"
+            )
+        found[name] = completer
+    what = f"{component.kind} {component.key!r}: argument"
+    return {name: Completion.of(f"{what} {name!r}", completer) for name, completer in found.items()}
+
+
+def _choices(annotation: Any) -> list[str]:
+    origin = typing.get_origin(annotation)
+    if origin is Literal:
+        values: Iterable[Any] = typing.get_args(annotation)
+    elif isinstance(annotation, type) and issubclass(annotation, enum.Enum):
+        values = [member.value for member in annotation]
+    elif origin is not None:  # Annotated, Optional, a union or a list of choices
+        return [choice for part in typing.get_args(annotation) for choice in _choices(part)]
+    else:
+        return []
+    return [_text(value) for value in values if value is not None]
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, enum.Enum):
+        value = value.value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+async def complete(
+    completion: Completion, value: str, arguments: Mapping[str, str], call: Call
+) -> dict[str, Any]:
+    """Return the `completion` member of a `CompleteResult`.
+
+    Args:
+        completion: What completes the argument.
+        value: What has been typed.
+        arguments: The arguments already filled in.
+        call: The request.
+
+    Raises:
+        CallTimeoutError: The function has taken longer than the server's `timeout=`, or else `TIMEOUT`.
+        TypeError: It has returned no list of strings.
+        Exception: Whatever it raises.
+    """
+    completer = completion.completer
+    if callable(completer):
+        limits = Limits(TIMEOUT if call.runtime.timeout is None else call.runtime.timeout, None)
+        run = _run(completion, completer, (value, dict(arguments)), call)
+        values: list[str] = await run_limited(run, call, limits)
+        if len(values) > MOST_COUNTED:
+            return {"values": values[:MOST], "hasMore": True}
+    else:
+        typed = value.casefold()
+        values = [item for item in completer if typed in item.casefold()]
+        # Sorting is stable: those that begin with it come first, in their order.
+        values.sort(key=lambda item: not item.casefold().startswith(typed))
+    return {"values": values[:MOST], "total": len(values), "hasMore": len(values) > MOST}
+
+
+def _texts(outcome: Any) -> list[str]:
+    if isinstance(outcome, str) or not hasattr(outcome, "__iter__"):
+        raise TypeError(f"what completes an argument returns a list of strings, not {outcome!r}")
+    values: Iterable[Any] = outcome
+    return [_text(item) for item in islice(values, MOST_COUNTED + 1)]
+
+
+async def _run(
+    completion: Completion, completer: CompletionFunction, given: tuple[Any, ...], call: Call
+) -> list[str]:
+    kwargs = {name: value for name, value in zip(completion.names, given, strict=False) if name is not None}
+    positional = given[: completion.names.count(None)]
+    bound = functools.partial(completer, *positional, **kwargs)
+    is_in_loop = inspect.iscoroutinefunction(completer)
+
+    def work(**injected: Any) -> Any:  # where it runs, a generator runs as well
+        outcome = bound(**injected)
+        return outcome if inspect.isawaitable(outcome) else _texts(outcome)
+
+    if completion.injection is not None:
+        values: list[str] = await completion.injection.call(work, {}, call, _texts, is_in_loop=is_in_loop)
+        return values
+    return _texts(
+        await finish_awaitable(work() if is_in_loop else await call.runtime.threads.run(work, {}, call))
+    )

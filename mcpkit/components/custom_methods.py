@@ -1,0 +1,174 @@
+"""Methods that the core protocol does not have: an extension's, or a server's own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Final, TypeGuard, cast
+
+from typing_extensions import Unpack
+
+from ..calls.call import Call
+from ..content.data import described, json_value
+from ..content.values import ExtensionResult
+from ..errors import ArgumentsError, MalformedError, OutputError, RegistrationError
+from ..protocol.eras import Cache
+from ..protocol.jsonrpc import is_object
+from ..protocol.revisions import ALL, CLIENT_METHODS, METHODS
+from ..schema import Arguments, Output
+from ..schema.signature import empty
+from .component import Component, ComponentOptions
+
+_NAME: Final = re.compile(r"[!-~]{1,128}")
+"""What the header `Mcp-Method` can carry as it is."""
+
+
+class Method(Component):
+    """A request method outside the core protocol.
+
+    The function's parameters are the members of the request's params; others are ignored, as is `_meta`. Params
+    that do not fit are refused (-32602, over HTTP 400 in the stateless era). It returns a JSON object: a
+    dict, model, dataclass or TypedDict; None is an empty one. What the era wants of every result is added.
+
+    Args:
+        function: The author's function.
+        name: The method, such as `thing/do`: 1 to 128 visible ASCII characters.
+        revisions: The revisions that have it; all when None.
+        named_by: The parameter, a text, that clients repeat in the header `Mcp-Name` over HTTP, as they repeat the
+            name of a tool, so that it can be routed by; one that differs is refused (-32020).
+        cache: How long and by whom the result may be kept (utilities/caching); not said when None.
+        options: `requires`, `timeout` and what else every component has, as the decorator takes it.
+
+    Attributes:
+        revisions: The revisions that have it.
+
+    Raises:
+        RegistrationError: The definition cannot be served; the message says what to change.
+    """
+
+    kind = "method"
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        name: str,
+        *,
+        revisions: Collection[str] | None = None,
+        named_by: str | None = None,
+        cache: Cache | None = None,
+        **options: Unpack[ComponentOptions],
+    ) -> None:
+        check_method_name(name)
+        super().__init__(function, name, **options)
+        if self.is_single_use:
+            raise RegistrationError(
+                f"method {name!r}: single_use= is for tools, resources and prompts, which clients call in rounds"
+            )
+        self.revisions = _revisions(name, revisions)
+        self.named_by = named_by
+        self.cache = cache if cache is None or self.visible is None else cache.private
+        self._arguments: Arguments | None = None
+        self._output: Output | None = None
+
+    def build(self) -> None:
+        """Build the schema of the params, and that of the result, which must be an object."""
+        signature = self.signature
+        takes_all = signature.extra is not empty
+        if self.named_by is not None and not takes_all:
+            names = [parameter.name for parameter in signature.parameters]
+            if self.named_by not in names:
+                raise RegistrationError(
+                    f"method {self.key!r}: named_by is one of its parameters ({', '.join(names) or 'it has none'}), "
+                    f"not {self.named_by!r}"
+                )
+        try:
+            output = Output.of(signature.returns)
+        except RegistrationError as error:
+            raise type(error)(f"{signature.name}: result: {error}") from error
+        if output is not None and output.schema.get("type", "object") != "object":
+            raise RegistrationError(
+                f"method {self.key!r}: its result is a JSON object, so return a dict, a model or a dataclass; "
+                f'for one value write {{"value": ...}}'
+            )
+        self._output = output
+        self._arguments = Arguments.of(signature, drops_unknown=not takes_all)
+        if self.named_by is not None and not takes_all:
+            schema: dict[str, Any] = self._arguments.schema["properties"][self.named_by]
+            if any(branch.get("type") not in {"string", "null"} for branch in schema.get("anyOf", [schema])):
+                raise RegistrationError(
+                    f"method {self.key!r}: the header Mcp-Name repeats a text, so annotate {self.named_by!r} as `str`"
+                )
+
+    async def serve(self, call: Call) -> dict[str, Any]:
+        """Validate the params of a request, run the function and return the result object.
+
+        Raises:
+            MalformedError: The params do not fit.
+            OutputError: What the function returned does not fit its annotation, or is no JSON object.
+            Exception: Whatever the function raises.
+        """
+        if self._arguments is None:
+            self.resolve()
+        assert self._arguments is not None
+        params = {name: value for name, value in call.params.items() if name != "_meta"}
+        if self.named_by is not None and not isinstance(params.get(self.named_by), str | None):
+            raise MalformedError(
+                f"{self.named_by}: expected a string"
+            )  # as the header could not be held against it
+        try:
+            kwargs = self._arguments.validate(params)
+        except ArgumentsError as error:
+            raise MalformedError(str(error)) from None
+        return cast("dict[str, Any]", await self.run(kwargs, call, self.render))
+
+    def render(self, value: Any) -> dict[str, Any]:
+        """Return what the function returned as the result object."""
+        if value is None and self._output is None:
+            return {}
+        if self._output is None or isinstance(value, ExtensionResult):
+            data = json_value(value)
+        else:
+            data = self._output.dump(value)
+        if not is_object(data):
+            raise OutputError(
+                f"result is {described(value)}; return a JSON object: a dict, a model or a dataclass"
+            )
+        return data
+
+
+def check_method_name(name: Any) -> None:
+    """Refuse what cannot be a method of one's own, above all a method of the core protocol.
+
+    Raises:
+        RegistrationError: It cannot; the message says why.
+    """
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise RegistrationError(
+            f"a method needs its name, 1 to 128 visible ASCII characters: write @server.method('thing/do'), "
+            f"not {name!r}"
+        )
+    if name in METHODS or name in CLIENT_METHODS:
+        raise RegistrationError(
+            f"{name!r} belongs to the core protocol; wrap it with @server.middleware({name!r}), or take another name"
+        )
+    if name.startswith(("notifications/", "rpc.")):
+        what = "a notification, which has no answer" if name.startswith("n") else "reserved by JSON-RPC"
+        raise RegistrationError(f"{name!r} is {what}: take another name")
+
+
+def _revisions(name: str, revisions: Any) -> frozenset[str]:
+    if revisions is None:
+        return frozenset(ALL)
+    if not _is_collection(revisions):
+        raise RegistrationError(
+            f"method {name!r}: revisions is a list of {', '.join(ALL)}, not {revisions!r}"
+        )
+    unknown = [each for each in revisions if each not in ALL]
+    if unknown or not revisions:
+        wrong = f"unknown {unknown[0]!r}" if unknown else "there is none, so nobody could call it"
+        raise RegistrationError(f"method {name!r}: revisions: {wrong}; there are {', '.join(ALL)}")
+    return frozenset(revisions)
+
+
+def _is_collection(value: Any) -> TypeGuard[Collection[Any]]:
+    return isinstance(value, Collection) and not isinstance(value, str | Mapping)

@@ -1,0 +1,93 @@
+"""A parameter that the user fills in: `city: Annotated[City, Ask("Which city?")]`."""
+
+from __future__ import annotations
+
+import inspect
+import types
+from collections.abc import Callable
+from typing import Annotated, Any, Union, cast, get_args, get_origin
+
+from ...calls.asking.api import Asking
+from ...calls.asking.questions import Answer, Elicit
+from ...calls.call import Call
+from ...errors import MissingCapabilityError, RegistrationError
+from .markers import FromRequest, marking
+
+
+@marking
+def Ask(message: str, *, key: str | None = None) -> Any:  # noqa: N802 - reads as a type where it stands
+    """Fill a parameter with what the user enters, before the function runs (client/elicitation).
+
+    It stands in the type, `city: Annotated[City, Ask("Which city?")]`, or as a default value,
+    `city: City = Ask("Which city?")`; the parameter stays out of the schema. Its type is what is asked for.
+    `City | None` is None where the user does not accept, or the client cannot ask; `Answer[City]` tells how they
+    decided; otherwise a user who does not accept ends the call, and the client is told why.
+
+    Args:
+        message: Why it is asked, for the user.
+        key: See `Question`; the parameter's place in the order of asking when None.
+
+    Returns:
+        What marks the parameter; to type checkers, a value of any type.
+    """
+    return AskedValue(message, key)
+
+
+class AskedValue(FromRequest):
+    """What `Ask` returns.
+
+    Args:
+        message: Why it is asked, for the user.
+        key: See `Question`.
+    """
+
+    __slots__ = ("key", "message")
+
+    def __init__(self, message: str, key: str | None) -> None:
+        self.message = message
+        self.key = key
+
+    def reader(self, annotation: Any, default: Any) -> Callable[[Call], Any]:
+        """Return what asks."""
+        type_, wants_answer, may_be_none = _asked(annotation)
+        if default is not inspect.Parameter.empty and not isinstance(default, AskedValue):
+            raise RegistrationError("what Ask fills has no default; `| None` is for users who do not accept")
+        message, key = self.message, self.key
+        try:
+            Elicit(message, type_, key=key)  # which complains of what cannot be asked for
+        except (TypeError, ValueError) as error:
+            raise RegistrationError(str(error)) from None
+
+        async def ask(call: Call) -> Any:
+            try:
+                answer: Answer[Any] = await Asking(call).elicit(message, type_, key=key)
+            except MissingCapabilityError:
+                if may_be_none:
+                    return None
+                raise
+            if wants_answer:
+                return answer
+            return None if may_be_none and not answer else answer.value
+
+        return ask
+
+
+def _asked(annotation: Any) -> tuple[Any, bool, bool]:
+    """Return what is asked for, whether its answer is wanted whole, and whether None stands for no answer."""
+    asked: Any = annotation
+    metadata: tuple[Any, ...] = ()
+    if get_origin(asked) is Annotated:
+        metadata = tuple(item for item in asked.__metadata__ if not isinstance(item, AskedValue))
+        asked = get_args(asked)[0]
+    wants_answer = get_origin(asked) is Answer
+    if wants_answer:
+        (asked,) = get_args(asked)
+    may_be_none = False
+    if get_origin(asked) in (Union, types.UnionType):
+        branches = [branch for branch in get_args(asked) if branch is not types.NoneType]
+        may_be_none = len(branches) < len(get_args(asked))
+        asked = Union[tuple(branches)]  # noqa: UP007 - of as many as there are
+    if metadata:
+        parts = (asked, *metadata)  # a star in an index is Python 3.11's
+        asked = cast("Any", Annotated)[parts]
+    return asked, wants_answer, may_be_none

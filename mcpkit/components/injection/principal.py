@@ -1,0 +1,87 @@
+"""The parameter by which an author's function is told who asks."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Iterator
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
+
+from ...errors import RegistrationError
+from ...state.principal import Principal
+
+
+def parameters_of(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    """Return the parameters of a function, their annotations evaluated where that can be done now."""
+    try:
+        signature = inspect.signature(function, eval_str=True)
+    except Exception:  # noqa: BLE001 - whatever an annotation does
+        signature = inspect.signature(function)
+    return list(signature.parameters.values())
+
+
+def takes_principal(parameter: inspect.Parameter, variables: Collection[str] = ()) -> bool:
+    """Say whether a parameter takes who asks: by its annotation, `Principal`, or by its name, `principal`.
+
+    Args:
+        parameter: The parameter.
+        variables: Names that stand for something else.
+    """
+    if parameter.kind not in {parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY}:
+        return False
+    if parameter.annotation is parameter.empty:
+        return parameter.name == "principal" and parameter.name not in variables
+    return _is_principal(parameter.annotation)
+
+
+def entries_parameter(what: str, entries: Any) -> str | None:
+    """Return the name of the parameter by which `entries=` is told who asks; None where it takes nothing.
+
+    Args:
+        what: What it lists, for messages.
+        entries: The function.
+
+    Raises:
+        RegistrationError: It is no function, an async one, or asks for something else.
+    """
+    if not callable(entries) or inspect.iscoroutinefunction(entries):
+        raise RegistrationError(
+            f"{what}: entries= needs a function that is not async (it is called in a worker thread), got {entries!r}"
+        )
+    parameters = parameters_of(entries)
+    found = [each.name for each in parameters if takes_principal(each)]
+    required = [
+        each
+        for each in parameters
+        if each.default is each.empty and each.kind not in {each.VAR_POSITIONAL, each.VAR_KEYWORD}
+    ]
+    names = [each.name for each in required]
+    is_untyped = len(required) == 1 and required[0].annotation is inspect.Parameter.empty
+    if not found and is_untyped and required[0].kind is not inspect.Parameter.POSITIONAL_ONLY:
+        return names[0]
+    if missing := [name for name in names if name not in found[:1]]:
+        raise RegistrationError(
+            f"{what}: there is no value for the parameter {missing[0]!r} of entries=; "
+            "it takes nothing, or who asks: `def entries(who: Principal)`"
+        )
+    return found[0] if found else None
+
+
+def leaves(annotation: object) -> Iterator[Any]:
+    """Give the types of a union, without metadata; what is no union itself."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated or origin is Union or origin is UnionType:
+        for part in arguments[:1] if origin is Annotated else arguments:
+            yield from leaves(part)
+    else:
+        yield annotation
+
+
+def _is_principal(annotation: object) -> bool:
+    return any(
+        issubclass(leaf, Principal)
+        if isinstance(leaf, type)
+        else isinstance(leaf, str)
+        and leaf.rpartition(".")[2] == "Principal"  # which could not be evaluated yet
+        for leaf in leaves(annotation)
+    )

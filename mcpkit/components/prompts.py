@@ -1,0 +1,205 @@
+"""Prompts: message templates that a user picks (server/prompts)."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, cast
+
+from typing_extensions import Unpack
+
+from ..calls.call import Call
+from ..content.data import described, json_value
+from ..content.messages import Message
+from ..content.values import to_content
+from ..errors import OutputError, RegistrationError
+from ..protocol.jsonrpc import is_array, is_object
+from ..protocol.revisions import narrow
+from .completion import Completable, Completers
+from .component import ComponentOptions, function_name, optional
+
+
+class Prompt(Completable):
+    """A prompt: its arguments, and how its function is called.
+
+    Args:
+        function: The author's function.
+        name: Its name; the function's when None.
+        complete: Completions by argument name: a list of strings, or `fn(value, arguments)`.
+        options: `title`, `description` and what else every component has, as the decorator takes it.
+
+    Raises:
+        RegistrationError: The definition cannot be served; the message says what to change.
+    """
+
+    kind = "prompt"
+    wire = "Prompt"
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        name: str | None = None,
+        complete: Completers | None = None,
+        **options: Unpack[ComponentOptions],
+    ) -> None:
+        name = name if name is not None else function_name(function)
+        if not name:
+            raise RegistrationError("a prompt needs a name that is not empty")
+        super().__init__(function, name, complete, **options)
+
+    @property
+    def name(self) -> str:
+        """The name by which it is got."""
+        return self.key
+
+    def build(self) -> None:
+        """Build the arguments from the type hints."""
+        if self.signature.extra is not inspect.Parameter.empty:
+            raise RegistrationError(
+                f"prompt {self.key!r}: the arguments of a prompt are listed by name; "
+                "name each one instead of **kwargs"
+            )
+        super().build()
+
+    def describe(self, revision: str) -> dict[str, Any]:
+        """Return the `Prompt` of the specification."""
+        schema = self.arguments.schema
+        required = schema.get("required", ())
+        arguments = [
+            narrow(
+                "PromptArgument",
+                optional(
+                    name=name,
+                    title=definition.get("title"),
+                    description=definition.get("description"),
+                    required=True if name in required else None,
+                ),
+                revision,
+            )
+            for name, definition in schema["properties"].items()
+        ]
+        return optional(
+            name=self.key,
+            title=self.title,
+            description=self.description,
+            arguments=arguments or None,
+            icons=self.icons,
+            _meta=self.meta,
+        )
+
+    async def get(self, arguments: Mapping[str, str], call: Call) -> dict[str, Any]:
+        """Parse the arguments, run the function and render its messages.
+
+        Args:
+            arguments: Text by name; parsed to each parameter's type.
+            call: The request.
+
+        Returns:
+            A `GetPromptResult` of the newest revision.
+
+        Raises:
+            ArgumentsError: The arguments do not fit.
+            Exception: Whatever the function raises.
+        """
+        kwargs = self.arguments.validate_strings(arguments)
+        messages = await self.run(kwargs, call, to_messages)
+        return optional(description=self.description, messages=messages)
+
+
+def to_messages(value: Any) -> list[dict[str, Any]]:
+    """Return what a prompt's function returned as messages of the newest revision.
+
+    Args:
+        value: A string, a `Message`, a message as the specification writes it (`{"role": ..., "content": ...}`),
+            content of any kind, or a list of these. What is no message is said by the user.
+
+    Raises:
+        OutputError: Something in it has no form in JSON, or is no message; the text names the place.
+        HandlerError: The author's code has raised it, while it was read.
+    """
+    if isinstance(value, Iterator):
+        from ..content.reading import unrolled
+
+        value = unrolled(value)
+    if not isinstance(value, (list, tuple)):
+        return _messages(value, "result")
+    parts = cast("Sequence[Any]", value)
+    return [message for index, part in enumerate(parts) for message in _messages(part, f"result[{index}]")]
+
+
+def _messages(part: Any, place: str) -> list[dict[str, Any]]:
+    if isinstance(part, Message):
+        role, blocks = part.role, to_content(part.content, f"{place}.content")
+    elif is_object(part) and _is_message(part):
+        _check_message(part, place)
+        role, blocks = part["role"], _blocks(part["content"], f"{place}.content")
+    else:
+        role, blocks = "user", to_content(part, place)
+    return [{"role": role, "content": block} for block in blocks]
+
+
+def _is_message(part: dict[str, Any]) -> bool:
+    """Tell a message as a dict from data, which may have members of any name."""
+    return part.keys() >= {"role", "content"} or (part.keys() == {"role"} and part["role"] in _ROLES)
+
+
+def _check_message(message: dict[str, Any], place: str) -> None:
+    if message["role"] not in _ROLES:
+        hint = '; what a system prompt says belongs into a message of the "user"' * (
+            message["role"] == "system"
+        )
+        raise OutputError(
+            f'{place}.role: expected "user" or "assistant", got {_shown(message["role"])}{hint}'
+        )
+    if "content" not in message:
+        raise OutputError(f"{place}.content: expected text or other content, but it is missing")
+    if others := [name for name in message if name not in ("role", "content")]:
+        raise OutputError(f'{place}.{others[0]}: unknown key; a message has "role" and "content"')
+
+
+def _blocks(content: Any, place: str) -> list[dict[str, Any]]:
+    """Return the content of a message that is a dict: as the specification writes a block, or as for a `Message`."""
+    if is_array(content):
+        return [block for index, item in enumerate(content) for block in _blocks(item, f"{place}[{index}]")]
+    if not is_object(content) or "type" not in content:
+        return to_content(content, place)
+    kind = content["type"]
+    if kind not in _BLOCKS:
+        raise OutputError(f"{place}.type: expected one of {', '.join(_BLOCKS)}, got {_shown(kind)}")
+    for name in _BLOCKS[kind]:
+        if not isinstance(content.get(name), str):
+            raise OutputError(f"{place}.{name}: expected a string{_instead(content, name)}")
+    if kind == "resource":
+        _check_resource(content.get("resource"), f"{place}.resource")
+    return [json_value(content, place)]
+
+
+def _check_resource(resource: Any, place: str) -> None:
+    if not is_object(resource):
+        raise OutputError(f"{place}: expected an object with a uri, and text or blob")
+    if not isinstance(resource.get("uri"), str):
+        raise OutputError(f"{place}.uri: expected a string{_instead(resource, 'uri')}")
+    if not isinstance(resource.get("text", resource.get("blob")), str):
+        raise OutputError(f"{place}: expected text, or blob in base64, as a string")
+
+
+def _shown(value: Any) -> str:
+    return f'"{value[:60]}"' if isinstance(value, str) else described(value)
+
+
+def _instead(holder: dict[str, Any], name: str) -> str:
+    if name not in holder:
+        return ", but it is missing"
+    return f", got {described(holder[name])}"
+
+
+_ROLES = ("user", "assistant")
+_BLOCKS = {
+    # the strings that a block of each type must have
+    "text": ("text",),
+    "image": ("data", "mimeType"),
+    "audio": ("data", "mimeType"),
+    "resource": (),
+    "resource_link": ("uri", "name"),
+}

@@ -1,0 +1,305 @@
+"""The registry: ordered components by name, what it includes, and everybody who must hear of a change.
+
+An extension is a registry that its servers say something about; each declares and includes the other, so both are here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, ExitStack, suppress
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from ..common.listeners import Listeners
+from ..content.data import json_value
+from ..content.lazy import staying
+from ..content.values import ExtensionResult
+from ..errors import MissingCapabilityError, RegistrationError
+from ..middleware import Middlewares
+from ..protocol.capabilities import tree
+from ..protocol.jsonrpc import is_object
+from ..protocol.revisions import ALL, RESULT_TYPES, knows
+from ..state.change import Change
+from .catalog import Catalog
+from .checks import capabilities, json_object
+from .component import Component
+from .custom_methods import Method
+from .decorators import Build, Decorators
+from .included import Included
+from .marking import check_is_function, marked
+from .resources import Resource, ResourceTemplate
+
+if TYPE_CHECKING:
+    from ..calls.call import CallContext
+    from ..calls.lifespan import Lifespans
+
+_LABEL: Final = "[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
+_IDENTIFIER: Final = re.compile(rf"{_LABEL}(?:\.{_LABEL})*/[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
+"""A key of `_meta` with a prefix (basic/index, "_meta"); one with nothing after the slash names nothing."""
+
+_REVISIONS: Final = tuple(each for each in ALL if knows(each, "ServerCapabilities", "extensions"))
+"""The revisions in which extensions are negotiated."""
+
+
+class Registry(Catalog, Decorators):
+    """Tools, resources, resource templates and prompts, to be collected by a server.
+
+    Everything may be called at any time and from any thread; each change is announced to every
+    client that listens.
+
+    Attributes:
+        extensions: The extensions by identifier, those of what is included, too.
+        included: The registries whose components are followed.
+        attached: The extensions in the order of their coming, two of one identifier both.
+        extension_listeners: They are called when an extension comes, goes, or gets another middleware.
+    """
+
+    def __init__(self, lifespans: Lifespans | None = None) -> None:
+        super().__init__(lifespans)
+        self.included: list[Registry] = []
+        self.extension_listeners: Listeners[[]] = Listeners()
+        self.attached: tuple[Extension, ...] = ()
+        self.extensions: Mapping[str, Extension] = {}
+
+    def extension(self, identifier: str, settings: Mapping[str, Any] | None = None) -> Extension:
+        """Declare an extension of the protocol (basic/versioning, "Extension Negotiation").
+
+        One that is there already is attached by `include(extension)`.
+
+        Args:
+            identifier: A name under a domain of one's own, the other way round: `com.example/receipts`.
+            settings: What clients are told about it: a JSON object, whose form is the extension's business.
+
+        Returns:
+            The extension, where its methods, tools, resources and middleware are registered.
+
+        Raises:
+            RegistrationError: The identifier breaks the rule or is taken, or JSON cannot carry the settings.
+        """
+        if isinstance(identifier, Extension):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped authors
+            raise RegistrationError(f"{identifier!r} is there already: attach it with include(...)")
+        extension = Extension(identifier, settings)
+        if identifier in self.extensions:
+            raise RegistrationError(
+                f"there is an extension {identifier!r} already: extensions[{identifier!r}]"
+            )
+        self.include(extension)
+        return extension
+
+    def _take(self, function: Any, build: Build) -> Any:
+        is_static = isinstance(function, staticmethod)
+        target: Any = function.__func__ if is_static else function
+        check_is_function(target)
+        self.add(build(target))
+        return function
+
+    def include(self, source: Any, *, prefix: str = "") -> Included:
+        """Collect components from elsewhere.
+
+        Args:
+            source: A module, an object or a function with marks (`@tool`, `@resource`, `@prompt`);
+                a `Registry`, `Extension` or `Server`, whose later changes are followed; or what
+                `resource_dir(...)` returned.
+            prefix: Put before names with an underscore (`weather` makes `weather_get_forecast`),
+                and into URIs as the first part after the scheme (`data://weather/stations`). Methods
+                keep their names.
+
+        Returns:
+            What takes all of it back: `remove()`, or the end of a `with` block.
+
+        Raises:
+            RegistrationError: Nothing is marked there, a name is taken, or an extension is there with
+                other settings. Then nothing is included.
+        """
+        if isinstance(source, Registry):
+            return self._follow(source, prefix)
+        is_component = isinstance(source, Component)
+        found = [source] if is_component else [mark.build(mark.function) for mark in marked(source)]
+        if not found:
+            raise RegistrationError(
+                f"nothing to include in {source!r}: mark functions with @tool, @resource or @prompt"
+            )
+        if prefix:
+            found = [component.renamed(_prefixed(component, prefix)) for component in found]
+        for component in found:  # now, as it may take long, and lists wait for the lock
+            with suppress(RegistrationError):  # which `add` raises
+                component.resolve()
+        with self.lock, ExitStack() as undo:
+            for component in found:
+                part = self.part_of(component)
+                undo.callback(part.discard, part.add(component, replace=component.replaces))
+            return Included(source, _at_once(undo.pop_all(), self.lock))
+
+    def _follow(self, source: Registry, prefix: str) -> Included:
+        if source is self or _includes(source, self):
+            raise RegistrationError("a registry cannot include itself, not even by way of another")
+
+        def hear(change: Change) -> None:
+            if change.uri is not None:
+                self.listeners.tell(replace(change, uri=_prefixed_uri(change.uri, prefix)))
+
+        with (
+            source.lock,
+            self.lock,
+            ExitStack() as undo,
+        ):  # so that no change falls between copying and listening
+            self.included.append(source)
+            undo.callback(self._let_go, source)
+            undo.callback(source.extension_listeners.add(self._attach))
+            self._attach()
+            for mine, theirs in zip(self.parts, source.parts, strict=True):
+                undo.callback(mine.mirror(theirs, partial(_prefixed, prefix=prefix)))
+            undo.callback(source.listeners.add(hear))
+            return Included(source, _at_once(undo.pop_all(), source.lock, self.lock))
+
+    def _let_go(self, source: Registry) -> None:
+        self.included.remove(source)
+        self._attach()
+
+    def _attach(self) -> None:
+        """Have the extensions that what is included has now.
+
+        Raises:
+            RegistrationError: Two of one identifier have other settings. Then nothing changes.
+        """
+        with self.lock:
+            found = dict.fromkeys(each for source in self.included for each in source.attached)
+            attached = dict.fromkeys(each for each in self.attached if each is self or each in found) | found
+            extensions: dict[str, Extension] = {}
+            for each in attached:
+                present = extensions.setdefault(each.identifier, each)
+                if present.settings != each.settings:
+                    raise RegistrationError(
+                        f"there are two extensions {each.identifier!r}, with the settings {present.settings!r} "
+                        f"and {each.settings!r}: make one of them, and include it where it is needed"
+                    )
+            self.attached, self.extensions = tuple(attached), extensions
+            self.extension_listeners.tell()
+
+
+class Extension(Registry):
+    """An extension of the protocol (basic/versioning, "Extension Negotiation", since 2026-07-28).
+
+    `server.extension(identifier)` makes one and attaches it; a ready-made one is attached by
+    `server.include(extension)`. The server then names it among its capabilities, offers what is registered
+    here as if it had been registered there, and passes its requests through this middleware, inside its own.
+    What includes such a server has all of that, too.
+
+    Args:
+        identifier: A name under a domain of one's own, the other way round: `com.example/receipts`.
+        settings: What clients are told about it: a JSON object, whose form is the extension's business.
+
+    Attributes:
+        identifier: Its identifier.
+        settings: Its settings.
+        capability: What `requires=` and `ctx.client.supports(...)` know it by: `extensions.<identifier>`.
+        middleware: Wraps the requests of the servers that it is attached to: `@extension.middleware`, or
+            `@extension.middleware("tools/call")`.
+
+    Raises:
+        RegistrationError: The identifier breaks the rule, or JSON cannot carry the settings.
+    """
+
+    def __init__(self, identifier: str, settings: Mapping[str, Any] | None = None) -> None:
+        super().__init__()
+        _check_identifier(identifier)
+        self.identifier = identifier
+        self.settings = json_object(f"extension {identifier!r}: settings", settings)
+        self.capability = f"extensions.{identifier}"
+        self.middleware = Middlewares(self.methods, self.extension_listeners.tell)
+        self.attached = (self,)
+        self.extensions = {identifier: self}
+
+    def _of_method(self, name: str, options: dict[str, Any]) -> dict[str, Any]:
+        also = capabilities(f"method {name!r}", options.get("requires"))
+        return {"revisions": _REVISIONS, **options, "requires": (self.capability, *also)}
+
+    def is_supported(self, ctx: CallContext) -> bool:
+        """Say whether the client has declared the extension, in a revision that knows extensions.
+
+        A client of an older revision may have declared it all the same: `ctx.client.supports(capability)`.
+        """
+        return ctx.revision in _REVISIONS and ctx.client.supports(self.capability)
+
+    def client_settings(self, ctx: CallContext) -> dict[str, Any] | None:
+        """Return what the client has declared of the extension; None where it does not support it."""
+        if not self.is_supported(ctx):
+            return None
+        settings: dict[str, Any] = ctx.client.capabilities["extensions"][self.identifier]
+        return settings
+
+    def result(self, ctx: CallContext, result_type: str, members: Any = None) -> ExtensionResult:
+        """Return a result of a type of the extension's own (basic/index, "ResultType").
+
+        A tool or a middleware may return it in the place of a tool's result, a method in the place of
+        its own. It reaches the client as it is: no schema and no form of the core protocol is applied.
+
+        Args:
+            ctx: The request that it answers.
+            result_type: The value of `resultType`.
+            members: The other members: a dict, model or dataclass, or None for none.
+
+        Raises:
+            MissingCapabilityError: The client has not declared the extension, so it would have to take
+                the result for an invalid one; let it pass, or ask `is_supported` before.
+            TypeError: The members are no JSON object.
+            ValueError: The type is empty or the core protocol's.
+            OutputError: A member has no form in JSON.
+        """
+        named: Any = result_type
+        if not isinstance(named, str) or not named or named in RESULT_TYPES:
+            raise ValueError(
+                f"a result type is a name of the extension's own, such as 'receipt', not {named!r}"
+            )
+        if not self.is_supported(ctx):
+            raise MissingCapabilityError([self.capability], tree([self.capability]))
+        with staying():  # the author's function has it now
+            data: Any = {} if members is None else json_value(members, "members")
+        if not is_object(data):
+            raise TypeError(f"the members of a result are an object, not {type(members).__name__}")
+        return ExtensionResult({**data, "resultType": result_type})
+
+    def __repr__(self) -> str:
+        """Show the identifier."""
+        return f"<Extension {self.identifier!r}>"
+
+
+def _check_identifier(identifier: Any) -> None:
+    if not isinstance(identifier, str) or not _IDENTIFIER.fullmatch(identifier):
+        raise RegistrationError(
+            f"invalid extension identifier {identifier!r}: write a domain the other way round, a slash and a name, "
+            "such as 'com.example/receipts'"
+        )
+
+
+def _at_once(undo: ExitStack, *locks: AbstractContextManager[Any]) -> Callable[[], None]:
+    """Return what takes back all that a stack holds, under locks."""
+
+    def take_back() -> None:
+        with ExitStack() as held:
+            for lock in locks:
+                held.enter_context(lock)
+            undo.close()
+
+    return take_back
+
+
+def _includes(outer: Registry, inner: Registry) -> bool:
+    return any(each is inner or _includes(each, inner) for each in outer.included)
+
+
+def _prefixed(component: Component, prefix: str) -> str:
+    if isinstance(component, Resource | ResourceTemplate):
+        return _prefixed_uri(component.key, prefix)
+    if isinstance(component, Method):
+        return component.key
+    return f"{prefix}_{component.key}" if prefix else component.key
+
+
+def _prefixed_uri(uri: str, prefix: str) -> str:
+    if not prefix:
+        return uri
+    scheme, separator, rest = uri.partition("://")
+    return f"{scheme}{separator}{prefix}/{rest}" if separator else uri.replace(":", f":{prefix}/", 1)

@@ -1,0 +1,372 @@
+"""A folder served as resources, without a way out of it."""
+
+# pathlib and urllib would cost every server's start, folder or not.
+# ruff: noqa: PTH112, PTH113, PTH116, PTH118, PTH119, PTH206
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import sys
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import aclosing
+from datetime import datetime, timezone
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..content import media_types
+from ..content.blocks import check_uri
+from ..content.media import File
+from ..content.uri_template import UriTemplate
+from ..errors import RegistrationError, ResourceNotFoundError
+from ..state.visibility import Predicate
+from .resources import ResourceTemplate
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+    from watchfiles import Change as FileChange
+
+MOST_ENTRIES = 1000
+
+_NOT_THERE = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO, errno.ENAMETOOLONG}
+"""How the system says that there is nothing, a link put there meanwhile, or a socket."""
+
+
+_PATH = "{+path}"
+
+
+class Entry(NamedTuple):
+    """One file that exists now."""
+
+    uri: str
+    name: str
+    """Its path in the folder, with slashes."""
+    mime_type: str | None
+    size: int
+    """In bytes."""
+    modified: str
+    """When it was last written, in ISO 8601 (UTC)."""
+
+
+def resource_dir(
+    path: str | os.PathLike[str],
+    uri_prefix: str,
+    *,
+    name: str | None = None,
+    title: str | None = None,
+    description: str | None = None,
+    hidden: bool = False,
+    most_entries: int = MOST_ENTRIES,
+    watch: bool = False,
+    visible: Predicate | None = None,
+) -> ResourceTemplate:
+    """Serve the files of a folder, now and later ones: `server.include(resource_dir("docs", "docs://guide"))`.
+
+    Each file is a resource at `uri_prefix`, a slash and its path, percent-encoded; `resources/list` has it.
+    UTF-8 text is sent as text, all else as a blob. Links are followed as long as they stay in the folder.
+
+    Args:
+        path: The folder.
+        uri_prefix: A URI without a slash at its end, such as `docs://guide`.
+        name: The name of the template; the folder's when None.
+        title: A name for people.
+        description: What the files are.
+        hidden: Whether files and folders whose name begins with a dot are served too.
+        most_entries: How many files are listed at most; the others can be read all the same.
+        watch: Whether clients are told of files that are written, added and removed, while anyone
+            listens; needs `pip install "mcpkit[watch]"`. What is written through a link is told
+            under the file's own path.
+        visible: Says who may see the files, from the request's principal; everybody when None.
+
+    Returns:
+        What `include` takes.
+
+    Raises:
+        RegistrationError: There is no such folder, the prefix cannot be part of a URI template, or
+            what `watch` needs is not installed.
+    """
+    if watch and not _has_watchfiles():
+        raise RegistrationError('resource_dir: watch=True needs watchfiles: pip install "mcpkit[watch]"')
+    folder = ResourceDir(path, uri_prefix, hidden=hidden, most_entries=most_entries)
+    if description is None:
+        description = f"The files of the folder {folder.name}."
+    return FolderTemplate(
+        folder, name=name or folder.name, title=title, description=description, watch=watch, visible=visible
+    )
+
+
+def _has_watchfiles() -> bool:
+    from importlib.util import find_spec
+
+    return find_spec("watchfiles") is not None
+
+
+class FolderTemplate(ResourceTemplate):
+    """The template of a folder's files.
+
+    Args:
+        folder: The folder.
+        name: The name of the template.
+        title: A name for people.
+        description: What the files are.
+        watch: Whether clients are told of changes.
+        visible: Says who may see the files.
+    """
+
+    def __init__(
+        self,
+        folder: ResourceDir,
+        *,
+        name: str,
+        title: str | None,
+        description: str,
+        watch: bool,
+        visible: Predicate | None,
+    ) -> None:
+        super().__init__(
+            folder.open,
+            folder.template.template,
+            name=name,
+            title=title,
+            description=description,
+            entries=folder.listed,
+            watch=folder.watch if watch else None,
+            visible=visible,
+        )
+        self.folder = folder
+
+    def renamed(self, key: str) -> Self:
+        """Return a copy whose files have the URIs that the other template gives them."""
+        twin = super().renamed(key)
+        prefix = key.removesuffix(_PATH)
+        twin.folder = self.folder.at(prefix if prefix.endswith("://") else prefix[:-1])
+        twin.function = twin.folder.open
+        twin.entries = twin.folder.listed
+        if self.watch is not None:
+            twin.watch = twin.folder.watch
+        twin.written = key
+        return twin
+
+
+class ResourceDir:
+    """The files of a folder and their URIs.
+
+    Args:
+        path: The folder.
+        uri_prefix: A URI without a slash at its end.
+        hidden: Whether names that begin with a dot count.
+        most_entries: How many files `entries` gives at most.
+
+    Raises:
+        RegistrationError: There is no such folder, or the prefix cannot be part of a URI template.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        uri_prefix: str,
+        *,
+        hidden: bool = False,
+        most_entries: int = MOST_ENTRIES,
+    ) -> None:
+        if not os.path.isdir(path):
+            raise RegistrationError(f"resource_dir: {os.fspath(path)!r} is no folder")
+        try:
+            check_uri(uri_prefix)
+        except ValueError as error:
+            raise RegistrationError(f"resource_dir: {error}") from None
+        if uri_prefix.endswith("/") and not uri_prefix.endswith("://"):
+            raise RegistrationError(f"resource_dir: write {uri_prefix!r} without the slash at its end")
+        self._root = os.path.realpath(path)
+        self._hidden = hidden
+        self._most_entries = most_entries
+        self._prefix = uri_prefix if uri_prefix.endswith("/") else f"{uri_prefix}/"
+        self.name = os.path.basename(self._root) or self._root
+        self.template = UriTemplate(self._prefix + _PATH)
+
+    def at(self, uri_prefix: str) -> ResourceDir:
+        """Return the same folder at other URIs."""
+        return ResourceDir(self._root, uri_prefix, hidden=self._hidden, most_entries=self._most_entries)
+
+    def uri_of(self, path: str) -> str:
+        """Return the URI of a path in the folder, written with slashes."""
+        from urllib.parse import quote
+
+        return self._prefix + quote(path)
+
+    def entries(self) -> Iterator[Entry]:
+        """Give the files that exist now, in the order of their paths, at most `most_entries` of them.
+
+        A link to a file of the folder is listed, a link to another folder of it is not entered.
+        """
+        for path, status in islice(self._walk(), self._most_entries):
+            modified = datetime.fromtimestamp(int(status.st_mtime), timezone.utc)
+            yield Entry(
+                self.uri_of(path),
+                path,
+                media_types.from_name(path),
+                status.st_size,
+                modified.isoformat().replace("+00:00", "Z"),
+            )
+
+    def listed(self) -> list[Mapping[str, Any]]:
+        """Return the entries as `resources/list` shows them (schema, `Resource`)."""
+        return [
+            {
+                "uri": entry.uri,
+                "name": entry.name,
+                **({} if entry.mime_type is None else {"mimeType": entry.mime_type}),
+                "size": entry.size,
+                "annotations": {"lastModified": entry.modified},
+            }
+            for entry in self.entries()
+        ]
+
+    def open(self, path: str) -> File:
+        """Return the file at a path in the folder, written with slashes.
+
+        Raises:
+            ResourceNotFoundError: There is none that may be served.
+            OSError: The file exists and cannot be read.
+        """
+        parts = self._inside(path)
+        if parts is None:
+            raise ResourceNotFoundError(self.uri_of(path))
+        try:
+            descriptor = _open_beneath(self._root, parts)
+        except OSError as error:
+            if error.errno in _NOT_THERE:
+                raise ResourceNotFoundError(self.uri_of(path)) from None
+            raise
+        try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise ResourceNotFoundError(self.uri_of(path))
+            with os.fdopen(descriptor, "rb", closefd=False) as file:
+                return File(data=file.read(), name=path.rpartition("/")[2])
+        finally:
+            os.close(descriptor)
+
+    async def watch(self) -> AsyncGenerator[str | None, None]:
+        """Yield the URI of what is written, added or removed, and None when the list has changed.
+
+        Raises:
+            OSError: There is no folder any more.
+        """
+        from watchfiles import awatch  # pyright: ignore[reportUnknownVariableType]  # it names trio's types
+
+        async with aclosing(awatch(self._root, watch_filter=None)) as batches:
+            async for batch in batches:
+                for update in self._updates(batch):
+                    yield update
+
+    def _updates(self, batch: set[tuple[FileChange, str]]) -> Iterator[str | None]:
+        is_list_changed = False
+        for change, name in batch:
+            path = os.path.relpath(name, self._root).replace(os.sep, "/")
+            is_hidden = any(part.startswith(".") for part in path.split("/"))  # as is "." itself
+            if is_hidden and (path == "." or not self._hidden):
+                continue
+            uri = self.uri_of(path)
+            yield uri
+            if change.raw_str() != "modified":
+                is_list_changed = True
+                yield f"{uri}/"  # a folder is moved in one piece, and what lies in it is not named
+        if is_list_changed:
+            yield None
+        if not os.path.isdir(self._root):
+            yield self._prefix
+            yield None
+            raise FileNotFoundError(errno.ENOENT, "the folder is gone", self._root)
+
+    def _inside(self, path: str) -> list[str] | None:
+        """Return the parts of the real path from the folder on, or None where it leads out or is hidden."""
+        asked = path.split("/")
+        # On Windows a colon leads to another stream of a file.
+        if not {"", ".", ".."}.isdisjoint(asked) or (sys.platform == "win32" and ":" in path):
+            return None
+        try:
+            real = os.path.realpath(os.path.join(self._root, *asked))
+        except ValueError:
+            return None
+        if not real.startswith(os.path.join(self._root, "")):
+            return None
+        parts = os.path.relpath(real, self._root).split(os.sep)
+        is_hidden = any(part.startswith(".") for part in (*asked, *parts))
+        return None if is_hidden and not self._hidden else parts
+
+    def _walk(self) -> Iterator[tuple[str, os.stat_result]]:
+        waiting = [""]
+        while waiting:
+            path = waiting.pop()
+            if not path or path.endswith("/"):
+                waiting += reversed(self._names(path))
+                continue
+            status = self._status(path)
+            if status is not None and stat.S_ISREG(status.st_mode):
+                yield path, status
+
+    def _status(self, path: str) -> os.stat_result | None:
+        """Return the status of what would be served at `path`, or None where that is nothing."""
+        try:
+            is_reachable = self.template.match(self.uri_of(path)) is not None
+        except UnicodeEncodeError:
+            # A name that is not UTF-8 has no URI.
+            return None
+        parts = self._inside(path) if is_reachable else None
+        if parts is None:
+            return None
+        try:
+            return os.stat(os.path.join(self._root, *parts), follow_symlinks=False)
+        except OSError:
+            # It went away since its folder was read.
+            return None
+
+    def _names(self, folder: str) -> list[str]:
+        """Return the paths of what lies in one folder, sorted; those of folders end with a slash."""
+        try:
+            with os.scandir(os.path.join(self._root, folder)) as found:
+                return sorted(
+                    folder + entry.name + ("/" if entry.is_dir(follow_symlinks=False) else "")
+                    for entry in found
+                    if self._hidden or not entry.name.startswith(".")
+                )
+        except OSError:
+            # The folder went away or cannot be entered: its files are not there for us.
+            return []
+
+
+if sys.platform == "win32":
+
+    def _open_beneath(root: str, parts: list[str]) -> int:
+        # Without openat, a link put there after the path was resolved is found by resolving it again.
+        path = os.path.join(root, *parts)
+        if not os.path.isfile(path):
+            raise FileNotFoundError(errno.ENOENT, "no file", path)
+        descriptor = os.open(path, os.O_RDONLY | os.O_BINARY | os.O_NOINHERIT)
+        try:
+            is_same = os.path.samestat(os.fstat(descriptor), os.stat(path))
+            if not is_same or os.path.realpath(path) != path:
+                raise FileNotFoundError(errno.ENOENT, "replaced while it was opened", path)
+        except OSError:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+else:
+
+    def _open_beneath(root: str, parts: list[str]) -> int:
+        """Open a file for reading; `parts` must be its real path, so nothing on the way may be a link.
+
+        What is no regular file is opened without blocking, for the caller to refuse.
+        """
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
+        folder = os.open(root, flags | os.O_DIRECTORY)
+        try:
+            for part in parts[:-1]:
+                inner = os.open(part, flags | os.O_DIRECTORY, dir_fd=folder)
+                os.close(folder)
+                folder = inner
+            return os.open(parts[-1], flags | os.O_NONBLOCK, dir_fd=folder)
+        finally:
+            os.close(folder)

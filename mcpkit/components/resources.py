@@ -1,0 +1,288 @@
+"""Resources and resource templates: data that a host reads by URI (server/resources)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from typing_extensions import Self, Unpack
+
+from ..calls.call import Call
+from ..content.uri_template import UriTemplate
+from ..content.values import to_contents
+from ..errors import INVALID_PARAMS, ArgumentsError, ProtocolError, RegistrationError
+from ..protocol.eras import Cache
+from ..protocol.types import Annotations
+from ..state.principal import Principal
+from .checks import check_media_type, check_members, check_size
+from .completion import Completable, Completers
+from .component import ComponentOptions, Listed, function_name, optional
+from .watch import WatchFunction, watched
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_NEVER_IN_URIS = re.compile(r'[\x00-\x20"<>\\^`{|}\x7f]')
+
+
+class Resource(Listed):
+    """A resource at a fixed URI.
+
+    Args:
+        function: Called without arguments for each read; returns a string, bytes, `File`, a
+            model, dict or list (JSON), or several of the content classes.
+        uri: Its URI.
+        name: Its name; the function's when None.
+        mime_type: Its media type; found out from what is returned when None.
+        size: Its size in bytes, when known.
+        annotations: Hints on its use.
+        cache: How long and by whom what is read may be kept; the server's default when None.
+        options: `title`, `description` and what else every component has, as the decorator takes it.
+
+    Raises:
+        RegistrationError: The definition cannot be served; the message says what to change.
+    """
+
+    kind = "resource"
+    wire = "Resource"
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        uri: str,
+        *,
+        name: str | None = None,
+        mime_type: str | None = None,
+        size: int | None = None,
+        annotations: Annotations | None = None,
+        cache: Cache | None = None,
+        watch: WatchFunction | None = None,
+        **options: Unpack[ComponentOptions],
+    ) -> None:
+        _check_uri(uri)
+        _check_form(f"resource {uri!r}", mime_type, annotations)
+        check_size(f"resource {uri!r}", size)
+        self.watched = watched(f"resource {uri!r}", watch, ())
+        super().__init__(function, uri, **options)
+        self.name = name if name is not None else function_name(function)
+        self.mime_type = mime_type
+        self.size = size
+        self.annotations = annotations
+        self.cache = cache
+        self.watch = watch
+
+    @property
+    def uri(self) -> str:
+        """The URI by which it is read."""
+        return self.key
+
+    def renamed(self, key: str) -> Self:
+        """Return a copy at another URI."""
+        _check_uri(key)
+        return super().renamed(key)
+
+    def build(self) -> None:
+        """Read the signature: it must not ask for arguments."""
+        required = next((each for each in self.signature.parameters if each.is_required), None)
+        if required is not None:
+            cure = required.context_hint or (
+                f"write {{{required.name}}} where its value stands in the URI, or give it a default"
+            )
+            raise RegistrationError(
+                f"resource {self.key!r} has no expression for the parameter {required.name!r}: {cure}"
+            )
+
+    def describe(self, revision: str) -> dict[str, Any]:
+        """Return the `Resource` of the specification."""
+        return optional(
+            uri=self.key,
+            name=self.name,
+            title=self.title,
+            description=self.description,
+            mimeType=self.mime_type,
+            size=self.size,
+            annotations=self.annotations,
+            icons=self.icons,
+            _meta=self.meta,
+        )
+
+    async def read(self, call: Call) -> dict[str, Any]:
+        """Run the function and return a `ReadResourceResult` of the newest revision."""
+        return {"contents": await self.run({}, call, self.contents)}
+
+    def contents(self, value: Any) -> list[dict[str, Any]]:
+        """Return what its function returned as its contents, of the newest revision."""
+        return to_contents(value, self.key, self.mime_type)
+
+
+class ResourceTemplate(Completable):
+    """Resources at the URIs of an RFC 6570 template.
+
+    Args:
+        function: Called with the values of the template's variables, parsed to its parameters'
+            types; returns what a `Resource`'s function returns.
+        uri_template: The template.
+        name: Its name; the function's when None.
+        mime_type: The media type that all of them have, or None.
+        annotations: Hints on their use.
+        cache: How long and by whom what is read may be kept; the server's default when None.
+        complete: Completions by variable name: a list of strings, or `fn(value, arguments)`.
+        entries: Lists the resources that exist now, as the members of a `Resource` of the
+            specification (`uri` and `name` at least); called in a worker thread for each
+            `resources/list`. With a parameter for a `Principal`, it is told who asks, and the
+            list is private to them.
+        unsafe: Variables whose values may hold `..`, encoded slashes, absolute paths and the
+            like, which no value may by default; True for all.
+        watch: An async generator function that runs while somebody is subscribed: it starts for
+            the first subscriber and is closed after the last; when it raises it is started again,
+            after 1 s, then 2 s, up to 60 s. With parameters, named like variables, it runs for
+            each URI that somebody subscribes to, with the values of that URI, and yields, anything,
+            each time its data have changed. Without, it runs once and yields the URI that was
+            updated, as it is written here; one that ends with a slash stands for all that are
+            subscribed to below; and None stands for a change of `entries`, for whose sake it also
+            runs while somebody listens for changes of the list of resources. With a parameter
+            annotated `Principal`, it runs for each who is subscribed, and they alone are told.
+        options: `title`, `description` and what else every component has, as the decorator takes it.
+
+    Raises:
+        RegistrationError: The definition cannot be served; the message says what to change.
+    """
+
+    kind = "resource template"
+    wire = "ResourceTemplate"
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        uri_template: str,
+        *,
+        name: str | None = None,
+        mime_type: str | None = None,
+        annotations: Annotations | None = None,
+        cache: Cache | None = None,
+        complete: Completers | None = None,
+        entries: Callable[..., Iterable[Mapping[str, Any]]] | None = None,
+        unsafe: Collection[str] | bool = (),
+        watch: WatchFunction | None = None,
+        **options: Unpack[ComponentOptions],
+    ) -> None:
+        self.template = UriTemplate(uri_template, unsafe=unsafe)
+        self._unsafe = unsafe
+        _check_form(f"resource template {uri_template!r}", mime_type, annotations)
+        super().__init__(function, uri_template, complete, **options)
+        self.name = name if name is not None else function_name(function)
+        self.mime_type = mime_type
+        self.annotations = annotations
+        self.cache = cache
+        self.entries = entries
+        self.watch = watch
+        self.watched = watched(f"resource template {uri_template!r}", watch, self.template.names)
+        self._entries_parameter: str | None = None
+        if entries is not None:
+            from .injection.principal import entries_parameter
+
+            self._entries_parameter = entries_parameter(f"resource template {uri_template!r}", entries)
+        self.written = uri_template
+
+    @property
+    def uri_template(self) -> str:
+        """The template as it was written."""
+        return self.key
+
+    def build(self) -> None:
+        """Build the arguments from the type hints; they must be the template's variables."""
+        parameters = {parameter.name: parameter for parameter in self.signature.parameters}
+        for variable in self.template.names:
+            if variable not in parameters:
+                raise RegistrationError(
+                    f"resource template {self.key!r}: the function has no parameter {variable!r} for {{{variable}}}"
+                )
+        for parameter in parameters.values():
+            if parameter.is_required and parameter.name not in self.template.names:
+                cure = parameter.context_hint or (
+                    f"write {{{parameter.name}}} where its value stands, or give it a default"
+                )
+                raise RegistrationError(
+                    f"resource template {self.key!r} has no expression for the parameter {parameter.name!r}: {cure}"
+                )
+        super().build()
+
+    def describe(self, revision: str) -> dict[str, Any]:
+        """Return the `ResourceTemplate` of the specification."""
+        return optional(
+            uriTemplate=self.key,
+            name=self.name,
+            title=self.title,
+            description=self.description,
+            mimeType=self.mime_type,
+            annotations=self.annotations,
+            icons=self.icons,
+            _meta=self.meta,
+        )
+
+    def renamed(self, key: str) -> Self:
+        """Return a copy with another template, of the same variables."""
+        twin = super().renamed(key)
+        twin.template = UriTemplate(key, unsafe=self._unsafe)
+        return twin
+
+    @property
+    def lists_for_each(self) -> bool:
+        """Whether what `entries=` lists depends on who asks."""
+        return self._entries_parameter is not None
+
+    def listed_entries(self, principal: Principal) -> Iterator[dict[str, Any]]:
+        """Return the resources that exist now for who asks, by their URIs here; nothing without `entries=`.
+
+        Raises:
+            Exception: Whatever the function raises.
+        """
+        if self.entries is None:
+            return
+        who = {} if self._entries_parameter is None else {self._entries_parameter: principal}
+        for entry in self.entries(**who):
+            yield {**entry, "uri": self.included_uri(entry["uri"])}
+
+    def included_uri(self, uri: str) -> str:
+        """Return the URI here of what has another one where the template was written, without a prefix."""
+        same = 0
+        for ours, theirs in zip(reversed(self.key), reversed(self.written), strict=False):
+            if ours != theirs:
+                break
+            same += 1
+        here, there = self.key[: len(self.key) - same], self.written[: len(self.written) - same]
+        return here + uri[len(there) :] if uri.startswith(there) else uri
+
+    async def read(self, uri: str, values: Mapping[str, str | list[str]], call: Call) -> dict[str, Any]:
+        """Parse the values, run the function and return a `ReadResourceResult` of the newest revision.
+
+        Args:
+            uri: The URI that was asked for.
+            values: What `template.match(uri)` found.
+            call: The request.
+
+        Raises:
+            ProtocolError: -32602, when a value does not fit its parameter's type.
+            Exception: Whatever the function raises.
+        """
+        try:
+            kwargs = self.arguments.validate_strings(values)
+        except ArgumentsError as error:
+            raise ProtocolError(INVALID_PARAMS, str(error), {"uri": uri}) from None
+        make = partial(to_contents, uri=uri, mime_type=self.mime_type)
+        return {"contents": await self.run(kwargs, call, make)}
+
+
+def _check_uri(uri: str) -> None:
+    if not _SCHEME.match(uri):
+        raise RegistrationError(
+            f"invalid resource URI {uri!r}: it must begin with a scheme, such as data://{uri}"
+        )
+    if found := _NEVER_IN_URIS.search(uri):
+        raise RegistrationError(f"invalid resource URI {uri!r}: {found[0]!r} must be percent-encoded")
+
+
+def _check_form(what: str, mime_type: str | None, annotations: Annotations | None) -> None:
+    check_media_type(what, mime_type)
+    if annotations is not None:
+        check_members(f"{what}: annotations", annotations, Annotations)

@@ -1,0 +1,294 @@
+"""Tools: functions that a model may call (server/tools)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, Literal, cast
+
+from typing_extensions import Self, Unpack
+
+from ..calls.call import Call
+from ..calls.workers.placement import check_name
+from ..content.data import is_json, json_of, json_value, text_of, unreadable
+from ..content.values import ExtensionResult, ToolResult, WholeResult, holds_content, to_content
+from ..errors import HandlerError, OutputError, ProtocolError, RegistrationError
+from ..protocol.repetition import LONG, RepetitiveResult
+from ..protocol.revisions import OBJECTS_ONLY, knows
+from ..protocol.types import ToolAnnotations
+from ..schema import Arguments, MirroredParameter, Output
+from .checks import check_members
+from .component import ComponentOptions, Listed, function_name, optional
+
+_STRUCTURES = (dict, list)
+_SMALL: Final = 2**63
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+
+TextOf = Literal["json", "none"] | Callable[[Any], str]
+
+
+class Tool(Listed):
+    """A tool: its schemas, and how its function is called.
+
+    Args:
+        function: The author's function.
+        name: 1 to 128 of `A-Z a-z 0-9 _ - .`; the function's name when None.
+        annotations: Hints on its behaviour.
+        input_schema: A JSON Schema, a TypedDict or a mapping of names to types, in place of the
+            signature; the function then takes all arguments as one dict.
+        output_schema: A JSON Schema, or a type, in place of the return annotation.
+        extra: What becomes of arguments that the tool does not have: `forbid` refuses them and names the
+            right one, `ignore` drops them.
+        structured: False sends no structured content and no output schema.
+        content: The text beside structured content: `json` (the same data), `none`, or a function
+            that makes it from the returned value.
+        options: `title`, `description` and what else every component has, as the decorator takes it.
+
+    Raises:
+        RegistrationError: The definition cannot be served; the message says what to change.
+    """
+
+    kind = "tool"
+    wire = "Tool"
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        name: str | None = None,
+        annotations: ToolAnnotations | None = None,
+        input_schema: Any = None,
+        output_schema: Any = None,
+        extra: Literal["forbid", "ignore"] = "forbid",
+        structured: bool = True,
+        content: TextOf = "json",
+        **options: Unpack[ComponentOptions],
+    ) -> None:
+        name = name if name is not None else function_name(function)
+        check_tool_name(name)
+        super().__init__(function, name, **options)
+        if content not in {"json", "none"} and not callable(content):
+            raise RegistrationError(
+                f'tool {name!r}: content must be "json", "none" or a function, got {content!r}'
+            )
+        if callable(content) and options.get("process", False):
+            check_name(f"tool {name!r}: content", content)
+        if extra not in {"forbid", "ignore"}:
+            raise RegistrationError(f'tool {name!r}: extra must be "forbid" or "ignore", got {extra!r}')
+        if annotations is not None:
+            check_members(f"tool {name!r}: annotations", annotations, ToolAnnotations)
+        self.annotations = annotations
+        self.content = content
+        self.is_structured = structured
+        if output_schema is not None and not structured:
+            raise RegistrationError(
+                f"tool {name!r}: output_schema promises structured data, and structured=False sends none; leave one out"
+            )
+        self._input_schema = input_schema
+        self._output_schema = output_schema
+        self._drops_unknown = extra == "ignore"
+        self._arguments: Arguments | None = None
+        self._output: Output | None = None
+
+    @property
+    def name(self) -> str:
+        """The name by which it is called."""
+        return self.key
+
+    @property
+    def arguments(self) -> Arguments:
+        """Its input schema and validator."""
+        if self._arguments is None:
+            self.resolve()
+        assert self._arguments is not None
+        return self._arguments
+
+    @property
+    def output(self) -> Output | None:
+        """Its output schema and validator; None when it promises no structured data."""
+        if self._arguments is None:
+            self.resolve()
+        return self._output
+
+    @property
+    def mirrored(self) -> tuple[MirroredParameter, ...]:
+        """The arguments that clients repeat in HTTP headers."""
+        return self.arguments.mirrored
+
+    def renamed(self, key: str) -> Self:
+        """Return a copy that goes by another name, which must keep the rule for names."""
+        check_tool_name(key)
+        return super().renamed(key)
+
+    def build(self) -> None:
+        """Build both schemas from the type hints."""
+        signature = self.signature
+        if self._output_schema is not None:
+            self._output = self._explicit_output(self._output_schema)
+        elif self.is_structured:
+            try:
+                self._output = Output.of(signature.returns)
+            except RegistrationError as error:
+                raise type(error)(f"{signature.name}: result: {error}") from error
+        if self._input_schema is None:
+            self._arguments = Arguments.of(signature, drops_unknown=self._drops_unknown)
+            return
+        arguments = Arguments.explicit(self._input_schema, drops_unknown=self._drops_unknown)
+        if len(signature.parameters) != 1:
+            raise RegistrationError(
+                f"tool {self.key!r} has an input_schema, so its function takes the arguments as one dict: "
+                f"give it exactly one parameter beside the Context, not {len(signature.parameters)}"
+            )
+        self._arguments = arguments
+
+    def _explicit_output(self, schema: Any) -> Output:
+        try:
+            return Output.explicit(schema)
+        except RegistrationError as error:
+            raise type(error)(f"tool {self.key!r}: {error}") from error
+
+    def describe(self, revision: str) -> dict[str, Any]:
+        """Return the `Tool` of the specification."""
+        output = self.output
+        annotations = self.annotations
+        if self.title is not None and not knows(revision, "Tool", "title"):
+            annotations = {"title": self.title, **(annotations or {})}  # its only place for a title then
+        output_schema = None
+        if output is not None:
+            output_schema = output.object_schema if revision in OBJECTS_ONLY else output.schema
+        return optional(
+            name=self.key,
+            title=self.title,
+            description=self.description,
+            inputSchema=self.arguments.schema,
+            outputSchema=output_schema,
+            annotations=annotations,
+            icons=self.icons,
+            _meta=self.meta,
+        )
+
+    @property
+    def is_wrapped(self) -> bool:
+        """Whether revisions that only know objects get `{"result": value}`."""
+        output = self._output
+        return output is not None and output.is_wrapped
+
+    def call(self, arguments: dict[str, Any], call: Call) -> Awaitable[Any]:
+        """Validate the arguments, and run the function.
+
+        Args:
+            arguments: JSON values by name.
+            call: The request.
+
+        Returns:
+            What `render` makes of what the function returns; see `run`.
+
+        Raises:
+            ArgumentsError: The arguments do not fit the schema.
+        """
+        kwargs = (self._arguments or self.arguments).validate(arguments)
+        if self._input_schema is not None:
+            kwargs = {self.signature.parameters[0].name: kwargs}
+        return self.run(kwargs, call, self.render)
+
+    def render(self, value: Any) -> dict[str, Any]:
+        """Make a `CallToolResult` of the newest revision from what the function returned; an `ExtensionResult` is none.
+
+        Raises:
+            OutputError: The value has no form in JSON, or does not fit the output schema.
+            HandlerError: The author's code has raised it, while the value was read.
+        """
+        if isinstance(value, WholeResult):
+            return (
+                self._render_result(value)
+                if isinstance(value, ToolResult)
+                else cast("ExtensionResult", value)
+            )
+        output = self._output
+        if output is not None:
+            return self._structured(value, output.dump(value))
+        if not is_json(value):
+            return self._render_any(value)
+        if type(value) not in _STRUCTURES or not self.is_structured:
+            return {"content": to_content(value)}
+        return self._structured(value, value)
+
+    def _render_any(self, value: Any) -> dict[str, Any]:
+        """Make a result from a value that is no JSON, of which nothing is promised."""
+        from ..content.reading import unrolled
+
+        value = unrolled(value)
+        if not self.is_structured or holds_content(value):
+            return {"content": to_content(value)}
+        data = json_value(value)
+        if type(data) not in _STRUCTURES:
+            return {"content": to_content(data)}
+        return self._structured(value, data)
+
+    def _structured(self, value: Any, data: Any) -> dict[str, Any]:
+        if self.content != "json":
+            return {"content": self._content_of(value, data), "structuredContent": data}
+        if type(data) is str:
+            if len(data) >= LONG:
+                return RepetitiveResult(data, json_of(data), data)
+            text = data
+        elif type(data) is int and -_SMALL < data < _SMALL:
+            text = repr(data)  # which is its JSON
+        else:
+            data_json = json_of(data)
+            text = data_json.decode()
+            if len(data_json) >= LONG:
+                return RepetitiveResult(data, data_json, text)
+        return {"content": [{"type": "text", "text": text}], "structuredContent": data}
+
+    def _content_of(self, value: Any, data: Any) -> list[dict[str, Any]]:
+        if self.content == "json":
+            return [{"type": "text", "text": text_of(data)}]
+        if callable(self.content):
+            return to_content(self._text(value))
+        return []
+
+    def _text(self, value: Any) -> Any:
+        assert callable(self.content)
+        try:
+            return self.content(value)
+        except (OutputError, HandlerError, ProtocolError):
+            raise
+        except Exception as error:
+            raise OutputError(unreadable("the text of its result", error)) from error
+
+    def _render_result(self, value: ToolResult) -> dict[str, Any]:
+        result: dict[str, Any] = {}
+        structured = value.structured
+        has_structured = structured is not ToolResult.ABSENT
+        if self._output is not None and not has_structured and not value.is_error:
+            raise OutputError("its type promises structured data: pass structured= to ToolResult")
+        if has_structured:
+            structured = (
+                self._output.dump(structured)
+                if self._output and not value.is_error
+                else json_value(structured)
+            )
+        if value.content is None:
+            result["content"] = self._content_of(value.structured, structured) if has_structured else []
+        else:
+            result["content"] = to_content(value.content)
+        if has_structured:
+            result["structuredContent"] = structured
+        if value.is_error:
+            result["isError"] = True
+        if value.meta:
+            result["_meta"] = dict(value.meta)
+        return result
+
+
+def check_tool_name(name: Any) -> None:
+    """Check a name against the specification's rule (server/tools, "Tool Names").
+
+    Raises:
+        RegistrationError: It breaks the rule, which the message states.
+    """
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise RegistrationError(
+            f"invalid tool name {name!r}: a tool name is 1 to 128 of the characters A-Z a-z 0-9 _ - and ."
+        )

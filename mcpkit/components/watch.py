@@ -1,0 +1,59 @@
+"""What an author's `watch=` may be, and what it takes."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncGenerator, Callable, Collection
+from typing import Any, NamedTuple
+
+from ..errors import RegistrationError
+from .injection.principal import parameters_of, takes_principal
+
+WatchFunction = Callable[..., AsyncGenerator[Any, None]]
+"""An async generator function that yields at each update."""
+
+
+class Watched(NamedTuple):
+    """What a `watch=` takes.
+
+    Attributes:
+        variables: The variables of its URI template that it takes; with none, it watches all URIs at once.
+        principal: The parameter that takes who is subscribed, each of whom has a watch then; None for all at once.
+    """
+
+    variables: tuple[str, ...] = ()
+    principal: str | None = None
+
+
+def watched(what: str, watch: WatchFunction | None, variables: Collection[str]) -> Watched:
+    """Return what a `watch=` takes.
+
+    Args:
+        what: What it watches, for messages.
+        watch: The function, or None.
+        variables: The names of the template's variables; empty for a fixed URI.
+
+    Raises:
+        RegistrationError: It is no async generator function, or asks for something else.
+    """
+    if watch is None:
+        return Watched()
+    if not inspect.isasyncgenfunction(watch):
+        raise RegistrationError(
+            f"{what}: watch= needs an async generator function: `async def` with a `yield` at each update"
+        )
+    parameters = parameters_of(watch)
+    principal = next((p.name for p in parameters if takes_principal(p, variables)), None)
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return Watched(tuple(name for name in variables if name != principal), principal)
+    named = [p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    taken = tuple(p.name for p in named if p.name in variables and p.name != principal)
+    for parameter in parameters:
+        is_required = parameter.default is parameter.empty and parameter.kind is not parameter.VAR_POSITIONAL
+        if is_required and parameter.name not in taken and parameter.name != principal:
+            known = f"; its variables are {', '.join(variables)}" if variables else ""
+            raise RegistrationError(
+                f"{what}: there is no value for the parameter {parameter.name!r} of watch={known}; "
+                "who is subscribed is a parameter `who: Principal`"
+            )
+    return Watched(taken, principal)

@@ -1,0 +1,425 @@
+"""URI templates (RFC 6570, all four levels), matched: what the variables of a URI hold.
+
+Clients expand templates. The way back, which the RFC leaves open, has these rules:
+
+- A variable of a simple, label or path expression holds at least one character and no `/`, `?` or `#`. One of
+  a reserved (`{+path}`) or an exploded path expression (`{/path*}`) may span slashes; at most one does.
+- Left of the variable that spans (of the last one where none does), a variable ends where the literal after
+  it first occurs. Right of it, a variable does not hold the first character of the literal after it, nor the
+  first of the literal before it, unless that has another one that it cannot hold. No variable holds the
+  `?`, `&` or `;` that begins named parameters right of it. So each URI has one reading, found in time linear
+  in its length.
+- Named parameters (`{?a,b}`, `{&c}`, `{;d}`) may be missing and come in any order. A parameter that the
+  template does not name, or one given twice that is not exploded, makes the URI not match.
+- Exploded variables are lists of text, all others are text.
+- Characters outside ASCII count as if they were percent-encoded. Values are percent-decoded once. A broken
+  escape or one that is not UTF-8 makes the URI not match; so does a value that would leave its folder if an
+  author made it part of a path (see `UriTemplate`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from typing import NamedTuple, NoReturn
+
+from ..errors import RegistrationError
+
+# Compiled on first use, by `re` itself: most servers have no template.
+_PARTS = r"\{([^{}]*)\}|([^{}]+)|[{}]"
+_NOT_LITERAL = r'[\x00-\x20\x7f"<>\\^`|\ud800-\udfff]|%(?![0-9A-Fa-f]{2})'
+_VARIABLE = r"((?:\w|%[0-9A-Fa-f]{2})(?:\.?(?:\w|%[0-9A-Fa-f]{2}))*)(\*|:([1-9][0-9]{0,3}))?"
+_BROKEN_ESCAPE = "%(?![0-9A-Fa-f]{2})"
+_NOT_ASCII = r"[^\x00-\x7f]+"
+_ESCAPES = "(?:%[0-9A-Fa-f]{2})+"
+# Windows ignores dots and spaces at the end of a name, so ".. " is ".." there.
+_TRAVERSAL = r"\\|\0|\A[A-Za-z]:|\A/|(?:\A|/)\.\.[ .]*(?:/|\Z)"
+_TRAVERSAL_OR_SLASH = r"/|\\|\0|\A[A-Za-z]:|\A\.\.[ .]*\Z"
+
+
+class Operator(NamedTuple):
+    """One column of the table in RFC 6570 appendix A."""
+
+    first: str
+    separator: str
+    is_named: bool
+    allows_reserved: bool
+
+
+OPERATORS = {
+    "": Operator("", ",", False, False),
+    "+": Operator("", ",", False, True),
+    "#": Operator("#", ",", False, True),
+    ".": Operator(".", ".", False, False),
+    "/": Operator("/", "/", False, False),
+    ";": Operator(";", ";", True, False),
+    "?": Operator("?", "&", True, False),
+    "&": Operator("&", "&", True, False),
+}
+
+
+class Variable(NamedTuple):
+    """One variable of an expression with its modifier."""
+
+    name: str
+    is_exploded: bool
+    prefix: int | None
+    """The most characters of the value that are used; None for all."""
+
+
+class Expression(NamedTuple):
+    """What stands between braces."""
+
+    operator: str
+    variables: tuple[Variable, ...]
+
+
+def parse(template: str) -> list[str | Expression]:
+    """Split a template into its literals, in ASCII, and expressions (RFC 6570 section 2).
+
+    Raises:
+        RegistrationError: The template breaks the syntax; the message names the position and the rule.
+    """
+    parts: list[str | Expression] = []
+    for found in re.finditer(_PARTS, template):
+        inside, literal = found.groups()
+        if literal is not None:
+            wrong = re.search(_NOT_LITERAL, literal)
+            if wrong:
+                at = found.start() + wrong.start()
+                _refuse(template, f"{wrong[0]!r} at position {at} must be percent-encoded")
+            parts.append(_in_ascii(literal))
+        elif inside is None:
+            what = "never closed" if found[0] == "{" else "never opened"
+            _refuse(template, f'the expression at "{found[0]}" (position {found.start()}) is {what}')
+        else:
+            parts.append(_expression(template, inside, found.start()))
+    return parts
+
+
+def _expression(template: str, inside: str, position: int) -> Expression:
+    where = f'"{{{inside}}}" at position {position}'
+    operator = inside[:1] if inside[:1] in OPERATORS else ""
+    variables: list[Variable] = []
+    for spec in inside[len(operator) :].split(","):
+        found = re.fullmatch(_VARIABLE, spec, re.ASCII)
+        if not found:
+            _refuse(
+                template,
+                f"{where} is no expression: write one of + # . / ; ? & or nothing, then names of letters, "
+                "digits, _ and . with commas between them, each with * or :length (1 to 9999) if needed",
+            )
+        variables.append(Variable(found[1], found[2] == "*", int(found[3]) if found[3] else None))
+    return Expression(operator, tuple(variables))
+
+
+def _refuse(template: str, why: str) -> NoReturn:
+    raise RegistrationError(f'URI template "{template}": {why}.')
+
+
+class Slot:
+    """Reads the value of one variable from what it has matched."""
+
+    __slots__ = ("_forbidden", "_prefix", "name", "separator")
+
+    def __init__(self, variable: Variable, operator: Operator, *, is_unsafe: bool) -> None:
+        self.name = variable.name
+        self.separator = operator.separator if variable.is_exploded else ""
+        self._prefix = variable.prefix
+        may_hold_slash = operator.allows_reserved or operator.is_named
+        forbidden = _TRAVERSAL if may_hold_slash else _TRAVERSAL_OR_SLASH
+        self._forbidden = None if is_unsafe else re.compile(forbidden)
+
+    def read(self, raw: str) -> str | list[str] | None:
+        """Return the decoded value, or None where it is not allowed."""
+        if not self.separator:
+            return self.read_one(raw)
+        items = [self.read_one(item) for item in raw.split(self.separator)]
+        values = [item for item in items if item]
+        return values if len(values) == len(items) else None
+
+    def read_one(self, raw: str) -> str | None:
+        """Return one decoded text, or None where it is not allowed."""
+        text = raw if raw.isalnum() else self._decode(raw)
+        if text is None or (self._prefix is not None and len(text) > self._prefix):
+            return None
+        return text
+
+    def _decode(self, raw: str) -> str | None:
+        text = raw
+        if "%" in raw:
+            if re.search(_BROKEN_ESCAPE, raw):
+                return None
+            try:
+                text = re.sub(_ESCAPES, _unescape, raw)
+            except UnicodeDecodeError:
+                return None
+        return None if self._forbidden and self._forbidden.search(text) else text
+
+
+def _unescape(found: re.Match[str]) -> str:
+    return bytes.fromhex(found[0].replace("%", "")).decode()
+
+
+class Parameters:
+    """Reads the named parameters of a query (`?a=1&b=2`) or of a path segment (`;a=1;b=2`)."""
+
+    __slots__ = ("_separator", "_slots", "starts")
+
+    def __init__(self, operator: Operator) -> None:
+        self.starts = operator.first
+        self._separator = operator.separator
+        self._slots: dict[str, Slot] = {}
+
+    def continues_with(self, operator: Operator) -> bool:
+        """Tell whether the parameters of `operator` belong to this group: `{?a}{&b}`, `{;a}{;b}`."""
+        return operator.separator == self._separator and operator.first != "?"
+
+    def add(self, operator: Operator, slots: list[Slot]) -> None:
+        """Take more parameters in."""
+        if operator.first not in self.starts:
+            # {?a}{&b} without an `a` expands to "&b=".
+            self.starts += operator.first
+        self._slots.update((slot.name, slot) for slot in slots)
+
+    @property
+    def ends(self) -> str:
+        """The characters that end the group."""
+        return "/?#" if self.starts == ";" else "#"
+
+    @property
+    def rule(self) -> str:
+        """What may stand after the group."""
+        if self.starts == ";":
+            return 'what follows {;...} must be text that begins with "/", or a query'
+        return "nothing but {#...} may follow a query, whose names belong in one {?...}"
+
+    @property
+    def pattern(self) -> str:
+        """The regular expression; its group is what `read` takes."""
+        return f"(?:[{self.starts}]({_anything_but(self.ends)}*))?"
+
+    def read(self, raw: str, values: dict[str, str | list[str]]) -> bool:
+        """Put the parameters of `raw` into `values`; False where one of them makes the URI not match."""
+        for pair in raw.split(self._separator):
+            name, _, encoded = pair.partition("=")
+            slot = self._slots.get(name)
+            if slot is None or (text := slot.read_one(encoded)) is None:
+                return False
+            found = values.get(name)
+            if isinstance(found, list):
+                found.append(text)
+            elif found is None:
+                values[name] = [text] if slot.separator else text
+            else:
+                return False
+        return True
+
+
+class _Hole(NamedTuple):
+    """A variable in its place: what reads it, and the characters that it cannot hold."""
+
+    slot: Slot
+    excluded: str
+    spans: bool
+    """Whether it may run over slashes (a fragment may too, but nothing follows it)."""
+
+
+_Token = str | _Hole | Parameters
+
+
+class UriTemplate:
+    """A URI template whose expansions can be matched.
+
+    Args:
+        template: The template, for example `docs://{section}/{+path}{?lang}`.
+        unsafe: The variables whose values may be anything, or True for all. The others never match a value
+            that could leave a folder: a `..` segment, a leading slash, a backslash, a drive letter (`C:`),
+            a NUL, and an encoded slash where the expression does not span slashes.
+
+    Raises:
+        RegistrationError: The template breaks the syntax of RFC 6570, names a variable twice, or a URI
+            could be read in two ways; the message says what to change.
+    """
+
+    __slots__ = ("_pattern", "_readers", "exploded", "names", "template")
+
+    def __init__(self, template: str, *, unsafe: Collection[str] | bool = ()) -> None:
+        self.template = template
+        parts = parse(template)
+        variables = [v for part in parts if isinstance(part, Expression) for v in part.variables]
+        self.names = tuple(variable.name for variable in variables)
+        self.exploded = frozenset(variable.name for variable in variables if variable.is_exploded)
+        for name in self.names:
+            if self.names.count(name) > 1:
+                _refuse(template, f'the variable "{name}" stands there twice; give each its own name')
+        for part in parts:
+            if isinstance(part, Expression) and part.operator in ("+", "#"):
+                for name in self.exploded.intersection(variable.name for variable in part.variables):
+                    _refuse(
+                        template, f'the items of "{name}" may hold the comma between them; write {{{name}*}}'
+                    )
+        tokens = _tokens(parts, _unsafe_names(template, self.names, unsafe))
+        self._pattern = re.compile(_pattern(template, tokens), re.DOTALL)
+        self._readers = [
+            token.slot if isinstance(token, _Hole) else token
+            for token in tokens
+            if not isinstance(token, str)
+        ]
+
+    def __repr__(self) -> str:
+        return f"UriTemplate({self.template!r})"
+
+    def match(self, uri: str) -> dict[str, str | list[str]] | None:
+        """Return the values that expand to `uri`, or None where it does not match or a value is not allowed.
+
+        Named parameters that the URI does not give are left out. Exploded variables are lists.
+        """
+        try:
+            found = self._pattern.match(_in_ascii(uri))
+        except UnicodeEncodeError:
+            return None
+        if found is None:
+            return None
+        values: dict[str, str | list[str]] = {}
+        for reader, raw in zip(self._readers, found.groups(), strict=True):
+            if isinstance(reader, Slot):
+                value = reader.read(raw)
+                if value is None:
+                    return None
+                values[reader.name] = value
+            elif raw is not None and not reader.read(raw, values):
+                return None
+        return values
+
+
+def _in_ascii(uri: str) -> str:
+    """Percent-encode what is not ASCII.
+
+    Raises:
+        UnicodeEncodeError: There is a lone surrogate.
+    """
+    return uri if uri.isascii() else re.sub(_NOT_ASCII, _escape, uri)
+
+
+def _escape(found: re.Match[str]) -> str:
+    return "%" + found[0].encode().hex("%").upper()
+
+
+def is_template(uri: str) -> bool:
+    """Tell whether `uri` holds braces, and so is a template or a mistake in one."""
+    return "{" in uri or "}" in uri
+
+
+def _unsafe_names(template: str, names: tuple[str, ...], unsafe: Collection[str] | bool) -> Collection[str]:
+    if isinstance(unsafe, bool):
+        return names if unsafe else ()
+    if isinstance(unsafe, str):
+        _refuse(template, f'unsafe="{unsafe}" must be True or a set of names: unsafe={{"{unsafe}"}}')
+    unknown = sorted(set(unsafe).difference(names))
+    if unknown:
+        _refuse(template, f'unsafe= names "{unknown[0]}", which is none of its variables')
+    return unsafe
+
+
+def _tokens(parts: list[str | Expression], unsafe: Collection[str]) -> list[_Token]:
+    """Lay the expressions out as literals, variables and groups of named parameters."""
+    tokens: list[_Token] = []
+    for part in parts:
+        if isinstance(part, str):
+            _append_literal(tokens, part)
+            continue
+        operator = OPERATORS[part.operator]
+        slots = [Slot(variable, operator, is_unsafe=variable.name in unsafe) for variable in part.variables]
+        if operator.is_named:
+            last = tokens[-1] if tokens else None
+            if not (isinstance(last, Parameters) and last.continues_with(operator)):
+                last = Parameters(operator)
+                tokens.append(last)
+            last.add(operator, slots)
+            continue
+        for index, slot in enumerate(slots):
+            _append_literal(tokens, operator.separator if index else operator.first)
+            spans_path = part.operator == "/" and bool(slot.separator)
+            # A URI has one "#" at most.
+            excluded = operator.first if operator.allows_reserved else "?#" if spans_path else "/?#"
+            tokens.append(_Hole(slot, excluded, spans_path or part.operator == "+"))
+    return tokens
+
+
+def _append_literal(tokens: list[_Token], literal: str) -> None:
+    if tokens and isinstance(tokens[-1], str):
+        tokens[-1] += literal
+    elif literal:
+        tokens.append(literal)
+
+
+def _pattern(template: str, tokens: list[_Token]) -> str:
+    """Return the regular expression of a template, with a group for each variable and group of parameters.
+
+    Left of the pivot nothing backtracks: each variable stops before what follows it. The pivot is greedy.
+    Right of it, a try ends at the latest where the next one begins: all tries together read the URI once.
+    """
+    holes = [(index, token) for index, token in enumerate(tokens) if isinstance(token, _Hole)]
+    spanning = [(index, hole) for index, hole in holes if hole.spans]
+    if len(spanning) > 1:
+        names = " and ".join(f'"{hole.slot.name}"' for _, hole in spanning)
+        _refuse(
+            template, f"{names} may all span slashes, so a URI could be read in two ways; let only one span"
+        )
+    pivot = (spanning or holes)[-1][0] if holes else 0
+    pieces: list[str] = []
+    for index, token in enumerate(tokens):
+        before = tokens[index - 1] if index else ""
+        after, *later = tokens[index + 1 :] or [""]
+        if isinstance(token, str):
+            pieces.append(re.escape(token))
+        elif isinstance(token, Parameters):
+            if isinstance(after, _Hole) or not set(_starts(after)) <= set(token.ends):
+                _refuse(template, token.rule)
+            pieces.append(token.pattern)
+        elif isinstance(after, _Hole):
+            names = f'"{token.slot.name}" and "{after.slot.name}"'
+            _refuse(
+                template,
+                f"{names} stand next to each other, so a URI could be read in two ways; put text between",
+            )
+        else:
+            reserved = "".join(part.starts for part in (after, *later) if isinstance(part, Parameters))
+            pieces.append(_hole_pattern(template, token, before, after, reserved, index - pivot))
+    return "".join(pieces) + r"\Z"
+
+
+def _hole_pattern(
+    template: str, hole: _Hole, before: _Token, after: str | Parameters, reserved: str, side: int
+) -> str:
+    """Return the group of one variable.
+
+    Args:
+        template: The template, for messages.
+        hole: The variable.
+        before: What stands before it.
+        after: What stands after it, or an empty literal.
+        reserved: The characters that begin the named parameters right of it.
+        side: Below 0 left of the pivot, above 0 right of it.
+    """
+    ends = _starts(after) if side else ""
+    if side > 0 and isinstance(before, str) and set(before).isdisjoint(hole.excluded):
+        ends += before[0]
+    if side and hole.slot.separator and hole.slot.separator in ends:
+        _refuse(
+            template,
+            f'the list "{hole.slot.name}" has "{hole.slot.separator}" next to it and between its items',
+        )
+    if side < 0 and isinstance(after, str) and len(after) > 1 and ends not in hole.excluded:
+        return f"((?:(?!{re.escape(after)}){_anything_but(hole.excluded + reserved)})+)"
+    return f"({_anything_but(hole.excluded + reserved + ends)}+)"
+
+
+def _starts(token: str | Parameters) -> str:
+    """Return the characters that a literal or a group of parameters may begin with; none at the end."""
+    return token.starts if isinstance(token, Parameters) else token[:1]
+
+
+def _anything_but(excluded: str) -> str:
+    return f"[^{re.escape(''.join(sorted(set(excluded))))}]" if excluded else "."

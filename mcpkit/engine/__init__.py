@@ -1,0 +1,1 @@
+"""What serves: each request finds its method here, whatever it came by, and each change its listeners."""

@@ -1,0 +1,123 @@
+"""The chain of middleware that a request passes through, and its result on the way back."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any, cast
+
+from ..calls.call import NO_STATE, Call
+from ..calls.failures import is_masked, ref_of, tool_error
+from ..content.values import ExtensionResult
+from ..context import Context
+from ..errors import ProtocolError
+from ..middleware import UNWRAPPED, Hooks, Request, Result, ToolCall, ToolCallResult
+from ..protocol import content, jsonrpc
+from ..protocol.jsonrpc import Outcome, Ready
+from ..protocol.revisions import LATEST
+from .methods import Handler, becomes_result
+
+
+def through(hooks: Hooks, handler: Handler) -> Handler:
+    """Return what answers requests through middleware, the first of it outermost; the handler itself without any."""
+
+    def answer(call: Call) -> Ready | Coroutine[Any, Any, Outcome]:
+        method = call.method
+        if method in UNWRAPPED:
+            return handler(call)
+        wrapping = [(only, hook) for only, hook in hooks if only is None or only == method]
+        return _answer(call, wrapping, handler) if wrapping else handler(call)
+
+    return answer if hooks else handler
+
+
+async def _answer(call: Call, hooks: Hooks, handler: Handler) -> Outcome:
+    """Answer a request through its middleware."""
+    result = await _pass(Request(Context(call), call.params), hooks, 0, handler)
+    return result.outcome
+
+
+async def _pass(request: Request, hooks: Hooks, index: int, handler: Handler) -> Result:
+    """Give a request to the middleware at an index, or to its handler where there is none left."""
+    call = request.ctx.call
+    make = ToolCallResult if call.method == "tools/call" else Result
+    if index == len(hooks):
+        return make(await _handled(request, handler), *_taken(call))
+
+    def call_next(request: Request) -> Coroutine[Any, Any, Result]:
+        return _pass(request, hooks, index + 1, handler)
+
+    only, hook = hooks[index]
+    if only == "tools/call":
+        if not _is_tool_call(request.params):
+            return await call_next(request)
+        request = ToolCall(request.ctx, request.params)
+    try:
+        result = await hook(request, call_next)
+    except ProtocolError:
+        raise
+    except BaseException as error:
+        if call.method != "tools/call" or not becomes_result(call, error):
+            raise
+        result = tool_error(call, error)
+    if isinstance(result, Result):
+        return result
+    if not isinstance(result, Mapping):
+        raise TypeError(
+            f"the middleware {hook!r} returned {type(result).__name__}: "
+            "return what call_next has returned, or a result object"
+        )
+    if isinstance(result, ExtensionResult):
+        return make(call.render(result))
+    return make(_completed(call, hook, dict(cast("Mapping[str, Any]", result))), *_taken(call))
+
+
+async def _handled(request: Request, handler: Handler) -> Outcome:
+    call = request.ctx.call
+    if request.params is not call.params:
+        call.params = request.params
+        call.meta = request.params.get("_meta") or {}
+    outcome = handler(call)
+    try:
+        return outcome if isinstance(outcome, (dict, bytes)) else await outcome
+    finally:
+        call.state = NO_STATE  # the handler's may be that of a server which is included
+
+
+def _taken(call: Call) -> tuple[BaseException | None, str | None]:
+    """Return the exception that a tool's error result has been made of, and its reference; once."""
+    exception, call.exception = call.exception, None
+    return exception, None if exception is None or not is_masked(exception) else ref_of(call)
+
+
+def _is_tool_call(params: dict[str, Any]) -> bool:
+    return isinstance(params.get("name"), str) and isinstance(params.get("arguments", {}), dict)
+
+
+def _has_blocks(result: dict[str, Any]) -> bool:
+    blocks = result.get("content")
+    if not isinstance(blocks, (list, tuple)):
+        return False
+    return all(
+        jsonrpc.is_object(block) and isinstance(block.get("type"), str)
+        for block in cast("Sequence[Any]", blocks)
+    )
+
+
+def _completed(call: Call, hook: Any, result: dict[str, Any]) -> Outcome:
+    """Give a result that a middleware has made what the revision and the era want of it.
+
+    Raises:
+        TypeError: It is the result of a tool, and has no content blocks.
+    """
+    # Of another type, it is an extension's, which knows what is in it.
+    if call.method == "tools/call" and result.get("resultType", "complete") == "complete":
+        if not _has_blocks(result):
+            raise TypeError(
+                f"the middleware {hook!r} returned a result of {call.method} without content blocks, such as "
+                '{"content": [{"type": "text", "text": "..."}]}'
+            )
+        if call.revision != LATEST:
+            result = content.tool_result(result, call.revision, wrapped=False)
+    if call.era == "stateless" and "resultType" not in result:
+        return call.render(result)
+    return result

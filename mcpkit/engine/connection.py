@@ -1,0 +1,193 @@
+"""One client at the other end of a pipe: its session, its running requests and its subscriptions.
+
+What stdio, Unix sockets, HTTP+SSE and the in-memory transport have in common. It reads whole messages
+and writes whole messages; how they are framed and carried is the transport's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from ..calls.asking.pending import OpenQuestions
+from ..calls.call import Call
+from ..calls.channel import NO_HEADERS
+from ..calls.tasks import Calls, server_ended
+from ..errors import ProtocolError, TooLongError
+from ..protocol import jsonrpc
+from ..protocol.eras import (
+    CLIENT_CAPABILITIES,
+    PROTOCOL_VERSION,
+    Client,
+    Envelope,
+    Handshake,
+    Stateless,
+    not_initialized,
+)
+from ..protocol.jsonrpc import RequestId, is_array
+from ..protocol.messages import invalid, readable_id
+from ..protocol.revisions import LATEST_HANDSHAKE
+from ..state.principal import ANYONE, Principal
+from .peer import Peer
+from .subscriptions.pipe import Places, Subscriptions
+
+if TYPE_CHECKING:
+    from .engine import Served
+
+
+class Connection(Peer):
+    """One client at the other end of a pipe, in either era or both.
+
+    All methods are for the event loop's thread.
+
+    Args:
+        server: Who answers.
+        send: Takes one JSON message without a newline; must not block.
+        ready: Returns once the other side keeps up with what is sent; None when it always does.
+        request_headers: The headers of the HTTP request that opened the pipe, by name in lower case.
+        principal: Who is at the other end.
+        caller: What tells it from other clients that share the server; see `Shares`.
+        places: What each of its `subscriptions/listen` streams takes a place of, where many pipes share them; None
+            bounds them by the server's `max_running` alone.
+    """
+
+    def __init__(
+        self,
+        server: Served,
+        send: Callable[[bytes], None],
+        *,
+        ready: Callable[[], Awaitable[None]] | None = None,
+        request_headers: Mapping[bytes, bytes] = NO_HEADERS,
+        principal: Principal = ANYONE,
+        caller: str | None = None,
+        places: Places | None = None,
+    ) -> None:
+        engine = server.engine
+        super().__init__(engine, Calls(engine.runtime), OpenQuestions())
+        self._channel = _PipeChannel(send, ready, request_headers, principal, self.questions, caller)
+        self._subscriptions = Subscriptions(
+            engine.hubs.here(), self._channel, engine.runtime.max_running, places
+        )
+
+    def receive(self, line: bytes | ProtocolError, principal: Principal | None = None) -> None:
+        """Take one message and begin to serve it.
+
+        Args:
+            line: One JSON text without its newline, or the error to answer where the transport could
+                not even frame one. Whatever it holds, this returns at once and raises nothing.
+            principal: Who is at the other end now, where each message says it: the same with other scopes.
+        """
+        channel = self._channel
+        if principal is not None:
+            self._subscriptions.principal = principal
+            if principal != channel.principal:
+                channel = channel.of(principal)
+        if isinstance(line, ProtocolError):
+            self._refuse_unread(line, line.beginning if isinstance(line, TooLongError) else b"")
+            return
+        try:
+            message = jsonrpc.decode(line)
+        except ProtocolError as error:
+            self._refuse_unread(error, line)
+            return
+        if is_array(message):
+            self._receive_batch(message, self._reply, channel, where="a line")
+        else:
+            self._receive(message, self._reply, channel)
+
+    async def aclose(self, *, graceful: bool = False) -> None:
+        """Cancel what runs and end the subscriptions.
+
+        Args:
+            graceful: Whether the client is told: whoever waits for a call that the server has ended, and
+                subscribers that their stream ends (basic/patterns/subscriptions, "Graceful Closure").
+        """
+        self._subscriptions.close(graceful=graceful)
+        await self._calls.aclose(server_ended() if graceful else None)
+
+    def envelope(self, method: str, params: dict[str, Any], meta: dict[str, Any]) -> Envelope:
+        """Route by the envelope, never by the method: with a protocolVersion in `_meta`, stateless."""
+        if PROTOCOL_VERSION in meta:
+            return Stateless.receive(meta)
+        if self.session is not None:
+            if method == "initialize":
+                raise invalid("this session is initialized already")
+            return self.session
+        if method == "initialize":
+            self.session = Handshake.receive(params, self._subscriptions.subscribed)
+            self._subscriptions.begin(self.session)
+            return self.session
+        if method == "ping":
+            return _BEFORE_INITIALIZE
+        if CLIENT_CAPABILITIES in meta:
+            return Stateless.receive(meta)  # refuses it, as the protocolVersion is missing
+        raise not_initialized(method)
+
+    def _listen(self, call: Call) -> None:
+        self._subscriptions.open(self._engine.listen(call))
+
+    def _initialized(self) -> None:
+        self._subscriptions.initialized()
+
+    def is_taken(self, id_: RequestId) -> bool:
+        """Say whether a request runs, or listens, under an id."""
+        return id_ in self._calls or id_ in self._subscriptions.streams
+
+    def _cancel(self, id_: RequestId) -> None:
+        if not self._calls.cancel(id_):
+            self._subscriptions.cancel(id_)
+
+    def _refuse_unread(self, problem: ProtocolError, message: bytes) -> None:
+        """Refuse what is not read, under its id where that can be told, as somebody waits for an answer under it."""
+        from ..protocol.unreadable import id_of_unreadable
+
+        self._refuse(readable_id(id_of_unreadable(message), self), problem, self._reply)
+
+    def _reply(self, message: bytes | None, problem: BaseException | None) -> None:
+        if message is not None:
+            self._channel.send(message)
+
+
+class _PipeChannel:
+    """The channel of a pipe: all messages leave the same way."""
+
+    __slots__ = ("_ready", "_send", "caller", "principal", "questions", "request_headers")
+
+    def __init__(
+        self,
+        send: Callable[[bytes], None],
+        ready: Callable[[], Awaitable[None]] | None,
+        request_headers: Mapping[bytes, bytes],
+        principal: Principal,
+        questions: OpenQuestions,
+        caller: str | None,
+    ) -> None:
+        self._send = send
+        self._ready = ready
+        self.questions: OpenQuestions | None = questions
+        self.request_headers = request_headers
+        self.principal = principal
+        self.caller = caller
+
+    def of(self, principal: Principal) -> _PipeChannel:
+        """Return the same channel for what somebody else asks."""
+        assert self.questions is not None
+        return _PipeChannel(
+            self._send, self._ready, self.request_headers, principal, self.questions, self.caller
+        )
+
+    def send(self, message: bytes) -> None:
+        """Send one message."""
+        self._send(message)
+
+    async def ready(self) -> None:
+        """Wait until the other side keeps up."""
+        if self._ready is not None:
+            await self._ready()
+
+    async def close(self) -> None:
+        """Leave the pipe open: it is not the call's alone."""
+
+
+_BEFORE_INITIALIZE: Final = Handshake(LATEST_HANDSHAKE, Client({}, {}))
+"""Who asks when nobody has said so yet; only `ping` is answered then."""

@@ -1,0 +1,146 @@
+"""What serves the requests of one server: whatever transport they come by, they are answered here."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+from ..state.change import LIST_NAMES
+from .entrance import Entrance
+from .listing import Listing
+from .methods import Methods
+from .subscriptions.hub import Changes, Hubs
+from .subscriptions.listen import Listen
+
+if TYPE_CHECKING:
+    from ..calls.call import Call
+    from ..calls.lifespan import Lifespans
+    from ..calls.runtime import Runtime
+    from ..components.registry import Registry
+    from ..state.broker import Broker
+    from .identity import Declared
+    from .methods import Handler
+
+
+class Served(Protocol):
+    """What transports serve: a `Server`, or whatever else has an engine."""
+
+    @property
+    def engine(self) -> Engine:
+        """What answers its requests."""
+        ...
+
+
+class Engine:
+    """Serves the requests of one server.
+
+    Args:
+        registry: What the server offers.
+        runtime: What its requests run with.
+        declared: What it says about itself.
+        lifespans: The stays in its lifespan.
+        lifespan_wait: Seconds for which requests wait until it has been entered; None for as long as it takes.
+        broker: What it shares with other processes; None for nothing.
+        version: The server's version.
+        instructions: What it tells clients of its use; None for nothing.
+        page_size: Entries in one page of a list; None puts all in one.
+
+    Attributes:
+        dispatch: Answers a request: at once, or with a coroutine when the author's code has to run. Raises
+            ProtocolError where the request is refused.
+        has_middleware: Whether requests are led through middleware.
+        entrance: Where requests wait while lifespans are being entered.
+        hubs: What tells its changes, in each event loop.
+        listing: Answers its lists.
+        methods: Answers requests by their methods.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        runtime: Runtime,
+        declared: Declared,
+        lifespans: Lifespans,
+        *,
+        lifespan_wait: float | None,
+        broker: Broker | None,
+        version: str,
+        instructions: str | None,
+        page_size: int | None,
+    ) -> None:
+        self.registry = registry
+        self.runtime = runtime
+        self.declared = declared
+        self.broker = broker
+        self.version = version
+        self.entrance = Entrance(runtime.name, lifespan_wait, declared, self._choose_way)
+        self.lifespans = lifespans
+        self.hubs = Hubs(
+            partial(Changes, registry, declared.has, self.ready, broker, f"{runtime.name}/changes")
+        )
+        self.listing = Listing(registry, runtime, page_size)
+        self.methods = Methods(registry, declared, self.listing, self.lifespans, instructions)
+        self.dispatch: Handler = self.methods.dispatch
+        self._handler: Handler = self.methods.dispatch
+        self.has_middleware = False
+        self._lock = threading.Lock()
+
+    def lead_to(self, handler: Handler) -> None:
+        """Have requests answered by a function from now on, such as one that leads them through middleware."""
+        self._handler = handler
+        self.has_middleware = handler != self.methods.dispatch
+        self._choose_way()
+
+    def _choose_way(self) -> None:
+        with self._lock:
+            self.dispatch = self.entrance.way_to(self._handler, self.methods.is_there)
+
+    def listen(self, call: Call) -> Listen:
+        """Read `subscriptions/listen`, whose stream the transport opens.
+
+        Raises:
+            ProtocolError: -32602 for a filter that is malformed or asks for too much.
+        """
+        # What a lifespan registers is declared when it has been entered.
+        is_offered = LIST_NAMES.__contains__ if self.entrance.is_waiting else self.declared.has
+        return Listen(call.request_id, call.params.get("notifications"), is_offered, call.render)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        """Keep the lifespans entered while a transport serves; nests, and costs nothing without one.
+
+        It does not wait for them: what needs none is answered meanwhile. `await ready()` waits.
+
+        Raises:
+            RegistrationError: Type hints of a component cannot be resolved.
+            BaseException: Whatever leaving a lifespan raised.
+        """
+        self.registry.resolve()
+        async with AsyncExitStack() as stack:
+            stack.callback(self.hubs.here().publish())
+            await stack.enter_async_context(
+                self.lifespans.serving(family(self.registry), self.entrance.guard)
+            )
+            yield
+
+    async def ready(self) -> None:
+        """Wait until the lifespans of the server and of those it includes have been entered.
+
+        Raises:
+            BaseException: Whatever entering one of them raised.
+        """
+        for lifespans in family(self.registry):
+            await lifespans.ready()
+
+
+def family(registry: Registry) -> list[Lifespans]:
+    """Return the lifespans of a registry and of all that it includes, once each, innermost first."""
+    found: dict[Lifespans, None] = {}
+    for included in registry.included:
+        found.update(dict.fromkeys(family(included)))
+    if registry.lifespans is not None:
+        found[registry.lifespans] = None
+    return list(found)

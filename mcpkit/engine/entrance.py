@@ -1,0 +1,144 @@
+"""Where requests wait while the lifespans of a server are being entered: components may be registered there."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from .identity import CAPABILITIES
+
+if TYPE_CHECKING:
+    from ..calls.call import Call
+    from ..calls.lifespan import Lifespan
+    from ..protocol.jsonrpc import Outcome, Ready
+    from .identity import Declared
+    from .methods import Handler
+
+logger = logging.getLogger("mcpkit")
+
+
+class Entrance:
+    """The way of requests into one server.
+
+    While lifespans are being entered in an event loop, its requests wait here, all but `ping` (basic/utilities/ping).
+    When the wait has been too long, the rest is announced later: lists are answered with what there is, and
+    whatever may still come is declared. What names a component that is there goes on waiting, as it finds the state
+    of the lifespan. Otherwise nobody comes by here.
+
+    Args:
+        name: The server's name, for the log.
+        seconds: How long they wait, from the beginning; None for as long as it takes.
+        declared: What the server says about itself.
+        on_change: Called when `way_to` may give another answer than before; in any thread.
+    """
+
+    def __init__(
+        self, name: str, seconds: float | None, declared: Declared, on_change: Callable[[], None]
+    ) -> None:
+        self._name = name
+        self._seconds = seconds
+        self._declared = declared
+        self._on_change = on_change
+        self._lock = threading.Lock()
+        self._entering: WeakKeyDictionary[asyncio.AbstractEventLoop, _Entering] = WeakKeyDictionary()
+
+    def way_to(self, handler: Handler, is_there: Callable[[Call], bool]) -> Handler:
+        """Return what answers requests now.
+
+        Args:
+            handler: What answers them as soon as they need not wait any more.
+            is_there: Says whether the component that a request names is there.
+        """
+        with self._lock:
+            return partial(self._answer, handler, is_there) if self._entering else handler
+
+    def guard(self, lifespans: Sequence[Lifespan]) -> None:
+        """Let what comes in the running event loop wait for lifespans that are being entered in it."""
+        entering = [each for each in lifespans if not each.is_settled]
+        if not entering:
+            return
+        loop = asyncio.get_running_loop()
+        here = self._entering.get(loop)
+        if here is None:
+            here = _Entering()
+            if self._seconds is not None:
+                here.timer = loop.call_later(self._seconds, self._give_up, here)
+            with self._lock:
+                self._entering[loop] = here
+            self._on_change()
+        here.left += len(entering)
+        for each in entering:
+            each.on_settled(partial(self._settled, loop, here))
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether lifespans are being entered in the running event loop."""
+        return asyncio.get_running_loop() in self._entering
+
+    async def passed(self) -> None:
+        """Wait until requests are answered in the running event loop."""
+        here = self._entering.get(asyncio.get_running_loop())
+        if here is not None:
+            await here.is_passable.wait()
+
+    def _answer(
+        self, handler: Handler, is_there: Callable[[Call], bool], call: Call
+    ) -> Ready | Coroutine[Any, Any, Outcome]:
+        here = self._entering.get(asyncio.get_running_loop())
+        if here is None or call.method == "ping":
+            return handler(call)
+        return self._answer_later(here, handler, is_there, call)
+
+    async def _answer_later(
+        self, here: _Entering, handler: Handler, is_there: Callable[[Call], bool], call: Call
+    ) -> Outcome:
+        await here.is_passable.wait()
+        if not here.is_over.is_set() and is_there(call):
+            await here.is_over.wait()
+        outcome = handler(call)
+        return outcome if isinstance(outcome, (dict, bytes)) else await outcome
+
+    def _give_up(self, here: _Entering) -> None:
+        logger.warning(
+            "the lifespan of %r has not been entered within %g s: clients are told of what there is, "
+            "and of what it registers later (Server(lifespan_wait=))",
+            self._name,
+            self._seconds,
+        )
+        for capability in CAPABILITIES:
+            self._declared.add(capability)
+        here.is_passable.set()
+
+    def _settled(self, loop: asyncio.AbstractEventLoop, here: _Entering) -> None:
+        here.left -= 1
+        if here.left > 0:
+            return
+        if here.timer is not None:
+            here.timer.cancel()
+        with self._lock:
+            self._entering.pop(loop, None)
+        self._on_change()
+        here.is_over.set()
+        here.is_passable.set()
+
+
+class _Entering:
+    """The time in which lifespans are being entered in one event loop.
+
+    Attributes:
+        is_passable: Set when lists and the like are answered: in the end, or when that takes too long.
+        is_over: Set in the end, whether they have been entered or failed.
+        left: How many are still being entered.
+        timer: Says when it takes too long.
+    """
+
+    def __init__(self) -> None:
+        self.is_passable = asyncio.Event()
+        self.is_over = asyncio.Event()
+        self.left = 0
+        self.timer: asyncio.TimerHandle | None = None

@@ -1,0 +1,74 @@
+"""What a server says about itself: who it is, and what it can do."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any, Final
+
+from ..protocol.eras import Identity
+from ..protocol.revisions import narrow
+
+if TYPE_CHECKING:
+    from ..components.registry import Registry
+
+CAPABILITIES: Final[dict[str, dict[str, bool]]] = {
+    "tools": {"listChanged": True},
+    "resources": {"subscribe": True, "listChanged": True},
+    "prompts": {"listChanged": True},
+    "completions": {},
+    "logging": {},
+}
+"""What can be declared, and how."""
+
+
+class Declared:
+    """What a server declares (basic/lifecycle, "Capability Negotiation"; server/discover).
+
+    What has been declared once stays so: a list that has become empty is a list.
+
+    Args:
+        registry: What the server offers.
+        implementation: Who it is, as the newest revision has it.
+        offers: What it declares before anything is registered for it.
+    """
+
+    def __init__(self, registry: Registry, implementation: dict[str, Any], offers: Collection[str]) -> None:
+        self._registry = registry
+        self._implementation = implementation
+        self._identities: dict[str, Identity] = {}
+        self._names = set(offers)
+        registry.listeners.add(lambda change: self.add(change.kind))
+
+    def identity(self, revision: str) -> Identity:
+        """Return its `Implementation` with the members that `revision` knows."""
+        identity = self._identities.get(revision)
+        if identity is None:
+            identity = Identity(narrow("Implementation", self._implementation, revision))
+            self._identities[revision] = identity
+        return identity
+
+    def add(self, capability: str) -> None:
+        """Declare a capability, as something has been registered for it."""
+        self._names.add(capability)
+
+    def has(self, capability: str) -> bool:
+        """Say whether it declares a capability."""
+        if capability in self._names:
+            return True
+        registry = self._registry
+        is_offered = False
+        if capability == "completions":
+            completable = (registry.prompts, registry.resource_templates)
+            is_offered = any(item.completers for part in completable for item in part)
+        elif capability == "logging":
+            is_offered = any(item.takes_context for part in registry.parts for item in part)
+        if is_offered:
+            self._names.add(capability)
+        return is_offered
+
+    def capabilities(self, revision: str) -> dict[str, Any]:
+        """Return its `ServerCapabilities` with the members that `revision` knows."""
+        declared: dict[str, Any] = {name: how for name, how in CAPABILITIES.items() if self.has(name)}
+        if extensions := self._registry.extensions:
+            declared["extensions"] = {name: each.settings for name, each in extensions.items()}
+        return narrow("ServerCapabilities", declared, revision)

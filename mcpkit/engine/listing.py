@@ -1,0 +1,195 @@
+"""The four lists, rendered to bytes once for each state of the registry, revision, page and audience."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Coroutine, Iterable, Iterator
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final
+
+from ..components.conditional import Conditional
+from ..errors import INVALID_PARAMS, ProtocolError
+from ..protocol.revisions import narrow
+
+if TYPE_CHECKING:
+    from ..calls.call import Call
+    from ..calls.runtime import Runtime
+    from ..components.component import Component, Listed
+    from ..components.registry import Registry
+    from ..components.resources import ResourceTemplate
+    from ..protocol.eras import Cache
+    from ..state.principal import Principal
+
+MEMBER: Final = {
+    "tools/list": "tools",
+    "resources/list": "resources",
+    "resources/templates/list": "resourceTemplates",
+    "prompts/list": "prompts",
+}
+"""The member of the result that holds the list."""
+
+_PART: Final = {**MEMBER, "resources/templates/list": "resource_templates"}
+
+_PARTS: Final = {method: (part,) for method, part in _PART.items()} | {
+    "resources/list": ("resources", "resource_templates")
+}
+"""What a list holds entries of."""
+
+_MOST_KEPT: Final = 256
+"""Rendered pages; a client may ask for any position, so their number must have an end."""
+
+Position = tuple[int, str]
+"""Where an entry stands: its component's place, and its URI among the entries of a template."""
+
+Shown = frozenset["Component"]
+"""Of the components that not everybody may see those that who asks may; what is added meanwhile stays hidden."""
+
+_position = attrgetter("position")
+
+
+class Listing:
+    """Answers the list methods of one server.
+
+    Args:
+        registry: What is listed.
+        runtime: What its requests run with.
+        page_size: Entries in one page; None puts all in one.
+
+    Attributes:
+        conditional: What not everybody sees.
+    """
+
+    def __init__(self, registry: Registry, runtime: Runtime, page_size: int | None) -> None:
+        self._registry = registry
+        self._runtime = runtime
+        self._page_size = page_size
+        self._pages: dict[tuple[str, str, Position | None, Shown], tuple[int, bytes]] = {}
+        self.conditional = Conditional(registry)
+
+    def answer(self, call: Call) -> bytes | Coroutine[Any, Any, bytes]:
+        """Return the result of a list method, rendered, or an awaitable of it when entries must be collected.
+
+        Raises:
+            ProtocolError: -32602 for a cursor that is none of ours.
+        """
+        cursor = call.params.get("cursor")
+        if cursor is not None and not isinstance(cursor, str):
+            raise _bad_cursor()
+        after = decode_cursor(cursor) if cursor is not None else None
+        changes = self._registry.changes  # first: what changes meanwhile is not in what is kept
+        conditional = self.conditional.among(*_PARTS[call.method])
+        shown = frozenset(each for each in conditional if each.is_visible(call.principal))
+        cache = self._runtime.cache[call.method].private if conditional else None
+        if call.method == "resources/list" and (listing := _with_entries(self._registry)):
+            if any(template.lists_for_each for template in listing):
+                cache = self._runtime.cache[call.method].private
+            return self._collect(call, after, shown, cache)
+        if after is not None:
+            after = (after[0], "")  # components have no entries, and a client's text must not be kept
+        key = (call.method, call.revision, after, shown)
+        kept = self._pages.get(key)
+        if kept is not None and kept[0] == changes:
+            return kept[1]
+        page = self._render(
+            call, after, _components(self._registry, call.method, call.revision, shown), cache
+        )
+        if len(self._pages) >= _MOST_KEPT:
+            self._pages.clear()
+        self._pages[key] = (changes, page)
+        return page
+
+    async def _collect(self, call: Call, after: Position | None, shown: Shown, cache: Cache | None) -> bytes:
+        entries = await self._runtime.threads.run(
+            _all_resources,
+            {
+                "registry": self._registry,
+                "revision": call.revision,
+                "shown": shown,
+                "principal": call.principal,
+            },
+        )
+        return self._render(call, after, entries, cache)
+
+    def _render(
+        self,
+        call: Call,
+        after: Position | None,
+        entries: Iterable[tuple[Position, dict[str, Any]]],
+        cache: Cache | None,
+    ) -> bytes:
+        if after is not None:
+            entries = (entry for entry in entries if entry[0] > after)
+        page = list(entries)
+        size = self._page_size
+        result: dict[str, Any] = {}
+        if size is not None and len(page) > size:
+            del page[size:]
+            result["nextCursor"] = encode_cursor(page[-1][0])
+        result = {MEMBER[call.method]: [entry for _, entry in page], **result}
+        return call.render(result, cache)
+
+
+def _components(
+    registry: Registry, method: str, revision: str, shown: Shown
+) -> Iterator[tuple[Position, dict[str, Any]]]:
+    components: list[Listed] = sorted(getattr(registry, _PART[method]), key=_position)
+    for component in components:
+        if component.is_enabled and _is_shown(component, shown):
+            yield (component.position, ""), component.listed(revision)
+
+
+def _is_shown(component: Component, shown: Shown) -> bool:
+    return component.visible is None or component in shown
+
+
+def _with_entries(registry: Registry) -> list[ResourceTemplate]:
+    return [
+        template
+        for template in registry.resource_templates
+        if template.entries is not None and template.is_enabled
+    ]
+
+
+def _all_resources(
+    registry: Registry, revision: str, shown: Shown, principal: Principal
+) -> list[tuple[Position, dict[str, Any]]]:
+    found = list(_components(registry, "resources/list", revision, shown))
+    for template in _with_entries(registry):
+        if not _is_shown(template, shown):
+            continue
+        entries = sorted(template.listed_entries(principal), key=lambda entry: str(entry["uri"]))
+        found += [
+            ((template.position, entry["uri"]), narrow("Resource", entry, revision)) for entry in entries
+        ]
+    found.sort(key=lambda entry: entry[0])
+    return found
+
+
+def encode_cursor(position: Position) -> str:
+    """Return a position as the opaque text of a `nextCursor`."""
+    return base64.urlsafe_b64encode(f"{position[0]}:{position[1]}".encode()).decode()
+
+
+def decode_cursor(cursor: str) -> Position:
+    """Return the position that a cursor stands for.
+
+    It names the last entry that was seen, not a number of entries, so it stays good when entries
+    come and go.
+
+    Raises:
+        ProtocolError: -32602, when the cursor is none of ours (utilities/pagination).
+    """
+    try:
+        place, separator, uri = (
+            base64.b64decode(cursor, altchars=b"-_", validate=True).decode().partition(":")
+        )
+    except (binascii.Error, ValueError):
+        raise _bad_cursor() from None
+    if not separator or not place.isascii() or not place.isdigit() or len(place) > 18:
+        raise _bad_cursor()
+    return int(place), uri
+
+
+def _bad_cursor() -> ProtocolError:
+    return ProtocolError(INVALID_PARAMS, "Invalid cursor: pass the nextCursor of a previous page, or none")

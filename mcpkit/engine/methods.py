@@ -1,0 +1,353 @@
+"""The method table: what each request does once its era is out of the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from ..calls.asking.api import check_rounds
+from ..calls.coroutines import is_cancelled_from_outside
+from ..calls.failures import is_protocol_error, not_found, tool_error
+from ..calls.workers.threads import is_fatal
+from ..components.completion import complete
+from ..components.component import optional
+from ..components.resources import Resource, ResourceTemplate
+from ..content.values import ExtensionResult
+from ..errors import INVALID_PARAMS, METHOD_NOT_FOUND, MalformedError, ProtocolError
+from ..protocol import content
+from ..protocol.eras import Handshake, check_log_level
+from ..protocol.jsonrpc import Outcome, Ready
+from ..protocol.repetition import RepetitiveResult
+from ..protocol.revisions import LATEST, METHODS, ROUND_PARAMS, STATELESS, narrow
+from ..state.change import LIST_NAMES
+from .subscriptions.listen import check_room, check_uri
+
+if TYPE_CHECKING:
+    from ..calls.call import Call
+    from ..calls.lifespan import Lifespans
+    from ..components.component import Component
+    from ..components.custom_methods import Method
+    from ..components.prompts import Prompt
+    from ..components.registry import Registry
+    from ..components.tools import Tool
+    from .identity import Declared
+    from .listing import Listing
+
+_MAX_URI_LENGTH: Final = 8192
+"""Characters of a URI that is read, as it is held against every template."""
+
+Handler = Callable[["Call"], Ready | Coroutine[Any, Any, Outcome]]
+"""Answers at once, or with a coroutine when the author's code has to run."""
+
+
+class Methods:
+    """Answers the requests of one server by their methods, once their era is out of the way.
+
+    Args:
+        registry: What the server offers.
+        declared: What it says about itself.
+        listing: Answers its lists.
+        lifespans: Fills the state of its handlers.
+        instructions: What it tells clients of its use; None for nothing.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        declared: Declared,
+        listing: Listing,
+        lifespans: Lifespans,
+        instructions: str | None,
+    ) -> None:
+        self._registry = registry
+        self._declared = declared
+        self._listing = listing
+        self._lifespans = lifespans
+        self._instructions = instructions
+        # All but `subscriptions/listen`, which belongs to whoever holds the streams.
+        self._handlers: dict[str, Handler] = {
+            "initialize": self.initialize,
+            "ping": self.ping,
+            "logging/setLevel": self.set_level,
+            "server/discover": self.discover,
+            "tools/list": self.list_page,
+            "tools/call": self.call_tool,
+            "resources/list": self.list_page,
+            "resources/templates/list": self.list_page,
+            "resources/read": self.read_resource,
+            "resources/subscribe": self.subscribe,
+            "resources/unsubscribe": self.unsubscribe,
+            "prompts/list": self.list_page,
+            "prompts/get": self.get_prompt,
+            "completion/complete": self.complete_argument,
+        }
+
+    def dispatch(self, call: Call) -> Ready | Coroutine[Any, Any, Outcome]:
+        """Look the method of a request up and begin to answer.
+
+        Args:
+            call: The request.
+
+        Returns:
+            The result, or an awaitable of it when the author's code has to run.
+
+        Raises:
+            ProtocolError: -32601 for a method that the revision does not have or whose capability
+                is not declared, or whatever the method refuses at once.
+        """
+        revisions, capability = METHODS.get(call.method, ((), None))
+        if call.envelope.revision not in revisions:
+            own = self._registry.methods.get(call.method)
+            if own is not None and call.revision in own.revisions and own.is_visible(call.principal):
+                return self.serve_own(call, own)
+            raise ProtocolError(METHOD_NOT_FOUND, f"Method not found: {call.method[:100]}")
+        if capability is not None and not self._declared.has(capability):
+            raise ProtocolError(
+                METHOD_NOT_FOUND,
+                f"Method not found: {call.method} (this server does not declare {capability})",
+            )
+        return self._handlers[call.method](call)
+
+    def initialize(self, call: Call) -> Ready:
+        """Answer `initialize`, whose session has just been opened (basic/lifecycle)."""
+        _session(call).lists = frozenset(filter(self._declared.has, LIST_NAMES))
+        return optional(
+            protocolVersion=call.revision,
+            capabilities=self._declared.capabilities(call.revision),
+            serverInfo=self._declared.identity(call.revision).info,
+            instructions=self._instructions,
+        )
+
+    def discover(self, call: Call) -> Ready:
+        """Answer `server/discover` (server/discover)."""
+        result = optional(
+            supportedVersions=list(STATELESS),
+            capabilities=self._declared.capabilities(call.revision),
+            instructions=self._instructions,
+        )
+        return call.render(result)
+
+    def ping(self, call: Call) -> Ready:
+        """Answer `ping` with an object that has no members at all (basic/utilities/ping)."""
+        return {}
+
+    def set_level(self, call: Call) -> Ready:
+        """Serve `logging/setLevel` (server/utilities/logging)."""
+        call.envelope.log_level = check_log_level(call.params.get("level"))
+        return {}
+
+    def subscribe(self, call: Call) -> Ready:
+        """Serve `resources/subscribe` (server/resources, "Subscriptions")."""
+        session, uri = _session(call), _text(call.params, "uri")
+        if uri not in session.subscriptions:
+            check_uri(uri)
+            check_room(len(session.subscriptions) + 1, sum(map(len, session.subscriptions)) + len(uri))
+            session.subscriptions.add(uri)
+            if session.on_subscription is not None:
+                session.on_subscription(uri, True)
+        return {}
+
+    def unsubscribe(self, call: Call) -> Ready:
+        """Serve `resources/unsubscribe`."""
+        session, uri = _session(call), _text(call.params, "uri")
+        if uri in session.subscriptions:
+            session.subscriptions.remove(uri)
+            if session.on_subscription is not None:
+                session.on_subscription(uri, False)
+        return {}
+
+    def list_page(self, call: Call) -> Ready | Coroutine[Any, Any, Outcome]:
+        """Serve the four list methods (server/utilities/pagination)."""
+        return self._listing.answer(call)
+
+    async def call_tool(self, call: Call) -> Outcome:
+        """Serve `tools/call` (server/tools, "Calling Tools" and "Error Handling")."""
+        name = _text(call.params, "name")
+        arguments = _object(call.params, "arguments")
+        tool = self._registry.tools.get(name)
+        if tool is None or (tool.visible is not None and not tool.is_visible(call.principal)):
+            raise ProtocolError(INVALID_PARAMS, f"Unknown tool: {name[:200]}")
+        if self._has_lifespans:
+            await self._enter(call, tool)
+        try:
+            if tool.requires:
+                call.client.require(*tool.requires)
+            if not ROUND_PARAMS.isdisjoint(call.params):
+                await check_rounds(call, is_single_use=tool.is_single_use)
+            result = await tool.call(arguments, call)
+            if type(result) is RepetitiveResult:
+                return result.rendered(partial(_tool_result, call, tool))
+            return _tool_result(call, tool, result)
+        except ProtocolError:
+            raise
+        except BaseException as error:
+            if not becomes_result(call, error):
+                raise
+            return _tool_result(call, tool, tool_error(call, error))
+
+    async def read_resource(self, call: Call) -> Outcome:
+        """Serve `resources/read` (server/resources, "Reading Resources")."""
+        uri = _text(call.params, "uri")
+        if len(uri) > _MAX_URI_LENGTH:
+            raise ProtocolError(INVALID_PARAMS, f"uri: expected at most {_MAX_URI_LENGTH:,} characters")
+        resource, values, is_for_all = self._serving(call, uri)
+        await self._prepare(call, resource)
+        if isinstance(resource, Resource):
+            result = await resource.read(call)
+        else:
+            result = await resource.read(uri, values, call)
+        contents = [narrow("ResourceContents", item, call.revision) for item in result["contents"]]
+        cache = resource.cache
+        if not is_for_all:
+            cache = (cache or call.runtime.cache[call.method]).private
+        return call.render({**result, "contents": contents}, cache)
+
+    @property
+    def _has_lifespans(self) -> bool:
+        """Whether a handler may find something in `ctx.state`."""
+        return self._lifespans.function is not None or bool(self._registry.included)
+
+    async def _enter(self, call: Call, component: Component) -> None:
+        """Fill the state for a handler: from the lifespan of the server that the component comes from."""
+        call.state = await self._lifespans.state_of(component.home or self._lifespans)
+
+    async def _prepare(self, call: Call, component: Resource | ResourceTemplate | Prompt) -> None:
+        """Refuse a client that cannot use a component; else enter its lifespan, and take over what a round has left."""
+        if component.requires:
+            call.client.require(*component.requires)
+        if self._has_lifespans:
+            await self._enter(call, component)
+        if not ROUND_PARAMS.isdisjoint(call.params):
+            await check_rounds(call, is_single_use=component.is_single_use)
+
+    def _serving(
+        self, call: Call, uri: str
+    ) -> tuple[Resource | ResourceTemplate, dict[str, str | list[str]], bool]:
+        """Return what serves a URI to who asks, the values of its variables, and whether it serves everybody so."""
+        resource = self._registry.resources.get(uri)
+        if resource is not None and resource.is_visible(call.principal):
+            return resource, {}, resource.visible is None
+        # What is hidden may serve the URI for others. Were it said of this URI alone, it would be hidden no more.
+        is_for_all = not self._listing.conditional.among("resources", "resource_templates")
+        for template in self._registry.resource_templates:
+            values = template.template.match(uri) if template.is_enabled else None
+            if values is not None and template.is_visible(call.principal):
+                return template, values, is_for_all
+        raise not_found(call, uri)
+
+    async def get_prompt(self, call: Call) -> Outcome:
+        """Serve `prompts/get` (server/prompts, "Getting a Prompt")."""
+        name = _text(call.params, "name")
+        arguments = _texts(call.params, "arguments")
+        prompt = self._registry.prompts.get(name)
+        if prompt is None or not prompt.is_visible(call.principal):
+            raise ProtocolError(INVALID_PARAMS, f"Unknown prompt: {name[:200]}")
+        await self._prepare(call, prompt)
+        result = await prompt.get(arguments, call)
+        for message in result["messages"]:
+            message["content"] = content.block(message["content"], call.revision)
+        return call.render(result)
+
+    def is_there(self, call: Call) -> bool:
+        """Say whether the component that a request names is there, for who asks; False where it names none."""
+        try:
+            if call.method == "tools/call":
+                tool = self._registry.tools.get(_text(call.params, "name"))
+                return tool is not None and tool.is_visible(call.principal)
+            if call.method == "prompts/get":
+                prompt = self._registry.prompts.get(_text(call.params, "name"))
+                return prompt is not None and prompt.is_visible(call.principal)
+            if call.method == "resources/read":
+                return bool(self._serving(call, _text(call.params, "uri")))
+            if call.method == "completion/complete":
+                return bool(self._referred(call, _object(call.params, "ref")))
+        except ProtocolError:
+            return False
+        own = self._registry.methods.get(call.method)
+        return own is not None and own.is_visible(call.principal)
+
+    async def complete_argument(self, call: Call) -> Outcome:
+        """Serve `completion/complete` (server/utilities/completion)."""
+        component = self._referred(call, _object(call.params, "ref"))
+        argument = _object(call.params, "argument")
+        name, value = _text(argument, "name", "argument."), _text(argument, "value", "argument.")
+        filled = _texts(_object(call.params, "context"), "arguments", "context.")
+        if component.requires:
+            call.client.require(*component.requires)
+        if name not in {parameter.name for parameter in component.signature.parameters}:
+            raise ProtocolError(INVALID_PARAMS, f"{component.key} has no argument {name[:200]}")
+        completer = component.completers.get(name)
+        if completer is None:
+            return call.render({"completion": {"values": [], "total": 0, "hasMore": False}})
+        if self._has_lifespans:
+            await self._enter(call, component)
+        return call.render({"completion": await complete(completer, value, filled, call)})
+
+    def _referred(self, call: Call, reference: dict[str, Any]) -> Prompt | ResourceTemplate:
+        kind = reference.get("type")
+        found: Prompt | ResourceTemplate | None
+        if kind == "ref/prompt":
+            key = _text(reference, "name", "ref.")
+            found = self._registry.prompts.get(key)
+        elif kind == "ref/resource":
+            key = _text(reference, "uri", "ref.")
+            found = self._registry.resource_templates.get(key)
+        else:
+            raise ProtocolError(INVALID_PARAMS, "ref.type: expected ref/prompt or ref/resource")
+        if found is None or not found.is_visible(call.principal):
+            what = "prompt" if kind == "ref/prompt" else "resource template"
+            raise ProtocolError(INVALID_PARAMS, f"Unknown {what}: {key[:200]}")
+        return found
+
+    async def serve_own(self, call: Call, method: Method) -> Outcome:
+        """Serve a method outside the core protocol."""
+        if method.requires:
+            call.client.require(*method.requires)
+        if self._has_lifespans:
+            await self._enter(call, method)
+        return call.render(await method.serve(call), method.cache)
+
+
+def becomes_result(call: Call, error: BaseException) -> bool:
+    """Say whether an exception that is no ProtocolError ends a tool call with a result, for the model to read."""
+    if call.is_ended or is_fatal(error) or is_protocol_error(call, error):
+        return False
+    return not is_cancelled_from_outside(error)
+
+
+def _tool_result(call: Call, tool: Tool, result: dict[str, Any]) -> bytes:
+    revision = call.envelope.revision
+    if revision != LATEST and not isinstance(result, ExtensionResult):
+        result = content.tool_result(result, revision, wrapped=tool.is_wrapped)
+    return call.render(result)
+
+
+def _session(call: Call) -> Handshake:
+    session = call.envelope
+    assert isinstance(session, Handshake), "the revisions table has this method in the handshake era only"
+    return session
+
+
+def _text(params: dict[str, Any], name: str, where: str = "") -> str:
+    value = params.get(name)
+    if not isinstance(value, str):
+        raise MalformedError(f"{where}{name}: expected a string")
+    return value
+
+
+def _object(params: dict[str, Any], name: str) -> dict[str, Any]:
+    value: dict[str, Any] | None = params.get(name)
+    if value is None:
+        return {}
+    if type(value) is not dict:
+        raise MalformedError(f"{name}: expected an object")
+    return value
+
+
+def _texts(params: dict[str, Any], name: str, where: str = "") -> dict[str, str]:
+    values = _object(params, name)
+    for key, value in values.items():
+        if not isinstance(value, str):
+            raise MalformedError(f"{where}{name}.{key[:100]}: expected a string")
+    return values

@@ -1,0 +1,186 @@
+"""One client that can be told apart from others: its session, its messages and its running requests.
+
+What a pipe and a session over HTTP have in common. How messages come and where answers go is theirs.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from ..calls.asking.pending import OpenQuestions
+from ..calls.call import Call
+from ..calls.channel import Channel
+from ..calls.failures import error_response
+from ..calls.tasks import Calls, Reply
+from ..errors import METHOD_NOT_FOUND, ProtocolError
+from ..protocol import jsonrpc, messages
+from ..protocol.eras import Envelope, Handshake
+from ..protocol.jsonrpc import RequestId, is_id, is_object
+from ..protocol.messages import Notification, Request, Response, invalid, is_initialize, names_revision
+
+if TYPE_CHECKING:
+    from .engine import Engine
+
+logger = logging.getLogger("mcpkit")
+
+MAX_BATCH: Final = 100
+"""Messages in one JSON-RPC batch (2025-03-26)."""
+
+
+class Peer(ABC):
+    """The messages of one client, in order, and the requests of its that run.
+
+    All methods are for the event loop's thread; they return at once and raise nothing.
+
+    Args:
+        engine: Who answers.
+        calls: What runs for it.
+        questions: What it is asked.
+
+    Attributes:
+        session: What `initialize` has negotiated; None before, and without one.
+        questions: What the client is being asked.
+    """
+
+    _ignores_strange_answers: ClassVar[bool] = True
+    """Whether an answer to what nobody has asked is ignored, where nobody could be told so."""
+
+    def __init__(self, engine: Engine, calls: Calls, questions: OpenQuestions) -> None:
+        self.session: Handshake | None = None
+        self.questions = questions
+        self._engine = engine
+        self._calls = calls
+
+    async def drain(self) -> None:
+        """Return once every request that has been received is answered; subscriptions do not count."""
+        await self._calls.drain()
+
+    # What transports decide
+
+    @abstractmethod
+    def envelope(self, method: str, params: dict[str, Any], meta: dict[str, Any]) -> Envelope:
+        """Return who asks, and in which revision.
+
+        Raises:
+            ProtocolError: The request comes at the wrong time, or does not say what it must.
+        """
+
+    def _listen(self, call: Call) -> None:
+        """Open a `subscriptions/listen` stream, which only a pipe holds beside its session.
+
+        Raises:
+            ProtocolError: -32601, where there is none.
+        """
+        raise ProtocolError(METHOD_NOT_FOUND, f"Method not found: {call.method}")
+
+    @abstractmethod
+    def _initialized(self) -> None:
+        """Begin to tell the session what changes."""
+
+    def is_taken(self, id_: RequestId) -> bool:
+        """Say whether a request runs under an id."""
+        return id_ in self._calls
+
+    def _cancel(self, id_: RequestId) -> None:
+        self._calls.cancel(id_)
+
+    # Messages
+
+    def _receive(self, message: object, reply: Reply, channel: Channel) -> None:
+        """Take one message and begin to serve it."""
+        read = messages.read(message, self)
+        if type(read) is Request:  # as most are
+            self._serve(read, reply, channel)
+        elif isinstance(read, Notification):
+            self._receive_notification(read.method, read.params)
+            reply(None, None)
+        elif isinstance(read, Response):
+            self._receive_response(read.message, reply)
+        else:
+            self._refuse(read.id, read.problem, reply, is_stateless=names_revision(message))
+
+    def _receive_batch(self, batch: list[Any], reply: Reply, channel: Channel, *, where: str) -> None:
+        """Serve a JSON-RPC batch (2025-03-26, basic/index, "Batching"); its answers come in one array.
+
+        Args:
+            batch: The messages.
+            reply: Takes the array, None when none of them has an answer, or the refusal of the whole.
+            channel: Where what belongs to its requests leaves.
+            where: What takes one message at a time in the other revisions.
+        """
+        if self.session is None or not self.session.has_batches:
+            self._refuse(None, invalid(f"this revision has no batches; send one message {where}"), reply)
+            return
+        if not 1 <= len(batch) <= MAX_BATCH:
+            problem = invalid(f"a batch holds 1 to {MAX_BATCH} messages, this one {len(batch)}")
+            self._refuse(None, problem, reply)
+            return
+        answers = _Batch(len(batch), reply)
+        for message in batch:
+            if is_initialize(message):
+                problem = invalid("initialize must not be part of a batch")
+                self._refuse(messages.readable_id(message["id"], self), problem, answers.reply)
+            else:
+                self._receive(message, answers.reply, channel)
+
+    def _serve(self, request: Request, reply: Reply, channel: Channel) -> None:
+        call = Call(self._engine.runtime, request, channel)
+        try:
+            if call.method == "subscriptions/listen" and call.era == "stateless":
+                self._listen(call)
+                reply(None, None)
+                return
+            outcome = self._engine.dispatch(call)
+            if isinstance(outcome, (dict, bytes)):
+                reply(jsonrpc.result(call.request_id, outcome), None)
+                return
+            self._calls.start(call.request_id, call, outcome, reply)
+        except Exception as error:  # noqa: BLE001 - every request is answered
+            reply(error_response(call, error), error)
+
+    def _receive_notification(self, method: str, params: object) -> None:
+        """Apply a notification; those that are unknown or malformed are ignored, as nobody could be told."""
+        if method == "notifications/initialized" and self.session is not None:
+            self.session.is_initialized = True
+            self._initialized()
+        elif method == "notifications/cancelled" and is_object(params):
+            id_ = params.get("requestId")
+            if is_id(id_) and self.is_taken(id_):
+                logger.debug("request %.100r was cancelled: %.200r", id_, params.get("reason"))
+                self._cancel(id_)
+
+    def _receive_response(self, message: dict[str, Any], reply: Reply) -> None:
+        """Hand an answer to whoever waits for it; one where no session can have asked is refused."""
+        if self.session is None:
+            self._refuse(None, invalid("nothing has been asked, so there is nothing to answer"), reply)
+        elif self.questions.answer(message) or self._ignores_strange_answers:
+            reply(None, None)
+        else:
+            self._refuse(None, invalid("nobody here has asked what this answers"), reply)
+
+    def _refuse(
+        self, id_: RequestId | None, problem: ProtocolError, reply: Reply, *, is_stateless: bool = False
+    ) -> None:
+        absent = is_stateless or self.session is None or self.session.error_id_may_be_absent
+        reply(jsonrpc.error(id_, problem, absent=absent), problem)
+
+
+class _Batch:
+    """Collects the answers to a batch: one array, or nothing when there are none."""
+
+    __slots__ = ("_answers", "_open", "_reply")
+
+    def __init__(self, size: int, reply: Reply) -> None:
+        self._open = size
+        self._reply = reply
+        self._answers: list[bytes] = []
+
+    def reply(self, message: bytes | None, problem: BaseException | None) -> None:
+        """Take the answer to one of the messages, or None."""
+        self._open -= 1
+        if message is not None:
+            self._answers.append(message)
+        if self._open == 0:
+            self._reply(b"[" + b",".join(self._answers) + b"]" if self._answers else None, None)

@@ -1,0 +1,237 @@
+"""Changes on their way to whoever listens: who wants which, and who may hear of it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Final, Protocol
+from weakref import WeakKeyDictionary
+
+from ...components.conditional import Conditional, may_hear
+from ...content.uri_template import is_template
+from ...state.change import Change, ListName
+from .mailbox import Mailbox
+from .watching import Watches
+
+if TYPE_CHECKING:
+    from ...components.component import Component
+    from ...components.registry import Registry
+    from ...state.broker import Broker
+    from ...state.principal import Principal
+
+_AT_A_TIME: Final = 64
+"""Changes that are told in one turn of the loop: so many that whoever reads fast enough never overflows."""
+
+_RESOURCES: Final = Change("resources")
+"""Whoever wants to hear of a URI depends on it too: another component may serve it now."""
+
+
+class ChangeListener(Protocol):
+    """Whoever hears of changes."""
+
+    @property
+    def principal(self) -> Principal:
+        """Who listens."""
+        ...
+
+    def changed(self, change: Change) -> None:
+        """Take a change; in the event loop's thread, without blocking."""
+        ...
+
+
+class Changes:
+    """Brings the changes of one server to those who listen in one event loop, which is the running one.
+
+    A change may be made in any thread. Those that come faster than the loop turns are told once,
+    in the order of their first time; what nobody wants is not kept. All methods but `tell` are for
+    the loop's thread.
+
+    Args:
+        registry: Whose changes.
+        is_declared: Says whether clients have been told of a list.
+        ready: Waits until the lifespans have been entered, which watches need.
+        broker: What the processes share that tell each other; None where this one is alone.
+        topic: What they are told under.
+
+    Attributes:
+        is_declared: Says whether clients have been told of a list.
+        origin: What its messages to other processes are known by.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        is_declared: Callable[[ListName], bool],
+        ready: Callable[[], Awaitable[None]],
+        broker: Broker | None,
+        topic: str,
+    ) -> None:
+        self.is_declared = is_declared
+        self.origin = os.urandom(8).hex()
+        self._registry = registry
+        self._ready = ready
+        self._broker = broker
+        self._topic = topic
+        self._mailbox = Mailbox(self._deliver)
+        self._conditional = Conditional(registry)
+        self._sources = ExitStack()
+        self._forget_all()
+
+    def _forget_all(self) -> None:
+        self._listeners: dict[Change, dict[ChangeListener, None]] = {}
+        self._wants: dict[ChangeListener, dict[Change, None]] = {}
+        self._templates: dict[str, None] = {}
+        self._watches = Watches(self._registry, self._ready, self.tell, self._subscribers)
+
+    def want(self, listener: ChangeListener, change: Change) -> None:
+        """Let a listener hear of a change from now on.
+
+        Args:
+            listener: Who listens.
+            change: What to hear of. Where its URI is the text of a template that is registered,
+                the listener hears of every URI that the template matches.
+        """
+        if not self._wants:
+            self._sources.callback(self._registry.listeners.add(self.tell))
+            if self._broker is not None:
+                from .relay import Hearing
+
+                hearing = Hearing(self._broker, self._topic, self.origin, self.tell, self.principals)
+                self._sources.callback(self._broker.subscribe(self._topic, hearing.heard))
+        self._wants.setdefault(listener, {})[change] = None
+        listeners = self._listeners.get(change)
+        if listeners is None:
+            listeners = self._listeners[change] = {}
+            if change.uri is not None and is_template(change.uri):
+                self._templates[change.uri] = None
+        listeners[listener] = None
+        if change in self._watches:
+            self._watches.update(change)
+        elif may_hear(listener.principal, self._guards(change)):
+            self._watches.want(change)
+
+    def unwant(self, listener: ChangeListener, change: Change) -> None:
+        """Let a listener hear no more of a change; nothing happens where it did not want to."""
+        wants = self._wants.get(listener)
+        if wants is None or change not in wants:
+            return
+        del wants[change]
+        if not wants:
+            del self._wants[listener]
+        listeners = self._listeners[change]
+        del listeners[listener]
+        if not listeners:
+            del self._listeners[change]
+            if change.uri is not None:
+                self._templates.pop(change.uri, None)
+            if change in self._watches:
+                self._watches.unwant(change)
+        elif change in self._watches:
+            self._watches.update(change)
+        if not self._wants:
+            self._sources.close()
+
+    def forget(self, listener: ChangeListener) -> None:
+        """Let a listener hear of nothing any more."""
+        for change in tuple(self._wants.get(listener, ())):
+            self.unwant(listener, change)
+
+    def tell(self, change: Change) -> None:
+        """Tell whoever wants to hear of it in this loop of a change; in any thread, without blocking."""
+        if not self._is_wanted(change) or self._mailbox.put(change):
+            return
+        self._sources.close()  # the loop has ended
+        self._forget_all()
+
+    def publish(self) -> Callable[[], None]:
+        """Tell other processes of what changes here, where there are some.
+
+        Returns:
+            A function that ends it.
+        """
+        if self._broker is None:
+            return lambda: None
+        from .relay import Publisher
+
+        return Publisher(self._registry.listeners, self._broker, self._topic, self.origin).close
+
+    def principals(self, uri: str) -> set[Principal]:
+        """Return who would hear of an update here, if it were for everybody; in the loop's thread."""
+        update = Change("resource", uri)
+        guards = self._guards(update)
+        listening = {listener.principal for listener in self._interested(update)}
+        return {principal for principal in listening if may_hear(principal, guards)}
+
+    def _subscribers(self, change: Change) -> set[Principal]:
+        guards = self._guards(change)
+        principals = {listener.principal for listener in self._listeners.get(change, ())}
+        return {principal for principal in principals if may_hear(principal, guards)}
+
+    def _is_wanted(self, change: Change) -> bool:
+        if change in self._listeners or change == _RESOURCES:
+            return True
+        uri = change.uri
+        return uri is not None and next(self._templates_of(uri), None) is not None
+
+    def _templates_of(self, uri: str) -> Iterator[str]:
+        """Find the templates that match a URI and are wanted; however many are wanted that are none."""
+        registered = self._registry.resource_templates
+        wanted = self._templates
+        are_few = len(wanted) < len(registered)
+        for text in tuple(wanted) if are_few else [each.key for each in registered]:
+            template = registered.get(text) if text in wanted else None
+            if template is not None and template.template.match(uri) is not None:
+                yield text
+
+    def _deliver(self) -> None:
+        changes = self._mailbox.take(_AT_A_TIME)
+        try:
+            for change in changes:
+                self._tell(change)
+        finally:
+            if changes:
+                asyncio.get_running_loop().call_soon(self._deliver)
+
+    def _tell(self, change: Change) -> None:
+        if change == _RESOURCES:
+            self._watches.refresh()
+        guards, audience = self._guards(change), change.audience
+        for listener in self._interested(change):
+            # What another one did about this change may have ended it.
+            if listener not in self._wants or not may_hear(listener.principal, guards):
+                continue
+            if audience is None or audience.holds(listener.principal):
+                listener.changed(change)
+
+    def _guards(self, change: Change) -> tuple[Component, ...]:
+        return () if change.uri is None else self._conditional.guards(change.uri)
+
+    def _interested(self, change: Change) -> tuple[ChangeListener, ...]:
+        found = self._listeners.get(change, {})
+        uri = change.uri
+        if uri is not None:
+            for text in self._templates_of(uri):
+                found = {**found, **self._listeners[Change("resource", text)]}
+        return tuple(found)
+
+
+class Hubs:
+    """The `Changes` of one server, one for each event loop.
+
+    Args:
+        make: Makes one for the running loop.
+    """
+
+    def __init__(self, make: Callable[[], Changes]) -> None:
+        self._make = make
+        self._lock = threading.Lock()
+        self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, Changes] = WeakKeyDictionary()
+
+    def here(self) -> Changes:
+        """Return the one for the running event loop."""
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            return self._by_loop.get(loop) or self._by_loop.setdefault(loop, self._make())

@@ -1,0 +1,223 @@
+"""What the other end of a pipe hears of changes: list_changed and resources/updated, in both eras."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Protocol
+
+from ...errors import INTERNAL_ERROR, ProtocolError
+from ...protocol.eras import Handshake
+from ...protocol.jsonrpc import RequestId
+from ...state.change import LIST_NAMES, Change
+from .listen import Listen, notification
+from .mailbox import Pending
+
+if TYPE_CHECKING:
+    from ...calls.channel import Channel
+    from ...state.principal import Principal
+    from .hub import Changes
+
+logger = logging.getLogger("mcpkit")
+
+
+class Places(Protocol):
+    """The places of streams that the pipes of a server share."""
+
+    def take(self) -> None:
+        """Take one.
+
+        Raises:
+            BusyError: There is none.
+        """
+        ...
+
+    def give_back(self) -> None:
+        """Give one back."""
+        ...
+
+
+class Subscriptions:
+    """The session and the `subscriptions/listen` streams of one pipe.
+
+    A pipe takes messages as fast as its reader does. What waits meanwhile is bounded for each
+    listener: a stream that falls behind ends, the session loses its oldest update.
+
+    Args:
+        changes: Tells of the changes.
+        channel: Where it is told.
+        most: How many streams may be open.
+        places: What each stream takes a place of, as others have streams, too; None where there are no others.
+
+    Attributes:
+        principal: Who is at the other end.
+        streams: The open `subscriptions/listen` streams by request id.
+    """
+
+    def __init__(
+        self,
+        changes: Changes,
+        channel: Channel,
+        most: int,
+        places: Places | None = None,
+    ) -> None:
+        self.principal = channel.principal
+        self._places = places
+        self._most = most
+        self._channel = channel
+        self._loop = asyncio.get_running_loop()
+        self._changes = changes
+        self._delivery: asyncio.Task[None] | None = None
+        self._session: _Session | None = None
+        self.streams: dict[RequestId, _Stream] = {}
+
+    def begin(self, session: Handshake) -> None:
+        """Note a new session: what changes once its `initialize` is answered reaches it.
+
+        A list that the server does not declare then is never announced to it, as it was not negotiated.
+        """
+        self._session = _Session(self, session)
+        for name in LIST_NAMES:
+            self._changes.want(self._session, Change(name))
+
+    def subscribed(self, uri: str, is_subscribed: bool) -> None:
+        """Note that the session has subscribed to a URI, or does so no more."""
+        if self._session is not None:
+            change = Change("resource", uri)
+            (self._changes.want if is_subscribed else self._changes.unwant)(self._session, change)
+
+    def initialized(self) -> None:
+        """Tell the session what has changed since `initialize` was answered."""
+        if self._session is not None and self._session.session.lists is None:
+            # A middleware has answered it, or it waits, and more may be declared then.
+            self._session.session.lists = frozenset(filter(self._changes.is_declared, LIST_NAMES))
+        self.wake()
+
+    def open(self, listen: Listen) -> None:
+        """Serve `subscriptions/listen`: acknowledge the part of the filter that is honoured.
+
+        Raises:
+            ProtocolError: -32603 when there are too many streams.
+        """
+        if len(self.streams) >= self._most:
+            raise ProtocolError(
+                INTERNAL_ERROR, f"Too many subscriptions are open ({len(self.streams)}); end one first"
+            )
+        stream = _Stream(self, listen)
+        if self._places is not None:
+            self._places.take()
+        self.streams[listen.request_id] = stream
+        self._channel.send(listen.acknowledged())
+        for change in listen.wanted:
+            self._changes.want(stream, change)
+
+    def cancel(self, id_: RequestId) -> None:
+        """End a stream because the client said so; it gets no answer."""
+        stream = self.streams.pop(id_, None)
+        if stream is not None:
+            self._forget(stream)
+
+    def close(self, *, graceful: bool) -> None:
+        """End everything; what has ended stays so.
+
+        Args:
+            graceful: Whether each stream ends with its result (basic/patterns/subscriptions,
+                "Graceful Closure"); otherwise it is cancelled with a reason.
+        """
+        if self._delivery is not None:
+            self._delivery.cancel()
+        if self._session is not None:
+            self._changes.forget(self._session)
+        for stream in self.streams.values():
+            self._forget(stream)
+            self._channel.send(
+                stream.listen.result()
+                if graceful
+                else stream.listen.cancelled("the server drops the subscription")
+            )
+        self.streams.clear()
+
+    def _forget(self, stream: _Stream) -> None:
+        self._changes.forget(stream)
+        if self._places is not None:
+            self._places.give_back()
+
+    def overflow(self, stream: _Stream) -> None:
+        """Drop a stream whose reader is too slow."""
+        self.cancel(stream.listen.request_id)
+        reason = f"more than {Pending.LIMIT} updates wait for the reader; listen again and read faster"
+        self._channel.send(stream.listen.cancelled(reason))
+
+    def wake(self) -> None:
+        """Tell what waits, as soon as the reader keeps up."""
+        if self._delivery is None:
+            self._delivery = self._loop.create_task(self._deliver())
+
+    async def _deliver(self) -> None:
+        while self._waiting():
+            await self._channel.ready()
+            for listener in self._waiting():
+                self._channel.send(listener.message(listener.pending.pop()))
+        self._delivery = None
+
+    def _waiting(self) -> list[_Session | _Stream]:
+        """Return those with something to tell: each tells one change before anybody tells a second."""
+        waiting: list[_Session | _Stream] = [stream for stream in self.streams.values() if stream.pending]
+        if self._session is not None and self._session.session.is_initialized and self._session.pending:
+            waiting.insert(0, self._session)
+        return waiting
+
+
+class _Listener:
+    """Who listens at the other end of a pipe, and what waits to be told."""
+
+    def __init__(self, subscriptions: Subscriptions) -> None:
+        self._subscriptions = subscriptions
+        self.pending = Pending()
+
+    @property
+    def principal(self) -> Principal:
+        return self._subscriptions.principal
+
+
+class _Session(_Listener):
+    """A handshake session that listens."""
+
+    def __init__(self, subscriptions: Subscriptions, session: Handshake) -> None:
+        super().__init__(subscriptions)
+        self.session = session
+        self._is_behind = False
+
+    def changed(self, change: Change) -> None:
+        if change.uri is None and change.kind not in (self.session.lists or ()):
+            return
+        if not self.pending:
+            self._is_behind = False
+        if not self.pending.add(change):
+            lost = self.pending.replace_oldest(change)
+            if not self._is_behind:
+                logger.warning(
+                    "a client reads too slowly: updates are lost, the first of them of %.200r", lost.uri
+                )
+            self._is_behind = True
+        self._subscriptions.wake()
+
+    def message(self, change: Change) -> bytes:
+        return notification(change)
+
+
+class _Stream(_Listener):
+    """A `subscriptions/listen` request that is open."""
+
+    def __init__(self, subscriptions: Subscriptions, listen: Listen) -> None:
+        super().__init__(subscriptions)
+        self.listen = listen
+
+    def changed(self, change: Change) -> None:
+        if self.pending.add(change):
+            self._subscriptions.wake()
+        else:
+            self._subscriptions.overflow(self)
+
+    def message(self, change: Change) -> bytes:
+        return self.listen.notification(change)

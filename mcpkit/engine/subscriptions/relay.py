@@ -1,0 +1,198 @@
+"""Changes told to the other processes that share a broker, and heard from them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from ...common.listeners import Listeners
+from ...errors import ProtocolError
+from ...protocol import jsonrpc
+from ...state.audience import Audience
+from ...state.change import LIST_NAMES, Change
+from ...state.principal import Principal
+from .mailbox import Mailbox
+
+if TYPE_CHECKING:
+    from ...state.broker import Broker
+
+logger = logging.getLogger("mcpkit")
+
+MOST_WAITING: Final = 10_000
+"""Updates that may wait for a broker that does not answer; beyond it, others are not told of more."""
+
+MOST_ASKED: Final = 1_000
+"""Updates for which other processes may still say who listens; beyond it, the oldest ones are told there no more."""
+
+_WHO: Final = "who"
+"""What a message asks that is no change: who listens for a URI."""
+
+_AT_A_TIME: Final = 50
+"""Principals in one message."""
+
+
+class Publisher:
+    """Publishes changes to a broker from the running event loop, from construction until `close`.
+
+    Nothing here blocks or raises: what cannot be published is logged, and lost to the others.
+
+    Args:
+        changes: What tells of them.
+        broker: The broker.
+        topic: Under which topic.
+        origin: What the messages are known by, so that they are not heard where they come from.
+    """
+
+    def __init__(self, changes: Listeners[[Change]], broker: Broker, topic: str, origin: str) -> None:
+        self._broker = broker
+        self._topic = topic
+        self._origin = origin
+        self._loop = asyncio.get_running_loop()
+        self._mailbox = Mailbox(self._begin, MOST_WAITING)
+        self._asked: dict[int, tuple[str, Audience]] = {}
+        self._count = 0
+        self._is_failing = False
+        self._task: asyncio.Task[None] | None = None
+        self._ends = [changes.add(self._mailbox.put), broker.subscribe(_replies(topic, origin), self._told)]
+
+    def close(self) -> None:
+        """Stop publishing; what waits is dropped."""
+        for end in self._ends:
+            end()
+        if self._task is not None:
+            self._task.cancel()
+
+    def _begin(self) -> None:
+        self._task = self._loop.create_task(self._publish())
+
+    async def _publish(self) -> None:
+        while changes := self._mailbox.take():
+            for change in changes:
+                for message in self._messages(change):
+                    await self._publish_one(message)
+            await asyncio.sleep(0)  # a broker in memory never suspends, and changes may come without end
+
+    def _messages(self, change: Change) -> Iterator[dict[str, Any]]:
+        """Say what is published of a change; who is meant by a function, others are asked for."""
+        uri, audience = change.uri, change.audience
+        message: dict[str, Any] = {"origin": self._origin, "what": change.kind, "uri": uri}
+        if audience is None or uri is None:
+            yield message
+            return
+        if audience.ids or audience.principals:
+            yield {**message, "to": {"ids": list(audience.ids), "principals": _written(audience.principals)}}
+        if audience.predicates:
+            self._count += 1
+            self._asked[self._count] = (uri, audience)
+            if len(self._asked) > MOST_ASKED:
+                del self._asked[next(iter(self._asked))]
+            yield {**message, "what": _WHO, "number": self._count}
+
+    def _told(self, message: str) -> None:
+        """Take note of who listens elsewhere, and have those told who are meant."""
+        try:
+            told = jsonrpc.decode(message.encode())
+            asked = self._asked.get(told["number"])
+            principals = _read(told["principals"])
+        except _MALFORMED:
+            logger.warning("the broker brought something else than principals: %.200r", message)
+            return
+        if asked is not None:
+            uri, audience = asked
+            meant = frozenset(filter(audience.holds, principals))
+            if meant:
+                self._mailbox.put(Change("resource", uri, Audience(principals=meant)))
+
+    async def _publish_one(self, message: dict[str, Any]) -> None:
+        try:
+            await self._broker.publish(self._topic, jsonrpc.encode(message).decode())
+        except Exception:
+            if not self._is_failing:
+                logger.exception("the broker fails: other processes do not hear of changes made here")
+            self._is_failing = True
+        else:
+            self._is_failing = False
+
+
+class Hearing:
+    """What the running event loop hears of the changes in other processes.
+
+    Args:
+        broker: Where they publish them.
+        topic: Under which topic.
+        origin: What the messages from here are known by, which are not heard.
+        tell: Takes the changes, in any thread.
+        principals: Returns who would hear of an update of a URI here; called in the loop.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        topic: str,
+        origin: str,
+        tell: Callable[[Change], None],
+        principals: Callable[[str], Collection[Principal]],
+    ) -> None:
+        self._broker = broker
+        self._topic = topic
+        self._origin = origin
+        self._tell = tell
+        self._principals = principals
+        self._loop = asyncio.get_running_loop()
+        self._answering: set[asyncio.Task[None]] = set()
+
+    def heard(self, message: str) -> None:
+        """Take a message, in any thread."""
+        try:
+            published = jsonrpc.decode(message.encode())
+            origin, what, uri = published["origin"], published["what"], published["uri"]
+            to = published.get("to")
+            audience = (
+                None if to is None else Audience(frozenset(to["ids"]), frozenset(_read(to["principals"])))
+            )
+            number: int = published["number"] if what == _WHO else 0
+        except _MALFORMED:
+            logger.warning("the broker brought something else than a change: %.200r", message)
+            return
+        if origin == self._origin:
+            return
+        if what == _WHO and isinstance(uri, str):
+            with suppress(RuntimeError):  # the loop is closed, so nobody listens in it
+                self._loop.call_soon_threadsafe(self._say_who, origin, number, uri)
+        elif (what == "resource" and isinstance(uri, str)) or (uri is None and what in LIST_NAMES):
+            self._tell(Change(what, uri, audience))
+
+    def _say_who(self, origin: str, number: int, uri: str) -> None:
+        principals = self._principals(uri)
+        if principals:
+            task = self._loop.create_task(self._publish(origin, number, list(principals)))
+            self._answering.add(task)
+            task.add_done_callback(self._answering.discard)
+
+    async def _publish(self, origin: str, number: int, principals: list[Principal]) -> None:
+        for start in range(0, len(principals), _AT_A_TIME):
+            said = {"number": number, "principals": _written(principals[start : start + _AT_A_TIME])}
+            try:
+                await self._broker.publish(_replies(self._topic, origin), jsonrpc.encode(said).decode())
+            except Exception:
+                logger.exception("the broker fails: clients here do not hear of an update made elsewhere")
+                return
+
+
+_MALFORMED: Final = (ProtocolError, TypeError, KeyError, ValueError, AttributeError)
+"""What reading a message raises that is none."""
+
+
+def _written(principals: Iterable[Principal]) -> list[list[Any]]:
+    return [[each.id, sorted(each.scopes)] for each in principals]
+
+
+def _read(written: Any) -> list[Principal]:
+    return [Principal(id_, scopes) for id_, scopes in written]
+
+
+def _replies(topic: str, origin: str) -> str:
+    return f"{topic}/{origin}"

@@ -1,0 +1,256 @@
+"""Watching for updates: the author's `watch=` functions, which run while somebody is subscribed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator
+from contextlib import aclosing
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+
+from ...content.uri_template import is_template
+from ...errors import ArgumentsError
+from ...state.audience import Audience
+from ...state.change import Change
+from ...state.principal import Principal
+
+if TYPE_CHECKING:
+    from ...components.registry import Registry
+    from ...components.resources import Resource, ResourceTemplate
+
+logger = logging.getLogger("mcpkit")
+
+FIRST_DELAY: Final = 1.0
+LONGEST_DELAY: Final = 60.0
+"""Seconds until a watch that failed starts again: doubled each time, until it yields."""
+
+
+class _Key(NamedTuple):
+    """What is watched.
+
+    Attributes:
+        component: The resource or the template.
+        uri: The URI, where each has a watch of its own.
+        principal: Who is subscribed, where each has a watch of their own.
+    """
+
+    component: Resource | ResourceTemplate
+    uri: str | None
+    principal: Principal | None = None
+
+
+class Watches:
+    """The watches that run in one event loop because somebody there wants to hear of what they watch.
+
+    What they yield is told in this loop alone: whoever listens in another loop or process has
+    watches of its own there.
+
+    Args:
+        registry: Whose resources.
+        ready: Waits until the lifespans have been entered.
+        tell: Takes the changes.
+        subscribers: Returns who wants to hear of a change, and may.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        ready: Callable[[], Awaitable[None]],
+        tell: Callable[[Change], None],
+        subscribers: Callable[[Change], Collection[Principal]],
+    ) -> None:
+        self._registry = registry
+        self._ready = ready
+        self._tell = tell
+        self._subscribers = subscribers
+        self._wanted: dict[Change, tuple[_Key, ...]] = {}
+        self._running: dict[_Key, _Watch] = {}
+        self._ending: dict[_Key, asyncio.Task[None]] = {}
+
+    def want(self, change: Change) -> None:
+        """Begin to watch for a change, once somebody wants to hear of it."""
+        self._put(change, self._keys(change))
+
+    def update(self, change: Change) -> None:
+        """Watch for those who want to hear of a change now; it matters to what knows who they are."""
+        if any(key.principal is not None for key in self._wanted[change]):
+            self._put(change, self._keys(change))
+
+    def unwant(self, change: Change) -> None:
+        """Stop watching for a change, as nobody wants to hear of it any more."""
+        self._put(change, ())
+        del self._wanted[change]
+
+    def __contains__(self, change: object) -> bool:
+        """Say whether somebody wants to hear of a change."""
+        return change in self._wanted
+
+    def refresh(self) -> None:
+        """Watch what is registered now."""
+        if self._running or self._is_any_watched():
+            for change in tuple(self._wanted):
+                self._put(change, self._keys(change))
+
+    def _is_any_watched(self) -> bool:
+        parts = (self._registry.resources, self._registry.resource_templates)
+        return any(component.watch is not None for part in parts for component in part)
+
+    def _put(self, change: Change, keys: tuple[_Key, ...]) -> None:
+        before = self._wanted.get(change, ())
+        self._wanted[change] = keys
+        for key in keys:
+            if key not in self._running:
+                self._running[key] = _Watch(self._ready, key, self._tell, self._ending.get(key))
+            self._running[key].users[change] = None
+        for key in before:
+            if key not in keys:
+                watch = self._running[key]
+                del watch.users[change]
+                if not watch.users:
+                    del self._running[key]
+                    self._end(key, watch)
+
+    def _end(self, key: _Key, watch: _Watch) -> None:
+        def forget(ended: asyncio.Task[None]) -> None:
+            if self._ending.get(key) is ended:
+                del self._ending[key]
+
+        self._ending[key] = watch.stop()
+        self._ending[key].add_done_callback(forget)
+
+    def _keys(self, change: Change) -> tuple[_Key, ...]:
+        """Return what has to be watched for a change: for a URI, what serves it."""
+        found: list[_Key] = []
+        for component, uri in self._watched_for(change):
+            if component.watched.principal is None:
+                found.append(_Key(component, uri))
+            else:
+                found += [_Key(component, uri, principal) for principal in self._subscribers(change)]
+        return tuple(found)
+
+    def _watched_for(self, change: Change) -> Iterator[tuple[Resource | ResourceTemplate, str | None]]:
+        """Find what has to be watched, and the URI where each has a watch of its own."""
+        uri = change.uri
+        templates = self._registry.resource_templates
+        if uri is None:
+            # The entries of a template are part of the list of resources, so its watch tells of them too.
+            for template in templates:
+                has_entries = change.kind == "resources" and template.is_enabled and template.entries
+                if has_entries and template.watch and not template.watched.variables:
+                    yield template, None
+            return
+        resource = self._registry.resources.get(uri)
+        if resource is not None:
+            if resource.watch:
+                yield resource, None
+            return
+        if is_template(uri):
+            written = templates.get(uri)
+            if written is not None and written.watch and not written.watched.variables:
+                yield written, None
+            return
+        for template in templates:
+            if template.is_enabled and template.template.match(uri) is not None:
+                if template.watch is not None and _arguments(template, uri) is not None:
+                    yield template, uri if template.watched.variables else None
+                return
+
+
+def _arguments(template: ResourceTemplate, uri: str) -> dict[str, Any] | None:
+    """Return what the watch of one URI is called with, or None where the template's function refuses it."""
+    try:
+        values = template.arguments.validate_strings(template.template.match(uri) or {})
+    except ArgumentsError:
+        return None
+    return {name: values[name] for name in template.watched.variables if name in values}
+
+
+class _Watch:
+    """One of the author's functions at work.
+
+    Attributes:
+        users: The changes that somebody wants to hear of because of which it runs.
+    """
+
+    def __init__(
+        self,
+        ready: Callable[[], Awaitable[None]],
+        key: _Key,
+        tell: Callable[[Change], None],
+        previous: asyncio.Task[None] | None,
+    ) -> None:
+        self._ready = ready
+        self._component, self._uri, self._principal = key
+        self._audience = None if self._principal is None else Audience.same_as(self._principal)
+        self._tell = tell
+        self._is_stopped = False
+        self._previous = previous
+        self.users: dict[Change, None] = {}
+        # It runs for all who listen: not as a part of the request that was the first, with its log and its headers.
+        self._task = contextvars.Context().run(
+            asyncio.get_running_loop().create_task,
+            self._run(),
+            name=f"mcpkit-watch {self._uri or self._component.key}",
+        )
+
+    def stop(self) -> asyncio.Task[None]:
+        """Close the function, and return the task that ends when it has cleaned up."""
+        self._is_stopped = True
+        self._task.cancel()
+        return self._previous or self._task
+
+    async def _run(self) -> None:
+        if self._previous is not None:
+            await asyncio.wait((self._previous,))
+            self._previous = None
+        delay = FIRST_DELAY
+        while True:
+            try:
+                await self._ready()
+                async with aclosing(self._start()) as updates:
+                    async for update in updates:
+                        delay = FIRST_DELAY
+                        if self._is_stopped:
+                            return
+                        self._told(update)
+            except Exception:
+                ends = "it has ended" if self._is_stopped else f"it starts again in {delay:g} s"
+                logger.exception("the watch of %s failed; %s", self._uri or self._component.key, ends)
+            else:
+                return
+            if self._is_stopped:
+                return
+            await asyncio.sleep(delay)
+            delay = min(delay * 2, LONGEST_DELAY)
+
+    def _start(self) -> AsyncGenerator[Any, None]:
+        watch = self._component.watch
+        assert watch is not None, "only what has a watch is watched"
+        arguments: dict[str, Any] = {}
+        if self._uri is not None:
+            arguments = _arguments(cast("ResourceTemplate", self._component), self._uri) or {}
+        if (name := self._component.watched.principal) is not None:
+            arguments[name] = self._principal
+        return watch(**arguments)
+
+    def _told(self, update: Any) -> None:
+        if self._uri is not None or self._component.kind == "resource":
+            self._tell(Change("resource", self._uri or self._component.key, self._audience))
+            return
+        if update is None:
+            self._tell(Change("resources", None, self._audience))
+            return
+        if not isinstance(update, str):
+            raise TypeError(
+                f"watch= of the template {self._component.key!r} yielded {update!r}; "
+                "yield the URI that was updated, or None when others exist now"
+            )
+        uri = cast("ResourceTemplate", self._component).included_uri(update)
+        if not uri.endswith("/"):
+            self._tell(Change("resource", uri, self._audience))
+            return
+        for change in tuple(self.users):
+            if change.uri is not None and change.uri.startswith(uri) and not is_template(change.uri):
+                self._tell(replace(change, audience=self._audience))

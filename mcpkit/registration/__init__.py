@@ -1,1 +1,0 @@
-"""How an author registers components, and where they are kept."""

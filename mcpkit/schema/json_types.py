@@ -1,0 +1,171 @@
+"""Types of the author's own, and of other people: what they are in JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from ..errors import RegistrationError
+from ..protocol.jsonrpc import is_object
+
+if TYPE_CHECKING:
+    from .types import Described
+
+T = TypeVar("T")
+
+_declared: dict[type, JsonType] = {}
+
+
+class JsonType:
+    """What the values of a class are in JSON.
+
+    Args:
+        cls: The class.
+        schema: A JSON Schema, or a type that has one.
+        encode: Makes data of a value.
+        decode: Makes a value of data that fits the schema; None for a class that clients only get.
+    """
+
+    def __init__(
+        self, cls: type, schema: Any, encode: Callable[[Any], Any], decode: Callable[[Any], Any] | None
+    ) -> None:
+        self.cls = cls
+        self.encode = encode
+        self.decode = decode
+        self._schema = schema
+
+    @cached_property
+    def form(self) -> Described:
+        """Schema and validator of the data.
+
+        Raises:
+            RegistrationError: JSON has no form for the type that is given as the schema.
+            UnresolvedHint: That type needs a name that is not defined yet.
+        """
+        from . import inline, types, written
+
+        where = f"json_type({self.cls.__qualname__}): schema"
+        if is_object(self._schema):
+            found = written.described(where, self._schema)
+            flat = inline.definitions(self._schema) if written.knows(self._schema) else self._schema
+            found = found._replace(schema=flat)
+        else:
+            found = types.describe(self._schema)
+        if "$defs" in found.schema or (found.definitions and "$ref" in found.schema):
+            raise RegistrationError(
+                f"{where}: it refers to definitions that contain themselves; write it without, or as a type"
+            )
+        return found._replace(definitions={})
+
+
+def declared(cls: Any) -> JsonType | None:
+    """Return what was said of exactly this class."""
+    return _declared.get(cls)
+
+
+def encoder(cls: type) -> Callable[[Any], Any] | None:
+    """Return what makes data of the values of a class that is declared, or derived from one that is."""
+    if not _declared:
+        return None
+    return next((_declared[base].encode for base in cls.__mro__ if base in _declared), None)
+
+
+@overload
+def json_type(
+    cls: type[T],
+    *,
+    schema: Any,
+    encode: Callable[[T], Any],
+    decode: Callable[[Any], T] | None = None,
+) -> type[T]: ...
+@overload
+def json_type(
+    cls: None = None,
+    *,
+    schema: Any,
+    encode: Callable[[Any], Any],
+    decode: Callable[[Any], Any] | None = None,
+) -> Callable[[type[T]], type[T]]: ...
+def json_type(
+    cls: Any = None,
+    *,
+    schema: Any,
+    encode: Callable[[Any], Any],
+    decode: Callable[[Any], Any] | None = None,
+) -> Any:
+    """Say what the values of a class are in JSON: as arguments, as results, and within other types and data.
+
+    It works on a class of anybody's, `json_type(Money, schema=..., encode=..., decode=...)`, and as the decorator of
+    one's own, `@json_type(schema=..., encode=..., decode=...)`. Say it before the class stands in the fields of a
+    pydantic model: pydantic, too, is told, and reads the fields when the model is defined.
+
+    Args:
+        cls: The class. Left out, a decorator is returned.
+        schema: The form of the data: a JSON Schema as a dict, or any type that has one, such as `str`, a TypedDict
+            or `Annotated[str, Field(pattern="^#[0-9a-f]{6}$")]`.
+        encode: Makes of a value data that fits the schema. It may hold whatever else has a form in JSON.
+        decode: Makes a value of data that fits the schema; where the schema is a type, of a value of that type. A
+            ValueError that it raises is told to the caller, with the argument's name. None for what clients only get.
+
+    Returns:
+        The class.
+
+    Raises:
+        RegistrationError: It is no class, the schema is none, or a function is missing.
+    """
+    if cls is None:
+
+        def decorate(decorated: Any) -> Any:
+            return json_type(decorated, schema=schema, encode=encode, decode=decode)
+
+        return decorate
+    if not isinstance(cls, type):
+        raise RegistrationError(f"json_type takes a class, not {cls!r}")
+    if cls in _KNOWN:
+        raise RegistrationError(
+            f"json_type({cls.__qualname__}): what it is in JSON is fixed; derive a class of your own from it"
+        )
+    if not all(callable(each) for each in (encode, decode or encode)):
+        raise RegistrationError(f"json_type({cls.__qualname__}): encode= and decode= take functions")
+    if hasattr(cls, "__pydantic_validator__"):
+        raise RegistrationError(
+            f"json_type({cls.__qualname__}): pydantic knows it; say there what it is, by serialisers and validators"
+        )
+    own = JsonType(cls, schema, encode, decode)
+    if is_object(schema):
+        own.form  # noqa: B018 - checked while it is given
+    _declared[cls] = own
+    try:
+        setattr(cls, "__get_pydantic_core_schema__", _core_schema)  # noqa: B010 - the name is pydantic's
+        setattr(cls, "__get_pydantic_json_schema__", _json_schema)  # noqa: B010
+    except TypeError:
+        pass  # A class of C, which takes no attributes: only models of pydantic do not know it.
+    return cls
+
+
+_KNOWN = frozenset(
+    {str, int, float, bool, type(None), bytes, list, tuple, dict, set, frozenset, object, type}
+)
+
+
+def _core_schema(source: Any, handler: Any) -> Any:
+    from pydantic_core import core_schema
+
+    from .foreign_types import of_json_type
+
+    own = declared(source)
+    if own is None:
+        return handler(source)
+    core = of_json_type(own).core
+    return core_schema.json_or_python_schema(
+        json_schema=core,
+        python_schema=core_schema.union_schema([core_schema.is_instance_schema(own.cls), core]),
+        serialization=core_schema.plain_serializer_function_ser_schema(own.encode, when_used="json"),
+        metadata={"mcpkit": own.cls},
+    )
+
+
+def _json_schema(core: Any, handler: Any) -> Any:
+    own = declared(core.get("metadata", {}).get("mcpkit"))
+    return handler(core) if own is None else dict(own.form.schema)

@@ -1,0 +1,1 @@
+"""What processes share, and who asks."""
