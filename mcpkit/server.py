@@ -19,7 +19,6 @@ from .components.component import optional
 from .components.included import Included
 from .components.injection.plan import overridden
 from .components.registry import Registry
-from .engine.chain import through
 from .engine.engine import Engine, family
 from .engine.error_hooks import ErrorHooks
 from .engine.identity import CAPABILITIES, Declared
@@ -194,7 +193,13 @@ class Server(Serving, Registry):
     def _lead(self) -> None:
         """Let requests pass through the middleware that there is now: the server's, and inside it its extensions'."""
         inner = chain.from_iterable(each.middleware.hooks for each in self.attached)
-        self.engine.lead_to(through((*self.middleware.hooks, *inner), self.engine.methods.dispatch))
+        hooks = (*self.middleware.hooks, *inner)
+        if not hooks:
+            self.engine.lead_to(self.engine.methods.dispatch)
+            return
+        from .engine.chain import through
+
+        self.engine.lead_to(through(hooks, self.engine.methods.dispatch))
 
     # Tests
 

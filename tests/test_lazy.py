@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from mcpkit.engine.chain import through
+
 SERVER = '''
 import sys
 from mcpkit import Server
@@ -100,6 +102,16 @@ def test_the_http_transport_is_not_loaded(loaded):
 def test_nothing_heavy_is_loaded(loaded):
     assert loaded(1) & HEAVY == set()
     assert loaded(2) & MODULES == set()
+
+
+def test_what_leads_requests_through_middleware_is_loaded_where_there_is_some():
+    assert through.__module__ not in after_a_whole_conversation(9)
+    middleware = (
+        "@server.middleware\nasync def pass_on(request, call_next):\n    return await call_next(request)\n"
+    )
+    assert through.__module__ in after_a_whole_conversation(
+        9, SERVER.replace("server.run()", middleware + "server.run()")
+    )
 
 
 def test_the_import_alone_loads_nothing_of_urls():

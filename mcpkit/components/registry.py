@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack, suppress
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -138,7 +137,7 @@ class Registry(Catalog, Decorators):
 
         def hear(change: Change) -> None:
             if change.uri is not None:
-                self.listeners.tell(replace(change, uri=_prefixed_uri(change.uri, prefix)))
+                self.listeners.tell(Change(change.kind, _prefixed_uri(change.uri, prefix), change.audience))
 
         with (
             source.lock,

@@ -18,7 +18,7 @@ from .methods import Handler, becomes_result
 
 
 def through(hooks: Hooks, handler: Handler) -> Handler:
-    """Return what answers requests through middleware, the first of it outermost; the handler itself without any."""
+    """Return what answers requests through middleware, the first of it outermost."""
 
     def answer(call: Call) -> Ready | Coroutine[Any, Any, Outcome]:
         method = call.method
@@ -27,7 +27,7 @@ def through(hooks: Hooks, handler: Handler) -> Handler:
         wrapping = [(only, hook) for only, hook in hooks if only is None or only == method]
         return _answer(call, wrapping, handler) if wrapping else handler(call)
 
-    return answer if hooks else handler
+    return answer
 
 
 async def _answer(call: Call, hooks: Hooks, handler: Handler) -> Outcome:

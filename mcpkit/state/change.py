@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from typing import Final, Literal, get_args
 
 from .audience import Audience
@@ -13,7 +12,6 @@ ListName = Literal["tools", "prompts", "resources"]
 LIST_NAMES: Final[tuple[ListName, ...]] = get_args(ListName)
 
 
-@dataclass(frozen=True, slots=True)
 class Change:
     """What has changed: one of the lists, or the data of a resource.
 
@@ -25,12 +23,25 @@ class Change:
         audience: Whom it is for; everybody when None.
     """
 
-    kind: ListName | Literal["resource"]
-    uri: str | None = None
-    audience: Audience | None = field(default=None, compare=False)
+    __slots__ = ("audience", "kind", "uri")
+
+    # No dataclass: to make one takes as long as to import ten files, at each start of a server.
+    def __init__(
+        self, kind: ListName | Literal["resource"], uri: str | None = None, audience: Audience | None = None
+    ) -> None:
+        self.kind = kind
+        self.uri = uri
+        self.audience = audience
+
+    def __eq__(self, other: object) -> bool:
+        """Say whether clients are told the same of both."""
+        return isinstance(other, Change) and other.kind == self.kind and other.uri == self.uri
+
+    def __hash__(self) -> int:
+        """Tell changes apart by what clients are told."""
+        return hash((self.kind, self.uri))
 
     def __or__(self, other: Change) -> Change:
         """Return the two as one: for those whom either of them is for."""
-        if self.audience is None or other.audience is None:
-            return replace(self, audience=None)
-        return replace(self, audience=self.audience | other.audience)
+        mine, others = self.audience, other.audience
+        return Change(self.kind, self.uri, None if mine is None or others is None else mine | others)

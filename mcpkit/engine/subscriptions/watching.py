@@ -7,7 +7,6 @@ import contextvars
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator
 from contextlib import aclosing
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from ...content.uri_template import is_template
@@ -253,4 +252,4 @@ class _Watch:
             return
         for change in tuple(self.users):
             if change.uri is not None and change.uri.startswith(uri) and not is_template(change.uri):
-                self._tell(replace(change, audience=self._audience))
+                self._tell(Change(change.kind, change.uri, self._audience))
