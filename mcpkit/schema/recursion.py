@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
+from functools import partial
 from typing import Any, Final, cast
 
 from pydantic_core import CoreSchema, PydanticCustomError, ValidationError, core_schema
@@ -19,10 +20,17 @@ from .core_nodes import copied, nodes
 
 Node = dict[str, Any]
 
-_OBJECTS = frozenset({"model", "model-fields", "dataclass", "dataclass-args", "typed-dict", "dict"})
-_ARRAYS = frozenset({"list", "tuple", "set", "frozenset", "deque", "generator", "named-tuple"})
-_FIELDS = frozenset({"model-fields", "dataclass-args", "typed-dict"})
+_Choice = tuple[int, frozenset[Any]]
+"""The place of a choice, and the members of an object that it knows."""
 
+_OBJECTS = frozenset({"model-fields", "dataclass-args", "typed-dict", "dict"})
+_ARRAYS = frozenset({"list", "tuple", "set", "frozenset"})
+_SCALARS = frozenset({"int", "float", "str", "bool", "none", "date", "time", "datetime", "timedelta"})
+_FIELDS = frozenset({"model-fields", "dataclass-args", "typed-dict"})
+_CHANGING = frozenset({"function-before", "function-wrap", "function-plain"})
+"""Core schemas that may make a value of another kind."""
+_CODE = ("function", "post_init", "custom_init", "missing", "custom_error_type")
+"""Where a core schema has code or errors of the author's."""
 
 _MOST_TRIES: Final = 10_000
 """Choices that are tried at one value of any size."""
@@ -46,12 +54,13 @@ class _Run:
         choices: How many choices all such unions have.
     """
 
-    __slots__ = ("_choices", "_left", "_value", "is_over", "outcomes", "tried")
+    __slots__ = ("_choices", "_value", "is_over", "left", "outcomes", "tried")
 
     def __init__(self, value: Any, choices: int) -> None:
         self._value = value
         self._choices = choices
-        self._left = _MOST_TRIES
+        self.left = _MOST_TRIES
+        """How many more tries there may be, as far as is known."""
         self.is_over = False
         """Whether there have been too many tries, so that nothing is known of the value."""
         self.tried: int | str = 0
@@ -62,13 +71,12 @@ class _Run:
         A value that a validator of the author's has made is kept, as another one could have its place in memory.
         """
 
-    def count(self) -> bool:
-        """Count one more try; say whether there may be one."""
-        self._left -= 1
-        if self._left < 0 and self._choices:
-            self._left += max(0, _TRIES_OF_ONE * self._choices * _holders(self._value) - _MOST_TRIES)
+    def may_go_on(self) -> bool:
+        """Say whether there may be one more try, once none seems to be left."""
+        if self._choices:
+            self.left += max(0, _TRIES_OF_ONE * self._choices * _holders(self._value) - _MOST_TRIES)
             self._choices = 0  # they are counted once
-        self.is_over = self.is_over or self._left < 0
+        self.is_over = self.is_over or self.left < 0
         return not self.is_over
 
 
@@ -98,8 +106,30 @@ def bounded(core: CoreSchema) -> CoreSchema:
     if not unions:
         return core
     among = sum(len(_choices(union)) for union in unions)
-    replaced = {id(union): _tried_once(union, definitions, among) for union in unions}
+    written = nodes(core, (*_NO_VALUES, "function"))
+    has_checks = any(not _calls_int(node) and any(map(node.get, _CODE)) for node in written)
+    alike: dict[Any, _Select] = {}
+    replaced: dict[int, Callable[[Any], CoreSchema]] = {}
+    for union in unions:
+        choices = [(_kind(choice, definitions), _members(choice, definitions)) for choice in _choices(union)]
+        select = alike.setdefault(_content(union), _Select(choices, among, has_checks=has_checks))
+        replaced[id(union)] = partial(_tried_once, select)
     return cast("CoreSchema", _with(core, replaced))
+
+
+def _calls_int(node: Node) -> bool:
+    """Tell whether a schema calls `int`, as those of all integers do."""
+    return node["type"] == "function-plain" and node["function"]["function"] is int
+
+
+def _content(core: Any) -> Any:
+    """Return what two schemas of one meaning have in common: each value is tried once by both."""
+    if is_object(core):
+        ignored = (*_NO_VALUES, "ref") if isinstance(core.get("type"), str) else ()
+        return frozenset((key, _content(inner)) for key, inner in core.items() if key not in ignored)
+    if is_array(core) or isinstance(core, tuple):
+        return tuple(map(_content, core))
+    return (type(core), core) if isinstance(core, (str, int, float)) else id(core)
 
 
 def _choices(union: Node) -> list[Node]:
@@ -146,11 +176,25 @@ def _followed(node: Node, definitions: Mapping[str, Node]) -> Iterator[Node]:
 def _kind(node: Node, definitions: Mapping[str, Node]) -> str | None:
     """Return the kind of JSON value that a choice takes, None where that is not known."""
     for each in _followed(node, definitions):
-        if each["type"] in _OBJECTS:
+        kind = each["type"]
+        if kind in _CHANGING or "on_error" in each:
+            return None
+        if kind in _OBJECTS:
             return "object"
-        if each["type"] in _ARRAYS:
+        if kind in _ARRAYS:
             return "array"
+        if _is_scalar(each):
+            return "scalar"
     return None
+
+
+def _is_scalar(node: Node) -> bool:
+    """Tell whether a choice takes neither arrays nor objects, as far as is known without its references."""
+    if node["type"] == "union":
+        return all(map(_is_scalar, _choices(node)))
+    if node["type"] == "chain":
+        return _is_scalar(node["steps"][0])
+    return node["type"] in _SCALARS or (node["type"] == "is-instance" and node["cls"] is float)
 
 
 def _members(node: Node, definitions: Mapping[str, Node]) -> frozenset[Any]:
@@ -166,19 +210,13 @@ def _members(node: Node, definitions: Mapping[str, Node]) -> frozenset[Any]:
     return frozenset()
 
 
-def _tried_once(union: Node, definitions: Mapping[str, Node], among: int) -> Callable[[Any], CoreSchema]:
-    members = [_members(choice, definitions) for choice in _choices(union)]
-
-    def build(rewritten: Any) -> CoreSchema:
-        choices: Any = dict(enumerate(_choices(rewritten)))
-        # What holds nothing cannot lead back, and is left to pydantic's own rule.
-        choices["all"] = {key: value for key, value in rewritten.items() if key != "ref"}
-        tagged = core_schema.tagged_union_schema(choices, discriminator=_tried)
-        select = _Select(members, among)
-        built: Any = core_schema.no_info_wrap_validator_function(select, tagged)
-        return cast("CoreSchema", {**built, "ref": rewritten["ref"]} if "ref" in rewritten else built)
-
-    return build
+def _tried_once(select: _Select, union: Any) -> CoreSchema:
+    choices: Any = dict(enumerate(_choices(union)))
+    # What holds nothing cannot lead back, and is left to pydantic's own rule.
+    choices["all"] = {key: value for key, value in union.items() if key != "ref"}
+    tagged = core_schema.tagged_union_schema(choices, discriminator=_tried)
+    built: Any = core_schema.no_info_wrap_validator_function(select, tagged)
+    return cast("CoreSchema", {**built, "ref": union["ref"]} if "ref" in union else built)
 
 
 def _tried(value: Any) -> int | str:
@@ -191,21 +229,48 @@ class _Select:
     """Tries the choices of a union at a value, once.
 
     Args:
-        members: Of each choice, the members of an object that it knows.
-        choices: How many choices all such unions have.
+        choices: Of each choice, the kind of value that it takes, and the members of an object that it knows.
+        among: How many choices all such unions have.
+        has_checks: Whether the author's own checks may refuse a value, which then say why.
     """
 
-    def __init__(self, members: list[frozenset[Any]], choices: int) -> None:
-        self._members = members
-        self._choices = choices
+    def __init__(
+        self, choices: list[tuple[str | None, frozenset[Any]]], among: int, *, has_checks: bool
+    ) -> None:
+        none: frozenset[Any] = frozenset()
+        self._of_arrays = [
+            (index, none) for index, (kind, _) in enumerate(choices) if kind in ("array", None)
+        ]
+        self._of_objects = [
+            (index, members) for index, (kind, members) in enumerate(choices) if kind in ("object", None)
+        ]
+        self._among = among
+        self._has_checks = has_checks
 
     def __call__(self, value: Any, handler: Callable[[Any], Any]) -> Any:
         run = _run.get()
-        if run is not None:
-            return self._outcome(value, handler, run)
-        token = _run.set(run := _Run(value, self._choices))
+        if run is None:
+            return self._started(value, handler)
+        if is_object(value):
+            choices = self._of_objects
+        elif is_array(value):
+            choices = self._of_arrays
+        else:
+            run.tried = "all"
+            return handler(value)
+        key = (id(self), id(value))
+        found = run.outcomes.get(key)
+        if found is None:
+            found = run.outcomes[key] = (*self._chosen(value, choices, handler, run), value)
+        fits, outcome, _ = found
+        if fits:
+            return outcome
+        raise outcome or PydanticCustomError("json_schema", "{reason}", {"reason": "no choice"})
+
+    def _started(self, value: Any, handler: Callable[[Any], Any]) -> Any:
+        token = _run.set(run := _Run(value, self._among))
         try:
-            outcome = self._outcome(value, handler, run)
+            outcome = self(value, handler)
         except ValidationError:
             if run.is_over:
                 raise _too_many_tries() from None
@@ -216,32 +281,23 @@ class _Select:
             raise _too_many_tries()
         return outcome
 
-    def _outcome(self, value: Any, handler: Callable[[Any], Any], run: _Run) -> Any:
-        if not (is_object(value) or is_array(value)):
-            run.tried = "all"
-            return handler(value)
-        key = (id(self), id(value))
-        if key not in run.outcomes:
-            run.outcomes[key] = (*self._chosen(value, handler, run), value)
-        fits, outcome, _ = run.outcomes[key]
-        if not fits:
-            raise outcome
-        return outcome
-
-    def _chosen(self, value: Any, handler: Callable[[Any], Any], run: _Run) -> tuple[bool, Any]:
+    def _chosen(
+        self, value: Any, choices: list[_Choice], handler: Callable[[Any], Any], run: _Run
+    ) -> tuple[bool, Any]:
         most = -1
-        outcome: Any = PydanticCustomError("json_schema", "{reason}", {"reason": "no choice"})
-        for index, members in enumerate(self._members):
-            known = len(members.intersection(value)) if is_object(value) else 0
+        outcome: Any = None
+        for index, members in choices:
+            known = len(members.intersection(value)) if members else 0
             if known <= most:
                 continue
-            if not run.count():
+            run.left -= 1
+            if run.left < 0 and not run.may_go_on():
                 return False, _too_many_tries()
             run.tried = index
             try:
                 outcome, most = handler(value), known
             except ValidationError as error:
-                if most < 0 and _is_of_author(error):
+                if most < 0 and self._has_checks and _is_of_author(error):
                     outcome = error
         return most >= 0, outcome
 

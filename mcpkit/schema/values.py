@@ -364,7 +364,7 @@ MOST_COLLISIONS = 100
 
 def check_hashes(values: Collection[Any]) -> None:
     """Refuse values of which many have the same hash: a set compares each of those with all others."""
-    if len(set(map(hash, values))) >= len(values) - MOST_COLLISIONS:
+    if len(set(map(hash, values))) > len(values) - MOST_COLLISIONS:
         return
     if max(Counter(map(hash, values)).values()) > MOST_COLLISIONS:
         raise _refuse(f"expected at most {MOST_COLLISIONS} values that have the same hash in Python")
