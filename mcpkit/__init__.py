@@ -1,4 +1,8 @@
-"""mcpkit: write Model Context Protocol servers with decorators."""
+"""mcpkit: write Model Context Protocol servers with decorators.
+
+Public are the names of `mcpkit`, `mcpkit.middleware`, `mcpkit.middlewares`, `mcpkit.testing`, `mcpkit.transports`,
+`mcpkit.transports.stdio` and `mcpkit.protocol.revisions`. Everything else is internal, and may change at any time.
+"""
 
 from __future__ import annotations
 

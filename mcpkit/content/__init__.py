@@ -1,1 +1,4 @@
-"""What an author returns, and the content that it becomes on the wire."""
+"""What an author returns, and the content that it becomes on the wire.
+
+Internal: it may change at any time.
+"""

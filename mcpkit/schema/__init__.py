@@ -1,4 +1,7 @@
-"""Type hints and docstrings to JSON Schema 2020-12, and validators that accept exactly what it accepts."""
+"""Type hints and docstrings to JSON Schema 2020-12, and validators that accept exactly what it accepts.
+
+Internal: it may change at any time.
+"""
 
 from __future__ import annotations
 

@@ -1,1 +1,4 @@
-"""What processes share, and who asks."""
+"""What processes share, and who asks.
+
+Internal: it may change at any time.
+"""

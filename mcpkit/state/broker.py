@@ -229,7 +229,7 @@ class MemoryBroker:
                 del self._entries[key]
                 removed += 1
             else:
-                self._entries[key] = entry._replace(due=entry.expires)
+                self._entries[key] = _Entry(entry.fields, entry.expires, entry.expires)
                 heappush(self._calendar, (entry.expires, key))
         if removed > len(self._entries):
             self._entries = dict(self._entries)  # a dict that only loses keys keeps its size

@@ -29,7 +29,7 @@ class Change:
     def __init__(
         self, kind: ListName | Literal["resource"], uri: str | None = None, audience: Audience | None = None
     ) -> None:
-        self.kind = kind
+        self.kind: Final = kind
         self.uri = uri
         self.audience = audience
 

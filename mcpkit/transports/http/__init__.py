@@ -1,1 +1,4 @@
-"""Streamable HTTP and HTTP+SSE: one ASGI app for every client."""
+"""Streamable HTTP and HTTP+SSE: one ASGI app for every client.
+
+Internal: it may change at any time.
+"""
