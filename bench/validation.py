@@ -28,7 +28,7 @@ from pydantic import AwareDatetime, BaseModel, Field
 from pydantic_core import from_json
 
 from mcpkit.errors import ArgumentsError, OutputError
-from mcpkit.schema import Arguments, Output
+from mcpkit.schema import Arguments, Output, explicit
 from mcpkit.schema.signature import parameter
 from mcpkit.schema.texts import Email, Uri
 
@@ -308,7 +308,7 @@ def cases() -> Iterator[tuple[str, Callable[[Any], Any], Text]]:
             arguments = Arguments.of_parameters("f", [parameter("value", annotation)])
             yield kind + name, lambda value, of=arguments: of.validate({"value": value}), make
     for name, written, make in WRITTEN:
-        arguments = Arguments.explicit(written)
+        arguments = explicit.arguments(written)
         yield f"input_schema: {name}", lambda value, of=arguments: of.validate({"value": value}), make
     for name, annotation, make in FITTING:
         if (output := Output.of(annotation)) is not None and name not in ("one long bytes",):

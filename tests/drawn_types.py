@@ -11,7 +11,7 @@ import pydantic
 from hypothesis import strategies as st
 from typing_extensions import TypedDict
 
-from mcpkit.schema.types import describe
+from mcpkit.schema.hints import describe
 from supported import Supported
 from supported_foreign import EVERY
 

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic_core import from_json, to_json
 
-from mcpkit.content.data import DEEPEST, is_json, json_value, may_hold_huge_number, text_of
+from mcpkit.content.data import json_value, may_hold_huge_number, text_of
+from mcpkit.content.plain import DEEPEST, is_json
 from mcpkit.errors import OutputError
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()

@@ -17,7 +17,7 @@ from typing_extensions import TypedDict
 
 from mcpkit import ArgumentsError, RegistrationError, Server, json_type
 from mcpkit.protocol.revisions import LATEST, LATEST_HANDSHAKE
-from mcpkit.schema import json_types as declarations
+from mcpkit.schema import declared as declarations
 from mcpkit.testing import connect
 from structures import arguments_of
 

@@ -161,7 +161,7 @@ def _is_mapping(value: Any) -> TypeGuard[Mapping[Any, Any]]:
 
 @cache
 def _form(shape: type[Mapping[str, Any]]) -> tuple[dict[str, Any], SchemaValidator]:
-    from ..schema import types
+    from ..schema import hints
 
-    described = types.describe(shape)
+    described = hints.describe(shape)
     return described.schema, SchemaValidator(described.core)

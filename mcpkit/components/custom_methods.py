@@ -9,8 +9,9 @@ from typing import Any, Final, TypeGuard, cast
 from typing_extensions import Unpack
 
 from ..calls.call import Call
-from ..content.data import described, json_value
+from ..content.data import json_value
 from ..content.values import ExtensionResult
+from ..content.wording import described
 from ..errors import ArgumentsError, MalformedError, OutputError, RegistrationError
 from ..protocol.eras import Cache
 from ..protocol.jsonrpc import is_object

@@ -9,9 +9,10 @@ from typing import Any, cast
 from typing_extensions import Unpack
 
 from ..calls.call import Call
-from ..content.data import described, json_value
+from ..content.data import json_value
 from ..content.messages import Message
 from ..content.values import to_content
+from ..content.wording import described
 from ..errors import OutputError, RegistrationError
 from ..protocol.jsonrpc import is_array, is_object
 from ..protocol.revisions import narrow

@@ -10,8 +10,10 @@ from typing_extensions import Self, Unpack
 
 from ..calls.call import Call
 from ..calls.workers.placement import check_name
-from ..content.data import is_json, json_of, json_value, text_of, unreadable
+from ..content.data import json_of, json_value, text_of
+from ..content.plain import is_json
 from ..content.values import ExtensionResult, ToolResult, WholeResult, holds_content, to_content
+from ..content.wording import unreadable
 from ..errors import HandlerError, OutputError, ProtocolError, RegistrationError
 from ..protocol.repetition import LONG, RepetitiveResult
 from ..protocol.revisions import OBJECTS_ONLY, knows
@@ -133,7 +135,9 @@ class Tool(Listed):
         if self._input_schema is None:
             self._arguments = Arguments.of(signature, drops_unknown=self._drops_unknown)
             return
-        arguments = Arguments.explicit(self._input_schema, drops_unknown=self._drops_unknown)
+        from ..schema import explicit
+
+        arguments = explicit.arguments(self._input_schema, drops_unknown=self._drops_unknown)
         if len(signature.parameters) != 1:
             raise RegistrationError(
                 f"tool {self.key!r} has an input_schema, so its function takes the arguments as one dict: "

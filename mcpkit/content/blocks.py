@@ -24,6 +24,12 @@ class ContentError(ValueError):
     """Content cannot be sent; the text says why, and what to do instead, to whoever reads the result."""
 
 
+class WholeResult:
+    """What is a result already, not something to make one from."""
+
+    __slots__ = ()
+
+
 def base64(data: Bytes) -> str:
     """Return standard base64."""
     return b2a_base64(data, newline=False).decode("ascii")

@@ -132,7 +132,7 @@ def _table(table: Any) -> Shown | None:
         # CSV has no lists: what holds any is JSON instead.
         is_nested = any(kind.is_nested() for kind in frame.dtypes)
         return None if is_nested else Shown("text/csv", frame.write_csv())
-    from ..schema.foreign import is_row_number
+    from .foreign import is_row_number
 
     return Shown("text/csv", table.to_csv(index=not is_row_number(table.index), lineterminator="\n"))
 

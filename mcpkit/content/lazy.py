@@ -12,6 +12,8 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any, Final, TypeGuard
 
+from pydantic_core import SchemaSerializer
+
 from ..common.current import current, running_loop
 
 MOST_ITEMS: Final = 100_000
@@ -68,15 +70,27 @@ _is_put_off: ContextVar[bool] = ContextVar("_is_put_off", default=False)
 
 
 def put_off_leaving() -> None:
-    """Have `leave_if_put_off` raise `LeaveLoop`, where it cannot be raised now."""
+    """Have `written` raise `LeaveLoop`, where it cannot be raised now."""
     _is_put_off.set(True)
 
 
-def leave_if_put_off() -> None:
-    """Raise the `LeaveLoop` that has been put off."""
-    if _is_put_off.get():
-        _is_put_off.set(False)
-        raise LeaveLoop
+def written(serializer: SchemaSerializer, value: Any) -> bytes:
+    """Return a value as JSON by a serialiser of serializing.py; what is not of its type is an error.
+
+    Args:
+        serializer: The serialiser.
+        value: The value.
+
+    Raises:
+        LeaveLoop: Something in it may block, and this is the thread of an event loop.
+        Exception: Whatever pydantic or the author's code raises.
+    """
+    try:
+        return serializer.to_json(value, by_alias=True, warnings="error")
+    finally:
+        if _is_put_off.get():
+            _is_put_off.set(False)
+            raise LeaveLoop
 
 
 def is_iterator(value: object) -> TypeGuard[Iterator[Any]]:

@@ -20,15 +20,12 @@ from pydantic_core import SchemaSerializer, from_json, to_jsonable_python
 
 from ..errors import HandlerError, OutputError, ProtocolError, said_by
 from ..protocol.jsonrpc import SCALARS
-from ..schema import foreign, object_keys
-from ..schema.expectations import shown
-from ..schema.output import written
-from ..schema.problems import Steps, path
-from .blocks import base64
-from .data import DEEPEST, described, is_json, unreadable
+from . import foreign
+from .blocks import WholeResult, base64
 from .display import can_show, is_file
-from .lazy import NoFormError, is_held, items_of
-from .values import WholeResult
+from .lazy import NoFormError, is_held, items_of, written
+from .plain import DEEPEST, is_json, member_name
+from .wording import Steps, described, path, shown, unreadable
 
 _GREATEST: Final = 2**1024
 """Integers beyond it, and its negative, are infinite to readers of JSON that have doubles only."""
@@ -244,7 +241,7 @@ class _Reading:
             return plain
         if type(plain) not in SCALARS or (plain is None and key is not None):
             self._refuse(f"{described(key)} as a key; make it a string")
-        return object_keys.text(plain)
+        return member_name(plain)
 
     def _other(self, value: Any, kind: type[Any]) -> Any:
         if kind is GeneratorType and value.gi_frame is None:
@@ -281,7 +278,7 @@ class _Reading:
             return self._members(value)
         try:
             serializer = _serializer(cast("Any", type(value)))
-            return from_json(written(serializer, value, "error"))
+            return from_json(written(serializer, value))
         except Exception:  # noqa: BLE001 - what it was is found member by member
             return self._members(value)
 
@@ -357,6 +354,7 @@ def _serializer(cls: Any) -> SchemaSerializer:
     """Return what writes the instances of a model or dataclass of pydantic as its annotation would."""
     from pydantic import TypeAdapter
 
-    from ..schema import built, wire
+    from ..schema.built import serializer
+    from .serializing import serializing
 
-    return built.serializer(wire.serializing(TypeAdapter(cls).core_schema))
+    return serializer(serializing(TypeAdapter(cls).core_schema, converted))

@@ -9,10 +9,12 @@ from typing import Any, ClassVar, ParamSpec, TypeVar, cast
 from ..errors import HandlerError, OutputError, ProtocolError
 from ..protocol.types import Json
 from . import media_types
-from .blocks import Bytes, Content, ContentError, EmbeddedResource, ResourceLink, Text, base64
-from .data import DEEPEST, json_value, text_of, unreadable
+from .blocks import Bytes, Content, ContentError, EmbeddedResource, ResourceLink, Text, WholeResult, base64
+from .data import json_value, text_of
 from .display import can_show, is_file, show
 from .media import Audio, File, Image
+from .plain import DEEPEST
+from .wording import unreadable
 
 __all__ = [
     "Audio",
@@ -33,12 +35,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _BYTES = (bytes, bytearray, memoryview)
-
-
-class WholeResult:
-    """What is a result already, not something to make one from."""
-
-    __slots__ = ()
 
 
 class ExtensionResult(dict[str, Any], WholeResult):

@@ -11,15 +11,17 @@ from pydantic_core import CoreSchema, SchemaValidator, ValidationError, core_sch
 from ..errors import ArgumentsError, Problem, RegistrationError
 from ..protocol.jsonrpc import is_array, is_object
 from ..protocol.mirrored import MirroredParameter
-from . import types, values
+from . import hints, types, values
 from .built import validator
+from .described import Described
 from .mirrored import mirrored
 from .published import published
 from .signature import Parameter, Signature, UnresolvedHint, empty
 from .values import Json
 
 if TYPE_CHECKING:
-    from .problems import Fault, Steps
+    from ..content.wording import Steps
+    from .problems import Fault
 
 _MOST_ERRORS = 1000
 """How many errors of a validator are looked at one by one: each takes ten times as long as to validate."""
@@ -115,23 +117,6 @@ class Arguments:
         where: Json = {"properties": schemas, "additionalProperties": additional, "$defs": definitions}
         return cls(describe, core, mirrored(owner, where))
 
-    @classmethod
-    def explicit(cls, schema: Any, *, drops_unknown: bool = False) -> Arguments:
-        """Return arguments that the author describes; the function takes them as one dict.
-
-        Args:
-            schema: A JSON Schema 2020-12 with `"type": "object"`, a TypedDict class, or a mapping of names
-                to types (`{"city": Annotated[str, "Where"]}`).
-            drops_unknown: Whether arguments beside those are dropped, and not refused; a JSON Schema says
-                itself what it allows.
-
-        Raises:
-            RegistrationError: The schema is not valid, refers to what is not there, or jsonschema-rs is missing.
-        """
-        from . import explicit
-
-        return explicit.arguments(schema, drops_unknown=drops_unknown)
-
     @cached_property
     def _validator(self) -> SchemaValidator:
         return validator(self._core)
@@ -206,9 +191,9 @@ def _separate(core: CoreSchema, definitions: dict[str, CoreSchema]) -> CoreSchem
     return core
 
 
-def _described(where: str, parameter: Parameter) -> types.Described:
+def _described(where: str, parameter: Parameter) -> Described:
     try:
-        described = types.describe(parameter.annotation)
+        described = hints.describe(parameter.annotation)
     except RegistrationError as error:
         kind = UnresolvedHint if isinstance(error, UnresolvedHint) else RegistrationError
         raise kind(f"{where}: {error}") from error
@@ -267,8 +252,8 @@ def from_validator(error: ValidationError, value: Any, schema: Json) -> list[Pro
         value: The value that it refused.
         schema: The schema of the value: it tells what is not to be shown.
     """
-    from .expectations import kind_of, shown
-    from .problems import path
+    from ..content.wording import path, shown
+    from .expectations import kind_of
     from .secrets import holds_secret
 
     if error.error_count() > _MOST_ERRORS:

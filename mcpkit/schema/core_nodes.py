@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, TypeGuard
 
-from ..protocol.jsonrpc import is_object
+from ..protocol.jsonrpc import is_array, is_object
+
+Node = dict[str, Any]
+Rewrite = Callable[[Node], Any]
+
+CHILDREN = frozenset({
+    "schema", "items_schema", "keys_schema", "values_schema", "extras_schema", "extras_keys_schema",
+    "choices", "fields", "computed_fields", "definitions", "steps", "return_schema", "arguments_schema",
+    "var_args_schema", "var_kwargs_schema", "json_schema", "python_schema", "strict_schema", "lax_schema"
+})  # fmt: skip
+"""Keys of schemas below which there are schemas that validate."""
 
 
 def nodes(core: object, skipped: Collection[str] = ()) -> Iterator[dict[str, Any]]:
@@ -45,3 +55,41 @@ def copied(core: Any, change: Callable[[Any], Any], kept: Collection[str] = ()) 
 
 def _holds_several(core: object) -> TypeGuard[list[object] | tuple[object, ...]]:
     return type(core) in (list, tuple)  # a default value may be of a class derived from these
+
+
+def is_labelled(value: Any) -> TypeGuard[tuple[Any, Any]]:
+    """Tell whether a choice of a union comes with a label."""
+    return isinstance(value, tuple)
+
+
+def rewritten(value: Any, rewrites: Mapping[str, Rewrite], children: Collection[str] = CHILDREN) -> Any:
+    """Return a copy of a core schema in which nodes are rewritten, from the innermost outwards.
+
+    Args:
+        value: The schema, or several.
+        rewrites: What stands in the place of a node, by its type; under "keys", of whatever has keys.
+        children: Keys of schemas below which there are others.
+    """
+    if is_array(value):
+        return [rewritten(item, rewrites, children) for item in value]
+    if is_labelled(value):
+        return (rewritten(value[0], rewrites, children), value[1])
+    if not is_object(value):
+        return value
+    kind = value.get("type")
+    if not isinstance(kind, str):  # a mapping of names to schemas
+        return {name: rewritten(item, rewrites, children) for name, item in value.items()}
+    node = {
+        key: rewritten(item, rewrites, children) if key in children else item for key, item in value.items()
+    }
+    rewrite = rewrites.get(kind)
+    built = node if rewrite is None else rewrite(node)
+    if "keys_schema" in value and "keys" in rewrites:
+        return rewrites["keys"]({"mapping": built, "keys_schema": value["keys_schema"]})
+    return built
+
+
+def is_named_tuple(node: Node) -> bool:
+    """Tell whether a call is what pydantic before 2.14 makes of a NamedTuple, which then has a kind of its own."""
+    cls = node.get("function")
+    return isinstance(cls, type) and issubclass(cls, tuple)

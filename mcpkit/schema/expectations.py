@@ -4,27 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic_core import to_json
-
+from ..content.wording import shown
 from .formats import EITHER, EXAMPLES
 from .keywords import KEYWORDS, KINDS
 from .references import target
 from .values import DECIMAL_PATTERN, Json
 
-_LONGEST = 60
 MOST_CHOICES = 20
 """How many choices or names are listed; of more only some are."""
 _SOME_CHOICES = 5
-
-
-def shown(value: Any) -> str:
-    """Return a JSON value as text, shortened to some 60 characters."""
-    return shortened(to_json(value, inf_nan_mode="constants", fallback=repr).decode())
-
-
-def shortened(text: str) -> str:
-    """Return a text, or its beginning and how long it is."""
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… ({len(text)} characters)"
 
 
 _NAMES = {

@@ -10,14 +10,15 @@ from typing import Any, Final
 from pydantic_core import core_schema
 from typing_extensions import is_typeddict
 
+from ..content.wording import Steps, shown
 from ..errors import ArgumentsError, RegistrationError
 from ..protocol.jsonrpc import is_array, is_object
 from .arguments import Arguments
 from .backtracking import within_bounds
-from .expectations import kind_of, shown
+from .expectations import kind_of
 from .formats import FORMATS
 from .mirrored import mirrored
-from .problems import Fault, Fits, Reader, Steps, told
+from .problems import Fault, Fits, Reader, told
 from .published import published, translated
 from .secrets import holds_secret
 from .signature import of_keys, parameter
@@ -25,7 +26,17 @@ from .values import Json, matches
 
 
 def arguments(schema: Any, *, drops_unknown: bool = False) -> Arguments:
-    """Return the arguments; see `Arguments.explicit`."""
+    """Return arguments that the author describes; the function takes them as one dict.
+
+    Args:
+        schema: A JSON Schema 2020-12 with `"type": "object"`, a TypedDict class, or a mapping of names
+            to types (`{"city": Annotated[str, "Where"]}`).
+        drops_unknown: Whether arguments beside those are dropped, and not refused; a JSON Schema says
+            itself what it allows.
+
+    Raises:
+        RegistrationError: The schema is not valid, refers to what is not there, or jsonschema-rs is missing.
+    """
     if is_typeddict(schema):
         return Arguments.of_parameters(schema.__name__, of_keys(schema), drops_unknown=drops_unknown)
     if not is_object(schema):

@@ -16,20 +16,15 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, Union, cast, get_
 import typing_extensions
 from pydantic_core import CoreSchema, core_schema
 
-from ..errors import RegistrationError
 from ..protocol.jsonrpc import is_object
 from . import types
-from .core_nodes import copied, nodes
-from .foreign import is_struct
+from .core_nodes import copied
+from .described import Described, NotInTable, is_incoming
 from .foreign_types import described, iterated_as, unaliased
-from .types import Described, NotInTable
 
 _METADATA: Final = "mcpkit"
 _LITERAL_STRINGS: Final = (typing_extensions.LiteralString, getattr(typing, "LiteralString", str))
-_OF_PYTHON: Final = frozenset({"python_schema", "strict_schema", "lax_schema", "metadata"})
-"""Where pydantic itself asks for instances of classes whose JSON it knows."""
-
-_NO_SCHEMAS: Final = frozenset({"metadata", "config", "cls"})
+NO_SCHEMAS: Final = frozenset({"metadata", "config", "cls"})
 
 # Subscribed with what is only known at run time, which no type checker follows.
 _ANNOTATED: Any = Annotated
@@ -81,7 +76,7 @@ class _Iterated(NamedTuple):
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
         inner = handler(source)
-        return core_schema.no_info_after_validator_function(iter, inner) if types.is_incoming() else inner
+        return core_schema.no_info_after_validator_function(iter, inner) if is_incoming() else inner
 
 
 def of_node(node: Any) -> Described | None:
@@ -101,42 +96,9 @@ def of_node(node: Any) -> Described | None:
     else:
         return None
     try:
-        return described(annotation)
+        return described(annotation, types.describe)
     except NotInTable:
-        return _struct(annotation) if is_struct(annotation) else None
-
-
-def _struct(cls: Any) -> Described:
-    """Describe a class of attrs or msgspec that a model of pydantic holds, defined before the class was known here."""
-    from . import models
-
-    found = models.describe(cls, "validation" if types.is_incoming() else "serialization")
-    if found.definitions:
-        raise RegistrationError(
-            f"{cls.__qualname__} contains itself, which a model of pydantic cannot hold; make the model a dataclass"
-        )
-    # It may stand in several places, and a definition only once.
-    return found._replace(core=_inlined(found.core, {}))
-
-
-def _inlined(core: Any, definitions: Mapping[str, Any]) -> Any:
-    """Return a core schema with its definitions where they are used."""
-    kind = core.get("type") if is_object(core) else None
-    if kind == "definitions":
-        return _inlined(core["schema"], {each["ref"]: each for each in core["definitions"]})
-    if kind == "definition-ref":
-        return _inlined(definitions[core["schema_ref"]], definitions)
-    inlined = copied(core, lambda inner: _inlined(inner, definitions), _NO_SCHEMAS)
-    if isinstance(kind, str):  # else it is fields by name
-        inlined.pop("ref", None)
-    return inlined
-
-
-def unknown(core: Any) -> Iterator[Any]:
-    """Yield the classes in a core schema of pydantic that nobody knows."""
-    for node in nodes(core, _OF_PYTHON):
-        if node["type"] == "is-instance" and of_node(node) is None:
-            yield node["cls"]
+        return None
 
 
 def restored(core: Any) -> Any:
@@ -165,7 +127,7 @@ def _restored(core: Any, fields: Mapping[str, _Aliases], aliases: _Aliases) -> A
             name: _restored(field, {}, fields.get(name, {})) for name, field in core["fields"].items()
         }
         return {**core, "fields": inner}
-    return copied(core, lambda inner: _restored(inner, fields, aliases), _NO_SCHEMAS)
+    return copied(core, lambda inner: _restored(inner, fields, aliases), NO_SCHEMAS)
 
 
 def _aliases_of(cls: Any) -> Mapping[str, _Aliases]:

@@ -6,7 +6,6 @@ The counterpart of foreign.py, which makes JSON of a value. Here too no library 
 from __future__ import annotations
 
 import collections.abc
-import datetime as dt
 import re
 import sys
 from collections.abc import Callable
@@ -17,9 +16,9 @@ from pydantic_core import core_schema
 
 from ..errors import RegistrationError
 from ..protocol.jsonrpc import is_array
-from . import formats, from_schema, types, values
-from .json_types import JsonType, declared
-from .types import Described, NotInTable
+from . import formats, from_schema, values
+from .declared import JsonType, declared
+from .described import Described, NotInTable, is_incoming
 from .values import Json
 
 _DURATION: Final = re.compile(
@@ -39,11 +38,12 @@ _OBJECT: Final[Json] = {"type": "object", "additionalProperties": True}
 _TUPLE: Any = tuple
 
 
-def described(annotation: Any) -> Described:
+def described(annotation: Any, describe: Callable[[Any], Described]) -> Described:
     """Return schema and validator of an annotation.
 
     Args:
         annotation: A class, or one with arguments in brackets.
+        describe: Returns the same for a type within.
 
     Raises:
         NotInTable: Nothing is known of it.
@@ -55,8 +55,11 @@ def described(annotation: Any) -> Described:
         raise NotInTable
     if (own := declared(origin)) is not None:
         return of_json_type(own)
-    if origin in _ITERATED:
-        return _ITERATED[origin](get_args(annotation))
+    if (found := iterated_as(origin, get_args(annotation))) is not None:
+        if origin in _ASYNCHRONOUS and is_incoming():
+            raise RegistrationError("what is iterated by `async for` has no form in JSON; use a list")
+        item, is_iterator = found
+        return _array_of(describe(item), iter if is_iterator else list)
     package = origin.__module__.partition(".")[0]
     if package == "numpy":
         return _of_numpy(origin, get_args(annotation))
@@ -78,12 +81,12 @@ def unaliased(annotation: Any) -> Any:
 def of_json_type(own: JsonType) -> Described:
     """Return schema and validator of a class whose author says what it is in JSON."""
     if own.decode is None:
-        if types.is_incoming():
+        if is_incoming():
             raise RegistrationError(
                 f"{own.cls.__qualname__} is for results only; give its json_type a decode= that makes one of data"
             )
-        return _converted(own.form, _refuse_data)
-    return _converted(own.form, own.decode)
+        return _converted(own.form(), _refuse_data)
+    return _converted(own.form(), own.decode)
 
 
 def _refuse_data(_: Any) -> Any:
@@ -106,56 +109,32 @@ def _of_schema(schema: Json, convert: Convert) -> Described:
     return _converted(Described(schema, from_schema.core(schema)), convert)
 
 
-def _array_of(item: Any, convert: Convert) -> Described:
-    items = types.describe_inner(item)
+def _array_of(items: Described, convert: Convert) -> Described:
     form = Described(
         {"type": "array", "items": items.schema}, core_schema.list_schema(items.core, strict=True)
     )
     return _converted(form, convert)
 
 
-def _iterated(arguments: tuple[Any, ...]) -> Described:
-    return _array_of(arguments[0] if arguments else Any, iter)
-
-
-def _awaited(arguments: tuple[Any, ...]) -> Described:
-    if types.is_incoming():
-        raise RegistrationError("what is iterated by `async for` has no form in JSON; use a list")
-    return _viewed(arguments)
-
-
-def _viewed(arguments: tuple[Any, ...]) -> Described:
-    return _array_of(arguments[0] if arguments else Any, list)
-
-
-def _pairs(arguments: tuple[Any, ...]) -> Described:
-    return _array_of(_TUPLE[arguments] if arguments else list, list)
-
-
 _DICT: Final[dict[Any, Any]] = {}
-_ITERATED: Final[dict[Any, Callable[[tuple[Any, ...]], Described]]] = {
-    collections.abc.Iterator: _iterated,
-    collections.abc.Generator: _iterated,
-    collections.abc.Iterable: _viewed,
-    collections.abc.AsyncIterator: _awaited,
-    collections.abc.AsyncGenerator: _awaited,
-    collections.abc.AsyncIterable: _awaited,
-    collections.abc.Reversible: _viewed,
-    collections.abc.KeysView: _viewed,
-    collections.abc.ValuesView: _viewed,
-    collections.abc.ItemsView: _pairs,
-    type(_DICT.keys()): _viewed,
-    type(_DICT.values()): _viewed,
-    type(_DICT.items()): _pairs,
-}
+_ITERATORS: Final = frozenset({collections.abc.Iterator, collections.abc.Generator})
+_ASYNCHRONOUS: Final = frozenset(
+    {collections.abc.AsyncIterator, collections.abc.AsyncGenerator, collections.abc.AsyncIterable}
+)
+_PAIRS: Final = frozenset({collections.abc.ItemsView, type(_DICT.items())})
+_VIEWS: Final = frozenset({
+    collections.abc.Iterable, collections.abc.Reversible, collections.abc.KeysView, collections.abc.ValuesView,
+    type(_DICT.keys()), type(_DICT.values())
+})  # fmt: skip
 
 
 def iterated_as(origin: Any, arguments: tuple[Any, ...]) -> tuple[Any, bool] | None:
     """Return the type of the items of what is iterated, and whether it is an iterator; None for anything else."""
-    build = _ITERATED.get(origin)
-    if build is None:
+    if origin in _PAIRS:
+        return (_TUPLE[arguments] if arguments else list), False
+    if origin not in _ITERATORS | _ASYNCHRONOUS | _VIEWS:
         return None
-    return _TUPLE[arguments] if build is _pairs else arguments[0], build is _iterated
+    return (arguments[0] if arguments else Any), origin in _ITERATORS
 
 
 def _range_of(numbers: list[int]) -> range:
@@ -187,7 +166,7 @@ _BY_NAME: Final[dict[tuple[str, str], Callable[[Any], Form]]] = {
     ("builtins", "range"): lambda _: ({"type": "array", "items": {"type": "integer"}}, _range_of),
     ("types", "SimpleNamespace"): lambda cls: (_OBJECT, lambda members: cls(**members)),
     ("collections", "defaultdict"): lambda cls: (_OBJECT, partial(cls, None)),
-    ("pandas", "Timestamp"): lambda cls: (types.describe_inner(dt.datetime).schema, cls),
+    ("pandas", "Timestamp"): lambda cls: (formats.schema("date-time"), cls),
     ("pandas", "Timedelta"): _length,
     ("pandas", "Series"): _list,
     ("pandas", "Index"): _list,
@@ -279,9 +258,9 @@ _SCALARS: Final[dict[str, Callable[[Any], Form]]] = {
 
 def _moment() -> Json:
     """Return the schema of what datetime64 reads: a date, or a date and time without offset."""
-    branches: list[Json] = types.describe_inner(dt.datetime).schema.get("anyOf", [])
+    branches: list[Json] = formats.schema("date-time").get("anyOf", [])
     local = [branch for branch in branches if "format" not in branch]
-    return values.any_of([types.describe_inner(dt.date).schema, *local])
+    return values.any_of([formats.schema("date"), *local])
 
 
 def _array(numpy: Any, shape: Any, dtype: Any) -> Described:

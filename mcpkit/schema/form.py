@@ -15,9 +15,10 @@ from typing import Annotated, Any, NamedTuple, get_args, get_origin
 from pydantic_core import ValidationError
 from typing_extensions import is_typeddict
 
+from ..content import foreign
 from ..errors import ArgumentsError, Problem, RegistrationError
 from ..protocol.jsonrpc import is_object
-from . import foreign, types, written_form
+from . import hints, written_form
 from .arguments import Arguments, from_validator
 from .built import validator
 from .form_fields import FORMS, CannotSayError, Field
@@ -267,7 +268,7 @@ def _parameters(owner: str, parameters: Sequence[Parameter], build: Callable[[Js
 
 
 def _model(cls: Any) -> _Source:
-    described = types.describe(cls)
+    described = hints.describe(cls)
     schema = described.schema
     if "$ref" in schema:  # a class that contains itself
         schema = target(schema, {"$defs": described.definitions})

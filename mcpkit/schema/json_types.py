@@ -3,72 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from functools import cache, partial
+from typing import Any, TypeVar, overload
 
 from ..errors import RegistrationError
 from ..protocol.jsonrpc import is_object
-
-if TYPE_CHECKING:
-    from .types import Described
+from .declared import JsonType, declare, declared
+from .described import Described
 
 T = TypeVar("T")
-
-_declared: dict[type, JsonType] = {}
-
-
-class JsonType:
-    """What the values of a class are in JSON.
-
-    Args:
-        cls: The class.
-        schema: A JSON Schema, or a type that has one.
-        encode: Makes data of a value.
-        decode: Makes a value of data that fits the schema; None for a class that clients only get.
-    """
-
-    def __init__(
-        self, cls: type, schema: Any, encode: Callable[[Any], Any], decode: Callable[[Any], Any] | None
-    ) -> None:
-        self.cls = cls
-        self.encode = encode
-        self.decode = decode
-        self._schema = schema
-
-    @cached_property
-    def form(self) -> Described:
-        """Schema and validator of the data.
-
-        Raises:
-            RegistrationError: JSON has no form for the type that is given as the schema.
-            UnresolvedHint: That type needs a name that is not defined yet.
-        """
-        from . import inline, types, written
-
-        where = f"json_type({self.cls.__qualname__}): schema"
-        if is_object(self._schema):
-            found = written.described(where, self._schema)
-            flat = inline.definitions(self._schema) if written.knows(self._schema) else self._schema
-            found = found._replace(schema=flat)
-        else:
-            found = types.describe(self._schema)
-        if "$defs" in found.schema or (found.definitions and "$ref" in found.schema):
-            raise RegistrationError(
-                f"{where}: it refers to definitions that contain themselves; write it without, or as a type"
-            )
-        return found._replace(definitions={})
-
-
-def declared(cls: Any) -> JsonType | None:
-    """Return what was said of exactly this class."""
-    return _declared.get(cls)
-
-
-def encoder(cls: type) -> Callable[[Any], Any] | None:
-    """Return what makes data of the values of a class that is declared, or derived from one that is."""
-    if not _declared:
-        return None
-    return next((_declared[base].encode for base in cls.__mro__ if base in _declared), None)
 
 
 @overload
@@ -132,16 +75,34 @@ def json_type(
         raise RegistrationError(
             f"json_type({cls.__qualname__}): pydantic knows it; say there what it is, by serialisers and validators"
         )
-    own = JsonType(cls, schema, encode, decode)
+    own = JsonType(cls, cache(partial(_form, cls, schema)), encode, decode)
     if is_object(schema):
-        own.form  # noqa: B018 - checked while it is given
-    _declared[cls] = own
+        own.form()  # checked while it is given
+    declare(own)
     try:
         setattr(cls, "__get_pydantic_core_schema__", _core_schema)  # noqa: B010 - the name is pydantic's
         setattr(cls, "__get_pydantic_json_schema__", _json_schema)  # noqa: B010
     except TypeError:
         pass  # A class of C, which takes no attributes: only models of pydantic do not know it.
     return cls
+
+
+def _form(cls: type, schema: Any) -> Described:
+    """Return schema and validator of the data; see `JsonType`."""
+    from . import hints, inline, written
+
+    where = f"json_type({cls.__qualname__}): schema"
+    if is_object(schema):
+        found = written.described(where, schema)
+        flat = inline.definitions(schema) if written.knows(schema) else schema
+        found = found._replace(schema=flat)
+    else:
+        found = hints.describe(schema)
+    if "$defs" in found.schema or (found.definitions and "$ref" in found.schema):
+        raise RegistrationError(
+            f"{where}: it refers to definitions that contain themselves; write it without, or as a type"
+        )
+    return found._replace(definitions={})
 
 
 _KNOWN = frozenset(
@@ -168,4 +129,4 @@ def _core_schema(source: Any, handler: Any) -> Any:
 
 def _json_schema(core: Any, handler: Any) -> Any:
     own = declared(core.get("metadata", {}).get("mcpkit"))
-    return handler(core) if own is None else dict(own.form.schema)
+    return handler(core) if own is None else dict(own.form().schema)

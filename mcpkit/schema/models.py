@@ -7,8 +7,8 @@ has made them follow JSON Schema, and as JSON Schema, which is made shorter and 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Hashable
-from typing import Any, Literal
+from collections.abc import Hashable, Mapping
+from typing import Any, Final
 
 from pydantic import ConfigDict, PydanticUndefinedAnnotation, PydanticUserError, TypeAdapter
 from pydantic.errors import PydanticInvalidForJsonSchema
@@ -16,8 +16,13 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic.warnings import ArbitraryTypeWarning
 from pydantic_core import SchemaError, core_schema
 
+from ..content.data import json_value
+from ..content.foreign import is_struct
+from ..content.serializing import serializing
 from ..errors import RegistrationError
+from ..protocol.jsonrpc import is_object
 from . import (
+    described,
     foreign_core,
     formats,
     inline,
@@ -29,17 +34,22 @@ from . import (
     values,
     wire,
 )
+from .core_nodes import copied, nodes
+from .described import Described, Mode, NotInTable
 from .signature import UnresolvedHint
-from .types import Described, NotInTable, enumeration, one_of
+from .types import enumeration, one_of
 
 _KINDS: dict[Any, str] = {str: "string", int: "integer", float: "number", bool: "boolean"}
 _KNOWS_NOT_ALL = ConfigDict(arbitrary_types_allowed=True)
+_OF_PYTHON: Final = frozenset({"python_schema", "strict_schema", "lax_schema", "metadata"})
+"""Where pydantic itself asks for instances of classes whose JSON it knows."""
+
 # Subscribed with what is only known at run time, which no type checker follows.
 _TUPLE: Any = tuple
 
 
-def describe(annotation: Any, mode: Literal["validation", "serialization"]) -> Described:
-    """Return JSON Schema and validator of a type; see `types.describe`."""
+def describe(annotation: Any, mode: Mode) -> Described:
+    """Return JSON Schema and validator of a type; see `hints.describe`."""
     try:
         typed_dict.prepare(annotation)
         structs.prepare(annotation)
@@ -48,7 +58,10 @@ def describe(annotation: Any, mode: Literal["validation", "serialization"]) -> D
         schema = inline.definitions(generator.generate(core, mode))
         definitions = schema.pop("$defs", {})
         return Described(
-            schema, recursion.bounded(wire.validating(core)), wire.serializing(core), definitions=definitions
+            schema,
+            recursion.bounded(wire.validating(core, _of_node)),
+            serializing(core, json_value),
+            definitions=definitions,
         )
     except (PydanticUndefinedAnnotation, NameError) as error:
         raise UnresolvedHint(
@@ -85,14 +98,46 @@ def _core(annotation: Any) -> Any:
             core: Any = TypeAdapter(_TUPLE[annotation], config=_KNOWS_NOT_ALL).core_schema
         except ArbitraryTypeWarning:
             raise RegistrationError(f"{_named(annotation)} holds what has no form in JSON") from None
-    for cls in foreign_core.unknown(core):
-        raise RegistrationError(
-            f"{_named(cls)} has no form in JSON; use a dataclass, a TypedDict or a pydantic model, or give it one "
-            "by mcpkit.json_type"
-        )
+    for node in nodes(core, _OF_PYTHON):
+        if node["type"] == "is-instance" and _of_node(node) is None:
+            raise RegistrationError(
+                f"{_named(node['cls'])} has no form in JSON; use a dataclass, a TypedDict or a pydantic model, or "
+                "give it one by mcpkit.json_type"
+            )
     inner = core["schema"] if core["type"] == "definitions" else core
     alone = inner["items_schema"][0]
     return {**core, "schema": alone} if core["type"] == "definitions" else alone
+
+
+def _of_node(node: Any) -> Described | None:
+    """Return what `foreign_core.of_node` does, for classes of attrs and msgspec as well."""
+    found = foreign_core.of_node(node)
+    cls = node["cls"] if found is None and node.get("type") == "is-instance" else None
+    return _struct(cls) if is_struct(cls) else found
+
+
+def _struct(cls: Any) -> Described:
+    """Describe a class of attrs or msgspec that a model of pydantic holds, defined before the class was known here."""
+    found = describe(cls, described.mode.get())
+    if found.definitions:
+        raise RegistrationError(
+            f"{cls.__qualname__} contains itself, which a model of pydantic cannot hold; make the model a dataclass"
+        )
+    # It may stand in several places, and a definition only once.
+    return found._replace(core=_inlined(found.core, {}))
+
+
+def _inlined(core: Any, definitions: Mapping[str, Any]) -> Any:
+    """Return a core schema with its definitions where they are used."""
+    kind = core.get("type") if is_object(core) else None
+    if kind == "definitions":
+        return _inlined(core["schema"], {each["ref"]: each for each in core["definitions"]})
+    if kind == "definition-ref":
+        return _inlined(definitions[core["schema_ref"]], definitions)
+    inlined = copied(core, lambda inner: _inlined(inner, definitions), foreign_core.NO_SCHEMAS)
+    if isinstance(kind, str):  # else it is fields by name
+        inlined.pop("ref", None)
+    return inlined
 
 
 def _named(annotation: Any) -> str:
@@ -133,7 +178,7 @@ class _Generator(GenerateJsonSchema):
         return values.default(super().encode_default(dft) if not isinstance(dft, (set, frozenset)) else dft)
 
     def generate_inner(self, schema: Any) -> JsonSchemaValue:
-        if (found := foreign_core.of_node(schema)) is not None:
+        if (found := _of_node(schema)) is not None:
             return dict(found.schema)
         result = super().generate_inner(schema)
         if schema["type"] == "enum":

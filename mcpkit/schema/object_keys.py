@@ -11,23 +11,18 @@ from contextlib import suppress
 from functools import cache
 from typing import Any, cast
 
-from pydantic_core import CoreSchema, SchemaValidator, ValidationError, core_schema, from_json, to_json
+from pydantic_core import CoreSchema, SchemaValidator, ValidationError, core_schema
 
+from ..content.plain import member_name
+from ..content.wording import shown
 from ..protocol.jsonrpc import is_object
 from . import values
-from .expectations import shown
 from .values import Json
 
 _INTEGER = "^-?[0-9]+$"
 _ANY: Json = {"type": "string"}
 _NUMBER = r"^-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?$"
 Node = dict[str, Any]
-
-
-def text(value: Any) -> str:
-    """Return the name in a JSON object that a scalar becomes as a key."""
-    name: str = next(iter(from_json(to_json({value: None}))))
-    return name
 
 
 def schema(values_schema: Json) -> Json | None:
@@ -48,7 +43,7 @@ def schema(values_schema: Json) -> Json | None:
     if "enum" in values_schema:
         if any(isinstance(value, (list, dict)) for value in values_schema["enum"]):
             return None
-        return {"type": "string", "enum": list(dict.fromkeys(map(text, values_schema["enum"])))}
+        return {"type": "string", "enum": list(dict.fromkeys(map(member_name, values_schema["enum"])))}
     kind = values_schema.get("type", "string")
     if kind == "string":
         return values_schema
@@ -76,7 +71,7 @@ def _read(pattern: str) -> Callable[[Node], CoreSchema]:
 
 
 def _one_of(choices: list[tuple[Any, Any]]) -> CoreSchema:
-    return values.one_of([(text(value), result) for value, result in choices])
+    return values.one_of([(member_name(value), result) for value, result in choices])
 
 
 def _union(node: Node) -> CoreSchema:

@@ -20,13 +20,15 @@ from pydantic_core import (
 )
 from typing_extensions import Never, is_typeddict
 
-from ..content.data import is_json, json_value
+from ..content.data import json_value
 from ..content.display import can_show
-from ..content.lazy import leave_if_put_off, may_block
+from ..content.lazy import may_block, written
+from ..content.plain import is_json
 from ..errors import HandlerError, OutputError, ProtocolError, RegistrationError
 from ..protocol.jsonrpc import is_object
-from . import references, types
+from . import hints, references, types
 from .built import can_serialize, serializer, validator
+from .described import Described
 from .published import published
 from .signature import empty
 from .values import Json
@@ -54,7 +56,7 @@ class Output:
             nothing of the values.
     """
 
-    def __init__(self, described: types.Described, *, is_written: bool = False) -> None:
+    def __init__(self, described: Described, *, is_written: bool = False) -> None:
         self._described = described
         self._is_written = is_written
         schema = described.schema
@@ -89,7 +91,7 @@ class Output:
         if _may_be_content(annotation) or any(_is_content(part) for part in _parts(annotation)):
             return None
         try:
-            described = types.describe(annotation, "serialization")
+            described = hints.describe(annotation, "serialization")
         except RegistrationError:
             # A class that is no structure (an image of Pillow, a data frame) is shown, not described.
             if any(_is_opaque(part) for part in _parts(annotation)):
@@ -163,7 +165,7 @@ class Output:
         core: Any = self._described.output or {}
         from .core_nodes import nodes
 
-        # What wire.serializing makes of a model is a union.
+        # What content.serializing makes of a model is a union.
         choice: Any = core["choices"][0] if core.get("type") == "union" else None
         if (
             not is_object(choice)
@@ -233,7 +235,7 @@ class Output:
             return json_value(value)
         try:
             # Whatever is not of its type is an error: what becomes of it is not left to chance.
-            return from_json(written(self._serializer, value, "error"))
+            return from_json(written(self._serializer, value))
         except (HandlerError, ProtocolError):
             raise
         except Exception:  # noqa: BLE001 - of pydantic or the author's code; read once more to say where
@@ -254,8 +256,9 @@ class Output:
     def _misfit(self, value: Any, data: Any, error: ValidationError) -> OutputError:
         """Say where a result does not fit, what was promised there and what came."""
         from ..content.reading import infinite_places
+        from ..content.wording import path
         from .arguments import from_validator
-        from .problems import Reader, path, told
+        from .problems import Reader, told
 
         infinite = infinite_places(value)
         found = list(Reader(self.schema).faults(data))
@@ -289,24 +292,6 @@ _SETTLED: Final = frozenset({
     "union", "default"
 })  # fmt: skip
 """Core schemas of which a checked value holds what they say: no mapping whose keys become one, and no iterator."""
-
-
-def written(serializer: SchemaSerializer, value: Any, warnings: Literal[False, "error"]) -> bytes:
-    """Return a value as JSON by a serialiser of `wire.serializing`.
-
-    Args:
-        serializer: The serialiser.
-        value: The value.
-        warnings: What becomes of values that are not of their types: an error, or whatever pydantic makes of it.
-
-    Raises:
-        LeaveLoop: Something in it may block, and this is the thread of an event loop.
-        Exception: Whatever pydantic or the author's code raises.
-    """
-    try:
-        return serializer.to_json(value, by_alias=True, warnings=warnings)
-    finally:
-        leave_if_put_off()
 
 
 def _is_open(annotation: Any) -> bool:

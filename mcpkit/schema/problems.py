@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 
 from pydantic_core import SchemaError
 
+from ..content.wording import Steps, path, shown
 from ..errors import Problem
 from ..protocol.jsonrpc import is_array, is_object
-from .expectations import MOST_CHOICES, expected, kind_of, shortened, shown
+from .expectations import MOST_CHOICES, expected, kind_of
 from .keywords import fits_alone
 from .nearest import nearest
 from .references import target
@@ -34,21 +35,6 @@ _MEMBERS = ("properties", "additionalProperties", "propertyNames")
 
 Fits = Callable[[Json, Any], bool]
 """Says whether a value fits a part of the schema that is being read; it never refuses what fits."""
-
-Steps = tuple[str | int, ...]
-"""The keys and indices that lead to a value."""
-
-
-def path(steps: Steps) -> str:
-    """Return where a value is, as a model reads it: `places[0].name`, on one line whatever the keys are."""
-    text = ""
-    for step in steps:
-        if isinstance(step, int):
-            text += f"[{step}]"
-        else:
-            key = shortened(step if step.isprintable() else shown(step))
-            text += f".{key}" if text else key
-    return text
 
 
 class Fault(NamedTuple):

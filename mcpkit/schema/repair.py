@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from ..content.wording import Steps
 from ..errors import ProtocolError
 from ..protocol.jsonrpc import decode
 from ..protocol.mirrored import MirroredParameter
-from .problems import Fault, Steps
+from .problems import Fault
 from .values import Json
 
 _ROUNDS = 3

@@ -10,9 +10,9 @@ from pydantic import Field
 from pydantic_core import core_schema
 from typing_extensions import NotRequired
 
+from ..content.foreign import attrs_fields, is_struct, struct_fields
 from ..errors import RegistrationError
 from . import typed_dict, values
-from .foreign import attrs_fields, is_struct, struct_fields
 
 # Subscribed with what is only known at run time, which no type checker follows.
 _ANNOTATED: Any = Annotated

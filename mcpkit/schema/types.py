@@ -17,71 +17,17 @@ import typing
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from decimal import Decimal
-from typing import Annotated, Any, Literal, NamedTuple, TypeGuard, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeGuard, Union, get_args, get_origin
 
 from pydantic_core import CoreSchema, core_schema, to_jsonable_python
 from typing_extensions import LiteralString, NoExtraItems, is_typeddict
 
 from ..protocol.mirrored import KEYWORD, Header
 from . import typed_dict, values
+from .described import Described, NotInTable
 from .signature import empty
 from .texts import Format
 from .values import Json
-
-
-class Described(NamedTuple):
-    """A type as both sides see it.
-
-    Args:
-        schema: What clients read.
-        core: What accepts the same values, and converts them.
-        output: What serialises a Python value of the type; None where JSON says it all.
-        is_plain: Whether the JSON value is the Python value, with nothing to convert either way.
-        definitions: What `$ref`s in the schema refer to: types that contain themselves.
-    """
-
-    schema: Json
-    core: CoreSchema
-    output: CoreSchema | None = None
-    is_plain: bool = False
-    definitions: Mapping[str, Any] = types.MappingProxyType({})
-
-
-class NotInTable(Exception):  # noqa: N818 - a signal between two modules, not an error
-    """The table does not know the type."""
-
-
-def describe(annotation: Any, mode: Literal["validation", "serialization"] = "validation") -> Described:
-    """Return JSON Schema and validator of a type.
-
-    Args:
-        annotation: The type, as `typing.get_type_hints(include_extras=True)` gives it.
-        mode: Whether values come in or go out.
-
-    Returns:
-        Both.
-
-    Raises:
-        RegistrationError: JSON has no form for the type.
-        UnresolvedHint: The type needs a name that is not defined yet.
-    """
-    token = _mode.set(mode)
-    try:
-        return describe_inner(annotation)
-    except NotInTable:
-        from . import models
-
-        return models.describe(annotation, mode)
-    finally:
-        _mode.reset(token)
-
-
-def is_incoming() -> bool:
-    """Tell whether what is described now comes in, and does not go out."""
-    return _mode.get() == "validation"
-
-
-_mode: ContextVar[Literal["validation", "serialization"]] = ContextVar("_mode", default="validation")
 
 
 def _anything() -> Described:
@@ -158,7 +104,7 @@ def _elsewhere(annotation: Any) -> Described:
         return build(known)
     from . import foreign_types
 
-    return foreign_types.described(annotation)
+    return foreign_types.described(annotation, describe)
 
 
 def is_bare(annotation: object) -> bool:
@@ -166,8 +112,8 @@ def is_bare(annotation: object) -> bool:
     return get_origin(annotation) is not None and not hasattr(annotation, "__args__")
 
 
-def describe_inner(annotation: Any) -> Described:
-    """Return what `describe` does for a part of a type.
+def describe(annotation: Any) -> Described:
+    """Return what `hints.describe` does, for a type or a part of one.
 
     Raises:
         NotInTable: The whole is not to be described here.
@@ -250,7 +196,7 @@ def optional(described: Described) -> Described:
 
 
 def _array(item: Any) -> Described:
-    items = describe_inner(item)
+    items = describe(item)
     return Described(
         # `items` stays when it says nothing: some hosts refuse an array without.
         {"type": "array", "items": items.schema},
@@ -260,7 +206,7 @@ def _array(item: Any) -> Described:
 
 
 def _set(build: type[set[Any]] | type[frozenset[Any]], item: Any) -> Described:
-    items = describe_inner(item)
+    items = describe(item)
     return Described(
         {"type": "array", "items": items.schema, "uniqueItems": True}, values.hashed(build, items.core)
     )
@@ -268,10 +214,10 @@ def _set(build: type[set[Any]] | type[frozenset[Any]], item: Any) -> Described:
 
 def _tuple(arguments: tuple[Any, ...]) -> Described:
     if len(arguments) == 2 and arguments[1] is Ellipsis:
-        items = describe_inner(arguments[0])
+        items = describe(arguments[0])
         core = core_schema.tuple_schema([items.core], variadic_item_index=0, fail_fast=True)
         return Described({"type": "array", "items": items.schema}, core)
-    described = [describe_inner(argument) for argument in arguments if argument != ()]
+    described = [describe(argument) for argument in arguments if argument != ()]
     schema: Json = {"type": "array"}
     if described:
         schema["prefixItems"] = [item.schema for item in described]
@@ -282,7 +228,7 @@ def _tuple(arguments: tuple[Any, ...]) -> Described:
 def _mapping(key: Any, value: Any) -> Described:
     if key not in (str, Any, collections.abc.Hashable, typing.Hashable):
         raise NotInTable
-    item = describe_inner(value)
+    item = describe(value)
     return Described(
         {"type": "object", "additionalProperties": item.schema or True},
         values.mapping(values.string(), item.core),
@@ -298,7 +244,7 @@ _GENERICS: dict[Any, Callable[[tuple[Any, ...]], Described]] = {
     tuple: _tuple,
     **dict.fromkeys((dict, collections.abc.Mapping), lambda arguments: _mapping(*arguments)),
     Literal: lambda arguments: one_of([(values.plain(choice), choice) for choice in arguments]),
-    **dict.fromkeys((Union, types.UnionType), lambda arguments: _union(list(map(describe_inner, arguments)))),
+    **dict.fromkeys((Union, types.UnionType), lambda arguments: _union(list(map(describe, arguments)))),
 }
 
 _describing: ContextVar[tuple[Any, ...]] = ContextVar("_describing", default=())
@@ -316,7 +262,7 @@ def _typed_dict(cls: Any) -> Described:
     token = _describing.set((*outer, cls))
     try:
         for name, (hint, is_required) in typed_dict.fields(cls).items():
-            described = describe_inner(hint)
+            described = describe(hint)
             properties[name] = described.schema
             members[name] = core_schema.typed_dict_field(described.core, required=is_required)
             required += [name] if is_required else []
@@ -348,7 +294,7 @@ def _annotated(annotation: Any) -> Described:
             _read_field(item, constraints, notes)
         elif _belongs_to_pydantic(item):
             raise NotInTable
-    described = describe_inner(annotation.__origin__)
+    described = describe(annotation.__origin__)
     if constraints:
         described = _constrain(described, constraints)
     core = described.core

@@ -28,7 +28,10 @@ from pydantic_core import (
     to_json,
 )
 
+from ..content.blocks import base64
+from ..content.data import json_value
 from ..content.lazy import staying
+from ..content.wording import described
 from ..errors import OutputError, RegistrationError
 from ..protocol.jsonrpc import SCALARS, is_array, is_object
 
@@ -166,12 +169,11 @@ if sys.version_info >= (3, 11):
     decode_base64: Callable[[str], bytes] = partial(binascii.a2b_base64, strict_mode=True)
     """Returns the bytes of a base64 text (RFC 4648, section 4) by one call of C; ValueError where it is none."""
 else:
+    from base64 import b64decode
 
     def decode_base64(text: str) -> bytes:
         """Return the same: what is strict came later."""
-        import base64
-
-        return base64.b64decode(text.encode("ascii"), validate=True)
+        return b64decode(text.encode("ascii"), validate=True)
 
 
 def base64_bytes(then: CoreSchema) -> CoreSchema:
@@ -186,13 +188,6 @@ def base64url_bytes(then: CoreSchema) -> CoreSchema:
     return core_schema.chain_schema(steps)
 
 
-def encode_base64(value: bytes | bytearray) -> str:
-    """Return bytes as base64 text (RFC 4648, section 4; pydantic's own is that of section 5)."""
-    import base64
-
-    return base64.b64encode(value).decode("ascii")
-
-
 def default(value: Any) -> Any:
     """Return a default as the JSON value that a schema shows.
 
@@ -203,7 +198,7 @@ def default(value: Any) -> Any:
         ValueError: JSON has no form for it.
     """
     if isinstance(value, (bytes, bytearray)):
-        return encode_base64(value)
+        return base64(value)
     with staying():
         text = to_json(value, by_alias=True, inf_nan_mode="constants", fallback=_plain)
     shown = from_json(text, allow_inf_nan=False)
@@ -211,7 +206,7 @@ def default(value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    from . import foreign
+    from ..content import foreign
 
     return foreign.plain(value)
 
@@ -286,8 +281,6 @@ def plain(choice: Any) -> Any:
     value = choice.value
     if type(value) in SCALARS:
         return value
-    from ..content.data import described, json_value
-
     try:
         with staying():
             return json_value(value)

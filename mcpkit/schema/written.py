@@ -9,8 +9,8 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from ..protocol.jsonrpc import is_array, is_object
 from . import from_schema
+from .described import Described
 from .explicit import CheckedSchema
-from .types import Described
 from .values import Json
 
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"

@@ -41,7 +41,6 @@ def test_every_entry_of_the_floors_is_there(trees: Trees) -> None:
     assert [entry for row in floors.rows for entry in row if entry not in used] == []
 
 
-@pytest.mark.xfail(reason="the walls still move")
 def test_no_modules_import_each_other(graph: Graph) -> None:
     assert circles(graph) == []
 

@@ -18,8 +18,8 @@ from limits.ways import around, limit, peak
 from log_records import author_log, calling
 from mcpkit import Context, LogHandler, Server
 from mcpkit.calls.reports import BURST, MOST_UNREAD, MOST_WAITING
-from mcpkit.content.data import DEEPEST
 from mcpkit.content.lazy import MOST_ITEMS
+from mcpkit.content.plain import DEEPEST
 from mcpkit.middlewares import SizeLimit
 from mcpkit.transports.http import exchange as exchanges
 from mcpkit.transports.http.events import _BESIDES, MOST_EVENTS, SHARE, Events, Shelf

@@ -13,7 +13,6 @@ from pydantic import Field
 
 from mcpkit import Server
 from mcpkit.errors import ArgumentsError
-from mcpkit.schema import arguments as arguments_module
 from mcpkit.schema import backtracking, explicit, patterns, values
 from mcpkit.testing import connect
 
@@ -157,7 +156,7 @@ def test_data_of_a_schema_is_no_pattern() -> None:
             "x": {"pattern": "^(?!a)", "allOf": [{"maxLength": 3}]},
         },
     }
-    read = arguments_module.Arguments.explicit(schema)
+    read = explicit.arguments(schema)
     assert read.validate({"pattern": {"pattern": "(?=a)"}, "x": "bcd"})
     for wrong in ({"pattern": {}}, {"x": "abc"}, {"x": "bcde"}):
         with pytest.raises(ArgumentsError):

@@ -12,7 +12,7 @@ from typing_extensions import Never
 
 from mcpkit import Image, Server, ToolError
 from mcpkit.schema import Output
-from mcpkit.schema.types import describe
+from mcpkit.schema.hints import describe
 from mcpkit.testing import connect
 
 pytestmark = pytest.mark.anyio

@@ -25,7 +25,7 @@ from pydantic_core import from_json
 from typing_extensions import TypedDict
 
 from mcpkit.errors import ArgumentsError
-from mcpkit.schema import Arguments, Output
+from mcpkit.schema import Arguments, Output, explicit
 from mcpkit.schema.problems import MOST_PROBLEMS
 from structures import arguments_of, calls_of
 
@@ -164,7 +164,7 @@ def test_a_result_of_a_recursive_union_takes_as_many_steps_as_it_has_levels() ->
 
 
 def test_a_recursive_reference_of_an_author_takes_as_many_steps_as_the_value_has_levels() -> None:
-    arguments = Arguments.explicit(RECURSIVE_SCHEMA)
+    arguments = explicit.arguments(RECURSIVE_SCHEMA)
     refused(arguments, nested("child", 3, "x"))
     assert calls_of(lambda: refused(arguments, nested("child", 24, "x"))) < 100_000
     assert arguments.validate({"value": nested("child", 24, 1)})
@@ -366,7 +366,7 @@ def test_values_within_each_other_are_compared_in_proportion_to_their_size(
 
 def test_unique_items_are_told_apart_by_texts_whose_hashes_nobody_knows() -> None:
     schema = {"type": "object", "properties": {"value": {"type": "array", "uniqueItems": True}}}
-    arguments = Arguments.explicit(schema)
+    arguments = explicit.arguments(schema)
     items = [{"a": index, "b": [index * MODULUS]} for index in range(6_000)]
     assert calls_of(lambda: arguments.validate({"value": items})) < 100
     error = refused(arguments, [*items, items[0]])

@@ -11,7 +11,7 @@ from pydantic import Field
 from typing_extensions import NotRequired
 
 from mcpkit.errors import ArgumentsError, RegistrationError
-from mcpkit.schema import Arguments
+from mcpkit.schema import Arguments, explicit
 
 SCHEMA: dict[str, Any] = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -42,12 +42,12 @@ def lines(arguments: Arguments, value: dict[str, Any]) -> list[str]:
 
 
 def test_a_json_schema_is_kept_as_it_is() -> None:
-    assert Arguments.explicit(SCHEMA).schema is SCHEMA
+    assert explicit.arguments(SCHEMA).schema is SCHEMA
 
 
 def test_a_json_schema_lets_arguments_through_unchanged() -> None:
     value = {"kind": "b", "count": 5.0, "when": "2026-01-31T09:30:00Z", "list": [1, "x"]}
-    assert Arguments.explicit(SCHEMA).validate(value) is value
+    assert explicit.arguments(SCHEMA).validate(value) is value
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_a_json_schema_lets_arguments_through_unchanged() -> None:
     ],
 )
 def test_a_json_schema_is_followed(value: dict[str, Any], expected: list[str]) -> None:
-    assert lines(Arguments.explicit(SCHEMA), value) == expected
+    assert lines(explicit.arguments(SCHEMA), value) == expected
 
 
 @pytest.mark.parametrize(
@@ -93,16 +93,16 @@ def test_a_json_schema_is_followed(value: dict[str, Any], expected: list[str]) -
 )
 def test_a_wrong_schema_is_refused_when_registered(schema: Any, message: str) -> None:
     with pytest.raises(RegistrationError, match=message):
-        Arguments.explicit(schema)
+        explicit.arguments(schema)
 
 
 def test_a_constant_is_named() -> None:
     schema = {"type": "object", "properties": {"version": {"const": 2}}}
-    assert lines(Arguments.explicit(schema), {"version": 1}) == ["version: expected 2, got 1"]
+    assert lines(explicit.arguments(schema), {"version": 1}) == ["version: expected 2, got 1"]
 
 
 def test_references_to_definitions_and_meta_schemas_are_found() -> None:
-    arguments = Arguments.explicit(
+    arguments = explicit.arguments(
         {
             "type": "object",
             "properties": {
@@ -122,11 +122,11 @@ def test_references_to_definitions_and_meta_schemas_are_found() -> None:
 def test_without_jsonschema_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jsonschema_rs", None)
     with pytest.raises(RegistrationError, match=r"pip install 'mcpkit\[jsonschema\]'"):
-        Arguments.explicit(SCHEMA)
+        explicit.arguments(SCHEMA)
 
 
 def test_a_typed_dict() -> None:
-    arguments = Arguments.explicit(Place)
+    arguments = explicit.arguments(Place)
     assert arguments.schema == {
         "type": "object",
         "properties": {"name": {"type": "string", "description": "Where it is"}, "size": {"type": "integer"}},
@@ -138,7 +138,7 @@ def test_a_typed_dict() -> None:
 
 
 def test_names_and_types() -> None:
-    arguments = Arguments.explicit(
+    arguments = explicit.arguments(
         {"city": Annotated[str, "Where"], "days": Annotated[int, Field(default=3, ge=1)]}
     )
     assert arguments.schema == {
@@ -163,12 +163,12 @@ def test_names_and_types() -> None:
 )
 def test_a_wrong_text_is_told_by_the_engine_that_refused_it(pattern: str, text: str) -> None:
     schema = {"type": "object", "properties": {"a": {"type": "string", "pattern": pattern}}}
-    (line,) = lines(Arguments.explicit(schema), {"a": text})
+    (line,) = lines(explicit.arguments(schema), {"a": text})
     assert line.startswith(f"a: expected a string that matches {pattern}, got")
 
 
 def test_a_wrong_key_is_told_by_the_engine_that_refused_it() -> None:
     schema = {"type": "object", "properties": {"a": {"propertyNames": {"pattern": r"^(?=\p{L})x"}}}}
-    assert lines(Arguments.explicit(schema), {"a": {"4": 1}}) == [
+    assert lines(explicit.arguments(schema), {"a": {"4": 1}}) == [
         r"a.4: the key is not a string that matches ^(?=\p{L})x"
     ]

@@ -25,7 +25,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, deferred, mapped_column
 
 from mcpkit.content import lazy
-from mcpkit.schema.foreign import encoder
+from mcpkit.content.foreign import encoder
 
 
 @attrs.define

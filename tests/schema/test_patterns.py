@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field, StringConstraints
 
 from mcpkit import Server
 from mcpkit.errors import ArgumentsError, OutputError, RegistrationError
-from mcpkit.schema import Arguments, Output
+from mcpkit.schema import Output, explicit
 from mcpkit.schema.form import Form
 from mcpkit.schema.patterns import read
 from mcpkit.schema.values import matches
@@ -215,7 +215,7 @@ EXPLICIT = {
 
 
 def test_a_schema_of_the_author_allows_no_less_than_it_did() -> None:
-    arguments = Arguments.explicit(EXPLICIT)
+    arguments = explicit.arguments(EXPLICIT)
     assert arguments.schema == {
         "type": "object",
         "properties": {

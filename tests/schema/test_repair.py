@@ -15,7 +15,7 @@ from pydantic_core import ValidationError
 
 from drawn import ANNOTATIONS, JSON, fitting
 from mcpkit.errors import ArgumentsError
-from mcpkit.schema import Arguments, repair
+from mcpkit.schema import Arguments, explicit, repair
 from mcpkit.schema.signature import parameter
 from structures import Color, Place, Point, arguments_of
 
@@ -172,7 +172,7 @@ def test_a_json_schema_of_the_author_is_no_different() -> None:
             "note": {"type": "string"},
         },
     }
-    arguments = Arguments.explicit(schema)
+    arguments = explicit.arguments(schema)
     sent = {"ids": "[1, 2]", "shape": {"side": "3"}, "note": "4"}
     assert arguments.validate(sent) == {"ids": [1, 2], "shape": {"side": 3}, "note": "4"}
     with pytest.raises(ArgumentsError, match=r'^ids: expected an array, got "1, 2"$'):
@@ -184,12 +184,12 @@ def test_a_key_is_no_value_that_could_be_read() -> None:
     schema = {"type": "object", **names, "properties": {"a": {"type": ["object", "integer"], **names}}}
     for sent in ({"a": {"5": 1}}, {"5": 1}):
         with pytest.raises(ArgumentsError, match="5: the key is not a string that matches"):
-            Arguments.explicit(schema).validate(sent)
+            explicit.arguments(schema).validate(sent)
 
 
 def test_where_nothing_is_allowed_nothing_is_read() -> None:
     with pytest.raises(ArgumentsError, match="nothing is allowed"):
-        Arguments.explicit({"type": "object", "properties": {"a": False}}).validate({"a": "1"})
+        explicit.arguments({"type": "object", "properties": {"a": False}}).validate({"a": "1"})
 
 
 def test_strings_within_strings_are_read_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:

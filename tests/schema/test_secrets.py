@@ -8,7 +8,7 @@ import pytest
 from pydantic import AfterValidator, BaseModel, Field, SecretBytes, SecretStr
 
 from mcpkit.errors import ArgumentsError
-from mcpkit.schema import Arguments
+from mcpkit.schema import explicit
 from structures import arguments_of
 
 HIDDEN = Field(json_schema_extra={"writeOnly": True})
@@ -75,7 +75,7 @@ def test_a_secret_of_a_json_schema_is_not_shown() -> None:
         "$defs": {"pin": {"type": "string", "format": "password", "minLength": 12}},
     }
     with pytest.raises(ArgumentsError) as caught:
-        Arguments.explicit(schema).validate({"pin": "hunter2", "keys": ["hunter2"], "size": "small"})
+        explicit.arguments(schema).validate({"pin": "hunter2", "keys": ["hunter2"], "size": "small"})
     assert str(caught.value).splitlines() == [
         "pin: expected a string of at least 12 characters, got a string",
         'keys: an array does not fit {"contains":{"const":1}}',

@@ -14,8 +14,8 @@ from functools import lru_cache
 from operator import methodcaller
 from typing import Any, Final, cast
 
-from ..content.lazy import NoFormError, is_held, items_of, may_block
-from . import json_types
+from ..schema import declared
+from .lazy import NoFormError, is_held, items_of, may_block
 
 Encode = Callable[[Any], Any]
 
@@ -30,7 +30,7 @@ def encoder(cls: Any) -> Encode | None:
         cls: The class of a value.
     """
     # The cache says to type checkers that a class is hashable only where they know which class it is.
-    return json_types.encoder(cls) or _encoder(cls)
+    return declared.encoder(cls) or _encoder(cls)
 
 
 def plain(value: Any) -> Any:

@@ -1,0 +1,128 @@
+"""What writes values as their types' JSON Schemas describe them: pydantic's core schemas, rewritten for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from functools import cache
+from typing import Any, cast
+
+from pydantic_core import CoreSchema, core_schema
+
+from ..schema.core_nodes import CHILDREN, Node, Rewrite, is_named_tuple, rewritten
+from . import foreign
+from .blocks import base64
+from .lazy import LeaveLoop, put_off_leaving
+from .plain import is_json
+
+
+def serializing(core: CoreSchema, json_value: Callable[[Any], Any]) -> CoreSchema:
+    """Return the core schema that serialises what the type's JSON Schema describes.
+
+    Args:
+        core: pydantic's.
+        json_value: Returns the JSON value of a value of which the type says nothing.
+    """
+    return cast("CoreSchema", rewritten(core, _rewrites(json_value), CHILDREN | {"serialization"}))
+
+
+@cache
+def _rewrites(json_value: Callable[[Any], Any]) -> Mapping[str, Rewrite]:
+    def encode_any(value: Any) -> Any:
+        try:
+            return json_value(value)
+        except LeaveLoop:
+            # Raised here it would only make pydantic try otherwise, and go through an iterator as it does.
+            put_off_leaving()
+            return None
+
+    def encode_named_tuple(value: Any) -> Any:
+        return [json_value(item) for item in value]
+
+    of_any, of_named_tuple = _serialized_by(encode_any), _serialized_by(encode_named_tuple)
+
+    def call(node: Node) -> Node:
+        # It says nothing of how the items are written.
+        return of_named_tuple(node) if is_named_tuple(node) else node
+
+    def instance(node: Node) -> Node:
+        cls: Any = node["cls"]
+        # pydantic itself knows what is in those of `collections`, for which it asks in the same words.
+        is_foreign = isinstance(cls, type) and cls.__module__ not in ("collections", "collections.abc")
+        return of_any(node) if is_foreign and foreign.encoder(cls) is not None else node
+
+    def enumeration(node: Node) -> Node:
+        # Members that are no values of JSON are written as the schema says; all others are by pydantic itself.
+        return node if all(is_json(member.value) for member in node["cls"]) else of_any(node)
+
+    def model(node: Node) -> Node:
+        fields, config = node["schema"], node.get("config", {})
+        if config.get("extra_fields_behavior") == "allow" and fields["type"] == "model-fields":
+            node["schema"] = {"extras_schema": of_any({"type": "any"}), **fields}
+        return _of_its_class(node)
+
+    return {
+        "dict": _names,
+        "model": model,
+        "dataclass": _of_its_class,
+        "typed-dict": _in_one_form,
+        "any": of_any,
+        "bytes": _serialized_by(_encode_base64),
+        "decimal": _serialized_by(_encode_decimal),
+        "enum": enumeration,
+        "is-instance": instance,
+        "call": call,
+    }
+
+
+def _serialized_by(encode: Callable[[Any], Any]) -> Rewrite:
+    serializer = core_schema.plain_serializer_function_ser_schema(encode, when_used="json")
+
+    def rewrite(node: Node) -> Node:
+        return {"serialization": serializer, **node}
+
+    return rewrite
+
+
+def _encode_base64(value: Any) -> Any:
+    return base64(value) if isinstance(value, (bytes, bytearray)) else value
+
+
+def _encode_decimal(value: Any) -> Any:
+    return f"{value:f}" if isinstance(value, Decimal) else value
+
+
+_SERIALIZING = frozenset({"ser_json_temporal", "ser_json_timedelta", "ser_json_bytes", "ser_json_inf_nan"})
+
+
+def _in_one_form(node: Node) -> Node:
+    """Leave out which form an author's class gives to some values: there is one, that of the JSON Schema."""
+    if "config" in node:
+        node["config"] = {key: value for key, value in node["config"].items() if key not in _SERIALIZING}
+    return node
+
+
+def _of_its_class(node: Node) -> Node:
+    """Write instances of the class alone: by itself, a class writes what it finds of its fields in any object."""
+    node = _in_one_form(node)
+    reference = {"ref": node.pop("ref")} if "ref" in node else {}
+    choices: list[Any] = [node, core_schema.none_schema()]
+    return {**core_schema.union_schema(choices), **reference}
+
+
+def _names(node: Node) -> Node:
+    """Let nothing become of two keys that are one name: only keys of several types can be."""
+    if node.get("keys_schema", {}).get("type") in _DISTINCT:
+        return node
+    distinct = core_schema.wrap_serializer_function_ser_schema(_distinct, when_used="json")
+    return {"serialization": distinct, **node}
+
+
+_DISTINCT = frozenset({"str", "int", "float", "bool", "date", "datetime", "time", "uuid"})
+
+
+def _distinct(mapping: Any, write: Callable[[Any], Any]) -> Any:
+    written, given = write(mapping), mapping
+    if isinstance(mapping, Mapping) and len(written) < len(given):
+        raise ValueError("two keys are one name")  # which of them is told by whoever reads the value again
+    return written

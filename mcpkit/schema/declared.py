@@ -1,0 +1,45 @@
+"""What authors have said that the values of their classes, and of other people's, are in JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from .described import Described
+
+
+class JsonType(NamedTuple):
+    """What the values of a class are in JSON.
+
+    Args:
+        cls: The class.
+        form: Returns schema and validator of the data. It raises RegistrationError where JSON has no form for the
+            type that was given as the schema, and UnresolvedHint where that needs a name that is not defined yet.
+        encode: Makes data of a value.
+        decode: Makes a value of data that fits the schema; None for a class that clients only get.
+    """
+
+    cls: type
+    form: Callable[[], Described]
+    encode: Callable[[Any], Any]
+    decode: Callable[[Any], Any] | None
+
+
+_declared: dict[type, JsonType] = {}
+
+
+def declare(own: JsonType) -> None:
+    """Keep what was said of a class."""
+    _declared[own.cls] = own
+
+
+def declared(cls: Any) -> JsonType | None:
+    """Return what was said of exactly this class."""
+    return _declared.get(cls)
+
+
+def encoder(cls: type) -> Callable[[Any], Any] | None:
+    """Return what makes data of the values of a class that is declared, or derived from one that is."""
+    if not _declared:
+        return None
+    return next((_declared[base].encode for base in cls.__mro__ if base in _declared), None)

@@ -1,0 +1,45 @@
+"""A type as both sides see it: the JSON Schema that clients read, and the validator that accepts the same values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextvars import ContextVar
+from types import MappingProxyType
+from typing import Any, Final, Literal, NamedTuple
+
+from pydantic_core import CoreSchema
+
+from ..protocol.types import Json
+
+Mode = Literal["validation", "serialization"]
+
+
+class Described(NamedTuple):
+    """A type as both sides see it.
+
+    Args:
+        schema: What clients read.
+        core: What accepts the same values, and converts them.
+        output: What serialises a Python value of the type; None where JSON says it all.
+        is_plain: Whether the JSON value is the Python value, with nothing to convert either way.
+        definitions: What `$ref`s in the schema refer to: types that contain themselves.
+    """
+
+    schema: Json
+    core: CoreSchema
+    output: CoreSchema | None = None
+    is_plain: bool = False
+    definitions: Mapping[str, Any] = MappingProxyType({})
+
+
+class NotInTable(Exception):  # noqa: N818 - a signal between two modules, not an error
+    """The table does not know the type."""
+
+
+mode: Final[ContextVar[Mode]] = ContextVar("mode", default="validation")
+"""Whether values of what is described now come in or go out."""
+
+
+def is_incoming() -> bool:
+    """Tell whether what is described now comes in, and does not go out."""
+    return mode.get() == "validation"

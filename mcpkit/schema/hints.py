@@ -1,0 +1,33 @@
+"""Type hints to JSON Schema and validator: by the table of types.py, which needs no pydantic, else by pydantic."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import described, types
+from .described import Described, Mode, NotInTable
+
+
+def describe(annotation: Any, mode: Mode = "validation") -> Described:
+    """Return JSON Schema and validator of a type.
+
+    Args:
+        annotation: The type, as `typing.get_type_hints(include_extras=True)` gives it.
+        mode: Whether values come in or go out.
+
+    Returns:
+        Both.
+
+    Raises:
+        RegistrationError: JSON has no form for the type.
+        UnresolvedHint: The type needs a name that is not defined yet.
+    """
+    token = described.mode.set(mode)
+    try:
+        return types.describe(annotation)
+    except NotInTable:
+        from . import models
+
+        return models.describe(annotation, mode)
+    finally:
+        described.mode.reset(token)
