@@ -20,7 +20,7 @@ class Conditional:
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._found: dict[str, tuple[int, tuple[Component, ...]]] = {}
+        self._found: dict[tuple[str, ...], tuple[int, tuple[Component, ...]]] = {}
 
     def among(self, *parts: str) -> tuple[Component, ...]:
         """Return those that are enabled, found once for each state of the registry.
@@ -28,9 +28,8 @@ class Conditional:
         Args:
             parts: The kinds of components: attributes of the registry.
         """
-        key = " ".join(parts)
         changes = self._registry.changes
-        found = self._found.get(key)
+        found = self._found.get(parts)
         if found is None or found[0] != changes:
             components: Iterable[Component] = (
                 each for name in parts for each in getattr(self._registry, name)
@@ -39,7 +38,7 @@ class Conditional:
                 changes,
                 tuple(each for each in components if each.is_enabled and each.visible is not None),
             )
-            self._found[key] = found
+            self._found[parts] = found
         return found[1]
 
     def guards(self, uri: str) -> tuple[Component, ...]:

@@ -45,6 +45,8 @@ Position = tuple[int, str]
 Shown = frozenset["Component"]
 """Of the components that not everybody may see those that who asks may; what is added meanwhile stays hidden."""
 
+_NOTHING: Final[Shown] = frozenset()
+
 _position = attrgetter("position")
 
 
@@ -79,15 +81,18 @@ class Listing:
         after = decode_cursor(cursor) if cursor is not None else None
         changes = self._registry.changes  # first: what changes meanwhile is not in what is kept
         conditional = self.conditional.among(*_PARTS[call.method])
-        shown = frozenset(each for each in conditional if each.is_visible(call.principal))
-        cache = self._runtime.cache[call.method].private if conditional else None
+        shown: Shown = _NOTHING
+        cache = None
+        if conditional:
+            shown = frozenset(each for each in conditional if each.is_visible(call.principal))
+            cache = self._runtime.cache[call.method].private
         if call.method == "resources/list" and (listing := _with_entries(self._registry)):
             if any(template.lists_for_each for template in listing):
                 cache = self._runtime.cache[call.method].private
             return self._collect(call, after, shown, cache)
         if after is not None:
             after = (after[0], "")  # components have no entries, and a client's text must not be kept
-        key = (call.method, call.revision, after, shown)
+        key = (call.method, call.envelope.revision, after, shown)
         kept = self._pages.get(key)
         if kept is not None and kept[0] == changes:
             return kept[1]

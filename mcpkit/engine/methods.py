@@ -168,7 +168,7 @@ class Methods:
         tool = self._registry.tools.get(name)
         if tool is None or (tool.visible is not None and not tool.is_visible(call.principal)):
             raise ProtocolError(INVALID_PARAMS, f"Unknown tool: {name[:200]}")
-        if self._has_lifespans:
+        if self._lifespans.function is not None or self._registry.included:  # as `_has_lifespans` says it
             await self._enter(call, tool)
         try:
             if tool.requires:

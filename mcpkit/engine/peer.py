@@ -126,13 +126,14 @@ class Peer(ABC):
                 self._receive(message, answers.reply, channel)
 
     def _serve(self, request: Request, reply: Reply, channel: Channel) -> None:
-        call = Call(self._engine.runtime, request, channel)
+        engine = self._engine
+        call = Call(engine.runtime, request, channel)
         try:
             if call.method == "subscriptions/listen" and call.era == "stateless":
                 self._listen(call)
                 reply(None, None)
                 return
-            outcome = self._engine.dispatch(call)
+            outcome = engine.dispatch(call)
             if isinstance(outcome, (dict, bytes)):
                 reply(jsonrpc.result(call.request_id, outcome), None)
                 return

@@ -145,15 +145,17 @@ class Service(Source):
                 outcome = self.engine.dispatch(call)
                 if not isinstance(outcome, (dict, bytes)):
                     self.calls.check_room(call, outcome)
-                if finish is not None:
-                    outcome = finish(outcome)
-                if isinstance(outcome, (dict, bytes)):
+                    running = outcome if finish is None else finish(outcome)
+                elif finish is not None:
+                    running = finish(outcome)
+                else:
+                    running = None
                     reply(jsonrpc.result(call.request_id, outcome), None)
-                elif (awaited := self.calls.begin(call, outcome, reply)) is not OVER:
+                if running is not None and (awaited := self.calls.begin(call, running, reply)) is not OVER:
                     if finish is None:
                         exchange.attach(self)
                     sender = self._loop.create_task(self.serve(exchange, stream_after))
-                    await self.calls.go_on(exchange, call, outcome, awaited, reply)
+                    await self.calls.go_on(exchange, call, running, awaited, reply)
             except Exception as error:  # noqa: BLE001 - every request is answered
                 reply(error_response(call, error), error)
             await (sender or self.send(exchange))
