@@ -16,7 +16,7 @@ from typing import Any, Final
 from .engine.connection import Connection
 from .errors import INTERNAL_ERROR, METHOD_NOT_FOUND, ProtocolError
 from .protocol import jsonrpc
-from .protocol.client import Answered, Asked, ClientWire, Notified, Progressed
+from .protocol.client import Answered, Asked, ClientWire, Progressed, Refused
 from .protocol.eras import LOG_LEVEL, SERVER_INFO
 from .protocol.revisions import ALL, LATEST, STATELESS
 from .server import Server
@@ -170,8 +170,10 @@ class Client:
         finally:
             del self._waiting[sent.id]
             self._progress.pop(sent.id, None)
-            if given_up := self._wire.cancel(sent.id, "nobody waits for the answer any more"):
-                self._connection.receive(given_up)
+            if sent.id in self._wire.pending:
+                given_up = self._wire.cancel(sent.id, "nobody waits for the answer any more")
+                if given_up is not None:
+                    self._connection.receive(given_up)
         return result
 
     def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
@@ -285,21 +287,22 @@ class Client:
 
     def _receive(self, line: bytes) -> None:
         for event in self._wire.receive(line):
-            if isinstance(event, Asked):
+            if isinstance(event, Answered):
+                if not (waiting := self._waiting[event.id]).done():
+                    waiting.set_result(event.result)
+            elif isinstance(event, Refused):
+                if not (waiting := self._waiting[event.id]).done():
+                    waiting.set_exception(ProtocolError(event.code, event.message, event.data))
+            elif isinstance(event, Asked):
                 task = self._loop.create_task(self._reply(event))
                 self._answering.add(task)
                 task.add_done_callback(self._answering.discard)
             elif isinstance(event, Progressed):
                 self._progress[event.id](event.done, event.total, event.message)
-            elif isinstance(event, Notified):
+            else:
                 params = {} if event.params is None else {"params": event.params}
                 self.notifications.append({"jsonrpc": "2.0", "method": event.method, **params})
                 self._arrival.set()
-            elif not (waiting := self._waiting[event.id]).done():
-                if isinstance(event, Answered):
-                    waiting.set_result(event.result)
-                else:
-                    waiting.set_exception(ProtocolError(event.code, event.message, event.data))
 
     async def _answer(self, asked: dict[str, Any]) -> dict[str, Any]:
         assert self._answers is not None

@@ -16,7 +16,7 @@ from .revisions import STATELESS
 Json = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Request:
     """A request to be sent: its id, and its line without the newline."""
 
@@ -24,7 +24,7 @@ class Request:
     line: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Answered:
     """A request has its result."""
 
@@ -32,7 +32,7 @@ class Answered:
     result: Json
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Refused:
     """A request has been answered with an error."""
 
@@ -42,7 +42,7 @@ class Refused:
     data: Any = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Progressed:
     """The server tells how far a request that is pending has come."""
 
@@ -52,7 +52,7 @@ class Progressed:
     message: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Asked:
     """The server asks; `answer` or `refuse` it under its id."""
 
@@ -61,7 +61,7 @@ class Asked:
     params: Json
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Notified:
     """The server says something that belongs to no pending request."""
 
@@ -108,9 +108,16 @@ class ClientWire:
         """
         id_ = next(self._ids)
         params = dict(params or {})
-        meta = self._meta(params.get("_meta", {}))
+        meta: Json = params.get("_meta") or {}
+        if self.revision in STATELESS:
+            meta = {
+                PROTOCOL_VERSION: self.revision,
+                CLIENT_INFO: self.info,
+                CLIENT_CAPABILITIES: self.capabilities,
+                **meta,
+            }
         if reports_progress:
-            meta["progressToken"] = id_
+            meta = {**meta, "progressToken": id_}
         if meta:
             params["_meta"] = meta
         message: Json = {"jsonrpc": "2.0", "id": id_, "method": method}
@@ -152,10 +159,13 @@ class ClientWire:
             ProtocolError: It is no message; nothing has changed.
         """
         message = jsonrpc.decode(line)
-        messages: list[Any] = message if is_array(message) else [message]
-        for each in messages:
-            _check(each)
-        return [event for each in messages if (event := self._event(each)) is not None]
+        if is_array(message):
+            for each in message:
+                _check(each)
+            return [event for each in message if (event := self._event(each)) is not None]
+        _check(message)
+        event = self._event(message)
+        return [] if event is None else [event]
 
     def end(self) -> list[RequestId]:
         """Return the ids of the requests that will have no answer any more, as the wire has come to its end."""
@@ -169,20 +179,14 @@ class ClientWire:
         self._reporting.discard(id_)
         return self.pending.pop(id_, None)
 
-    def _meta(self, given: Mapping[str, Any]) -> Json:
-        if self.revision not in STATELESS:
-            return dict(given)
-        return {
-            PROTOCOL_VERSION: self.revision,
-            CLIENT_INFO: self.info,
-            CLIENT_CAPABILITIES: self.capabilities,
-            **given,
-        }
-
     def _event(self, message: Json) -> Event | None:
-        id_ = message.get("id")
         if "method" not in message:
-            return self._outcome(id_, message) if is_id(id_) and self._settled(id_) is not None else None
+            id_ = message.get("id")
+            if type(id_) is not int or self.pending.pop(id_, None) is None:  # ours are integers
+                return None
+            self._reporting.discard(id_)
+            result: Json | None = message.get("result")
+            return Answered(id_, result) if type(result) is dict else _refusal(id_, message.get("error"))
         method: str = message["method"]
         params: Json = message.get("params") or {}
         if "id" in message:
@@ -192,25 +196,23 @@ class ClientWire:
             return Progressed(token, params["progress"], params.get("total"), params.get("message"))
         return Notified(method, message.get("params"))
 
-    def _outcome(self, id_: RequestId, message: Json) -> Answered | Refused:
-        if is_object(result := message.get("result")):
-            return Answered(id_, result)
-        error = message.get("error")
-        if is_object(error) and type(error.get("code")) is int and type(error.get("message")) is str:
-            return Refused(id_, error["code"], error["message"], error.get("data"))
-        return Refused(id_, INTERNAL_ERROR, "the server has answered with neither a result nor an error")
+
+def _refusal(id_: RequestId, error: object) -> Refused:
+    if is_object(error) and type(error.get("code")) is int and type(error.get("message")) is str:
+        return Refused(id_, error["code"], error["message"], error.get("data"))
+    return Refused(id_, INTERNAL_ERROR, "the server has answered with neither a result nor an error")
 
 
-def _check(message: Any) -> None:
+def _check(message: Json | None) -> None:
     """Refuse what is no message.
 
     Raises:
         ProtocolError: It is none.
     """
-    if not is_object(message) or message.get("jsonrpc") != "2.0":
+    if type(message) is not dict or message.get("jsonrpc") != "2.0":
         raise ProtocolError(INVALID_REQUEST, 'expected an object with "jsonrpc": "2.0"')
     if "method" not in message:
-        if not {"result", "error"} & message.keys():
+        if "result" not in message and "error" not in message:
             raise ProtocolError(INVALID_REQUEST, "expected a request, a response or a notification")
         return
     params = message.get("params", {})
