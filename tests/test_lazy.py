@@ -125,6 +125,7 @@ def test_an_app_at_module_level_loads_nothing_but_what_checks_its_options():
         "mcpkit.schema.nearest",
         "mcpkit.transports.http",
         "mcpkit.transports.http.app",
-        "mcpkit.transports.http.guard",
+        "mcpkit.transports.http.intake",
+        "mcpkit.transports.http.intake.guard",
         "mcpkit.transports.http.options",
     }

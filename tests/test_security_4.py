@@ -33,7 +33,7 @@ from mcpkit.middlewares import RateLimit, Telemetry
 from mcpkit.schema.problems import Reader
 from mcpkit.testing import connect
 from mcpkit.transports import Connection
-from mcpkit.transports.http.authenticated import principal_of
+from mcpkit.transports.http.intake.authenticated import principal_of
 from waiting import until
 
 pytestmark = pytest.mark.anyio

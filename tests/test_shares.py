@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from mcpkit.calls.shares import Shares
 from mcpkit.errors import BusyError
-from mcpkit.transports.http.addresses import caller_at
+from mcpkit.transports.http.intake.addresses import caller_at
 
 CALLERS = st.sampled_from(["ada", "bob", "eve", None])
 

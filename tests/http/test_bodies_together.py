@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from asgi_client import Serve
 from event_streams import ACCEPT, Site, eventually, site, stateless_meta
 from mcpkit import Server
-from mcpkit.transports.http.body import Bodies
 from mcpkit.transports.http.exchange import RefusedError
+from mcpkit.transports.http.intake.body import Bodies
 from mcpkit.transports.http.options import Settings
 from wire.pipe import settle
 

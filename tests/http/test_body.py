@@ -9,8 +9,8 @@ import pytest
 
 from event_streams import ACCEPT, site, stateless_meta
 from mcpkit import Server
-from mcpkit.transports.http.body import Bodies
 from mcpkit.transports.http.exchange import RefusedError
+from mcpkit.transports.http.intake.body import Bodies
 from mcpkit.transports.http.options import Settings
 
 pytestmark = pytest.mark.anyio

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager, suppress
 import uvicorn
 
 from mcpkit import MemoryBroker, Server
-from mcpkit.transports.http.session import Session
+from mcpkit.transports.http.sessions.session import Session
 from waiting import until
 
 CLIENTS = 200

@@ -9,8 +9,8 @@ import pytest
 
 from asgi_client import Serve
 from mcpkit import Context, Server
-from mcpkit.transports.http.answer import Answer
 from mcpkit.transports.http.exchange import Exchange
+from mcpkit.transports.http.sessions.response import Answer
 
 pytestmark = pytest.mark.anyio
 

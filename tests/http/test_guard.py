@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcpkit.transports.http import guard as module
-from mcpkit.transports.http.guard import Guard
+from mcpkit.transports.http.intake import guard as module
+from mcpkit.transports.http.intake.guard import Guard
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 

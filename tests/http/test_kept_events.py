@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from asgi_client import Serve, Session
 from mcpkit import Context, Server
-from mcpkit.transports.http.events import _BESIDES, MOST_EVENTS, SHARE, Events, Shelf
+from mcpkit.transports.http.sessions.events import _BESIDES, MOST_EVENTS, SHARE, Events, Shelf
 from resumed import Steps, make_server, priming, said
 
 pytestmark = pytest.mark.anyio

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mcpkit.transports.http.mounting import mount_point, path_below
+from mcpkit.transports.http.intake.mounting import mount_point, path_below
 
 
 def request(path: str, raw_path: str | None = None, **more: str) -> dict[str, object]:

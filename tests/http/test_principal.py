@@ -20,8 +20,8 @@ from asgi_client import Client, Serve, Session, initialize
 from event_streams import stateless_meta
 from mcpkit import Context, Header, Principal, Server
 from mcpkit.protocol.revisions import HANDSHAKE, LATEST
-from mcpkit.transports.http.authenticated import principal_of
-from mcpkit.transports.http.token import read
+from mcpkit.transports.http.intake.authenticated import principal_of
+from mcpkit.transports.http.sessions.token import read
 
 pytestmark = pytest.mark.anyio
 

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from asgi_answer import Answer
 from asgi_client import Serve, initialize
 from mcpkit import Context, Server
-from mcpkit.transports.http import events, exchange
+from mcpkit.transports.http import exchange
 from mcpkit.transports.http.options import Settings
+from mcpkit.transports.http.sessions.registry import events
 from serving import in_thread
 from waiting import until
 

@@ -13,8 +13,8 @@ from starlette.websockets import WebSocketDisconnect
 
 from mcpkit import Server
 from mcpkit.errors import RegistrationError
-from mcpkit.transports.http.cors import Cors
-from mcpkit.transports.http.guard import Guard
+from mcpkit.transports.http.intake.cors import Cors
+from mcpkit.transports.http.intake.guard import Guard
 from mcpkit.transports.http.options import OwnRoute, Settings
 from mcpkit.transports.http.routes import Routes
 

@@ -13,7 +13,7 @@ from pydantic_core import from_json
 from mcpkit.protocol.eras import Client, Handshake
 from mcpkit.state.broker import MemoryBroker
 from mcpkit.state.keys import Keys
-from mcpkit.transports.http.token import MAX_LENGTH, SessionToken, issue, read
+from mcpkit.transports.http.sessions.token import MAX_LENGTH, SessionToken, issue, read
 
 SECRET = "the secret of the weather station"
 KEYS = Keys(SECRET, "weather")

@@ -18,7 +18,7 @@ ROWS: dict[str, tuple[Any, ...]] = {
     "bodies that are on their way": ("server.asgi(max_body_total=)",),
     "time for a body": ("server.asgi(body_timeout=)",),
     "body of a request that is refused": tuple(
-        f"{HTTP}.unread:{name}" for name in ("_SHORT", "_SOON", "_MUCH", "_LATE")
+        f"{HTTP}.intake.refused_body:{name}" for name in ("_SHORT", "_SOON", "_MUCH", "_LATE")
     ),
     "line": ("server.run(max_line=)",),
     "nesting of a message": (201,),  # the parser's own, as is the next
@@ -28,7 +28,7 @@ ROWS: dict[str, tuple[Any, ...]] = {
     "batch": ("mcpkit.engine.peer:MAX_BATCH",),
     "what a client says of itself": ("mcpkit.protocol.eras:MAX_CLIENT_LENGTH",),
     "revision that a client names": ("mcpkit.protocol.eras:MOST_REPEATED",),
-    "session id": (f"{HTTP}.token:MAX_LENGTH",),
+    "session id": (f"{HTTP}.sessions.token:MAX_LENGTH",),
     "URI that is read": ("mcpkit.engine.methods:_MAX_URI_LENGTH",),
     "problems of arguments that are told": (
         "mcpkit.errors:ArgumentsError.MOST",
@@ -60,10 +60,13 @@ ROWS: dict[str, tuple[Any, ...]] = {
     "log records that wait for a client": ("mcpkit.calls.reports:MOST_WAITING",),
     "client that does not read": (f"{HTTP}.exchange:_PATIENCE", f"{HTTP}.exchange:_PIECE"),
     "what waits for a client of HTTP+SSE": (f"{HTTP}.exchange:MOST_QUEUED",),
-    "events kept for a client that comes back": ("server.asgi(max_kept=)", f"{HTTP}.events:MOST_EVENTS"),
+    "events kept for a client that comes back": (
+        "server.asgi(max_kept=)",
+        f"{HTTP}.sessions.events:MOST_EVENTS",
+    ),
     "sessions": ("server.asgi(max_sessions=)",),
     "time of a session without requests": ("server.asgi(session_ttl=)",),
-    "time of a session that is opened and not used": (f"{HTTP}.sessions:_BRIEF",),
+    "time of a session that is opened and not used": (f"{HTTP}.sessions.registry:_BRIEF",),
     "time of a session in all": ("server.asgi(session_max_age=)",),
     "streams that listen": ("server.asgi(max_streams=)",),
     "places of one client": (),

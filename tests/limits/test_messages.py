@@ -19,8 +19,8 @@ from mcpkit.errors import ProtocolError
 from mcpkit.protocol.eras import MAX_CLIENT_LENGTH
 from mcpkit.protocol.jsonrpc import MAX_ID_LENGTH
 from mcpkit.transports.framing import Framing
-from mcpkit.transports.http import unread
-from mcpkit.transports.http.token import MAX_LENGTH
+from mcpkit.transports.http.intake import refused_body as unread
+from mcpkit.transports.http.sessions.token import MAX_LENGTH
 from wire.conftest import Wire
 from wire.pipe import settle, stateless_meta
 

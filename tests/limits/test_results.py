@@ -22,7 +22,7 @@ from mcpkit.content.lazy import MOST_ITEMS
 from mcpkit.content.plain import DEEPEST
 from mcpkit.middlewares import SizeLimit
 from mcpkit.transports.http import exchange as exchanges
-from mcpkit.transports.http.events import _BESIDES, MOST_EVENTS, SHARE, Events, Shelf
+from mcpkit.transports.http.sessions.events import _BESIDES, MOST_EVENTS, SHARE, Events, Shelf
 from waiting import until
 from wire.pipe import META
 

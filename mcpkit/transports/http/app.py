@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from ...errors import RegistrationError
 from ...state.keys import check_environment
-from .guard import Guard
+from .intake.guard import Guard
 from .options import OwnRoute, Settings
 
 if TYPE_CHECKING:

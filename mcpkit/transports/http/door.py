@@ -12,21 +12,21 @@ from ...errors import BusyError, ProtocolError
 from ...protocol import jsonrpc
 from ...protocol.request_headers import JoinedHeaders
 from ...state.broker import MemoryBroker
-from .authenticated import principal_of
-from .cors import Cors
 from .environment import Environment
 from .exchange import Exchange, Receive, RefusedError, Scope, Send, headers_by_name, refuse, respond
-from .guard import Guard
-from .handshake import serve_delete, serve_get, serve_handshake
-from .mounting import mount_point, path_below
-from .negotiation import accepts, check_content, may_stream
+from .intake.authenticated import principal_of
+from .intake.cors import Cors
+from .intake.guard import Guard
+from .intake.mounting import mount_point, path_below
+from .intake.negotiation import accepts, check_content, may_stream
+from .intake.refused_body import UnreadError, watch
 from .options import MESSAGES_PATH, SSE_PATH, OwnRoute, Settings
 from .routes import Routes
 from .service import READY, Service
+from .sessions.handshake import serve_delete, serve_get, serve_handshake
+from .sessions.legacy_sse import Pipe
 from .shutdown import end_on_signals
-from .sse import Pipe
 from .stateless import is_stateless, serve_stateless, unknown_revision
-from .unread import UnreadError, watch
 from .workers import warn_of_workers
 
 if TYPE_CHECKING:

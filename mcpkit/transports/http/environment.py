@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...calls.shares import Shares
 from ...state.broker import Broker
-from .events import Shelf
 from .options import Settings
+from .sessions.events import Shelf
 from .workers import CURE
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from ...errors import (
 )
 from ...protocol.request_headers import JoinedHeaders
 from ...state.principal import ANYONE, Principal
-from .addresses import caller_at
+from .intake.addresses import caller_at
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]

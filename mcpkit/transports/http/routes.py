@@ -10,12 +10,12 @@ from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.routing import BaseRoute, Match, Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from .cors import Cors
 from .exchange import headers_by_name
-from .guard import Guard
-from .mounting import mount_point, path_below
+from .intake.cors import Cors
+from .intake.guard import Guard
+from .intake.mounting import mount_point, path_below
+from .intake.refused_body import watch
 from .options import DEFAULT_PATH, OwnRoute, Settings
-from .unread import watch
 
 
 class Routes:

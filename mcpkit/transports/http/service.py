@@ -14,13 +14,13 @@ from ...protocol import jsonrpc
 from ...protocol.jsonrpc import Outcome, Ready
 from ...protocol.messages import Request
 from ...state.keys import Keys
-from .body import Bodies
 from .environment import Environment
 from .exchange import ANSWERED, Exchange, Source
+from .intake.body import Bodies
 from .listener import Listener
-from .sessions import Sessions
+from .sessions.legacy_sse import Pipe
+from .sessions.registry import Sessions
 from .shutdown import Ending
-from .sse import Pipe
 
 Finish = Callable[[Ready | Coroutine[Any, Any, Outcome]], Coroutine[Any, Any, Outcome]]
 """Takes the outcome of a request, and returns it when it may be sent."""

@@ -11,8 +11,8 @@ from collections.abc import Mapping, MutableMapping
 from contextlib import suppress
 from typing import Any, Final
 
-from ...calls.coroutines import within
-from .exchange import Receive, RefusedError, Scope, Send
+from ....calls.coroutines import within
+from ..exchange import Receive, RefusedError, Scope, Send
 
 Message = MutableMapping[str, Any]
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 from urllib.parse import quote
 
-from ...engine.connection import Connection
-from .environment import Environment
-from .exchange import Exchange, Source, event
+from ....engine.connection import Connection
+from ..environment import Environment
+from ..exchange import Exchange, Source, event
 
 
 class Pipe(Source):

@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from ...errors import INTERNAL_ERROR, ProtocolError
-from ...protocol import jsonrpc
-from ...protocol.jsonrpc import RequestId
+from ....errors import INTERNAL_ERROR, ProtocolError
+from ....protocol import jsonrpc
+from ....protocol.jsonrpc import RequestId
+from ..exchange import Exchange, Source, event
 from .events import MOST_EVENTS, Events, Shelf
-from .exchange import Exchange, Source, event
 
 RETRY: Final = 1000
 """Milliseconds after which a client whose stream was closed comes back."""

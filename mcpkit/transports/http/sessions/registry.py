@@ -20,15 +20,15 @@ from functools import partial
 from itertools import islice
 from typing import Final
 
-from ...calls.shares import Shares
-from ...errors import BusyError
-from ...protocol.eras import Handshake
-from ...state.broker import MemoryBroker
-from ...state.change import LIST_NAMES
-from ...state.keys import Keys
-from ...state.principal import Principal
-from .environment import Environment
-from .exchange import Exchange
+from ....calls.shares import Shares
+from ....errors import BusyError
+from ....protocol.eras import Handshake
+from ....state.broker import MemoryBroker
+from ....state.change import LIST_NAMES
+from ....state.keys import Keys
+from ....state.principal import Principal
+from ..environment import Environment
+from ..exchange import Exchange
 from .record import Record, unreachable
 from .session import Session
 from .token import SessionToken, issue, read

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from ...state.broker import Broker
+from ....state.broker import Broker
 
 logger = logging.getLogger("mcpkit")
 

@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Mapping
 from contextlib import suppress
 from typing import Final, TypeVar
 
-from ...errors import BusyError
-from ...state.broker import Broker
-from .following import CHANGED
+from ....errors import BusyError
+from ....state.broker import Broker
+from .remote import CHANGED
 from .token import SessionToken
 
 logger = logging.getLogger("mcpkit")

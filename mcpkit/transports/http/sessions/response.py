@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...calls.asking.pending import OpenQuestions
-from ...errors import INVALID_REQUEST, PARSE_ERROR, BusyError, ProtocolError
-from ...protocol.jsonrpc import is_array, is_object
-from .exchange import Exchange, Source, headers_of
+from ....calls.asking.pending import OpenQuestions
+from ....errors import INVALID_REQUEST, PARSE_ERROR, BusyError, ProtocolError
+from ....protocol.jsonrpc import is_array, is_object
+from ..exchange import Exchange, Source, headers_of
 from .streams import Stream, Streams
 
 

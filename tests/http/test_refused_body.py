@@ -11,7 +11,7 @@ import pytest
 from asgi_client import Serve
 from event_streams import site
 from mcpkit import Server
-from mcpkit.transports.http import unread
+from mcpkit.transports.http.intake import refused_body as unread
 
 pytestmark = pytest.mark.anyio
 

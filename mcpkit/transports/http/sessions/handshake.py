@@ -10,20 +10,20 @@ import types
 from collections.abc import Coroutine, Generator
 from typing import Any, Final
 
-from ...calls.asking.pending import OpenQuestions
-from ...calls.channel import Channel
-from ...calls.tasks import Calls, Reply
-from ...engine.peer import Peer
-from ...errors import INVALID_REQUEST, METHOD_NOT_FOUND, ProtocolError
-from ...protocol import jsonrpc
-from ...protocol.eras import Client, Envelope, Handshake
-from ...protocol.headers import Headers
-from ...protocol.jsonrpc import Outcome, Ready, is_array, is_object
-from ...protocol.messages import Request, invalid, is_initialize
-from ...protocol.revisions import HANDSHAKE
-from .answer import status_of
-from .exchange import ANSWERED, Exchange, Source, headers_of
-from .service import Service
+from ....calls.asking.pending import OpenQuestions
+from ....calls.channel import Channel
+from ....calls.tasks import Calls, Reply
+from ....engine.peer import Peer
+from ....errors import INVALID_REQUEST, METHOD_NOT_FOUND, ProtocolError
+from ....protocol import jsonrpc
+from ....protocol.eras import Client, Envelope, Handshake
+from ....protocol.headers import Headers
+from ....protocol.jsonrpc import Outcome, Ready, is_array, is_object
+from ....protocol.messages import Request, invalid, is_initialize
+from ....protocol.revisions import HANDSHAKE
+from ..exchange import ANSWERED, Exchange, Source, headers_of
+from ..service import Service
+from .response import status_of
 
 _IS_EAGER: Final = sys.version_info >= (3, 12)
 

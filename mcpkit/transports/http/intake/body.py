@@ -7,11 +7,11 @@ from io import BytesIO
 from types import CoroutineType
 from typing import Final, Protocol
 
-from ...calls.coroutines import first_step, go_on, within
-from ...calls.shares import Shares
-from .exchange import Receive, RefusedError
-from .options import Settings
-from .unread import Message, UnreadError
+from ....calls.coroutines import first_step, go_on, within
+from ....calls.shares import Shares
+from ..exchange import Receive, RefusedError
+from ..options import Settings
+from .refused_body import Message, UnreadError
 
 _LATER: Final = ((b"retry-after", b"1"),)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from .unread import UnreadError
+from .refused_body import UnreadError
 
 _known: dict[bytes, bool] = {}
 """Which values of Accept have been found fine, so that each is read once: clients send the same at each call."""

@@ -7,10 +7,10 @@ from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
-from ...state.principal import ANYONE, Principal
-from .exchange import Scope
-from .options import FindPrincipal
-from .unread import UnreadError
+from ....state.principal import ANYONE, Principal
+from ..exchange import Scope
+from ..options import FindPrincipal
+from .refused_body import UnreadError
 
 logger = logging.getLogger("mcpkit")
 

@@ -10,24 +10,24 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
-from ...calls.asking.pending import OpenQuestions
-from ...calls.tasks import Calls, Reply, server_ended
-from ...engine.peer import Peer
-from ...engine.subscriptions.listen import notification
-from ...engine.subscriptions.mailbox import Pending
-from ...errors import BusyError, ProtocolError
-from ...protocol import jsonrpc
-from ...protocol.eras import Envelope, Handshake
-from ...protocol.jsonrpc import is_array
-from ...protocol.messages import invalid
-from ...protocol.revisions import RESUMABLE, SEVERITY
-from ...state.change import Change
-from ...state.principal import Principal
-from .answer import Answer
-from .environment import Environment
-from .exchange import Exchange
-from .following import Following
+from ....calls.asking.pending import OpenQuestions
+from ....calls.tasks import Calls, Reply, server_ended
+from ....engine.peer import Peer
+from ....engine.subscriptions.listen import notification
+from ....engine.subscriptions.mailbox import Pending
+from ....errors import BusyError, ProtocolError
+from ....protocol import jsonrpc
+from ....protocol.eras import Envelope, Handshake
+from ....protocol.jsonrpc import is_array
+from ....protocol.messages import invalid
+from ....protocol.revisions import RESUMABLE, SEVERITY
+from ....state.change import Change
+from ....state.principal import Principal
+from ..environment import Environment
+from ..exchange import Exchange
 from .record import Record
+from .remote import Following
+from .response import Answer
 from .streams import Stream, Streams, read_event_id
 
 _LEVEL: Final = "level"

@@ -12,9 +12,9 @@ from typing import Any, Final, NamedTuple
 
 from pydantic_core import from_json, to_json
 
-from ...protocol.eras import Client
-from ...state.change import ListName
-from ...state.keys import Keys
+from ....protocol.eras import Client
+from ....state.change import ListName
+from ....state.keys import Keys
 
 MAX_LENGTH: Final = 1024
 """The longest id, in characters: proxies and servers commonly bound a header line at 4 to 8 KiB."""

@@ -1,0 +1,4 @@
+"""The handshake era: sessions, their streams, and what processes share of them.
+
+Internal: it may change at any time.
+"""
