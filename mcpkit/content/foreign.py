@@ -14,7 +14,6 @@ from functools import lru_cache
 from operator import methodcaller
 from typing import Any, Final, cast
 
-from ..schema import declared
 from .lazy import NoFormError, is_held, items_of, may_block
 
 Encode = Callable[[Any], Any]
@@ -30,7 +29,21 @@ def encoder(cls: Any) -> Encode | None:
         cls: The class of a value.
     """
     # The cache says to type checkers that a class is hashable only where they know which class it is.
-    return declared.encoder(cls) or _encoder(cls)
+    return _declared_encoder(cls) or _encoder(cls)
+
+
+_declared: dict[type, Encode] = {}
+
+
+def declare(cls: type, encode: Encode) -> None:
+    """Have values of a class, and of those derived from it, made data by what their author has said."""
+    _declared[cls] = encode
+
+
+def _declared_encoder(cls: type) -> Encode | None:
+    if not _declared:
+        return None
+    return next((_declared[base] for base in cls.__mro__ if base in _declared), None)
 
 
 def plain(value: Any) -> Any:

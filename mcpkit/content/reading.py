@@ -354,7 +354,7 @@ def _serializer(cls: Any) -> SchemaSerializer:
     """Return what writes the instances of a model or dataclass of pydantic as its annotation would."""
     from pydantic import TypeAdapter
 
-    from ..schema.built import serializer
+    from ..common.built import serializer
     from .serializing import serializing
 
     return serializer(serializing(TypeAdapter(cls).core_schema, converted))

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from pydantic_core import CoreSchema, core_schema
 
-from ..schema.core_nodes import CHILDREN, Node, Rewrite, is_named_tuple, rewritten
+from ..common.core_nodes import CHILDREN, Node, Rewrite, is_named_tuple, rewritten
 from . import foreign
 from .blocks import base64
 from .lazy import LeaveLoop, put_off_leaving

@@ -30,16 +30,12 @@ _declared: dict[type, JsonType] = {}
 
 def declare(own: JsonType) -> None:
     """Keep what was said of a class."""
+    from ..content import foreign  # which most servers do not need
+
     _declared[own.cls] = own
+    foreign.declare(own.cls, own.encode)
 
 
 def declared(cls: Any) -> JsonType | None:
     """Return what was said of exactly this class."""
     return _declared.get(cls)
-
-
-def encoder(cls: type) -> Callable[[Any], Any] | None:
-    """Return what makes data of the values of a class that is declared, or derived from one that is."""
-    if not _declared:
-        return None
-    return next((_declared[base].encode for base in cls.__mro__ if base in _declared), None)

@@ -16,9 +16,9 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, Union, cast, get_
 import typing_extensions
 from pydantic_core import CoreSchema, core_schema
 
+from ..common.core_nodes import copied
 from ..protocol.jsonrpc import is_object
 from . import types
-from .core_nodes import copied
 from .described import Described, NotInTable, is_incoming
 from .foreign_types import described, iterated_as, unaliased
 

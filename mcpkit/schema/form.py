@@ -15,12 +15,12 @@ from typing import Annotated, Any, NamedTuple, get_args, get_origin
 from pydantic_core import ValidationError
 from typing_extensions import is_typeddict
 
+from ..common.built import validator
 from ..content import foreign
 from ..errors import ArgumentsError, Problem, RegistrationError
 from ..protocol.jsonrpc import is_object
 from . import hints, written_form
 from .arguments import Arguments, from_validator
-from .built import validator
 from .form_fields import FORMS, CannotSayError, Field
 from .problems import problems
 from .references import target

@@ -16,6 +16,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic.warnings import ArbitraryTypeWarning
 from pydantic_core import SchemaError, core_schema
 
+from ..common.core_nodes import copied, nodes
 from ..content.data import json_value
 from ..content.foreign import is_struct
 from ..content.serializing import serializing
@@ -34,7 +35,6 @@ from . import (
     values,
     wire,
 )
-from .core_nodes import copied, nodes
 from .described import Described, Mode, NotInTable
 from .signature import UnresolvedHint
 from .types import enumeration, one_of

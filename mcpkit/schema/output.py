@@ -20,6 +20,7 @@ from pydantic_core import (
 )
 from typing_extensions import Never, is_typeddict
 
+from ..common.built import can_serialize, serializer, validator
 from ..content.data import json_value
 from ..content.display import can_show
 from ..content.lazy import may_block, written
@@ -27,7 +28,6 @@ from ..content.plain import is_json
 from ..errors import HandlerError, OutputError, ProtocolError, RegistrationError
 from ..protocol.jsonrpc import is_object
 from . import hints, references, types
-from .built import can_serialize, serializer, validator
 from .described import Described
 from .published import published
 from .signature import empty
@@ -163,7 +163,7 @@ class Output:
     def _sure(self) -> tuple[Any, Any]:
         """A class whose instances need no watching, and what writes them: they have checked what they hold."""
         core: Any = self._described.output or {}
-        from .core_nodes import nodes
+        from ..common.core_nodes import nodes
 
         # What content.serializing makes of a model is a union.
         choice: Any = core["choices"][0] if core.get("type") == "union" else None

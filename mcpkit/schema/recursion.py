@@ -15,8 +15,8 @@ from typing import Any, Final, cast
 
 from pydantic_core import CoreSchema, PydanticCustomError, ValidationError, core_schema
 
+from ..common.core_nodes import copied, nodes
 from ..protocol.jsonrpc import is_array, is_object
-from .core_nodes import copied, nodes
 
 Node = dict[str, Any]
 

@@ -14,9 +14,9 @@ from typing import Any, cast
 
 from pydantic_core import CoreSchema, core_schema
 
+from ..common.core_nodes import Node, Rewrite, is_labelled, is_named_tuple, rewritten
 from ..protocol.jsonrpc import is_array
 from . import object_keys, values
-from .core_nodes import Node, Rewrite, is_labelled, is_named_tuple, rewritten
 from .described import Described
 
 _OWN = frozenset({"type", "strict", "ref", "metadata", "serialization"})

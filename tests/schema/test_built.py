@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 from mcpkit import Server
-from mcpkit.schema import built
+from mcpkit.common import built
 from mcpkit.testing import connect
 
 pytestmark = pytest.mark.anyio

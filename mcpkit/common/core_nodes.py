@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, TypeGuard
 
-from ..protocol.jsonrpc import is_array, is_object
-
 Node = dict[str, Any]
 Rewrite = Callable[[Node], Any]
 
@@ -25,7 +23,7 @@ def nodes(core: object, skipped: Collection[str] = ()) -> Iterator[dict[str, Any
         core: The schema, or several.
         skipped: Keys of schemas below which nothing is looked for.
     """
-    if is_object(core):
+    if _is_mapping(core):
         is_node = isinstance(
             core.get("type"), str
         )  # else it holds fields by their names, or is a default value
@@ -47,10 +45,14 @@ def copied(core: Any, change: Callable[[Any], Any], kept: Collection[str] = ()) 
         change: Returns what stands in the place of what the schema holds.
         kept: Keys of schemas whose values stay what they are.
     """
-    if is_object(core):
+    if _is_mapping(core):
         kept = kept if isinstance(core.get("type"), str) else ()
         return {key: inner if key in kept else change(inner) for key, inner in core.items()}
     return type(core)(map(change, core)) if _holds_several(core) else core
+
+
+def _is_mapping(core: object) -> TypeGuard[dict[str, Any]]:
+    return isinstance(core, dict)
 
 
 def _holds_several(core: object) -> TypeGuard[list[object] | tuple[object, ...]]:
@@ -70,11 +72,11 @@ def rewritten(value: Any, rewrites: Mapping[str, Rewrite], children: Collection[
         rewrites: What stands in the place of a node, by its type; under "keys", of whatever has keys.
         children: Keys of schemas below which there are others.
     """
-    if is_array(value):
+    if type(value) is list:
         return [rewritten(item, rewrites, children) for item in value]
     if is_labelled(value):
         return (rewritten(value[0], rewrites, children), value[1])
-    if not is_object(value):
+    if not _is_mapping(value):
         return value
     kind = value.get("type")
     if not isinstance(kind, str):  # a mapping of names to schemas
