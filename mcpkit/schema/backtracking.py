@@ -36,6 +36,9 @@ _long: ContextVar[tuple[object, int]] = ContextVar("_long", default=(None, 0))
 """The request, and how many of its texts have taken more."""
 
 
+ran_out: Final[ContextVar[bool]] = ContextVar("ran_out", default=False)
+"""Whether a text has been refused because its steps ran out, since this was last set to False."""
+
 _ASCII_WORD: Final = "[0-9A-Za-z_]"
 _WORD_END: Final = f"(?:(?<={_ASCII_WORD})(?!{_ASCII_WORD})|(?<!{_ASCII_WORD})(?={_ASCII_WORD}))"
 
@@ -83,11 +86,17 @@ def matcher(pattern: str) -> Callable[[str], bool] | None:
         try:
             if short.is_valid(text):
                 return True
-            if not _has_ended_early(short, text):
-                return False
-            return steps < MOST_STEPS and _may_take_long() and bool(engine(MOST_STEPS).is_valid(text))
+            is_early = _has_ended_early(short, text)
+            if is_early and steps < MOST_STEPS and _may_take_long():
+                long = engine(MOST_STEPS)
+                if long.is_valid(text):
+                    return True
+                is_early = _has_ended_early(long, text)
         except ValueError:  # half of a surrogate pair
             return False
+        if is_early:
+            ran_out.set(True)
+        return False
 
     return is_match
 

@@ -13,6 +13,7 @@ from typing_extensions import is_typeddict
 from ..content.wording import Steps, shown
 from ..errors import ArgumentsError, RegistrationError
 from ..protocol.jsonrpc import is_array, is_object
+from . import choices
 from .arguments import Arguments
 from .backtracking import within_bounds
 from .expectations import kind_of
@@ -104,7 +105,13 @@ class CheckedSchema:
                 "pip install 'mcpkit[jsonschema]'"
             ) from error
         checks = {name: matches(pattern) for name, pattern in FORMATS.items()}
-        self._options: Json = {"validate_formats": True, "formats": checks, "offline": True}
+        keywords = {choices.KEYWORD: choices.Choices}
+        self._options: Json = {
+            "validate_formats": True,
+            "formats": checks,
+            "keywords": keywords,
+            "offline": True,
+        }
         self._patterns: dict[str, Callable[[Any], bool]] = {}
         try:
             self.fits = self._compiled(self.schema)
@@ -117,6 +124,7 @@ class CheckedSchema:
 
     def _built(self, build: Callable[..., Any], schema: Json) -> Any:
         linear = self._library.RegexOptions()
+        schema = choices.looked_up(schema)
         try:
             return build(schema, pattern_options=linear, **self._options)
         except self._library.ValidationError:

@@ -7,8 +7,9 @@ from operator import ge, gt, le, lt
 from typing import Any
 
 from ..protocol.jsonrpc import is_array, is_object
+from .equality import identity
 from .formats import FORMATS
-from .values import Json, decode_base64, identity, is_unique, matches
+from .values import Json, decode_base64, is_unique, matches
 
 
 def _is_number(value: Any) -> bool:

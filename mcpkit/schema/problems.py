@@ -15,12 +15,14 @@ from pydantic_core import SchemaError
 from ..content.wording import Steps, path, shown
 from ..errors import Problem
 from ..protocol.jsonrpc import is_array, is_object
+from .backtracking import ran_out
+from .equality import identity
 from .expectations import MOST_CHOICES, expected, kind_of
 from .keywords import fits_alone
 from .nearest import nearest
 from .references import target
 from .secrets import holds_secret, is_secret
-from .values import Json, identity
+from .values import Json
 
 MOST_PROBLEMS = 100
 """How many problems are told of one value."""
@@ -112,9 +114,12 @@ class Reader:
                 return
         for part in schema.get("allOf", ()):
             yield from self.read(part, value, steps, is_hidden)
+        ran_out.set(False)
         if not self.fits_alone(schema, value):
             self._left -= len(schema.get("enum", ()))  # with each of which the value is compared
             hint = "" if is_hidden else _nearest_choice(schema, value)
+            if ran_out.get():
+                hint += "; telling whether it does takes too many steps"
             yield Fault(steps, value, self._mismatch(schema, value, is_hidden) + hint)
         elif is_object(value):
             yield from self._in_object(schema, value, steps, is_hidden)

@@ -25,6 +25,7 @@ from typing_extensions import LiteralString, NoExtraItems, is_typeddict
 from ..protocol.mirrored import KEYWORD, Header
 from . import typed_dict, values
 from .described import Described, NotInTable
+from .equality import identity
 from .signature import empty
 from .texts import Format
 from .values import Json
@@ -156,7 +157,7 @@ def one_of(choices: list[tuple[Any, Any]]) -> Described:
     schema: Json = {}
     if len(kinds) == 1:
         schema["type"] = _KINDS[kinds.pop()]
-    schema["enum"] = list({values.identity(value): value for value in wire}.values())
+    schema["enum"] = list({identity(value): value for value in wire}.values())
     is_plain = all(value is result for value, result in choices) and values.is_text_only(wire)
     return Described(schema, values.one_of(choices), is_plain=is_plain)
 

@@ -33,7 +33,8 @@ from ..content.data import json_value
 from ..content.lazy import staying
 from ..content.wording import described
 from ..errors import OutputError, RegistrationError
-from ..protocol.jsonrpc import SCALARS, is_array, is_object
+from ..protocol.jsonrpc import SCALARS, is_array
+from .equality import LARGEST_HASH, identity
 
 Json = dict[str, Any]
 
@@ -216,36 +217,6 @@ def is_text_only(values: Iterable[object]) -> bool:
     return all(type(value) is str for value in values)
 
 
-def identity(value: Any) -> Any:
-    """Return something hashable that is equal for two JSON values exactly when JSON Schema says they are.
-
-    JSON Schema 2020-12, "Instance Equality": 1 and 1.0 are the same, `true` and 1 are not. Nobody can choose
-    many values whose identities have one hash: those of numbers and tuples are known to all, those of texts to none.
-    """
-    if type(value) is str or value is None:
-        return value
-    if is_object(value) or is_array(value):
-        return object, _identity_text(value)
-    if isinstance(value, bool):
-        return bool, value
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    return hex(value).encode() if isinstance(value, int) and abs(value) > _LARGEST_HASH else value
-
-
-def _identity_text(value: Any) -> str:
-    # What is within is put there as it is: quoted once more at each level, a few levels would be gigabytes.
-    if is_object(value):
-        return f"{{{','.join(sorted(f'{key!r}:{_identity_text(item)}' for key, item in value.items()))}}}"
-    if is_array(value):
-        return f"[{','.join(map(_identity_text, value))}]"
-    return repr(identity(value))
-
-
-_LARGEST_HASH = sys.hash_info.modulus
-"""Whole numbers up to this one have hashes of their own."""
-
-
 def one_of(choices: Sequence[tuple[Any, Any]]) -> CoreSchema:
     """Return a validator of a few JSON values, each with the Python value that it becomes."""
     kinds: set[type[Any]] = {type(value) for value, _ in choices}
@@ -382,7 +353,7 @@ def is_unique(items: Sequence[Any]) -> bool:
     """Tell whether no two JSON values are the same."""
     kinds = set(map(type, items))
     if kinds == {int}:
-        is_within = min(items) > -_LARGEST_HASH and max(items) < _LARGEST_HASH
+        is_within = min(items) > -LARGEST_HASH and max(items) < LARGEST_HASH
         return len(set(items if is_within else map(hex, items))) == len(items)
     if kinds <= _ALIKE:
         return len(set(items)) == len(items)

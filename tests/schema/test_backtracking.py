@@ -70,6 +70,12 @@ async def test_a_text_that_takes_too_many_steps_does_not_fit(
         result = await client.call(name, {"texts": ["a" * 40 + "b"] * count})
         assert result.is_error
         assert "texts[0]: expected a string that matches" in result.text
+        assert result.text.count("; telling whether it does takes too many steps") == min(
+            count, ArgumentsError.MOST
+        )
+        short = await client.call(name, {"texts": ["a" * 3 + "b"]})
+        assert short.is_error
+        assert "too many steps" not in short.text
     assert steps <= backtracking.MOST_LONG
 
 

@@ -1,0 +1,48 @@
+"""Long lists of choices in a JSON Schema of the author's: looked up, not compared with a value one by one."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ..protocol.jsonrpc import is_array, is_object
+from ..protocol.types import Json
+from .equality import identity
+from .references import DATA
+
+KEYWORD: Final = "mcpkit:enum"
+"""The keyword that stands for `enum` where there are many choices."""
+
+_MANY: Final = 100
+"""From how many choices on looking one up is faster, although it takes a call of Python."""
+
+
+class Choices:
+    """The values of one `enum`, as jsonschema-rs asks for those of a keyword that it does not know.
+
+    Args:
+        parent: The schema that has it.
+        values: The choices.
+        path: Where it is.
+    """
+
+    def __init__(self, parent: Json, values: list[Any], path: list[Any]) -> None:
+        self._known = frozenset(map(identity, values))
+
+    def validate(self, value: Any) -> None:
+        """Raise ValueError where a value is none of the choices."""
+        if identity(value) not in self._known:
+            raise ValueError("none of the choices")
+
+
+def looked_up(schema: Any) -> Any:
+    """Return a JSON Schema in which each long `enum` is a `KEYWORD`; all parts stay in their places."""
+    if is_array(schema):
+        return [looked_up(item) for item in schema]
+    if not is_object(schema):
+        return schema
+    return {
+        KEYWORD if key == "enum" and is_array(inner) and len(inner) >= _MANY else key: (
+            inner if key in DATA else looked_up(inner)
+        )
+        for key, inner in schema.items()
+    }
