@@ -132,7 +132,7 @@ bench-http: .venv/.package
 	$(PY) bench/run_http.py $(ARGS)
 
 hosts: .venv/.dev .hosts/.installed
-	@PYTHONPATH=tests $(PY) tests/hosts/run.py
+	@PYTHONPATH=tests/helpers $(PY) tests/hosts/run.py
 
 house: .venv/.package
 	@$(PY) bench/house/counts.py

@@ -1,6 +1,6 @@
 """Sends a value of each type through a tool: `python bench/types_page.py`, which writes docs/reference/types.md.
 
-The types are those of tests/supported.py and tests/supported_foreign.py, which the tests of round trips draw from.
+The types are those of supported.py and supported_foreign.py in tests/helpers, which the tests of round trips draw from.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "reference" / "types.md"
-sys.path.insert(0, str(ROOT / "tests"))
+sys.path.insert(0, str(ROOT / "tests" / "helpers"))
 
 from echoed import REVISIONS, Echo  # noqa: E402
 from mcpkit.schema import formats  # noqa: E402
@@ -22,7 +22,7 @@ from supported import Supported  # noqa: E402
 from supported_foreign import EVERY  # noqa: E402
 
 INTRODUCTION = """\
-<!-- Written by bench/types_page.py: change that, or tests/supported.py, and run it again. -->
+<!-- Written by bench/types_page.py: change that, or tests/helpers/supported.py, and run it again. -->
 
 # Types
 

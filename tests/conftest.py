@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
-
+HERE = Path(__file__).parent
+ROOT = HERE.parent
 
 _ELSEWHERE = ("conformance", "docs", "hosts", "interop", "weather")
 _OTHERS = re.compile(
@@ -23,23 +23,26 @@ _OTHERS = re.compile(
 _IMPORTS = re.compile(r"^\s*(?:from|import) (\w+)", re.MULTILINE)
 
 _LONG = {
-    "test_bounds.py",
-    "test_broker_expiry.py",
-    "test_corpus.py",
-    "test_edge_properties.py",
-    "test_endurance.py",
-    "test_exits.py",
-    "test_kept_events.py",
-    "test_posted_bodies.py",
-    "test_processes_stdio.py",
-    "test_reporting_stdio.py",
-    "test_reporting_uvicorn.py",
-    "test_result_sizes.py",
-    "test_round_trip.py",
-    "test_shutdown.py",
-    "test_stdio_shutdown.py",
-    "test_unshared.py",
-    "test_workers.py",
+    HERE / name
+    for name in (
+        "calls/test_exits.py",
+        "schema/test_bounds.py",
+        "schema/test_corpus.py",
+        "schema/test_round_trip.py",
+        "state/test_broker_expiry.py",
+        "transports/http/test_edge_properties.py",
+        "transports/http/test_endurance.py",
+        "transports/http/test_kept_events.py",
+        "transports/http/test_posted_bodies.py",
+        "transports/http/test_reporting.py",
+        "transports/http/test_result_sizes.py",
+        "transports/http/test_shutdown.py",
+        "transports/http/test_unshared.py",
+        "transports/http/test_workers.py",
+        "transports/stdio/test_processes.py",
+        "transports/stdio/test_reporting.py",
+        "transports/stdio/test_shutdown.py",
+    )
 }
 """What takes seconds on its own: many processes, megabytes, all types there are."""
 
@@ -47,7 +50,7 @@ _LONG = {
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what is long: some files, and properties, which are tried with hundreds of values."""
     for item in items:
-        if item.path.name in _LONG or getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+        if item.path in _LONG or getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
             item.add_marker(pytest.mark.long)
 
 
@@ -64,7 +67,7 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
 def _needs_others(file: Path) -> bool:
     """Whether a file imports a package beside ours, or a module of the tests that does."""
     text = file.read_text()
-    modules = (ROOT / "tests" / f"{name}.py" for name in _IMPORTS.findall(text))
+    modules = (HERE / "helpers" / f"{name}.py" for name in _IMPORTS.findall(text))
     return _OTHERS.search(text) is not None or any(_needs_others(each) for each in modules if each.exists())
 
 

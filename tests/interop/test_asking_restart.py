@@ -16,8 +16,8 @@ from mcp import Client
 from mcp.types import ElicitResult
 
 from interop.asking_journey import COMMAND, FORMS
+from pipe import stateless_meta
 from serving import PATIENCE, Served
-from wire.pipe import stateless_meta
 
 SECRET = "a secret of sixteen bytes and more"
 

@@ -10,8 +10,8 @@ import pytest
 from asgi_client import Client, Serve, serving
 from limits.ways import WAYS, asking
 from mcpkit import Server
+from pipe import Pipe, open_pipe
 from wire.conftest import Wire
-from wire.pipe import Pipe, open_pipe
 from work import Work
 
 Ask = Callable[..., AbstractAsyncContextManager[Any]]

@@ -12,8 +12,8 @@ from limits.ways import around, limit
 from listening import hearing
 from mcpkit import MemoryBroker, Server
 from mcpkit.engine.subscriptions.relay import MOST_ASKED, MOST_WAITING, Publisher
+from pipe import settle
 from waiting import until
-from wire.pipe import settle
 
 pytestmark = pytest.mark.anyio
 

@@ -21,8 +21,8 @@ from mcpkit.protocol.jsonrpc import MAX_ID_LENGTH
 from mcpkit.transports.framing import Framing
 from mcpkit.transports.http.intake import refused_body as unread
 from mcpkit.transports.http.sessions.token import MAX_LENGTH
+from pipe import settle, stateless_meta
 from wire.conftest import Wire
-from wire.pipe import settle, stateless_meta
 
 pytestmark = pytest.mark.anyio
 

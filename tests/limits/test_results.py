@@ -23,8 +23,8 @@ from mcpkit.content.plain import DEEPEST
 from mcpkit.middlewares import SizeLimit
 from mcpkit.transports.http import exchange as exchanges
 from mcpkit.transports.http.sessions.events import _BESIDES, MOST_EVENTS, SHARE, Events, Shelf
+from pipe import META
 from waiting import until
-from wire.pipe import META
 
 pytestmark = pytest.mark.anyio
 

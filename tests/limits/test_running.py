@@ -17,10 +17,10 @@ from mcpkit import Server
 from mcpkit.calls.workers import processes
 from mcpkit.calls.workers.processes import Processes
 from mcpkit.errors import ProcessEndedError
+from pipe import settle
 from process_work import add, wait_at_gate
 from waiting import until
 from wire.conftest import Wire
-from wire.pipe import settle
 
 pytestmark = pytest.mark.anyio
 

@@ -23,10 +23,10 @@ from mcpkit.engine.subscriptions.listen import MAX_URI_LENGTH, MAX_URIS, MAX_URI
 from mcpkit.engine.subscriptions.mailbox import Pending
 from mcpkit.state.change import Change
 from mcpkit.testing import connect
+from pipe import settle, stateless_meta
 from session_server import PING
 from waiting import LoopClock, until
 from wire.conftest import Wire
-from wire.pipe import settle, stateless_meta
 
 pytestmark = pytest.mark.anyio
 

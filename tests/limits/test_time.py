@@ -16,8 +16,8 @@ from limits.conftest import Ask
 from limits.ways import Asker, PipeAsker, Told, WebAsker, limit, told
 from mcpkit import Context, Server
 from mcpkit.transports.http import exchange as exchanges
+from pipe import META, settle
 from waiting import LoopClock, until
-from wire.pipe import META, settle
 
 pytestmark = pytest.mark.anyio
 

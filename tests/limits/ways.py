@@ -15,7 +15,7 @@ import pytest
 from asgi_answer import Answer, Judge
 from asgi_client import Client, Session, serving
 from mcpkit import Server
-from wire.pipe import Pipe, open_pipe, stateless_meta
+from pipe import Pipe, open_pipe, stateless_meta
 
 WAYS = ("a pipe, handshake", "a pipe, stateless", "HTTP, handshake", "HTTP, stateless")
 LATEST = {"handshake": "2025-11-25", "stateless": "2026-07-28"}

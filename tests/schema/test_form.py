@@ -34,7 +34,7 @@ from form_types import (
 from mcpkit.schema.form import Form
 from mcpkit.schema.form_fields import FORMATS, FORMS
 from mcpkit.schema.texts import Email, Uri
-from wire.official import official
+from official import official
 
 
 class Nothing(TypedDict):

@@ -14,8 +14,8 @@ from starlette.routing import Mount, Route
 
 from mcpkit import ProtocolError
 from mcpkit.testing import connect
+from pipe import stateless_meta
 from serving import in_thread
-from wire.pipe import stateless_meta
 
 pytestmark = pytest.mark.xfail(strict=True, reason="the door is not built")
 

@@ -13,8 +13,8 @@ import pytest
 
 from mcpkit import MemoryBroker, Principal, Server
 from mcpkit.transports import Connection
+from pipe import META, stateless_meta
 from serving import in_thread
-from wire.pipe import META, stateless_meta
 
 pytestmark = [pytest.mark.anyio, pytest.mark.xfail(strict=True, reason="the door is not built")]
 

@@ -11,7 +11,7 @@ import pytest
 
 from mcpkit import Server
 from mcpkit.transports import Connection
-from wire.pipe import META, stateless_meta
+from pipe import META, stateless_meta
 
 pytestmark = [pytest.mark.anyio, pytest.mark.xfail(strict=True, reason="the door is not built")]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mcpkit import Server
-from wire.pipe import REVISIONS, Pipe, open_pipe
+from pipe import REVISIONS, Pipe, open_pipe
 
 Wire = Callable[..., AbstractAsyncContextManager[Pipe]]
 

@@ -12,8 +12,8 @@ import pytest
 
 from mcpkit import Server
 from mcpkit.transports import Connection
+from pipe import HANDSHAKE, settle
 from wire.conftest import Wire
-from wire.pipe import HANDSHAKE, settle
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("revision", HANDSHAKE)]
 

@@ -21,8 +21,8 @@ from mcpkit import (
     ToolResult,
 )
 from mcpkit.engine.connection import Connection
+from pipe import stateless_meta
 from wire.conftest import Wire
-from wire.pipe import stateless_meta
 
 pytestmark = pytest.mark.anyio
 

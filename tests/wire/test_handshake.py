@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from mcpkit import Context, Server
+from pipe import HANDSHAKE
 from wire.conftest import Wire
-from wire.pipe import HANDSHAKE
 
 pytestmark = pytest.mark.anyio
 

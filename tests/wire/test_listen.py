@@ -12,8 +12,8 @@ import pytest
 from listening import hearing
 from mcpkit import Server
 from mcpkit.transports import Connection
+from pipe import META, Pipe, settle, stateless_meta
 from wire.conftest import Wire
-from wire.pipe import META, Pipe, settle, stateless_meta
 
 pytestmark = pytest.mark.anyio
 
@@ -225,7 +225,7 @@ async def test_a_stream_does_not_keep_the_connection_from_draining(server: Serve
 
 async def test_both_eras_hear_of_a_change_on_one_pipe(server: Server, wire: Wire) -> None:
     async with wire(server, "2025-06-18") as pipe:
-        from wire.pipe import stateless_meta
+        from pipe import stateless_meta
 
         params = {"notifications": {"toolsListChanged": True}, "_meta": stateless_meta()}
         pipe.send({"jsonrpc": "2.0", "id": "s", "method": "subscriptions/listen", "params": params})

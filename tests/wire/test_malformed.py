@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from mcpkit import Server
+from pipe import HANDSHAKE, REVISIONS
 from wire.conftest import Wire
-from wire.pipe import HANDSHAKE, REVISIONS
 
 pytestmark = pytest.mark.anyio
 

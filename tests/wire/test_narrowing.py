@@ -21,8 +21,8 @@ from mcpkit import (
     user,
 )
 from mcpkit.protocol import content
+from pipe import META
 from wire.conftest import Wire
-from wire.pipe import META
 
 pytestmark = pytest.mark.anyio
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from mcpkit import Server, Tool
+from pipe import Pipe
 from wire.conftest import Wire
-from wire.pipe import Pipe
 
 pytestmark = pytest.mark.anyio
 

@@ -15,9 +15,9 @@ from mcpkit.calls import reporting
 from mcpkit.calls.reports import BURST, INTERVAL
 from mcpkit.engine.connection import Connection
 from mcpkit.testing import connect
+from pipe import Pipe, settle
 from waiting import kept_busy
 from wire.conftest import Wire
-from wire.pipe import Pipe, settle
 
 pytestmark = pytest.mark.anyio
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from mcpkit import Context, Server
+from pipe import HANDSHAKE, META, settle
 from wire.conftest import Wire
-from wire.pipe import HANDSHAKE, META, settle
 
 pytestmark = pytest.mark.anyio
 

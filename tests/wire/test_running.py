@@ -12,9 +12,9 @@ import pytest
 
 from mcpkit import Context, Server
 from mcpkit.transports import Connection
+from official import Official
+from pipe import settle, stateless_meta
 from wire.conftest import Wire
-from wire.official import Official
-from wire.pipe import settle, stateless_meta
 
 pytestmark = pytest.mark.anyio
 

@@ -10,8 +10,8 @@ from jsonschema import Draft202012Validator
 from typing_extensions import TypedDict
 
 from mcpkit import Server, ToolResult
+from pipe import REVISIONS
 from wire.conftest import Wire
-from wire.pipe import REVISIONS
 
 pytestmark = pytest.mark.anyio
 

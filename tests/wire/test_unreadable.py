@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from mcpkit import Server
 from mcpkit.protocol.unreadable import _BEGINNING, id_of_unreadable
 from mcpkit.transports import Framing
+from pipe import REVISIONS
 from stdio.host import Host, call
 from wire.conftest import Wire
-from wire.pipe import REVISIONS
 from work import Work
 
 pytestmark = pytest.mark.anyio

@@ -1,0 +1,155 @@
+"""Changes on their way to other processes and from there, by a broker."""
+
+from __future__ import annotations
+
+import json
+import threading
+
+import pytest
+
+from listening import Ear
+from mcpkit import Server
+from mcpkit.state.broker import MemoryBroker
+from mcpkit.state.change import Change
+from pipe import settle
+
+pytestmark = pytest.mark.anyio
+
+X: Change = Change("resource", "data://x")
+TOOLS: Change = Change("tools")
+
+
+def handler() -> str:
+    return ""
+
+
+class Failing(MemoryBroker):
+    """A broker that is down at times."""
+
+    is_down = True
+
+    async def publish(self, topic: str, message: str) -> None:
+        if self.is_down:
+            raise ConnectionError("down")
+        await super().publish(topic, message)
+
+
+async def test_servers_that_share_a_broker_hear_of_each_others_changes_once() -> None:
+    broker = MemoryBroker()
+    here, there, other = (
+        Server("s", broker=broker),
+        Server("s", broker=broker),
+        Server("other", broker=broker),
+    )
+    ears = {server: Ear() for server in (here, there, other)}
+    for server, ear in ears.items():
+        for change in (X, TOOLS, Change("resources")):
+            server.engine.hubs.here().want(ear, change)
+    async with here.running(), there.running(), other.running():
+        here.resource_updated("data://x")
+        here.tool(handler)
+        here.resource_updated("data://x")
+        await settle()
+        assert ears[here].heard == [X, TOOLS]
+        assert ears[there].heard == [X, TOOLS]
+        thread = threading.Thread(target=there.resource_updated, args=("data://x",))
+        thread.start()
+        thread.join()
+        await settle()
+    assert ears[here].heard == [X, TOOLS, X]
+    assert ears[there].heard == [X, TOOLS, X]
+    assert ears[other].heard == []
+    here.resource_updated("data://x")  # nobody serves it any more
+    await settle()
+    assert len(ears[there].heard) == 3
+
+
+async def test_changes_are_published_though_nobody_listens_here() -> None:
+    broker = MemoryBroker()
+    here, there = Server("s", broker=broker), Server("s", broker=broker)
+    ear = Ear()
+    there.engine.hubs.here().want(ear, X)
+    async with here.running():
+        here.resource_updated("data://x")
+        await settle()
+    assert ear.heard == [X]
+
+
+async def test_changes_that_come_together_are_published_once() -> None:
+    broker = MemoryBroker()
+    messages: list[str] = []
+    broker.subscribe("s/changes", messages.append)
+    server = Server("s", broker=broker)
+    async with server.running():
+        for _ in range(100):
+            server.resource_updated("data://x")
+            server.tool(handler, replace=True)
+        await settle()
+    origin = server.engine.hubs.here().origin
+    assert [json.loads(message) for message in messages] == [
+        {"origin": origin, "what": "resource", "uri": "data://x"},
+        {"origin": origin, "what": "tools", "uri": None},
+    ]
+
+
+async def test_the_broker_is_listened_to_only_while_somebody_listens() -> None:
+    broker = MemoryBroker()
+    server, ear = Server("s", broker=broker), Ear()
+    message = json.dumps({"origin": "there", "what": "resource", "uri": "data://x"})
+    for _ in range(2):
+        await broker.publish("s/changes", message)
+        server.engine.hubs.here().want(ear, X)
+        await broker.publish("s/changes", message)
+        await settle()
+        server.engine.hubs.here().forget(ear)
+    await broker.publish("s/changes", message)
+    await settle()
+    assert ear.heard == [X, X]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "",
+        "[]",
+        "null",
+        "{}",
+        '{"origin": "there", "what": "resource"}',
+        '{"origin": "there", "what": "resource", "uri": null}',
+        '{"origin": "there", "what": "resource", "uri": 3}',
+        '{"origin": "there", "what": "tools", "uri": "data://x"}',
+        '{"origin": "there", "what": ["tools"], "uri": null}',
+    ],
+)
+async def test_what_is_no_change_is_not_told(message: str) -> None:
+    broker = MemoryBroker()
+    server, ear = Server("s", broker=broker), Ear()
+    for change in (X, TOOLS, Change("resource")):
+        server.engine.hubs.here().want(ear, change)
+    await broker.publish("s/changes", message)
+    await settle()
+    assert ear.heard == []
+    server.engine.hubs.here().forget(ear)
+
+
+async def test_a_broker_that_fails_is_logged_once_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    broker = Failing()
+    here, there = Server("s", broker=broker), Server("s", broker=broker)
+    ear, own = Ear(), Ear()
+    there.engine.hubs.here().want(ear, X)
+    here.engine.hubs.here().want(own, X)
+    async with here.running():
+        for _ in range(3):
+            here.resource_updated("data://x")
+            await settle()
+        assert own.heard == [X] * 3
+        assert [record.levelname for record in caplog.records] == ["ERROR"]
+        assert "the broker fails" in caplog.text
+        broker.is_down = False
+        here.resource_updated("data://x")
+        await settle()
+        assert ear.heard == [X]
+        broker.is_down = True
+        here.resource_updated("data://x")
+        await settle()
+        assert len(caplog.records) == 2

@@ -1,0 +1,175 @@
+"""A watch that raises, returns or is slow to end, and when it starts again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from listening import Ear, updated
+from mcpkit import Server
+from mcpkit.engine.subscriptions import watching as module
+from pipe import settle
+from watched import Source, read, station, watched_server
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def source() -> Source:
+    return Source()
+
+
+class Clock:
+    """asyncio, but without the waiting."""
+
+    def __init__(self) -> None:
+        self.delays: list[float] = []
+
+    async def sleep(self, delay: float) -> None:
+        self.delays.append(delay)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(asyncio, name)
+
+
+@pytest.fixture
+def delays(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Let no watch wait before it starts again; say how long each would have."""
+    clock = Clock()
+    monkeypatch.setattr(module, "asyncio", clock)
+    return clock.delays
+
+
+async def test_one_that_raises_is_logged_and_started_again(
+    source: Source, delays: list[float], caplog: pytest.LogCaptureFixture
+) -> None:
+    server, ear = watched_server(source), Ear()
+    server.engine.hubs.here().want(ear, updated("data://x"))
+    for _ in range(8):
+        await source.fail()
+    assert delays == [1, 2, 4, 8, 16, 32, 60, 60]
+    assert source.story == [*["start fixed", "stop fixed"] * 8, "start fixed"]
+    assert "the watch of data://x failed; it starts again in 1 s" in caplog.text
+    assert "OSError: the source is gone" in caplog.text
+    await source.update()
+    assert ear.uris == ["data://x"]
+    await source.fail()
+    assert delays[8:] == [1]
+    server.engine.hubs.here().forget(ear)
+
+
+async def test_one_that_waits_to_start_again_ends_with_its_last_subscriber(source: Source) -> None:
+    server, ear = watched_server(source), Ear()
+    server.engine.hubs.here().want(ear, updated("data://x"))
+    await source.fail()
+    before = asyncio.all_tasks()
+    server.engine.hubs.here().forget(ear)
+    await settle()
+    assert len(before - asyncio.all_tasks()) == 1
+
+
+async def test_one_that_returns_is_not_started_again() -> None:
+    starts: list[None] = []
+
+    async def watch() -> AsyncIterator[None]:
+        starts.append(None)
+        yield
+
+    server, ear = Server("s"), Ear()
+    server.resource("data://x", watch=watch)(read)
+    server.engine.hubs.here().want(ear, updated("data://x"))
+    await settle()
+    assert len(starts) == 1
+    server.engine.hubs.here().forget(ear)
+
+
+async def test_what_yields_no_uri_for_a_template_is_told_so(
+    delays: list[float], caplog: pytest.LogCaptureFixture, source: Source
+) -> None:
+    server, ear = Server("s"), Ear()
+    server.resource("data://stations/{id}", watch=source.fixed)(station)
+    server.engine.hubs.here().want(ear, updated("data://stations/1"))
+    await source.update(7)
+    assert "yielded 7; yield the URI that was updated" in caplog.text
+    assert ear.heard == []
+    server.engine.hubs.here().forget(ear)
+
+
+async def test_it_is_not_started_anew_before_its_predecessor_has_cleaned_up() -> None:
+    may_end = asyncio.Event()
+    story: list[str] = []
+
+    async def watch() -> AsyncIterator[None]:
+        story.append("start")
+        try:
+            await asyncio.Event().wait()
+            yield
+        finally:
+            await may_end.wait()
+            story.append("stop")
+
+    server, ear = Server("s"), Ear()
+    server.resource("data://x", watch=watch)(read)
+    changes = server.engine.hubs.here()
+    for _ in range(3):
+        changes.want(ear, updated("data://x"))
+        await settle()
+        changes.forget(ear)
+        await settle()
+    changes.want(ear, updated("data://x"))
+    await settle()
+    assert story == ["start"]
+    may_end.set()
+    await settle()
+    assert story == ["start", "stop", "start"]
+    changes.forget(ear)
+    await settle()
+    assert story == ["start", "stop", "start", "stop"]
+
+
+@pytest.mark.parametrize("is_stubborn", [False, True])
+async def test_one_that_fails_or_goes_on_when_it_is_closed_ends_all_the_same(
+    is_stubborn: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    story: list[str] = []
+
+    async def watch() -> AsyncIterator[None]:
+        story.append("start")
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            if not is_stubborn:
+                raise OSError("cannot close") from None
+            yield
+        story.append("after the end")
+
+    server, ear = Server("s"), Ear()
+    server.resource("data://x", watch=watch)(read)
+    server.engine.hubs.here().want(ear, updated("data://x"))
+    await settle()
+    server.engine.hubs.here().forget(ear)
+    await settle()
+    assert story == ["start"]
+    assert ("the watch of data://x failed; it has ended" in caplog.text) is not is_stubborn
+    assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("mcpkit-watch")]
+
+
+async def test_it_starts_once_the_lifespan_has_been_entered(source: Source) -> None:
+    @asynccontextmanager
+    async def lifespan(_: Server) -> AsyncIterator[None]:
+        await settle()
+        source.story.append("ready")
+        yield
+
+    server, ear = Server("s", lifespan=lifespan), Ear()
+    server.resource("data://x", watch=source.fixed)(read)
+    async with server.running():
+        server.engine.hubs.here().want(ear, updated("data://x"))
+        await settle()
+        await settle()
+        server.engine.hubs.here().forget(ear)
+    assert source.story == ["ready", "start fixed", "stop fixed"]

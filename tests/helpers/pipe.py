@@ -1,0 +1,213 @@
+"""The raw client of the wire tests: whole messages in, whole messages out, each one judged."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from mcpkit import Server
+from mcpkit.engine.connection import Connection
+from official import official
+
+HANDSHAKE = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+STATELESS = ("2026-07-28",)
+REVISIONS = HANDSHAKE + STATELESS
+
+REMOVED = (
+    "initialize",
+    "ping",
+    "logging/setLevel",
+    "resources/subscribe",
+    "resources/unsubscribe",
+)
+"""The methods of the handshake era that are not served to a stateless request."""
+
+META = "io.modelcontextprotocol/"
+
+
+def stateless_meta(revision: str = "2026-07-28", **more: Any) -> dict[str, Any]:
+    """Return the `_meta` that a stateless request must have."""
+    return {
+        META + "protocolVersion": revision,
+        META + "clientInfo": {"name": "wire", "version": "1"},
+        META + "clientCapabilities": {},
+        **more,
+    }
+
+
+class Pipe:
+    """Speaks to a server through a `Connection`, one JSON message at a time.
+
+    What the server sends is judged by the schema of the pipe's revision, or of the stateless
+    revision where it answers a request or a subscription of that.
+    """
+
+    def __init__(self, server: Server, revision: str, folder: Path) -> None:
+        self.revision = revision
+        self.folder = folder
+        self.out: asyncio.Queue[Any] = asyncio.Queue()
+        self.verdict: AssertionError | None = None
+        self.methods: dict[Any, list[tuple[str, str]]] = {}
+        """By id, what has been asked: where two requests have one id, either may be the one that is answered."""
+        self.connection = Connection(server, self._judge)
+        self.ids = 0
+
+    def _judge(self, line: bytes) -> None:
+        message = json.loads(line)
+        try:
+            assert b"\n" not in line
+            for each in message if isinstance(message, list) else [message]:
+                self._judge_one(each)
+        except AssertionError as error:  # it must fail the test, not the server
+            self.verdict = self.verdict or error
+        self.out.put_nowait(message)
+
+    def _judge_one(self, message: dict[str, Any]) -> None:
+        params = message.get("params", {})
+        if "method" not in message:
+            self._judge_response(message)
+        elif META + "subscriptionId" in params.get("_meta", {}):
+            official(self.folder, STATELESS[-1]).notification(message)
+        else:
+            official(self.folder, self.revision).notification(message)
+
+    def _judge_response(self, message: dict[str, Any]) -> None:
+        id_ = message.get("id")
+        asked = [*self.methods.get(id_, ())]
+        if id_ is None or not asked:
+            asked.append(("ping", self.revision))
+        for method, revision in asked[:-1]:
+            with suppress(AssertionError):
+                official(self.folder, revision).result(method, message)
+                return
+        method, revision = asked[-1]
+        official(self.folder, revision).result(method, message)
+
+    def send(self, message: Any) -> None:
+        """Send any JSON value, or bytes as they are."""
+        for each in message if isinstance(message, list) else [message]:
+            if isinstance(each, dict):
+                self._expect(each)
+        self.connection.receive(message if isinstance(message, bytes) else json.dumps(message).encode())
+
+    def _expect(self, request: dict[str, Any]) -> None:
+        params = request.get("params")
+        meta = params.get("_meta") if isinstance(params, dict) else None
+        is_stateless = isinstance(meta, dict) and META + "protocolVersion" in meta
+        revision = STATELESS[-1] if is_stateless else self.revision
+        id_, method = request.get("id"), request.get("method")
+        if isinstance(id_, str | int) and isinstance(method, str):
+            self.methods.setdefault(id_, []).append((method, revision))
+        if is_stateless:  # a refusal may have no id
+            self.methods.setdefault(None, []).append(("ping", revision))
+
+    def start(self, method: str, params: dict[str, Any] | None = None, **meta: Any) -> int:
+        """Send a request of this pipe's revision and return its id."""
+        self.ids += 1
+        self.send(self.message(self.ids, method, params, **meta))
+        return self.ids
+
+    def message(
+        self, id_: str | int, method: str, params: dict[str, Any] | None = None, **meta: Any
+    ) -> dict[str, Any]:
+        """Return a request of this pipe's revision."""
+        params = dict(params or {})
+        if self.revision in STATELESS:
+            params["_meta"] = {**stateless_meta(self.revision), **meta}
+        elif meta:
+            params["_meta"] = meta
+        message: dict[str, Any] = {"jsonrpc": "2.0", "id": id_, "method": method}
+        if params:
+            message["params"] = params
+        return message
+
+    def notify(self, method: str, params: dict[str, Any] | None = None) -> None:
+        """Send a notification."""
+        self.send({"jsonrpc": "2.0", "method": method, **({"params": params} if params is not None else {})})
+
+    def cancel(self, id_: str | int) -> None:
+        """Cancel a request."""
+        self.notify("notifications/cancelled", {"requestId": id_})
+
+    async def receive(self) -> Any:
+        """Return the next message; a silence of ten seconds is a failure."""
+        message = await asyncio.wait_for(self.out.get(), 10)
+        if self.verdict is not None:
+            raise self.verdict
+        return message
+
+    async def request(self, method: str, params: dict[str, Any] | None = None, **meta: Any) -> dict[str, Any]:
+        """Send a request and return the response, skipping notifications."""
+        id_ = self.start(method, params, **meta)
+        while True:
+            message = await self.receive()
+            if message.get("id") == id_:
+                return message
+
+    async def result(self, method: str, params: dict[str, Any] | None = None, **meta: Any) -> dict[str, Any]:
+        """Send a request and return its result."""
+        message = await self.request(method, params, **meta)
+        assert "result" in message, message
+        return message["result"]
+
+    async def error(self, method: str, params: dict[str, Any] | None = None, **meta: Any) -> dict[str, Any]:
+        """Send a request and return its error."""
+        message = await self.request(method, params, **meta)
+        assert "error" in message, message
+        return message["error"]
+
+    async def call(self, name: str, arguments: dict[str, Any] | None = None, **meta: Any) -> dict[str, Any]:
+        """Call a tool and return its result."""
+        return await self.result("tools/call", {"name": name, "arguments": arguments or {}}, **meta)
+
+    async def text(self, name: str, arguments: dict[str, Any] | None = None, **meta: Any) -> str:
+        """Call a tool and return the text of its first block."""
+        return (await self.call(name, arguments, **meta))["content"][0]["text"]
+
+    async def answered(self) -> list[Any]:
+        """Wait until all requests have been answered; return what has been sent since the last look."""
+        await asyncio.wait_for(self.connection.drain(), 10)
+        await settle()
+        if self.verdict is not None:
+            raise self.verdict
+        return [self.out.get_nowait() for _ in range(self.out.qsize())]
+
+    async def quiet(self) -> None:
+        """Assert that nothing more has been sent, once the server has had the time to."""
+        assert await self.answered() == []
+
+    async def initialize(self, **params: Any) -> dict[str, Any]:
+        """Open a session of this pipe's revision."""
+        default = {
+            "protocolVersion": self.revision,
+            "capabilities": {},
+            "clientInfo": {"name": "wire", "version": "1"},
+        }
+        result = await self.result("initialize", default | params)
+        self.notify("notifications/initialized")
+        return result
+
+
+async def settle() -> None:
+    """Let everything run that can run without waiting for something from outside."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+@asynccontextmanager
+async def open_pipe(
+    server: Server, revision: str, folder: Path, *, initialize: bool = True
+) -> AsyncIterator[Pipe]:
+    """Connect a pipe; in the handshake era with its session open."""
+    async with server.running():
+        pipe = Pipe(server, revision, folder)
+        try:
+            if initialize and revision in HANDSHAKE:
+                await pipe.initialize()
+            yield pipe
+        finally:
+            await pipe.connection.aclose()

@@ -1,0 +1,170 @@
+"""Runs servers under a real uvicorn, on a free port of this machine: in a thread, or in a process of their own."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from signal import SIGTERM, Signals
+from typing import Any
+
+import uvicorn
+
+ROOT = Path(__file__).parents[2]
+HELPERS = Path(__file__).parent
+PATIENCE = 30.0
+"""Seconds until a test gives up on something that must happen."""
+_ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+")
+
+
+@contextmanager
+def in_thread(app: Any, **options: Any) -> Iterator[str]:
+    """Serve an app from a thread of this process, which hears no signals.
+
+    Args:
+        app: The ASGI app.
+        options: More for `uvicorn.Config`.
+
+    Returns:
+        A context manager that gives the URL. Leaving it shuts the server down and waits for that.
+    """
+    # Open before the server starts, so that a client waits in its queue and nobody has to poll.
+    listener = socket.create_server(("127.0.0.1", 0))
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", **options))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread.start()
+    try:
+        yield url
+    finally:
+        server.should_exit = True
+        thread.join()
+        listener.close()
+
+
+class Served:
+    """A server in a process of its own; a context manager that leaves no process of its behind.
+
+    Args:
+        command: Starts it; it says on standard error where it listens, as uvicorn does.
+        settings: Environment variables that it reads.
+
+    Attributes:
+        process: The process.
+    """
+
+    def __init__(self, command: Sequence[str], **settings: object) -> None:
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+        changes = {"PYTHONPATH": str(ROOT), **{name: str(value) for name, value in settings.items()}}
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+            errors="replace",
+            env=inherited | changes,
+            start_new_session=True,
+        )
+        self._notes = ""
+        self._is_over = False
+        self._news = threading.Condition()
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def __enter__(self) -> Served:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if sys.platform == "win32":
+            self.process.kill()
+        else:
+            # Its workers, too: the group is there as long as one of them is.
+            with suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        self._reader.join()
+        assert self.process.stderr is not None
+        self.process.stderr.close()
+
+    @property
+    def origin(self) -> str:
+        """Its URL, without a path, as soon as it listens."""
+        self.wait_for("Uvicorn running on http")
+        found = _ADDRESS.search(self._notes)
+        assert found is not None
+        return found[0]
+
+    def wait_for(self, text: str, *, times: int = 1) -> None:
+        """Wait until it has said something on standard error, so many times."""
+        with self._news:
+            is_said = self._news.wait_for(
+                lambda: self._is_over or self._notes.count(text) >= times, timeout=PATIENCE
+            )
+            assert is_said, f"no {text!r}: {self._notes!r}"
+            assert self._notes.count(text) >= times, f"it has ended without {text!r}: {self._notes!r}"
+
+    def signal(self, number: Signals, *, group: bool = False) -> None:
+        """Send it a signal; `group` for its workers as well, as a terminal does."""
+        if group:
+            os.killpg(self.process.pid, number)
+        else:
+            self.process.send_signal(number)
+
+    def kill_child(self, pid: int) -> None:
+        """Kill a worker of its, and nothing else that may have that number."""
+        assert os.getpgid(pid) == self.process.pid
+        os.kill(pid, signal.SIGKILL)
+
+    def wait(self, patience: float = PATIENCE) -> int:
+        """Wait some seconds until it and its workers have ended, and return its exit status."""
+        status = self.process.wait(patience)
+        self._reader.join(PATIENCE)
+        assert not self._reader.is_alive(), f"a worker is left: {self._notes!r}"
+        return status
+
+    def stop(self, number: Signals = SIGTERM) -> None:
+        """Send it a signal, and wait until it has ended."""
+        self.signal(number)
+        self.wait()
+
+    @property
+    def notes(self) -> str:
+        """What it has said on standard error so far."""
+        return self._notes
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            with self._news:
+                self._notes += line
+                self._news.notify_all()
+        with self._news:
+            self._is_over = True
+            self._news.notify_all()
+
+
+@contextmanager
+def serving(command: Sequence[str], **settings: object) -> Iterator[Served]:
+    """Run a server until the end of the block, where it must stop when it is told to."""
+    with Served(command, **settings) as served:
+        served.wait_for("Uvicorn running on http")
+        yield served
+        served.stop()
+
+
+def from_file(app: str, *options: str) -> list[str]:
+    """Return the command for an app such as `busy:app`, from a file in `tests/helpers`."""
+    return [sys.executable, "-m", "uvicorn", "--app-dir", str(HELPERS), "--port", "0", *options, app]
+
+
+def from_text(program: str) -> list[str]:
+    """Return the command for the `app` that a program defines."""
+    return [sys.executable, "-c", f"import uvicorn\n{program}\nuvicorn.run(app, port=0)"]

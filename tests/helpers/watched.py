@@ -1,0 +1,70 @@
+"""What the tests of `watch=` have in common: something to watch, and a server of that."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+from mcpkit import Server
+from pipe import settle
+
+
+class Source:
+    """Something to watch: each `update` lets the functions that watch yield once."""
+
+    def __init__(self) -> None:
+        self.running: list[Any] = []
+        self.story: list[str] = []
+        self._waiting: list[asyncio.Future[Any]] = []
+
+    async def _watch(self, name: Any) -> AsyncIterator[Any]:
+        self.story.append(f"start {name}")
+        self.running.append(name)
+        try:
+            while True:
+                future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+                self._waiting.append(future)
+                yield await future
+        finally:
+            self.running.remove(name)
+            self.story.append(f"stop {name}")
+
+    async def fixed(self) -> AsyncIterator[Any]:
+        async for update in self._watch("fixed"):
+            yield update
+
+    async def each(self, id: int) -> AsyncIterator[Any]:
+        async for update in self._watch(id):
+            yield update
+
+    async def update(self, value: Any = None) -> None:
+        await settle()
+        waiting, self._waiting = self._waiting, []
+        for future in waiting:
+            if not future.done():
+                future.set_result(value)
+        await settle()
+
+    async def fail(self) -> None:
+        await settle()
+        waiting, self._waiting = self._waiting, []
+        for future in waiting:
+            future.set_exception(OSError("the source is gone"))
+        await settle()
+
+
+def read() -> str:
+    return ""
+
+
+def station(id: int) -> str:
+    return str(id)
+
+
+def watched_server(source: Source) -> Server:
+    """Return a server with a resource and a template that the source watches."""
+    server = Server("s")
+    server.resource("data://x", watch=source.fixed)(read)
+    server.resource("data://stations/{id}", watch=source.each)(station)
+    return server

@@ -1,0 +1,137 @@
+"""What large messages cost in memory, at the most and afterwards, over real pipes and real HTTP."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from http.client import HTTPConnection
+from typing import Any
+
+import pytest
+
+from serving import Served
+from stdio.host import HELPERS, META, environment, line
+
+SERVER = HELPERS / "large_server.py"
+SIZE = 3_000_000
+"""Less than a body may have."""
+
+INITIALIZE = {
+    "protocolVersion": "2025-11-25",
+    "capabilities": {},
+    "clientInfo": {"name": "large", "version": "1"},
+}
+Ask = Callable[[str, dict[str, Any]], dict[str, Any]]
+
+
+def request(method: str, params: dict[str, Any], *, is_stateless: bool) -> dict[str, Any]:
+    if is_stateless:
+        params = {**params, "_meta": META}
+    return {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+
+
+@contextmanager
+def over_stdio(*, is_stateless: bool) -> Iterator[Ask]:
+    command = [sys.executable, str(SERVER), "stdio"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, env=environment(), **pipes) as process:  # type: ignore[call-overload]
+
+        def ask(method: str, params: dict[str, Any]) -> dict[str, Any]:
+            process.stdin.write(line(request(method, params, is_stateless=is_stateless)))
+            process.stdin.flush()
+            while "id" not in (message := json.loads(process.stdout.readline())):
+                pass
+            return message["result"]
+
+        if not is_stateless:
+            ask("initialize", INITIALIZE)
+        yield ask
+        process.stdin.close()
+
+
+@contextmanager
+def over_http(*, is_stateless: bool) -> Iterator[Ask]:
+    with Served([sys.executable, str(SERVER), "http"]) as served:
+        connection = HTTPConnection(served.origin.removeprefix("http://"))
+        headers = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
+
+        def ask(method: str, params: dict[str, Any]) -> dict[str, Any]:
+            own = {"mcp-method": method, "mcp-protocol-version": "2026-07-28"} if is_stateless else {}
+            if is_stateless and (name := params.get("name") or params.get("uri")):
+                own["mcp-name"] = name
+            message = line(request(method, params, is_stateless=is_stateless))
+            connection.request("POST", "/mcp", message, headers | own)
+            answer = connection.getresponse()
+            if method == "initialize":
+                headers["mcp-session-id"] = answer.headers["mcp-session-id"]
+            body = answer.read()
+            if answer.headers["content-type"] == "text/event-stream":
+                body = next(each for each in reversed(body.split(b"\n")) if each.startswith(b"data: "))[6:]
+            return json.loads(body)["result"]
+
+        if not is_stateless:
+            ask("initialize", INITIALIZE)
+        yield ask
+        connection.close()
+
+
+@pytest.fixture(
+    scope="module", params=["stdio handshake", "stdio stateless", "http session", "http stateless"]
+)
+def ask(request: pytest.FixtureRequest) -> Iterator[Ask]:
+    way = over_stdio if request.param.startswith("stdio") else over_http
+    with way(is_stateless=request.param.endswith("stateless")) as ask:
+        yield ask
+
+
+def call(ask: Ask, name: str, **arguments: Any) -> Any:
+    result = ask("tools/call", {"name": name, "arguments": arguments})
+    assert not result.get("isError"), result
+    return result
+
+
+def memory_of(ask: Ask, make: Callable[[int], tuple[str, dict[str, Any]]]) -> tuple[float, float]:
+    """Return what a large message leaves behind and takes at the most, in sizes of its own; all is warm before."""
+    for _ in range(3):
+        ask(*make(1000))
+        call(ask, "begin")
+        call(ask, "held")
+    call(ask, "begin")
+    ask(*make(SIZE))
+    held = call(ask, "held")["structuredContent"]
+    return held["now"] / SIZE, held["most"] / SIZE
+
+
+def taking(tool: str, size: int) -> tuple[str, dict[str, Any]]:
+    return "tools/call", {"name": tool, "arguments": {"text": "x" * size}}
+
+
+def giving(tool: str, size: int) -> tuple[str, dict[str, Any]]:
+    return "tools/call", {"name": tool, "arguments": {"size": size}}
+
+
+def reading(size: int) -> tuple[str, dict[str, Any]]:
+    return "resources/read", {"uri": f"large://{size}"}
+
+
+LARGE = {
+    "argument": (partial(taking, "take"), 2.1),  # the line, and the text in it
+    "argument of a thread": (partial(taking, "take_in_thread"), 2.1),
+    "text": (partial(giving, "give"), 3.1),  # its JSON, and the answer, where it stands twice
+    "text of a thread": (partial(giving, "give_in_thread"), 4.1),
+    "rows": (partial(giving, "give_rows"), 4.5),
+    "image": (partial(giving, "give_image"), 4.1),
+    "resource": (reading, 3.1),
+}
+
+
+@pytest.mark.parametrize("kind", list(LARGE))
+def test_a_large_message_is_not_copied_needlessly_and_nothing_of_it_stays(ask: Ask, kind: str) -> None:
+    make, most = LARGE[kind]
+    left, taken = memory_of(ask, make)
+    assert left < 0.05
+    assert taken < most

@@ -1,0 +1,195 @@
+"""What a server says in a terminal, and that it says nothing anywhere else."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from mcpkit import Server
+from mcpkit.transports.terminal import offer
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="it takes a pseudo-terminal")
+
+PROGRAM = """
+from mcpkit import Server
+
+server = Server("weather station", version="1.2.3")
+
+@server.tool
+def forecast() -> str:
+    return "rain"
+
+@server.tool
+def hidden() -> str:
+    return "nothing"
+
+@server.resource("data://a/{b}")
+def station(b: str) -> str:
+    return b
+
+server.tools.disable("hidden")
+server.run()
+"""
+WITH_A_LIFESPAN = """
+import asyncio
+from contextlib import asynccontextmanager
+from mcpkit import Server
+
+@asynccontextmanager
+async def lifespan(server):
+    await asyncio.sleep(0)
+    server.tool(name="count_orders")(forecast)
+    yield
+
+server = Server("weather station", lifespan=lifespan)
+
+@server.tool
+def forecast() -> str:
+    return "rain"
+
+server.run()
+"""
+IN_THE_FOREGROUND = """
+import fcntl, os, signal, sys, termios
+signal.signal(signal.SIGINT, signal.SIG_DFL)  # whoever runs the tests may have been started with it ignored
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
+PING = b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n'
+
+
+@contextmanager
+def in_a_terminal(*arguments: str, folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """Run Python with a terminal for standard input, in its foreground; give the process and what is typed into."""
+    keyboard, terminal = os.openpty()
+    command = [sys.executable, "-c", IN_THE_FOREGROUND, *arguments]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), str(folder)])}
+    with subprocess.Popen(
+        command,
+        stdin=terminal,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        cwd=folder,
+        env=environment,
+    ) as process:
+        os.close(terminal)
+        try:
+            yield process, keyboard
+        finally:
+            with suppress(ProcessLookupError):
+                process.kill()
+            os.close(keyboard)
+
+
+def read_greeting(process: subprocess.Popen[bytes]) -> str:
+    assert process.stderr is not None
+    lines = []
+    while not lines or "Ctrl+C" not in lines[-1]:
+        line = process.stderr.readline().decode()
+        assert line, "".join(lines)
+        lines.append(line)
+    return "".join(lines)
+
+
+@pytest.mark.usefixtures("hear_interrupts")
+def test_a_person_is_told_what_it_is_and_how_to_try_it(tmp_path: Path) -> None:
+    (tmp_path / "server.py").write_text(PROGRAM)
+    with in_a_terminal("server.py", "--verbose", folder=tmp_path) as (process, keyboard):
+        told = read_greeting(process)
+        assert "weather station 1.2.3, an MCP server" in told
+        assert "1 tool: forecast\n1 resource: data://a/{b}\n\n" in told
+        assert "prompt" not in told
+        entry = json.loads(told[told.index("  {\n") : told.index("\n  }\n") + 5])
+        command = [sys.executable, str(tmp_path / "server.py"), "--verbose"]
+        assert entry == {"mcpServers": {"weather station": {"command": command[0], "args": command[1:]}}}
+        assert f"npx @modelcontextprotocol/inspector {' '.join(command)}\n" in told
+
+        os.write(keyboard, PING)
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline()) == {"jsonrpc": "2.0", "id": 1, "result": {}}
+
+        os.write(keyboard, b"\x03")
+        assert process.wait(30) == 130
+        assert process.stdout.read() == b""
+        assert process.stderr is not None
+        assert process.stderr.read().strip() == b""
+
+
+def test_a_module_is_started_by_its_name(tmp_path: Path) -> None:
+    package = tmp_path / "station"
+    package.mkdir()
+    (package / "__main__.py").write_text(PROGRAM)
+    with in_a_terminal("-m", "station", folder=tmp_path) as (process, _):
+        assert f"inspector {sys.executable} -m station\n" in read_greeting(process)
+
+
+def test_what_has_no_file_is_greeted_without_a_command(tmp_path: Path) -> None:
+    with in_a_terminal("-c", PROGRAM, folder=tmp_path) as (process, _):
+        told = read_greeting(process)
+        assert "1 tool: forecast" in told
+        assert "mcpServers" not in told
+
+
+@pytest.mark.parametrize("output", ["a pipe", "a terminal"])
+def test_a_host_is_told_nothing(tmp_path: Path, output: str) -> None:
+    (tmp_path / "server.py").write_text(PROGRAM)
+    screen, terminal = os.openpty()
+    try:
+        finished = subprocess.run(
+            [sys.executable, "server.py"],
+            input=PING,
+            stdout=terminal if output == "a terminal" else subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+            timeout=60,
+        )
+    finally:
+        os.close(terminal)
+        os.close(screen)
+    assert (finished.returncode, finished.stderr) == (0, b"")
+
+
+def test_what_the_lifespan_registers_is_told_as_well(tmp_path: Path) -> None:
+    (tmp_path / "server.py").write_text(WITH_A_LIFESPAN)
+    with in_a_terminal("server.py", folder=tmp_path) as (process, _):
+        told = read_greeting(process)
+    assert "\n\n2 tools: forecast, count_orders\n\n" in told
+    assert "nothing" not in told
+
+
+def test_a_lifespan_that_fails_is_told_and_nothing_is_offered(tmp_path: Path) -> None:
+    (tmp_path / "server.py").write_text(
+        WITH_A_LIFESPAN.replace("yield", 'raise OSError("no database")\n    yield')
+    )
+    with in_a_terminal("server.py", folder=tmp_path) as (process, _):
+        assert process.stderr is not None
+        told = process.stderr.read().decode()
+        assert process.wait(30) == 1
+    assert "weather station 0.0.0, an MCP server" in told
+    assert told.endswith("OSError: no database\n")
+    assert "forecast" not in told
+
+
+def test_many_names_are_shortened() -> None:
+    server = Server("many")
+    for number in range(30):
+        server.tool(lambda: 1, name=f"a_name_that_is_rather_long_{number}")
+    server.prompt(lambda: "Hello", name="greet")
+    told = offer(server.engine)
+    assert "30 tools: a_name_that_is_rather_long_0, " in told
+    assert "a_name_that_is_rather_long_7 and 22 more\n1 prompt: greet\n" in told
+    assert "a_name_that_is_rather_long_8" not in told
+    assert max(map(len, told.splitlines()[:6])) <= 100
+
+
+def test_a_server_that_offers_nothing_says_so() -> None:
+    assert "It offers nothing so far.\n" in offer(Server("empty").engine)
