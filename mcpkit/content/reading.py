@@ -178,6 +178,8 @@ class _Reading:
             return self._infinite(value)
         if kind in SCALARS:
             return value
+        if kind is tuple:
+            return self._within(value, self._array)
         if kind is not dict and kind is not list:
             return to_jsonable_python(value) if kind in _TIMES else self._other(value, kind)
         if len(self._path) <= 2 and not self._is_thorough and is_json(value, DEEPEST - len(self._open)):

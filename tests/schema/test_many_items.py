@@ -18,7 +18,7 @@ from pydantic import AwareDatetime, BaseModel, Field
 from pydantic_core import from_json
 
 from mcpkit.errors import ArgumentsError
-from mcpkit.schema import Arguments
+from mcpkit.schema import Arguments, Output
 from mcpkit.schema.texts import Email, Uri
 from structures import arguments_of, calls_of
 
@@ -123,3 +123,11 @@ def test_many_keys_that_do_not_fit_are_told_as_keys() -> None:
         "the key is not a string that matches ^-?[0-9]+$"
     }
     assert len(error.problems) == 50
+
+
+def test_tuples_in_a_result_take_few_calls_each() -> None:
+    output = Output.of(list[tuple[int, str]])
+    assert output is not None
+    few, many = ([(1, "a")] * count for count in (100, 200))
+    assert output.dump(few) == [[1, "a"]] * 100
+    assert calls_of(lambda: output.dump(many)) - calls_of(lambda: output.dump(few)) <= 25 * 100
