@@ -128,7 +128,8 @@ def _content(core: Any) -> Any:
         ignored = (*_NO_VALUES, "ref") if isinstance(core.get("type"), str) else ()
         return frozenset((key, _content(inner)) for key, inner in core.items() if key not in ignored)
     if is_array(core) or isinstance(core, tuple):
-        return tuple(map(_content, core))
+        several = cast("Iterable[Any]", core)
+        return tuple(map(_content, several))
     return (type(core), core) if isinstance(core, (str, int, float)) else id(core)
 
 
