@@ -58,6 +58,7 @@ from .schema.texts import Email, Uri
 from .server import Server
 from .state.broker import Broker, MemoryBroker
 from .state.principal import Principal
+from .state.store import MemoryStore, Store, Stored
 
 __all__ = [
     "Annotations",
@@ -91,6 +92,7 @@ __all__ = [
     "ListRoots",
     "LogHandler",
     "MemoryBroker",
+    "MemoryStore",
     "Message",
     "Method",
     "MissingCapabilityError",
@@ -110,6 +112,8 @@ __all__ = [
     "Sample",
     "Sampled",
     "Server",
+    "Store",
+    "Stored",
     "Text",
     "Tool",
     "ToolAnnotations",

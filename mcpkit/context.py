@@ -16,6 +16,7 @@ from .components.catalog import Catalog
 
 if TYPE_CHECKING:
     from .calls.sync_context import SyncContext
+    from .state.store import Store
 
 State = TypeVar("State", default=Any)
 T = TypeVar("T")
@@ -51,6 +52,11 @@ class Context(Asking, Generic[State]):
             ProtocolError: In a middleware alone: it could not be entered.
         """
         return typing.cast("State", self.call.known_state)
+
+    @property
+    def store(self) -> Store:
+        """Where what serves the request keeps what processes share: the `Server(store=...)` of `ctx.server`."""
+        return self.call.runtime.store
 
     @property
     def cancelled(self) -> bool:

@@ -28,6 +28,7 @@ from .protocol.eras import Cache
 from .protocol.revisions import CACHEABLE
 from .protocol.types import Icon
 from .state.broker import Broker, MemoryBroker
+from .state.store import MemoryStore, Store
 from .transports.serving import Serving
 
 if TYPE_CHECKING:
@@ -79,10 +80,12 @@ class Server(Serving, Registry):
         encrypt_state: Whether the `requestState` that stateless clients carry is encrypted, rather than
             signed only; takes the extra `crypto`.
         broker: What several processes that serve the same share; None keeps everything in this one.
+        store: Where handlers and extensions keep what several processes share of theirs; None keeps it in this one.
         mask_errors: Whether clients read no more of an unexpected exception than a reference to the log;
             False sends its type and text too, never a traceback: for development.
 
     Attributes:
+        store: Where handlers and extensions keep what processes share.
         routes: The routes of the author's own.
         middleware: Wraps requests: `@server.middleware`.
         on_error: Hears of requests that fail though nobody meant them to: `@server.on_error`.
@@ -118,6 +121,7 @@ class Server(Serving, Registry):
         secret: str | bytes | Sequence[str | bytes] | None = None,
         encrypt_state: bool = False,
         broker: Broker | None = None,
+        store: Store | None = None,
         mask_errors: bool = True,
     ) -> None:
         if isinstance(offers, str):
@@ -145,6 +149,7 @@ class Server(Serving, Registry):
         super().__init__(lifespans)
         self.name = name
         self.version = version
+        self.store: Store = MemoryStore() if store is None else store
         self.routes: list[OwnRoute] = []
         self.on_error = ErrorHooks()
         implementation = optional(
@@ -164,6 +169,7 @@ class Server(Serving, Registry):
             timeout=timeout,
             max_running=max_running,
             question_timeout=question_timeout,
+            store=self.store,
             claims=MemoryBroker() if broker is None else broker,  # alike for all of its apps and pipes
             make_keys=partial(_keys, secret, name),
             encrypt_state=encrypt_state,

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 import time
 from collections.abc import Callable, Mapping
-from heapq import heapify, heappop, heappush
 from types import MappingProxyType
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
+
+from .expiring import Expiring
 
 logger = logging.getLogger("mcpkit")
 
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
-_STALE: Final = 64  # so many dates of the calendar may be out of date, beside one for each key
 
 
 class Broker(Protocol):
@@ -114,14 +113,7 @@ class Broker(Protocol):
         ...
 
 
-class _Entry(NamedTuple):
-    fields: Mapping[str, str]
-    expires: float
-    due: float
-    """When the calendar looks at the key: never later than `expires`."""
-
-
-class MemoryBroker:
+class MemoryBroker(Expiring[Mapping[str, str]]):
     """The broker within one process: nothing outlives it, and its coroutines never suspend.
 
     Expired keys are gone for `read` at once. Their memory is given back by each `write` and `claim`, in
@@ -132,11 +124,7 @@ class MemoryBroker:
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        # Reentrant: the garbage collector may end a subscription wherever memory is asked for.
-        self._lock = threading.RLock()
-        self._entries: dict[str, _Entry] = {}
-        self._calendar: list[tuple[float, str]] = []  # a heap; lengthening a life leaves it alone
+        super().__init__(clock)
         self._listeners: dict[str, tuple[tuple[object, Callable[[str], None]], ...]] = {}
         self._homes: dict[int, str] = {}
 
@@ -148,27 +136,21 @@ class MemoryBroker:
 
     async def read(self, key: str) -> Mapping[str, str]:
         """Return the fields of `key`; empty when it is absent or expired."""
-        entry = self._entries.get(key)  # no lock: an entry is replaced, never changed
-        return _NOTHING if entry is None or entry.expires <= self._clock() else entry.fields
+        return self._held(key) or _NOTHING
 
     async def write(self, key: str, changes: Mapping[str, str | None], ttl: float) -> None:
         """Merge `changes` into the fields of `key`, which expires `ttl` seconds from now."""
         with self._lock:
-            now = self._clock()
-            self._sweep(now)
+            now = self._sweep()
             entry = self._entries.get(key)
-            fields = _NOTHING if entry is None else entry.fields
+            fields = _NOTHING if entry is None else entry.value
             if changes:
                 merged = {**fields, **changes}
                 fields = MappingProxyType({name: text for name, text in merged.items() if text is not None})
-            if not fields:
-                self._remove(key)
-                return
-            expires = now + ttl
-            if entry is not None and entry.due <= expires:
-                self._entries[key] = _Entry(fields, expires, entry.due)
+            if fields:
+                self._keep(key, fields, now + ttl)
             else:
-                self._add(key, fields, expires)
+                self._remove(key)
 
     async def delete(self, key: str) -> None:
         """Remove `key`; nothing happens when it is absent."""
@@ -178,11 +160,10 @@ class MemoryBroker:
     async def claim(self, key: str, ttl: float) -> bool:
         """Take `key` for `ttl` seconds, and say whether it was free."""
         with self._lock:
-            now = self._clock()
-            self._sweep(now)
+            now = self._sweep()
             if key in self._entries:
                 return False
-            self._add(key, _NOTHING, now + ttl)
+            self._keep(key, _NOTHING, now + ttl)
             return True
 
     async def publish(self, topic: str, message: str) -> None:
@@ -208,42 +189,3 @@ class MemoryBroker:
                     self._listeners.pop(topic, None)
 
         return unsubscribe
-
-    def sweep(self) -> None:
-        """Give back the memory of what has expired."""
-        with self._lock:
-            self._sweep(self._clock())
-
-    def __len__(self) -> int:
-        """How many keys are kept, those included that have expired and are not swept yet."""
-        return len(self._entries)
-
-    def _sweep(self, now: float) -> None:
-        removed = 0
-        while self._calendar and self._calendar[0][0] <= now:
-            due, key = heappop(self._calendar)
-            entry = self._entries.get(key)
-            if entry is None or entry.due != due:
-                continue  # deleted, or looked at earlier
-            if entry.expires <= now:
-                del self._entries[key]
-                removed += 1
-            else:
-                self._entries[key] = _Entry(entry.fields, entry.expires, entry.expires)
-                heappush(self._calendar, (entry.expires, key))
-        if removed > len(self._entries):
-            self._entries = dict(self._entries)  # a dict that only loses keys keeps its size
-
-    def _add(self, key: str, fields: Mapping[str, str], expires: float) -> None:
-        self._entries[key] = _Entry(fields, expires, expires)
-        heappush(self._calendar, (expires, key))
-        self._tidy()
-
-    def _remove(self, key: str) -> None:
-        self._entries.pop(key, None)
-        self._tidy()
-
-    def _tidy(self) -> None:
-        if len(self._calendar) > 2 * len(self._entries) + _STALE:
-            self._calendar = [(entry.due, key) for key, entry in self._entries.items()]
-            heapify(self._calendar)

@@ -1,8 +1,10 @@
-"""What the tests of the broker in memory have in common: its clock, and calls without an event loop."""
+"""What the tests of broker and store in memory have in common: a clock, threads, and calls without an event loop."""
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping
+import threading
+from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import pytest
@@ -10,6 +12,8 @@ import pytest
 from mcpkit.state.broker import Broker
 
 T = TypeVar("T")
+
+THREADS = 8
 
 
 class Clock:
@@ -29,6 +33,18 @@ def finished(coroutine: Coroutine[Any, Any, T]) -> T:
     except StopIteration as end:
         return end.value
     pytest.fail("the coroutine suspends")
+
+
+def in_threads(work: Callable[[int], None]) -> None:
+    """Run `work(number)` in THREADS threads that start together; raise what any of them raises."""
+    gate = threading.Barrier(THREADS)
+
+    def run(number: int) -> None:
+        gate.wait()
+        work(number)
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        list(pool.map(run, range(THREADS)))
 
 
 def read(broker: Broker, key: str) -> dict[str, str]:

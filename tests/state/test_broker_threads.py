@@ -4,37 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import threading
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pytest
 
-from brokers import Clock, claim, finished, read, write
+from brokers import THREADS, Clock, claim, finished, in_threads, read, write
 from mcpkit.state.broker import MemoryBroker
 
-THREADS = 8
 TURNS = 300
-
-
-def in_threads(work: Any) -> None:
-    """Run `work(number)` in THREADS threads that start together; raise what any of them raises."""
-    gate = threading.Barrier(THREADS)
-
-    def run(number: int) -> None:
-        gate.wait()
-        work(number)
-
-    with ThreadPoolExecutor(THREADS) as pool:
-        list(pool.map(run, range(THREADS)))
-
-
-@pytest.fixture
-def frequent_switches():
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(before)
 
 
 @pytest.mark.usefixtures("frequent_switches")

@@ -12,7 +12,7 @@ from brokers import Clock
 from mcpkit import Server
 from mcpkit.testing import connect
 
-pytestmark = [pytest.mark.anyio, pytest.mark.xfail(strict=True, reason="the door is not built")]
+pytestmark = pytest.mark.anyio
 
 
 def sharing(store: Any) -> Server:

@@ -78,7 +78,7 @@ async def answer(session: Session, id_: Any, **members: Any) -> Answer:
 def record(broker: MemoryBroker) -> dict[str, str]:
     """Return the fields of the one session there is."""
     (entry,) = broker._entries.values()
-    return dict(entry.fields)
+    return dict(entry.value)
 
 
 @pytest.mark.parametrize("revision", ["2025-03-26", "2025-06-18", "2025-11-25"])

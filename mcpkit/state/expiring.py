@@ -1,0 +1,94 @@
+"""Keys that expire, and what each of them holds; in memory."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from heapq import heapify, heappop, heappush
+from typing import Final, Generic, TypeVar
+
+V = TypeVar("V")
+
+_STALE: Final = 64  # so many dates of the calendar may be out of date, beside one for each key
+
+
+class _Entry(Generic[V]):
+    __slots__ = ("due", "expires", "value")
+
+    def __init__(self, value: V, expires: float, due: float) -> None:
+        self.value = value
+        self.expires = expires
+        self.due = due  # when the calendar looks at the key: never later than `expires`
+
+
+class Expiring(Generic[V]):
+    """Keeps a value under each key until the key expires: the part that the stores within one process share.
+
+    Expired keys are gone for readers at once. Their memory is given back by whatever is written next, in time
+    proportional to how many have expired, and by `sweep` where nothing more is written.
+
+    Args:
+        clock: The time, in seconds from any start.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        # Reentrant: the garbage collector may run code that comes back here wherever memory is asked for.
+        self._lock = threading.RLock()
+        self._entries: dict[str, _Entry[V]] = {}
+        self._calendar: list[tuple[float, str]] = []  # a heap; lengthening a life leaves it alone
+
+    def sweep(self) -> None:
+        """Give back the memory of what has expired."""
+        with self._lock:
+            self._sweep()
+
+    def __len__(self) -> int:
+        """How many keys are kept, those included that have expired and are not swept yet."""
+        return len(self._entries)
+
+    def _held(self, key: str) -> V | None:
+        """Return what a key holds; None when it is absent or expired. It takes no lock."""
+        entry = self._entries.get(key)  # what it holds is never changed: another entry takes its place
+        return None if entry is None or entry.expires <= self._clock() else entry.value
+
+    # With the lock
+
+    def _sweep(self) -> float:
+        """Give back the memory of what has expired by now, and return the time."""
+        now = self._clock()
+        removed = 0
+        while self._calendar and self._calendar[0][0] <= now:
+            due, key = heappop(self._calendar)
+            entry = self._entries.get(key)
+            if entry is None or entry.due != due:
+                continue  # removed, or looked at earlier
+            if entry.expires <= now:
+                del self._entries[key]
+                removed += 1
+            else:
+                entry.due = entry.expires
+                heappush(self._calendar, (entry.due, key))
+        if removed > len(self._entries):
+            self._entries = dict(self._entries)  # a dict that only loses keys keeps its size
+        return now
+
+    def _keep(self, key: str, value: V, expires: float) -> None:
+        """Put a value in the place of what a key holds."""
+        entry = self._entries.get(key)
+        if entry is not None and entry.due <= expires:
+            self._entries[key] = _Entry(value, expires, entry.due)
+            return
+        self._entries[key] = _Entry(value, expires, expires)
+        heappush(self._calendar, (expires, key))
+        self._tidy()
+
+    def _remove(self, key: str) -> None:
+        self._entries.pop(key, None)
+        self._tidy()
+
+    def _tidy(self) -> None:
+        if len(self._calendar) > 2 * len(self._entries) + _STALE:
+            self._calendar = [(entry.due, key) for key, entry in self._entries.items()]
+            heapify(self._calendar)
