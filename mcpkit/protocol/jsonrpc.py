@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from functools import partial
 from typing import Any, Final, TypeGuard, cast
 
 from pydantic_core import from_json, to_json
@@ -22,7 +20,8 @@ MAX_ID_LENGTH: Final = 256
 MAX_ID_BITS: Final = 64
 """Bits of an id that is an integer, its sign among them: what peers have room for, and no client counts to."""
 
-_IDS: Final = range(-(2 ** (MAX_ID_BITS - 1)), 2 ** (MAX_ID_BITS - 1))
+_LEAST_ID: Final = -(2 ** (MAX_ID_BITS - 1))
+_LARGEST_ID: Final = 2 ** (MAX_ID_BITS - 1) - 1
 
 ID_FORM: Final = f"a string of at most {MAX_ID_LENGTH} characters or an integer of at most {MAX_ID_BITS} bits"
 """What `is_id` takes, for messages."""
@@ -98,12 +97,20 @@ def _find_infinity(value: Any, most: int) -> bool | None:
     return False
 
 
-encode: Final[Callable[[Any], bytes]] = partial(to_json, inf_nan_mode="null")
-"""Writes one JSON text on one line, as UTF-8 without a newline, from dicts, lists, strings, numbers, booleans and None.
+def encode(message: Any) -> bytes:
+    """Write one JSON text on one line.
 
-Numbers that JSON does not know become null; whoever must not lose them checks before. A string that holds half of a
-surrogate pair is a ValueError.
-"""
+    Args:
+        message: Dicts, lists, strings, numbers, booleans and None. Numbers that JSON does not know
+            become null; whoever must not lose them checks before.
+
+    Returns:
+        UTF-8 bytes without a newline.
+
+    Raises:
+        ValueError: A string holds half of a surrogate pair.
+    """
+    return to_json(message, inf_nan_mode="null")
 
 
 class Pieces(tuple[bytes, ...]):
@@ -125,7 +132,7 @@ def result(id_: RequestId, value: Outcome) -> bytes:
         return b"".join((b'{"jsonrpc":"2.0","id":', to_json(id_), b',"result":', value, b"}"))
     if type(value) is Pieces:
         return b"".join((b'{"jsonrpc":"2.0","id":', to_json(id_), b',"result":', *value, b"}"))
-    return encode({"jsonrpc": "2.0", "id": id_, "result": value})
+    return to_json({"jsonrpc": "2.0", "id": id_, "result": value}, inf_nan_mode="null")
 
 
 def error(id_: RequestId | None, problem: ProtocolError, *, absent: bool = True) -> bytes:
@@ -165,5 +172,5 @@ def is_array(value: Any) -> TypeGuard[list[Any]]:
 def is_id(value: Any) -> TypeGuard[RequestId]:
     """Say whether a JSON value may be a request's id or a progress token; null never is, nor what nobody would keep."""
     if type(value) is int:
-        return value in _IDS
+        return _LEAST_ID <= value <= _LARGEST_ID
     return type(value) is str and len(value) <= MAX_ID_LENGTH
