@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -112,15 +112,15 @@ class Client:
             principal=principal,
         )
 
-    async def request(
+    def request(
         self,
         method: str,
         params: Mapping[str, Any] | None = None,
         *,
         progress: ProgressCallback | None = None,
         log_level: str | None = None,
-    ) -> dict[str, Any]:
-        """Send any request and return its result, once the server has asked all that it wants to know.
+    ) -> Coroutine[Any, Any, dict[str, Any]]:
+        """Send any request; to be awaited for its result, once the server has asked all that it wants to know.
 
         Args:
             method: The method.
@@ -132,16 +132,26 @@ class Client:
             ProtocolError: The server answered with an error.
             ConnectionError: The client was closed before the answer came.
         """
-        params = dict(params or {})
+        play = self._request if self._answers is None else self._request_in_rounds
+        return play(method, params or {}, progress, log_level)
+
+    async def _request_in_rounds(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        progress: ProgressCallback | None,
+        log_level: str | None,
+    ) -> dict[str, Any]:
         for rounds in range(_ROUNDS + 1):
             result = await self._request(method, params, progress, log_level)
-            if result.get("resultType") != "input_required" or self._answers is None:
+            if result.get("resultType") != "input_required":
                 return result
             if rounds == _ROUNDS:
                 break
-            params = {**params, "inputResponses": {}}
+            responses: dict[str, Any] = {}
             for key, asked in result.get("inputRequests", {}).items():
-                params["inputResponses"][key] = await self._answer(asked)
+                responses[key] = await self._answer(asked)
+            params = {**params, "inputResponses": responses}
             params.pop("requestState", None)
             if "requestState" in result:
                 params["requestState"] = result["requestState"]
@@ -154,7 +164,7 @@ class Client:
     async def _request(
         self,
         method: str,
-        params: dict[str, Any],
+        params: Mapping[str, Any],
         progress: ProgressCallback | None,
         log_level: str | None,
     ) -> dict[str, Any]:
@@ -169,7 +179,8 @@ class Client:
             result: dict[str, Any] = await future
         finally:
             del self._waiting[sent.id]
-            self._progress.pop(sent.id, None)
+            if progress is not None:
+                del self._progress[sent.id]
             if sent.id in self._wire.pending:
                 given_up = self._wire.cancel(sent.id, "nobody waits for the answer any more")
                 if given_up is not None:

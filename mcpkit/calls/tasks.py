@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Hashable
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, KeysView
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -38,12 +38,16 @@ class Calls:
 
     Args:
         runtime: What they run with.
+
+    Attributes:
+        keys: What tells those that run now apart; a view, which follows them.
     """
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._loop = asyncio.get_running_loop()
         self._running: dict[Hashable, _Entry] = {}
+        self.keys: KeysView[Hashable] = self._running.keys()
         self._idle: asyncio.Future[None] | None = None
         self._generation = forks.generation
 
@@ -59,14 +63,16 @@ class Calls:
         Raises:
             BusyError: Too many requests are running.
         """
-        self.check_room(call, outcome)
+        running = self._runtime.running
+        if 2 * running.taken >= self._runtime.max_running:  # asked here first, as each call comes by
+            self.check_room(call, outcome)
         entry = _Entry(key, call, reply)
         entry.unstarted = outcome
         self._running[key] = entry
         if entry.caller is None:  # as `take` does: most calls are those of the only client
-            self._runtime.running.taken += 1
+            running.taken += 1
         else:
-            self._runtime.running.take(entry.caller)
+            running.take(entry.caller)
         call.loop = self._loop
         entry.task = _start(self._run(entry, outcome), loop=self._loop, name=call.method)
         if entry.is_cancelled:  # by what its first step led to: a client in the same process hears at once
@@ -176,10 +182,6 @@ class Calls:
         for entry in calls:
             entry.stopped = self._loop.create_future()
         await asyncio.gather(*(entry.stopped for entry in calls if entry.stopped is not None))
-
-    def __contains__(self, key: Hashable) -> bool:
-        """Say whether a request runs under this key."""
-        return key in self._running
 
     def __len__(self) -> int:
         """Count the requests that run."""

@@ -131,7 +131,7 @@ class Connection(Peer):
 
     def is_taken(self, id_: RequestId) -> bool:
         """Say whether a request runs, or listens, under an id."""
-        return id_ in self._calls or id_ in self._subscriptions.streams
+        return id_ in self._calls.keys or id_ in self._subscriptions.streams
 
     def _cancel(self, id_: RequestId) -> None:
         if not self._calls.cancel(id_):
@@ -151,7 +151,7 @@ class Connection(Peer):
 class _PipeChannel:
     """The channel of a pipe: all messages leave the same way."""
 
-    __slots__ = ("_ready", "_send", "caller", "principal", "questions", "request_headers")
+    __slots__ = ("_ready", "caller", "principal", "questions", "request_headers", "send")
 
     def __init__(
         self,
@@ -162,7 +162,7 @@ class _PipeChannel:
         questions: OpenQuestions,
         caller: str | None,
     ) -> None:
-        self._send = send
+        self.send = send
         self._ready = ready
         self.questions: OpenQuestions | None = questions
         self.request_headers = request_headers
@@ -173,12 +173,8 @@ class _PipeChannel:
         """Return the same channel for what somebody else asks."""
         assert self.questions is not None
         return _PipeChannel(
-            self._send, self._ready, self.request_headers, principal, self.questions, self.caller
+            self.send, self._ready, self.request_headers, principal, self.questions, self.caller
         )
-
-    def send(self, message: bytes) -> None:
-        """Send one message."""
-        self._send(message)
 
     async def ready(self) -> None:
         """Wait until the other side keeps up."""

@@ -197,7 +197,8 @@ class Methods:
             result = await resource.read(call)
         else:
             result = await resource.read(uri, values, call)
-        contents = [narrow("ResourceContents", item, call.revision) for item in result["contents"]]
+        revision = call.envelope.revision
+        contents = [narrow("ResourceContents", item, revision) for item in result["contents"]]
         cache = resource.cache
         if not is_for_all:
             cache = (cache or call.runtime.cache[call.method]).private
@@ -226,7 +227,7 @@ class Methods:
     ) -> tuple[Resource | ResourceTemplate, dict[str, str | list[str]], bool]:
         """Return what serves a URI to who asks, the values of its variables, and whether it serves everybody so."""
         resource = self._registry.resources.get(uri)
-        if resource is not None and resource.is_visible(call.principal):
+        if resource is not None and (resource.visible is None or resource.is_visible(call.principal)):
             return resource, {}, resource.visible is None
         # What is hidden may serve the URI for others. Were it said of this URI alone, it would be hidden no more.
         is_for_all = not self._listing.conditional.among("resources", "resource_templates")

@@ -81,7 +81,7 @@ class Peer(ABC):
 
     def is_taken(self, id_: RequestId) -> bool:
         """Say whether a request runs under an id."""
-        return id_ in self._calls
+        return id_ in self._calls.keys
 
     def _cancel(self, id_: RequestId) -> None:
         self._calls.cancel(id_)
