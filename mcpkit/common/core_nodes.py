@@ -72,10 +72,10 @@ def rewritten(value: Any, rewrites: Mapping[str, Rewrite], children: Collection[
         rewrites: What stands in the place of a node, by its type; under "keys", of whatever has keys.
         children: Keys of schemas below which there are others.
     """
-    if type(value) is list:
-        return [rewritten(item, rewrites, children) for item in value]
     if is_labelled(value):
         return (rewritten(value[0], rewrites, children), value[1])
+    if _holds_several(value):
+        return [rewritten(item, rewrites, children) for item in value]
     if not _is_mapping(value):
         return value
     kind = value.get("type")

@@ -29,7 +29,10 @@ def encoder(cls: Any) -> Encode | None:
         cls: The class of a value.
     """
     # The cache says to type checkers that a class is hashable only where they know which class it is.
-    return _declared_encoder(cls) or _encoder(cls)
+    for base in cls.__mro__ if _declared else ():
+        if base in _declared:
+            return _declared[base]
+    return _encoder(cls)
 
 
 _declared: dict[type, Encode] = {}
@@ -38,12 +41,6 @@ _declared: dict[type, Encode] = {}
 def declare(cls: type, encode: Encode) -> None:
     """Have values of a class, and of those derived from it, made data by what their author has said."""
     _declared[cls] = encode
-
-
-def _declared_encoder(cls: type) -> Encode | None:
-    if not _declared:
-        return None
-    return next((_declared[base] for base in cls.__mro__ if base in _declared), None)
 
 
 def plain(value: Any) -> Any:

@@ -36,14 +36,11 @@ def _rewrites(json_value: Callable[[Any], Any]) -> Mapping[str, Rewrite]:
             put_off_leaving()
             return None
 
-    def encode_named_tuple(value: Any) -> Any:
-        return [json_value(item) for item in value]
-
-    of_any, of_named_tuple = _serialized_by(encode_any), _serialized_by(encode_named_tuple)
+    of_any = _serialized_by(encode_any)
 
     def call(node: Node) -> Node:
         # It says nothing of how the items are written.
-        return of_named_tuple(node) if is_named_tuple(node) else node
+        return of_any(node) if is_named_tuple(node) else node
 
     def instance(node: Node) -> Node:
         cls: Any = node["cls"]

@@ -91,6 +91,8 @@ def of_node(node: Any) -> Described | None:
     kind = node.get("type")
     if kind == "is-instance":
         annotation = node.get("metadata", {}).get(_METADATA, node["cls"])
+        if annotation is collections.abc.Hashable:  # a key or an item, in the words of pandas; anything
+            return types.describe(annotation)
     elif kind == "fraction" or (kind == "lax-or-strict" and _is_fraction(node)):
         annotation = Fraction
     else:

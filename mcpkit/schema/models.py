@@ -7,7 +7,7 @@ has made them follow JSON Schema, and as JSON Schema, which is made shorter and 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from pydantic import ConfigDict, PydanticUndefinedAnnotation, PydanticUserError, TypeAdapter
@@ -205,9 +205,6 @@ class _Generator(GenerateJsonSchema):
         if wire.encoding(schema) == "base64url":
             return {"type": "string", "pattern": values.BASE64URL_PATTERN}
         return super().function_after_schema(schema)
-
-    def is_instance_schema(self, schema: core_schema.IsInstanceSchema) -> JsonSchemaValue:
-        return {} if schema["cls"] is Hashable else super().is_instance_schema(schema)
 
     def complex_schema(self, schema: core_schema.ComplexSchema) -> JsonSchemaValue:
         return self.handle_invalid_for_json_schema(schema, "a complex number")

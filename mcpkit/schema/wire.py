@@ -8,7 +8,7 @@ schema that hold such a type are replaced, by the validators of values.py.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from ipaddress import IPv6Address
 from typing import Any, cast
 
@@ -31,20 +31,14 @@ def validating(core: CoreSchema, of_node: Callable[[Node], Described | None]) ->
     """
 
     def foreign(node: Node) -> Any:
-        if node.get("cls") is Hashable:  # a key or an item, in the words of pandas; in JSON, anything
-            return core_schema.any_schema()
         found = of_node(node)
-        return node if found is None else found.core
-
-    def lax_or_strict(node: Node) -> Any:
-        found = of_node(node)
-        return _strict(node) if found is None else found.core
+        if found is not None:
+            return found.core
+        return _strict(node) if node["type"] == "lax-or-strict" else node
 
     rewrites = {
         **_TO_VALIDATE,
-        "is-instance": _replaced(foreign),
-        "fraction": _replaced(foreign),
-        "lax-or-strict": _replaced(lax_or_strict),
+        **dict.fromkeys(("is-instance", "fraction", "lax-or-strict"), _replaced(foreign)),
     }
     named = {each["ref"]: each for each in cast("Node", core).get("definitions", ())}
     return cast("CoreSchema", rewritten(core, {**rewrites, "keys": _keys(rewrites, named)}))
