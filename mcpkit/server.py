@@ -17,7 +17,6 @@ from .common.numbers import check_count, check_seconds
 from .components.checks import check_icons
 from .components.component import optional
 from .components.included import Included
-from .components.injection.plan import overridden
 from .components.registry import Registry
 from .engine.engine import Engine, family
 from .engine.error_hooks import ErrorHooks
@@ -222,6 +221,8 @@ class Server(Serving, Registry):
         Raises:
             RegistrationError: Nothing depends on the function, or the replacement cannot be filled.
         """
+        from .components.injection.plan import overridden
+
         runtime = self.engine.runtime
         before = runtime.overrides
         injections = [each for part in self.parts for component in part for each in component.injections]

@@ -19,11 +19,11 @@ from ..schema import Arguments
 from ..schema.signature import empty, head
 from .component import Component, ComponentOptions, Listed
 from .injection.markers import is_hidden
-from .injection.plan import Hint, Injection
 
 if TYPE_CHECKING:
     from ..calls.call import Call
     from ..schema import Parameter
+    from .injection.plan import Hint, Injection
 
 MOST: Final = 100
 """Values in one answer, as the specification has it."""
@@ -96,7 +96,11 @@ class Completion(NamedTuple):
             raise RegistrationError(
                 f"{what}: what completes it is called as fn(value, arguments), but takes {len(names)} parameters"
             )
-        return cls(completer, tuple(names), Injection(what, injected) if injected else None)
+        if not injected:
+            return cls(completer, tuple(names))
+        from .injection.plan import Injection
+
+        return cls(completer, tuple(names), Injection(what, injected))
 
 
 class Completable(Listed):

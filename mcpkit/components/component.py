@@ -24,10 +24,10 @@ from ..state.principal import Principal
 from ..state.visibility import check_visible, says
 from .checks import capabilities, check_icons, check_meta, check_text
 from .injection.markers import context_type, hidden, is_hidden
-from .injection.plan import Injection
 
 if TYPE_CHECKING:
     from ..calls.lifespan import Lifespans
+    from .injection.plan import Injection
 
 logger = logging.getLogger("mcpkit")
 
@@ -175,6 +175,8 @@ class Component(ABC):
             self._warn_of_untyped_context()
             hints = [(each.name, each.annotation, each.default) for each in signature.injected]
             if any(hidden(annotation, default) for _, annotation, default in hints):
+                from .injection.plan import Injection  # which few servers need
+
                 self._injection = Injection(f"{self.kind} {self.key!r}", hints)
             else:
                 kinds = ((name, context_type(annotation)) for name, annotation, _ in hints)

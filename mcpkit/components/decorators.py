@@ -11,7 +11,7 @@ from typing_extensions import TypeVar
 
 from ..calls.limits import INHERITED
 from ..common.signatures import runs
-from ..content.uri_template import is_template
+from ..content.blocks import is_template
 from ..errors import RegistrationError
 from ..protocol.eras import Cache
 from ..protocol.types import Annotations, Icon, ToolAnnotations

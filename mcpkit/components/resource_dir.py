@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..content import media_types
 from ..content.blocks import check_uri
 from ..content.media import File
-from ..content.uri_template import UriTemplate
 from ..errors import RegistrationError, ResourceNotFoundError
 from ..state.visibility import Predicate
 from .resources import ResourceTemplate
@@ -183,6 +182,8 @@ class ResourceDir:
         self._most_entries = most_entries
         self._prefix = uri_prefix if uri_prefix.endswith("/") else f"{uri_prefix}/"
         self.name = os.path.basename(self._root) or self._root
+        from ..content.uri_template import UriTemplate
+
         self.template = UriTemplate(self._prefix + _PATH)
 
     def at(self, uri_prefix: str) -> ResourceDir:

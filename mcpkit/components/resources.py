@@ -10,7 +10,6 @@ from typing import Any
 from typing_extensions import Self, Unpack
 
 from ..calls.call import Call
-from ..content.uri_template import UriTemplate
 from ..content.values import to_contents
 from ..errors import INVALID_PARAMS, ArgumentsError, ProtocolError, RegistrationError
 from ..protocol.eras import Cache
@@ -166,6 +165,8 @@ class ResourceTemplate(Completable):
         watch: WatchFunction | None = None,
         **options: Unpack[ComponentOptions],
     ) -> None:
+        from ..content.uri_template import UriTemplate  # which servers without templates do not need
+
         self.template = UriTemplate(uri_template, unsafe=unsafe)
         self._unsafe = unsafe
         _check_form(f"resource template {uri_template!r}", mime_type, annotations)
@@ -223,7 +224,7 @@ class ResourceTemplate(Completable):
     def renamed(self, key: str) -> Self:
         """Return a copy with another template, of the same variables."""
         twin = super().renamed(key)
-        twin.template = UriTemplate(key, unsafe=self._unsafe)
+        twin.template = type(self.template)(key, unsafe=self._unsafe)
         return twin
 
     @property

@@ -306,11 +306,6 @@ def _escape(found: re.Match[str]) -> str:
     return "%" + found[0].encode().hex("%").upper()
 
 
-def is_template(uri: str) -> bool:
-    """Tell whether `uri` holds braces, and so is a template or a mistake in one."""
-    return "{" in uri or "}" in uri
-
-
 def _unsafe_names(template: str, names: tuple[str, ...], unsafe: Collection[str] | bool) -> Collection[str]:
     if isinstance(unsafe, bool):
         return names if unsafe else ()

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcpkit.content.uri_template import UriTemplate, is_template
+from mcpkit.content.blocks import is_template
+from mcpkit.content.uri_template import UriTemplate
 from mcpkit.errors import RegistrationError
 from uri_expansion import expand
 

@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from mcpkit.components.injection.plan import Injection
+from mcpkit.content.uri_template import UriTemplate
 from mcpkit.engine.chain import through
 
 SERVER = '''
@@ -112,6 +114,11 @@ def test_what_leads_requests_through_middleware_is_loaded_where_there_is_some():
     assert through.__module__ in after_a_whole_conversation(
         9, SERVER.replace("server.run()", middleware + "server.run()")
     )
+
+
+@pytest.mark.parametrize("what", [Injection, UriTemplate])
+def test_what_few_servers_need_is_loaded_where_they_do(what):
+    assert what.__module__ not in after_a_whole_conversation(9)
 
 
 def test_the_import_alone_loads_nothing_of_urls():

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from weakref import WeakKeyDictionary
 
 from ...components.conditional import Conditional, may_hear
-from ...content.uri_template import is_template
+from ...content.blocks import is_template
 from ...state.change import Change, ListName
 from .mailbox import Mailbox
 from .watching import Watches

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Ite
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from ...content.uri_template import is_template
+from ...content.blocks import is_template
 from ...errors import ArgumentsError
 from ...state.audience import Audience
 from ...state.change import Change
