@@ -22,6 +22,7 @@ from .components.registry import Extension, Registry
 from .components.resource_dir import resource_dir
 from .components.resources import Resource, ResourceTemplate
 from .components.tools import Tool
+from .components.topic import Topic
 from .content.messages import Message, assistant, user
 from .content.values import (
     Audio,
@@ -119,6 +120,7 @@ __all__ = [
     "ToolAnnotations",
     "ToolError",
     "ToolResult",
+    "Topic",
     "Uri",
     "assistant",
     "current_context",

@@ -29,6 +29,7 @@ from .decorators import Build, Decorators
 from .included import Included
 from .marking import check_is_function, marked
 from .resources import Resource, ResourceTemplate
+from .topic import Accept, Topic
 
 if TYPE_CHECKING:
     from ..calls.call import CallContext
@@ -138,6 +139,8 @@ class Registry(Catalog, Decorators):
         def hear(change: Change) -> None:
             if change.uri is not None:
                 self.listeners.tell(Change(change.kind, _prefixed_uri(change.uri, prefix), change.audience))
+            elif change.key is not None:
+                self.listeners.tell(change)
 
         with (
             source.lock,
@@ -161,7 +164,8 @@ class Registry(Catalog, Decorators):
         """Have the extensions that what is included has now.
 
         Raises:
-            RegistrationError: Two of one identifier have other settings. Then nothing changes.
+            RegistrationError: Two of one identifier have other settings, or two others a topic of one member. Then
+                nothing changes.
         """
         with self.lock:
             found = dict.fromkeys(each for source in self.included for each in source.attached)
@@ -174,6 +178,14 @@ class Registry(Catalog, Decorators):
                         f"there are two extensions {each.identifier!r}, with the settings {present.settings!r} "
                         f"and {each.settings!r}: make one of them, and include it where it is needed"
                     )
+            members: dict[str, str] = {}
+            for each in attached:
+                for topic in each.topics:
+                    owner = members.setdefault(topic.member, each.identifier)
+                    if owner != each.identifier:
+                        raise RegistrationError(
+                            f"the extensions {owner!r} and {each.identifier!r} both have a topic {topic.member!r}"
+                        )
             self.attached, self.extensions = tuple(attached), extensions
             self.extension_listeners.tell()
 
@@ -196,6 +208,7 @@ class Extension(Registry):
         capability: What `requires=` and `ctx.client.supports(...)` know it by: `extensions.<identifier>`.
         middleware: Wraps the requests of the servers that it is attached to: `@extension.middleware`, or
             `@extension.middleware("tools/call")`.
+        topics: What its clients may listen to.
 
     Raises:
         RegistrationError: The identifier breaks the rule, or JSON cannot carry the settings.
@@ -203,6 +216,7 @@ class Extension(Registry):
 
     def __init__(self, identifier: str, settings: Mapping[str, Any] | None = None) -> None:
         super().__init__()
+        self.topics: tuple[Topic, ...] = ()
         _check_identifier(identifier)
         self.identifier = identifier
         self.settings = json_object(f"extension {identifier!r}: settings", settings)
@@ -210,6 +224,40 @@ class Extension(Registry):
         self.middleware = Middlewares(self.methods, self.extension_listeners.tell)
         self.attached = (self,)
         self.extensions = {identifier: self}
+
+    def topic(self, member: str, notification: str, *, accept: Accept | None = None) -> Topic:
+        """Let clients listen to something by keys, such as jobs by their ids (basic/patterns/subscriptions).
+
+        A client that has declared the extension asks for `notifications.<member>`, an array of keys, when it sends
+        `subscriptions/listen`; what is published under one of them it gets as the notification.
+
+        Args:
+            member: The member of the filter, such as `jobIds`.
+            notification: Its method, such as `notifications/jobs`.
+            accept: Given the keys that a client asks for and the Context of its request, returns those that are
+                honoured, which the client is told; it may raise a ProtocolError. It is called in the event loop, so
+                it must be quick, and not async. All keys are honoured when None.
+
+        Returns:
+            What tells it: `topic.publish(key, params)`.
+
+        Raises:
+            RegistrationError: The member is taken; it or the notification is none, or one of the core protocol; or
+                `accept` is no function, or an async one.
+        """
+        topic = Topic(member, notification, accept, self.listeners.tell)
+        with self.lock:
+            before = self.topics
+            if any(each.member == member for each in before):
+                raise RegistrationError(f"{self!r} has a topic {member!r} already")
+            self.topics = (*before, topic)
+            try:
+                self._attach()
+            except RegistrationError:
+                self.topics = before
+                self._attach()
+                raise
+        return topic
 
     def _of_method(self, name: str, options: dict[str, Any]) -> dict[str, Any]:
         also = capabilities(f"method {name!r}", options.get("requires"))

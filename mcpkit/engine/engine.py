@@ -102,11 +102,11 @@ class Engine:
         """Read `subscriptions/listen`, whose stream the transport opens.
 
         Raises:
-            ProtocolError: -32602 for a filter that is malformed or asks for too much.
+            Exception: What `Listen` raises; it is answered as what a handler raises.
         """
         # What a lifespan registers is declared when it has been entered.
         is_offered = LIST_NAMES.__contains__ if self.entrance.is_waiting else self.declared.has
-        return Listen(call.request_id, call.params.get("notifications"), is_offered, call.render)
+        return Listen(call, is_offered, self.registry.attached)
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:

@@ -73,6 +73,19 @@ class Audience:
             )
         )
 
+    def __eq__(self, other: object) -> bool:
+        """Say whether both name the same, by the same functions."""
+        return isinstance(other, Audience) and other.named == self.named
+
+    def __hash__(self) -> int:
+        """Tell audiences apart by whom they name."""
+        return hash(self.named)
+
+    @property
+    def named(self) -> tuple[frozenset[object], ...]:
+        """Whom it names, in all three ways."""
+        return self.ids, self.principals, frozenset(self.predicates)
+
     def __or__(self, other: Audience) -> Audience:
         """Return those of both."""
         more = tuple(each for each in other.predicates if each not in self.predicates)

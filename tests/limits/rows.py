@@ -71,7 +71,7 @@ ROWS: dict[str, tuple[Any, ...]] = {
     "streams that listen": ("server.asgi(max_streams=)",),
     "places of one client": (),
     "streams of a pipe": ("Server(max_running=)",),
-    "URIs that are subscribed to": tuple(
+    "URIs and keys that are subscribed to": tuple(
         f"mcpkit.engine.subscriptions.listen:{name}"
         for name in ("MAX_URIS", "MAX_URI_LENGTH", "MAX_URIS_LENGTH")
     ),

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from asgi_client import Client, Serve, initialize
 from limits.ways import LATEST, around, limit
 from listening import hearing
-from mcpkit import MemoryBroker, Server, resource_dir
+from mcpkit import MemoryBroker, ProtocolError, Server, resource_dir
 from mcpkit.calls.shares import Shares
 from mcpkit.engine.connection import Connection
 from mcpkit.engine.subscriptions.listen import MAX_URI_LENGTH, MAX_URIS, MAX_URIS_LENGTH
@@ -241,7 +241,7 @@ MANY = [
 ]
 
 
-@limit("URIs that are subscribed to")
+@limit("URIs and keys that are subscribed to")
 @pytest.mark.parametrize(("uris", "is_fine"), MANY, ids=range(len(MANY)))
 async def test_uris(uris: list[str], is_fine: bool, wire: Wire, serve: Serve) -> None:
     server = Server("listened", offers={"resources"})
@@ -269,6 +269,29 @@ async def test_uris(uris: list[str], is_fine: bool, wire: Wire, serve: Serve) ->
         assert all(map(is_told, refused))
         await pipe.result("resources/unsubscribe", {"uri": uris[0]})
         await pipe.result("resources/subscribe", {"uri": "it://1"})
+
+
+@limit("URIs and keys that are subscribed to")
+@pytest.mark.parametrize("as_uris", [0, 10])
+@pytest.mark.parametrize(("keys", "is_fine"), MANY, ids=range(len(MANY)))
+async def test_keys(keys: list[str], is_fine: bool, as_uris: int) -> None:
+    """What is listened to of topics counts together with the URIs."""
+    server = Server("listened", offers={"resources"})
+    server.extension("com.example/a").topic("firstIds", "notifications/first")
+    server.extension("com.example/b").topic("secondIds", "notifications/second")
+    parts = keys[:as_uris], keys[as_uris : len(keys) // 2], keys[max(as_uris, len(keys) // 2) :]
+    wanted = dict(zip(("resourceSubscriptions", "firstIds", "secondIds"), parts, strict=True))
+    known = {"extensions": {"com.example/a": {}, "com.example/b": {}}}
+    async with connect(server, capabilities=known) as client:
+        listening = asyncio.ensure_future(client.request("subscriptions/listen", {"notifications": wanted}))
+        if is_fine:
+            told = await client.notification("notifications/subscriptions/acknowledged")
+            assert told["notifications"] == wanted
+            listening.cancel()
+        else:
+            with pytest.raises(ProtocolError, match="at most") as caught:
+                await listening
+            assert caught.value.code == -32602
 
 
 @limit("changes that wait for a reader")

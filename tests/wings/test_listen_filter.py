@@ -16,7 +16,7 @@ from mcpkit.transports import Connection
 from pipe import META, stateless_meta
 from serving import in_thread
 
-pytestmark = [pytest.mark.anyio, pytest.mark.xfail(strict=True, reason="the door is not built")]
+pytestmark = pytest.mark.anyio
 
 KNOWS = {"extensions": {"com.example/jobs": {}}}
 HEADERS = {

@@ -134,10 +134,12 @@ class Changes:
         if not self._wants:
             self._sources.close()
 
-    def forget(self, listener: ChangeListener) -> None:
-        """Let a listener hear of nothing any more."""
-        for change in tuple(self._wants.get(listener, ())):
+    def forget(self, listener: ChangeListener) -> tuple[Change, ...]:
+        """Let a listener hear of nothing any more, and return what it wanted to hear of."""
+        wanted = tuple(self._wants.get(listener, ()))
+        for change in wanted:
             self.unwant(listener, change)
+        return wanted
 
     def tell(self, change: Change) -> None:
         """Tell whoever wants to hear of it in this loop of a change; in any thread, without blocking."""
@@ -158,11 +160,10 @@ class Changes:
 
         return Publisher(self._registry.listeners, self._broker, self._topic, self.origin).close
 
-    def principals(self, uri: str) -> set[Principal]:
-        """Return who would hear of an update here, if it were for everybody; in the loop's thread."""
-        update = Change("resource", uri)
-        guards = self._guards(update)
-        listening = {listener.principal for listener in self._interested(update)}
+    def principals(self, change: Change) -> set[Principal]:
+        """Return who would hear of a change here, if it were for everybody; in the loop's thread."""
+        guards = self._guards(change)
+        listening = {listener.principal for listener in self._interested(change)}
         return {principal for principal in listening if may_hear(principal, guards)}
 
     def _subscribers(self, change: Change) -> set[Principal]:

@@ -2,77 +2,96 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from ...context import Context
 from ...errors import INVALID_PARAMS, MalformedError, ProtocolError
 from ...protocol import jsonrpc
 from ...protocol.eras import SUBSCRIPTION_ID
-from ...protocol.jsonrpc import RequestId, is_array, is_object
-from ...state.change import LIST_NAMES, Change, ListName
+from ...protocol.jsonrpc import is_array, is_object
+from ...state.change import LISTS, RESOURCES, Change
+
+if TYPE_CHECKING:
+    from ...calls.call import Call
+    from ...components.registry import Extension
 
 MAX_URIS: Final = 1000
-"""URIs that one session or one stream may subscribe to."""
+"""URIs that one session or one stream may subscribe to, and keys beside them."""
 
 MAX_URIS_LENGTH: Final = 64 * 1024
 """Characters in all of them together."""
 
 MAX_URI_LENGTH: Final = 2048
-"""Characters in a URI that is subscribed to."""
-
-_URIS: Final = "resourceSubscriptions"
+"""Characters in one of them."""
 
 
 class Listen:
     """One `subscriptions/listen` request: what it wants, and its messages (basic/patterns/subscriptions).
 
     Args:
-        request_id: The id of the request.
-        asked: What it asks for: its filter.
+        call: The request.
         is_offered: Says whether a list is offered, so that it may change.
-        render: Writes the result with which the stream ends.
+        extensions: Those whose topics clients may listen to.
 
     Attributes:
         request_id: The id of the request, under which every message of the stream goes.
+        revision: The revision of the request.
         wanted: The changes that it is told of.
 
     Raises:
-        ProtocolError: -32602 for a filter that is malformed or asks for too much.
+        ProtocolError: -32602 for a filter that is malformed or asks for too much, or what the function of a topic
+            has raised.
+        MissingCapabilityError: It asks for the topic of an extension that the client has not declared.
+        Exception: Whatever else the function of a topic has raised.
     """
 
-    __slots__ = ("_honoured", "_meta", "_result", "request_id", "wanted")
+    __slots__ = ("_honoured", "_meta", "_result", "request_id", "revision", "wanted")
 
     def __init__(
-        self,
-        request_id: RequestId,
-        asked: Any,
-        is_offered: Callable[[ListName], bool],
-        render: Callable[[dict[str, Any]], bytes],
+        self, call: Call, is_offered: Callable[[str], bool], extensions: Iterable[Extension]
     ) -> None:
-        self.request_id = request_id
-        self._meta = {SUBSCRIPTION_ID: request_id}
+        self.request_id = call.request_id
+        self.revision = call.revision
+        self._meta = {SUBSCRIPTION_ID: call.request_id}
         self._honoured: dict[str, Any] = {}
+        asked: Any = call.params.get("notifications")
         if not is_object(asked):
             raise MalformedError("notifications: expected an object that says what to listen for")
         wanted: list[Change] = []
-        for name in LIST_NAMES:
-            member = f"{name}ListChanged"
+        for member, name in LISTS.items():
             flag = asked.get(member)
             if flag is not None and type(flag) is not bool:
                 raise MalformedError(f"notifications.{member}: expected true or false")
             if flag and is_offered(name):
                 wanted.append(Change(name))
                 self._honoured[member] = True
-        uris: list[Any] | None = asked.get(_URIS)
-        if uris is not None:
-            _check_uris(uris)
-            if is_offered("resources"):
-                wanted += [Change("resource", uri) for uri in uris]
-                self._honoured[_URIS] = uris
+        topics = [
+            (each, topic)
+            for each in extensions
+            for topic in each.topics
+            if asked.get(topic.member) is not None
+        ]
+        keys = {
+            member: _keys(asked, member) for member in (RESOURCES, *(topic.member for _, topic in topics))
+        }
+        every = [key for each in keys.values() for key in each]
+        check_room(len(every), sum(map(len, every)))
+        for key in every:
+            check_uri(key)
+        if asked.get(RESOURCES) is not None and is_offered("resources"):
+            self._honoured[RESOURCES] = keys[RESOURCES]
+            wanted += [Change("resource", uri) for uri in keys[RESOURCES]]
+        for extension, topic in topics:
+            call.client.require(extension.capability)
+            accepted = topic.accepted(keys[topic.member], Context(call))
+            wanted += [Change(topic.notification, key) for key in accepted]
+            honoured = self._honoured.get(topic.member, ())
+            self._honoured[topic.member] = list(dict.fromkeys((*honoured, *accepted)))
         self.wanted = frozenset(wanted)
         # Made now, so that the stream keeps nothing else of its request.
-        self._result = jsonrpc.result(request_id, render({"_meta": self._meta}))
+        self._result = jsonrpc.result(call.request_id, call.render({"_meta": self._meta}))
 
     def acknowledged(self) -> bytes:
         """Return the first message of the stream, which names the part of the filter that is honoured."""
@@ -81,6 +100,9 @@ class Listen:
 
     def notification(self, change: Change) -> bytes:
         """Return the message that tells of a change."""
+        if change.params is not None:
+            meta = {**change.params.get("_meta", {}), **self._meta}
+            return jsonrpc.notification(change.kind, {**change.params, "_meta": meta})
         head, tail = _around_id(change.kind, change.uri)
         return b"".join((head, jsonrpc.encode(self.request_id), tail))
 
@@ -102,12 +124,12 @@ def check_uri(uri: str) -> None:
     """
     if len(uri) > MAX_URI_LENGTH:
         raise ProtocolError(
-            INVALID_PARAMS, f"A URI that is subscribed to has at most {MAX_URI_LENGTH:,} characters"
+            INVALID_PARAMS, f"A URI or key that is subscribed to has at most {MAX_URI_LENGTH:,} characters"
         )
 
 
 def check_room(count: int, length: int) -> None:
-    """Refuse more URIs than a client may subscribe to.
+    """Refuse more URIs and keys than a client may subscribe to.
 
     Args:
         count: How many they are.
@@ -119,17 +141,20 @@ def check_room(count: int, length: int) -> None:
     if count > MAX_URIS or length > MAX_URIS_LENGTH:
         raise ProtocolError(
             INVALID_PARAMS,
-            f"A client subscribes to at most {MAX_URIS:,} URIs of {MAX_URIS_LENGTH:,} characters together; "
-            "unsubscribe from one, or subscribe to a template",
+            f"A client subscribes to at most {MAX_URIS:,} URIs of {MAX_URIS_LENGTH:,} characters together, keys of "
+            "topics among them; unsubscribe from one, or subscribe to a template",
         )
 
 
-def _check_uris(uris: Any) -> None:
-    if not is_array(uris) or not all(isinstance(uri, str) for uri in uris):
-        raise MalformedError(f"notifications.{_URIS}: expected an array of URIs")
-    check_room(len(uris), sum(map(len, uris)))
-    for uri in uris:
-        check_uri(uri)
+def _keys(asked: dict[str, Any], member: str) -> list[str]:
+    """Return what is asked for under a member: none where it is null."""
+    keys: Any = asked.get(member)
+    if keys is None:
+        return []
+    if not is_array(keys) or not all(isinstance(key, str) for key in keys):
+        what = "URIs" if member == RESOURCES else "strings"
+        raise MalformedError(f"notifications.{member}: expected an array of {what}")
+    return keys
 
 
 def notification(change: Change) -> bytes:

@@ -21,31 +21,39 @@ class Pending:
 
     Args:
         limit: How many may wait; beyond it there is still room for the three lists.
+        is_for_all: Whether those who take what waits are of different audiences. Then what a topic tells some waits
+            apart from what it tells others, in the order of its last time, so that each hears the latest last.
     """
 
-    __slots__ = ("_changes", "_limit")
+    __slots__ = ("_changes", "_is_for_all", "_limit")
 
     LIMIT: Final = 256
     """How many may wait for one client."""
 
-    def __init__(self, limit: float = LIMIT) -> None:
-        self._changes: dict[Change, Change] = {}
+    def __init__(self, limit: float = LIMIT, *, is_for_all: bool = False) -> None:
+        self._changes: dict[tuple[object, ...], Change] = {}
         self._limit = limit
+        self._is_for_all = is_for_all
 
     def add(self, change: Change) -> bool:
         """Add a change, or those whom it is for to the one that waits; False when there is no room for it."""
-        waiting = self._changes.get(change)
-        if waiting is None and change.uri is not None and len(self._changes) >= self._limit:
+        slot: tuple[object, ...] = (change.kind, change.key)
+        if self._is_for_all and change.params is not None:
+            slot = (*slot, change.audience)
+            waiting = self._changes.pop(slot, None)
+        else:
+            waiting = self._changes.get(slot)
+        if waiting is None and change.key is not None and len(self._changes) >= self._limit:
             return False
-        self._changes[change] = change if waiting is None else waiting | change
+        self._changes[slot] = change if waiting is None else waiting | change
         return True
 
     def replace_oldest(self, change: Change) -> Change:
         """Add the update of a resource in the place of the oldest one, and return that."""
-        oldest = next(waiting for waiting in self._changes if waiting.uri is not None)
-        del self._changes[oldest]
-        self._changes[change] = change
-        return oldest
+        oldest = next(slot for slot, waiting in self._changes.items() if waiting.uri is not None)
+        lost = self._changes.pop(oldest)
+        self._changes[change.kind, change.key] = change
+        return lost
 
     def pop(self) -> Change:
         """Remove and return the change that waits for the longest time."""
@@ -53,7 +61,7 @@ class Pending:
 
     def take(self, most: int | None = None) -> list[Change]:
         """Remove and return all, or so many that wait for the longest time."""
-        return [self._changes.pop(change) for change in tuple(islice(self._changes, most))]
+        return [self._changes.pop(slot) for slot in tuple(islice(self._changes, most))]
 
     def __len__(self) -> int:
         """Count what waits."""
@@ -72,7 +80,7 @@ class Mailbox:
         self._begin = begin
         self._loop = weakref.ref(asyncio.get_running_loop())
         self._lock = threading.Lock()
-        self._pending = Pending(limit)
+        self._pending = Pending(limit, is_for_all=True)
         self._is_begun = False
 
     def put(self, change: Change) -> bool:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ...common.listeners import Listeners
 from ...errors import ProtocolError
 from ...protocol import jsonrpc
+from ...protocol.jsonrpc import is_object
 from ...state.audience import Audience
 from ...state.change import LIST_NAMES, Change
 from ...state.principal import Principal
@@ -52,7 +53,7 @@ class Publisher:
         self._origin = origin
         self._loop = asyncio.get_running_loop()
         self._mailbox = Mailbox(self._begin, MOST_WAITING)
-        self._asked: dict[int, tuple[str, Audience]] = {}
+        self._asked: dict[int, _Asked] = {}
         self._count = 0
         self._is_failing = False
         self._task: asyncio.Task[None] | None = None
@@ -77,19 +78,26 @@ class Publisher:
 
     def _messages(self, change: Change) -> Iterator[dict[str, Any]]:
         """Say what is published of a change; who is meant by a function, others are asked for."""
-        uri, audience = change.uri, change.audience
-        message: dict[str, Any] = {"origin": self._origin, "what": change.kind, "uri": uri}
-        if audience is None or uri is None:
-            yield message
+        key, audience = change.key, change.audience
+        if isinstance(change, _Late):
+            assert audience is not None, "it is for those who have been asked for"
+            audience = Audience(principals=change.asked.left_of(audience.principals))
+        elif change.params is not None:
+            for asked in self._asked.values():
+                asked.is_followed_by(change)
+        message: dict[str, Any] = {"origin": self._origin, "what": change.kind, "uri": key}
+        told = message if change.params is None else {**message, "params": change.params}
+        if audience is None or key is None:
+            yield told
             return
         if audience.ids or audience.principals:
-            yield {**message, "to": {"ids": list(audience.ids), "principals": _written(audience.principals)}}
+            yield {**told, "to": {"ids": list(audience.ids), "principals": _written(audience.principals)}}
         if audience.predicates:
             self._count += 1
-            self._asked[self._count] = (uri, audience)
+            self._asked[self._count] = _Asked(self._count, change, audience)
             if len(self._asked) > MOST_ASKED:
                 del self._asked[next(iter(self._asked))]
-            yield {**message, "what": _WHO, "number": self._count}
+            yield {**message, "what": _WHO, "of": change.kind, "number": self._count}
 
     def _told(self, message: str) -> None:
         """Take note of who listens elsewhere, and have those told who are meant."""
@@ -101,10 +109,9 @@ class Publisher:
             logger.warning("the broker brought something else than principals: %.200r", message)
             return
         if asked is not None:
-            uri, audience = asked
-            meant = frozenset(filter(audience.holds, principals))
+            meant = frozenset(filter(asked.audience.holds, principals))
             if meant:
-                self._mailbox.put(Change("resource", uri, Audience(principals=meant)))
+                self._mailbox.put(_Late(asked, meant))
 
     async def _publish_one(self, message: dict[str, Any]) -> None:
         try:
@@ -117,6 +124,51 @@ class Publisher:
             self._is_failing = False
 
 
+class _Asked:
+    """A change for those whom a function means, of whom other processes still may say that they listen.
+
+    Args:
+        number: The number of the question.
+        change: The change.
+        audience: Whom it is for.
+    """
+
+    __slots__ = ("_later", "audience", "change", "number")
+
+    def __init__(self, number: int, change: Change, audience: Audience) -> None:
+        self.number = number
+        self.change = change
+        self.audience = audience
+        self._later: Audience | None = Audience()
+
+    def is_followed_by(self, change: Change) -> None:
+        """Take note of what is told next: whom that is for hears nothing older any more."""
+        if change == self.change and self._later is not None:
+            self._later = None if change.audience is None else self._later | change.audience
+
+    def left_of(self, principals: Iterable[Principal]) -> frozenset[Principal]:
+        """Return those of some whom nothing later was for."""
+        later = self._later
+        return frozenset(() if later is None else (each for each in principals if not later.holds(each)))
+
+
+class _Late(Change):
+    """A change for those of whom it is known now that they listen elsewhere."""
+
+    __slots__ = ("asked",)
+
+    def __init__(self, asked: _Asked, meant: frozenset[Principal]) -> None:
+        change = asked.change
+        super().__init__(change.kind, change.key, Audience(principals=meant), change.params)
+        self.asked = asked
+
+    def __or__(self, other: Change) -> Change:
+        """Return the two as one; of what a topic tells the same principals it is the one that was told later."""
+        if self.params is None:
+            return super().__or__(other)
+        return self if isinstance(other, _Late) and other.asked.number < self.asked.number else other
+
+
 class Hearing:
     """What the running event loop hears of the changes in other processes.
 
@@ -125,7 +177,7 @@ class Hearing:
         topic: Under which topic.
         origin: What the messages from here are known by, which are not heard.
         tell: Takes the changes, in any thread.
-        principals: Returns who would hear of an update of a URI here; called in the loop.
+        principals: Returns who would hear of a change here, if it were for everybody; called in the loop.
     """
 
     def __init__(
@@ -134,7 +186,7 @@ class Hearing:
         topic: str,
         origin: str,
         tell: Callable[[Change], None],
-        principals: Callable[[str], Collection[Principal]],
+        principals: Callable[[Change], Collection[Principal]],
     ) -> None:
         self._broker = broker
         self._topic = topic
@@ -153,20 +205,27 @@ class Hearing:
             audience = (
                 None if to is None else Audience(frozenset(to["ids"]), frozenset(_read(to["principals"])))
             )
-            number: int = published["number"] if what == _WHO else 0
+            params = published.get("params")
+            kind, number = (published["of"], published["number"]) if what == _WHO else (what, 0)
         except _MALFORMED:
             logger.warning("the broker brought something else than a change: %.200r", message)
             return
         if origin == self._origin:
             return
-        if what == _WHO and isinstance(uri, str):
+        if uri is None:
+            is_change = what in LIST_NAMES
+        elif isinstance(kind, str) and kind.startswith("notifications/"):
+            is_change = isinstance(uri, str) and (what == _WHO or is_object(params))
+        else:
+            is_change, params = isinstance(uri, str) and kind == "resource", None
+        if is_change and what == _WHO:
             with suppress(RuntimeError):  # the loop is closed, so nobody listens in it
-                self._loop.call_soon_threadsafe(self._say_who, origin, number, uri)
-        elif (what == "resource" and isinstance(uri, str)) or (uri is None and what in LIST_NAMES):
-            self._tell(Change(what, uri, audience))
+                self._loop.call_soon_threadsafe(self._say_who, origin, number, Change(kind, uri))
+        elif is_change:
+            self._tell(Change(kind, uri, audience, params))
 
-    def _say_who(self, origin: str, number: int, uri: str) -> None:
-        principals = self._principals(uri)
+    def _say_who(self, origin: str, number: int, change: Change) -> None:
+        principals = self._principals(change)
         if principals:
             task = self._loop.create_task(self._publish(origin, number, list(principals)))
             self._answering.add(task)

@@ -133,12 +133,13 @@ class Watches:
         """Find what has to be watched, and the URI where each has a watch of its own."""
         uri = change.uri
         templates = self._registry.resource_templates
-        if uri is None:
+        if change.kind == "resources":
             # The entries of a template are part of the list of resources, so its watch tells of them too.
             for template in templates:
-                has_entries = change.kind == "resources" and template.is_enabled and template.entries
+                has_entries = template.is_enabled and template.entries
                 if has_entries and template.watch and not template.watched.variables:
                     yield template, None
+        if uri is None:
             return
         resource = self._registry.resources.get(uri)
         if resource is not None:
@@ -252,4 +253,4 @@ class _Watch:
             return
         for change in tuple(self.users):
             if change.uri is not None and change.uri.startswith(uri) and not is_template(change.uri):
-                self._tell(Change(change.kind, change.uri, self._audience))
+                self._tell(Change("resource", change.uri, self._audience))

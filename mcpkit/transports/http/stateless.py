@@ -6,6 +6,7 @@ from collections.abc import Awaitable
 from typing import Any, Final
 
 from ...calls.call import Call
+from ...calls.failures import error_response
 from ...errors import ProtocolError
 from ...protocol import jsonrpc
 from ...protocol.eras import PROTOCOL_VERSION, Stateless, unsupported_version
@@ -59,11 +60,11 @@ def _serve(service: Service, message: Any, headers: Headers, exchange: Exchange)
     if type(request) is Request:
         if request.method != "subscriptions/listen":
             return service.call(exchange, request, exchange.reply, service.settings.stream_after)
+        call = Call(service.engine.runtime, request, exchange)
         try:
-            wanted = service.engine.listen(Call(service.engine.runtime, request, exchange))
-            Listener(service.environment, service.listeners, wanted, exchange)
-        except ProtocolError as error:
-            _refuse(exchange, request.id, error)
+            Listener(service.environment, service.listeners, service.engine.listen(call), exchange)
+        except Exception as error:  # noqa: BLE001 - every request is answered
+            exchange.reply(error_response(call, error), error)
     elif isinstance(request, Notification):
         if (problem := unknown_revision(headers)) is not None:
             _refuse(exchange, None, problem)
