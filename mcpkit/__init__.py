@@ -18,11 +18,9 @@ from .components.injection.ask import Ask
 from .components.injection.markers import Depends, FromHeader, FromState
 from .components.marking import prompt, resource, tool
 from .components.prompts import Prompt
-from .components.registry import Extension, Registry
 from .components.resource_dir import resource_dir
 from .components.resources import Resource, ResourceTemplate
 from .components.tools import Tool
-from .components.topic import Topic
 from .content.messages import Message, assistant, user
 from .content.values import (
     Audio,
@@ -36,6 +34,8 @@ from .content.values import (
 )
 from .context import Context, current_context
 from .engine.error_hooks import Failure
+from .engine.registry import Extension, Registry
+from .engine.topic import Topic
 from .errors import (
     AnswerError,
     ArgumentsError,

@@ -17,10 +17,10 @@ from .common.numbers import check_count, check_seconds
 from .components.checks import check_icons
 from .components.component import optional
 from .components.included import Included
-from .components.registry import Registry
 from .engine.engine import Engine, family
 from .engine.error_hooks import ErrorHooks
 from .engine.identity import CAPABILITIES, Declared
+from .engine.registry import Registry
 from .errors import RegistrationError
 from .middleware import Middlewares
 from .protocol.eras import Cache

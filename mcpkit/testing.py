@@ -344,7 +344,8 @@ class Client:
                         waiting.set_exception(error)
         self._connection.receive(reply)
 
-    async def _open(self) -> None:
+    async def open(self) -> None:
+        """Negotiate with the server; `connect` does."""
         if self.revision in STATELESS:
             result = await self.request("server/discover")
             info = result.get("_meta", {}).get(SERVER_INFO, {})
@@ -361,7 +362,8 @@ class Client:
         self.server_capabilities = result["capabilities"]
         self.instructions = result.get("instructions")
 
-    async def _close(self) -> None:
+    async def close(self) -> None:
+        """Stop answering questions; `connect` does."""
         for task in self._answering:
             task.cancel()
         await self._connection.aclose()
@@ -414,7 +416,7 @@ async def connect(
             headers=headers,
         )
         try:
-            await client._open()
+            await client.open()
             yield client
         finally:
-            await client._close()
+            await client.close()

@@ -11,7 +11,7 @@ import io
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
-from operator import methodcaller
+from operator import attrgetter, methodcaller
 from typing import Any, Final, cast
 
 from .lazy import NoFormError, is_held, items_of, may_block
@@ -240,7 +240,7 @@ _BY_NAME: Final[dict[tuple[str, str], Encode]] = {
     ("polars", "DataFrame"): methodcaller("to_dicts"),
     ("polars", "Series"): methodcaller("to_list"),
     ("sqlite3", "Row"): lambda row: dict(zip(row.keys(), row, strict=True)),
-    ("sqlalchemy", "Row"): lambda row: dict(row._mapping),  # its documented name
+    ("sqlalchemy", "Row"): lambda row: dict(attrgetter("_mapping")(row)),  # its documented name
     ("fractions", "Fraction"): str,
     ("ipaddress", "_IPAddressBase"): str,  # unknown to pydantic before 2.13
     ("types", "SimpleNamespace"): vars,

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from ..calls.call import Call
     from ..calls.lifespan import Lifespans
     from ..calls.runtime import Runtime
-    from ..components.registry import Registry
     from ..state.broker import Broker
     from .identity import Declared
     from .methods import Handler
+    from .registry import Registry
 
 
 class Served(Protocol):

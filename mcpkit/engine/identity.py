@@ -9,7 +9,7 @@ from ..protocol.eras import Identity
 from ..protocol.revisions import narrow
 
 if TYPE_CHECKING:
-    from ..components.registry import Registry
+    from .registry import Registry
 
 CAPABILITIES: Final[dict[str, dict[str, bool]]] = {
     "tools": {"listChanged": True},

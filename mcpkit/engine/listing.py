@@ -8,18 +8,18 @@ from collections.abc import Coroutine, Iterable, Iterator
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
-from ..components.conditional import Conditional
 from ..errors import INVALID_PARAMS, ProtocolError
 from ..protocol.revisions import narrow
+from .conditional import Conditional
 
 if TYPE_CHECKING:
     from ..calls.call import Call
     from ..calls.runtime import Runtime
     from ..components.component import Component, Listed
-    from ..components.registry import Registry
     from ..components.resources import ResourceTemplate
     from ..protocol.eras import Cache
     from ..state.principal import Principal
+    from .registry import Registry
 
 MEMBER: Final = {
     "tools/list": "tools",

@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from ..components.component import Component
     from ..components.custom_methods import Method
     from ..components.prompts import Prompt
-    from ..components.registry import Registry
     from ..components.tools import Tool
     from .identity import Declared
     from .listing import Listing
+    from .registry import Registry
 
 _MAX_URI_LENGTH: Final = 8192
 """Characters of a URI that is read, as it is held against every template."""

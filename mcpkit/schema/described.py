@@ -31,6 +31,10 @@ class Described(NamedTuple):
     is_plain: bool = False
     definitions: Mapping[str, Any] = MappingProxyType({})
 
+    def but(self, **members: Any) -> Described:
+        """Return the same with other members."""
+        return self._replace(**members)
+
 
 class NotInTable(Exception):  # noqa: N818 - a signal between two modules, not an error
     """The table does not know the type."""

@@ -95,14 +95,14 @@ def _form(cls: type, schema: Any) -> Described:
     if is_object(schema):
         found = written.described(where, schema)
         flat = inline.definitions(schema) if written.knows(schema) else schema
-        found = found._replace(schema=flat)
+        found = found.but(schema=flat)
     else:
         found = hints.describe(schema)
     if "$defs" in found.schema or (found.definitions and "$ref" in found.schema):
         raise RegistrationError(
             f"{where}: it refers to definitions that contain themselves; write it without, or as a type"
         )
-    return found._replace(definitions={})
+    return found.but(definitions={})
 
 
 _KNOWN = frozenset(

@@ -124,7 +124,7 @@ def _struct(cls: Any) -> Described:
             f"{cls.__qualname__} contains itself, which a model of pydantic cannot hold; make the model a dataclass"
         )
     # It may stand in several places, and a definition only once.
-    return found._replace(core=_inlined(found.core, {}))
+    return found.but(core=_inlined(found.core, {}))
 
 
 def _inlined(core: Any, definitions: Mapping[str, Any]) -> Any:

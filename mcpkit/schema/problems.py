@@ -282,7 +282,7 @@ def _unknown(value: Any) -> bool:
 
 
 def _optional(fault: Fault) -> Fault:
-    return fault._replace(message=f"{fault.message}; leave it out instead")
+    return Fault(fault.steps, fault.value, f"{fault.message}; leave it out instead", fault.within)
 
 
 def _has_tag(branch: Json, value: Any) -> bool:

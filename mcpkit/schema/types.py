@@ -191,7 +191,7 @@ def optional(described: Described) -> Described:
     """Return the type or None."""
     if not described.schema:
         return described
-    return described._replace(
+    return described.but(
         schema=values.nullable(described.schema), core=core_schema.nullable_schema(described.core)
     )
 
@@ -326,7 +326,7 @@ def _constraints(item: Any) -> Json:
 
 
 def _read_field(field: Any, constraints: Json, notes: Json) -> None:
-    given: Json = field._attributes_set
+    given: Json = field._attributes_set  # noqa: SLF001 - pydantic says it nowhere else
     if given.keys() - _FIELD_NOTES:
         raise NotInTable
     metadata: list[Any] = field.metadata

@@ -40,13 +40,13 @@ class SignalBytes:
             signal.signal(number, self._handle)
         _installed = self
 
-    def restore(self) -> None:
-        """Put the former handlers back."""
+    def restore(self, descriptor: int | None = None) -> None:
+        """Put the former handlers back, and the former wake-up descriptor, or another one."""
         global _installed  # noqa: PLW0603
         _installed = None
         for number, handler in self._previous.items():
             signal.signal(number, handler)
-        signal.set_wakeup_fd(self._previous_descriptor)
+        signal.set_wakeup_fd(self._previous_descriptor if descriptor is None else descriptor)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         """Do what has not been done in C, if somebody else took the wake-up descriptor, such as asyncio."""
@@ -59,8 +59,7 @@ class SignalBytes:
 
 def _restore_in_child() -> None:
     if _installed is not None:
-        _installed._previous_descriptor = -1
-        _installed.restore()
+        _installed.restore(-1)
 
 
 if sys.platform != "win32":

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from ..components.registry import Registry
     from ..engine.engine import Engine
+    from ..engine.registry import Registry
 
 _MOST: Final = 8
 """Names of one kind that are written out."""

@@ -124,7 +124,7 @@ def test_nested_includes_lose_it_too() -> None:
 def test_a_with_block_takes_it_back() -> None:
     server = Server("s")
     with server.include(weather()) as included:
-        assert repr(included).startswith("<Included <mcpkit.components.registry.Registry")
+        assert repr(included).startswith("<Included <mcpkit.engine.registry.Registry")
         assert "forecast" in server.tools
     assert keys(server) == []
 

@@ -110,6 +110,8 @@ NO_BOUNDS = {
     "telemetry.py:_LONGEST": "characters in a span",
     "headers.py:_LARGEST": "the specification's: what a header can say",
     "jsonrpc.py:_LARGE": "when a message is looked at otherwise",
+    "jsonrpc.py:_LARGEST_ID": "follows from the bits of an id",
+    "choices.py:_MANY": "from so many choices on they are looked up",
     "reports.py:MOST_UNREAD": "when a client has to show that it reads",
     "resource_dir.py:MOST_ENTRIES": "the default of a setting",
     "processes.py:_END_LIMIT": "when a worker that ends is killed",

@@ -10,17 +10,17 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final, Protocol
 from weakref import WeakKeyDictionary
 
-from ...components.conditional import Conditional, may_hear
 from ...content.blocks import is_template
 from ...state.change import Change, ListName
+from ..conditional import Conditional, may_hear
 from .mailbox import Mailbox
 from .watching import Watches
 
 if TYPE_CHECKING:
     from ...components.component import Component
-    from ...components.registry import Registry
     from ...state.broker import Broker
     from ...state.principal import Principal
+    from ..registry import Registry
 
 _AT_A_TIME: Final = 64
 """Changes that are told in one turn of the loop: so many that whoever reads fast enough never overflows."""

@@ -15,7 +15,7 @@ from ...state.change import LISTS, RESOURCES, Change
 
 if TYPE_CHECKING:
     from ...calls.call import Call
-    from ...components.registry import Extension
+    from ..registry import Extension
 
 MAX_URIS: Final = 1000
 """URIs that one session or one stream may subscribe to, and keys beside them."""

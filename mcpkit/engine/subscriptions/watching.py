@@ -16,8 +16,8 @@ from ...state.change import Change
 from ...state.principal import Principal
 
 if TYPE_CHECKING:
-    from ...components.registry import Registry
     from ...components.resources import Resource, ResourceTemplate
+    from ..registry import Registry
 
 logger = logging.getLogger("mcpkit")
 

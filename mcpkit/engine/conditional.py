@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ..components.component import Component
     from ..state.principal import Principal
-    from .component import Component
     from .registry import Registry
 
 

@@ -12,6 +12,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from ..common.listeners import Listeners
+from ..components.catalog import Catalog
+from ..components.checks import capabilities, json_object
+from ..components.component import Component
+from ..components.custom_methods import Method
+from ..components.decorators import Build, Decorators
+from ..components.included import Included
+from ..components.marking import check_is_function, marked
+from ..components.resources import Resource, ResourceTemplate
 from ..content.data import json_value
 from ..content.lazy import staying
 from ..content.values import ExtensionResult
@@ -21,14 +29,6 @@ from ..protocol.capabilities import tree
 from ..protocol.jsonrpc import is_object
 from ..protocol.revisions import ALL, RESULT_TYPES, knows
 from ..state.change import Change
-from .catalog import Catalog
-from .checks import capabilities, json_object
-from .component import Component
-from .custom_methods import Method
-from .decorators import Build, Decorators
-from .included import Included
-from .marking import check_is_function, marked
-from .resources import Resource, ResourceTemplate
 from .topic import Accept, Topic
 
 if TYPE_CHECKING:
