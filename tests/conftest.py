@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import re
 import signal
@@ -61,6 +62,12 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
     if collection_path.is_dir():
         return collection_path.name in _ELSEWHERE or None
     return (collection_path.suffix == ".py" and _needs_others(collection_path)) or None
+
+
+def pytest_collection_finish() -> None:
+    """Let the garbage collector pass over what stays to the end: modules and thousands of tests."""
+    gc.collect()
+    gc.freeze()
 
 
 @cache

@@ -214,3 +214,21 @@ async def test_methods_outside_the_core_protocol_count_unless_others_are_named(c
                     await client.request("thing/do")
                     done += 1
         assert done == taken
+
+
+async def test_hidden_methods_do_not_show_in_the_rate() -> None:
+    server = Server("s")
+    server.middleware(RateLimit(0.001, burst=1))
+
+    @server.method("thing/hidden", visible=lambda who: "admin" in who.scopes)
+    async def hidden() -> None: ...
+
+    async with connect(server, principal=Principal("bob")) as client:
+        for method in ("thing/hidden", "thing/absent"):
+            for _ in range(2):
+                with pytest.raises(ProtocolError, match=f"Method not found: {method}"):
+                    await client.request(method)
+    async with connect(server, principal=Principal("ada", {"admin"})) as client:
+        await client.request("thing/hidden")
+        with pytest.raises(ProtocolError, match="Rate limit exceeded"):
+            await client.request("thing/hidden")

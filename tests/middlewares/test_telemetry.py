@@ -313,3 +313,23 @@ def test_without_opentelemetry_it_says_what_to_install() -> None:
 def test_opentelemetry_is_imported_on_use() -> None:
     program = "import sys, mcpkit.middlewares; print('opentelemetry' in sys.modules)"
     assert subprocess.check_output([sys.executable, "-c", program], text=True, timeout=60) == "False\n"
+
+
+async def test_a_span_keeps_no_more_of_a_uri_than_a_uri_needs() -> None:
+    exporter = InMemorySpanExporter()
+    traces = TracerProvider(shutdown_on_exit=False)
+    traces.add_span_processor(SimpleSpanProcessor(exporter))
+    server = Server("traced")
+    server.middleware(Telemetry(tracer_provider=traces))
+
+    @server.resource("data://{name}")
+    async def data(name: str) -> str:
+        return name
+
+    async with connect(server) as client:
+        with pytest.raises(ProtocolError, match="at most 8,192 characters"):
+            await client.read("data://" + "a" * 100_000)
+    (span,) = [span for span in exporter.get_finished_spans() if span.name == "resources/read"]
+    assert span.attributes is not None
+    assert len(str(span.attributes["mcp.resource.uri"])) == 2048
+    traces.shutdown()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,9 +13,19 @@ from typing import Any
 import pytest
 
 from listening import Ear, hearing, updated
-from mcpkit import RegistrationError, Registry, Server, resource
+from mcpkit import (
+    Context,
+    LogHandler,
+    RegistrationError,
+    Registry,
+    Server,
+    resource,
+)
 from mcpkit.components.resources import Resource, ResourceTemplate
+from mcpkit.context import current_context
+from mcpkit.middleware import CallNext, Request, Result
 from mcpkit.state.change import Change
+from mcpkit.testing import connect
 from pipe import META, open_pipe, settle
 from watched import Source, read, station, watched_server
 
@@ -294,3 +307,38 @@ def test_what_can_watch_is_taken(source: Source) -> None:
     assert ResourceTemplate(station, "data://{id}", watch=partial(asks, "x")).watched.variables == ()
     with pytest.raises(RegistrationError, match="its variables are id"):
         ResourceTemplate(station, "data://{id}", watch=asks)
+
+
+async def test_a_watch_is_no_part_of_the_request_that_began_it() -> None:
+    server, heard = Server("s"), asyncio.Event()
+    contexts: list[Context] = []
+    logger = logging.getLogger("author of the watch")
+    logger.setLevel(logging.INFO)
+    handler = LogHandler()
+    logger.addHandler(handler)
+
+    async def watch() -> AsyncGenerator[None]:
+        with suppress(RuntimeError):
+            contexts.append(current_context())
+        logger.info("for those who run the server")
+        heard.set()
+        await asyncio.Event().wait()
+        yield
+
+    @server.resource("data://a", watch=watch)
+    def data(ctx: Context) -> str:
+        return ""
+
+    @server.middleware("resources/subscribe")
+    async def linger(request: Request, call_next: CallNext) -> Result:
+        result = await call_next(request)
+        await asyncio.wait_for(heard.wait(), 10)
+        return result
+
+    try:
+        async with connect(server, revision="2025-11-25") as client:
+            await client.request("resources/subscribe", {"uri": "data://a"})
+            assert contexts == []
+            assert client.notifications == []
+    finally:
+        logger.removeHandler(handler)

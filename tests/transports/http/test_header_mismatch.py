@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
 
 import pytest
 
-from asgi_client import Serve
-from mcpkit import Server
+from asgi_client import Serve, serving
+from mcpkit import Header, Server
 from stateless_server import REVISION, text_of
 
 pytestmark = pytest.mark.anyio
@@ -74,3 +76,52 @@ async def test_a_method_without_a_name_needs_no_header_for_it(server: Server, se
     async with serve(server) as client:
         assert (await client.ask("tools/list").whole()).status == 200
         assert (await client.ask("server/discover", headers={"mcp-name": "anything"}).whole()).status == 200
+
+
+@dataclass
+class Place:
+    region: Annotated[str, Header("Region")]
+
+
+@pytest.mark.parametrize("is_explicit", [False, True])
+async def test_an_argument_that_a_header_repeats_cannot_hide_in_a_text(
+    schema_dir: Path, is_explicit: bool
+) -> None:
+    server, looked = Server("s"), []
+
+    if is_explicit:
+        region = {"type": "string", "x-mcp-header": "Region"}
+        inner = {"type": "object", "properties": {"region": region}}
+
+        @server.tool(input_schema={"type": "object", "properties": {"place": inner}})
+        async def look(arguments: dict[str, Any]) -> None:
+            looked.append(arguments["place"]["region"])
+
+    else:
+
+        @server.tool(name="look")
+        async def look_at(place: Place) -> None:
+            looked.append(place.region)
+
+    async with serving(server, schema_dir) as client:
+        for headers in ({}, {"mcp-param-region": "us"}):
+            hidden = await client.call("look", {"place": '{"region": "eu"}'}, headers=headers).whole()
+            assert (hidden.status, looked) == (400 if headers else 200, [])
+        told = client.call("look", {"place": {"region": "eu"}}, headers={"mcp-param-region": "eu"})
+        assert ((await told.whole()).status, looked) == (200, ["eu"])
+
+
+async def test_what_names_a_request_is_a_text(schema_dir: Path) -> None:
+    server = Server("s")
+
+    @server.method("thing/do", named_by="id")
+    async def do(**params: Any) -> dict[str, Any]:
+        return params
+
+    async with serving(server, schema_dir) as client:
+        for value in (7, ["7"], {"7": 7}, True):
+            answer = await client.ask("thing/do", {"id": value}, headers={"mcp-name": "8"}).whole()
+            assert (answer.status, answer.json()["error"]["message"]) == (400, "id: expected a string")
+        answer = await client.ask("thing/do", {"id": "7"}, headers={"mcp-name": "8"}).whole()
+        assert (answer.status, answer.json()["error"]["code"]) == (400, -32020)
+        assert (await client.ask("thing/do", {"id": "7"}, headers={"mcp-name": "7"}).whole()).status == 200

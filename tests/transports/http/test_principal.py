@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 from collections.abc import MutableMapping
+from pathlib import Path
 from typing import Annotated, Any
+from uuid import UUID
 
 import pytest
 from starlette.applications import Starlette
@@ -16,7 +18,7 @@ from starlette.routing import Mount
 from starlette.testclient import TestClient
 
 from asgi_answer import Judge
-from asgi_client import Client, Serve, Session, initialize
+from asgi_client import Client, Serve, Session, initialize, serving
 from event_streams import stateless_meta
 from mcpkit import Context, Header, Principal, Server
 from mcpkit.protocol.revisions import HANDSHAKE, LATEST
@@ -265,3 +267,67 @@ async def test_only_who_opened_the_stream_posts_there(server: Server, serve: Ser
         taken = await client.post(message, ADA, judge=judge, path=path, query_string=query.encode()).whole()
         assert taken.status == 202
         assert await stream.message() == {"jsonrpc": "2.0", "id": 1, "result": {}}
+
+
+async def test_over_the_old_transport_scopes_are_those_of_each_message(schema_dir: Path) -> None:
+    server = Server("s", secret="a secret of some length")
+
+    @server.tool
+    async def look(ctx: Context) -> str:
+        return " ".join(sorted(ctx.principal.scopes))
+
+    @server.tool(visible=lambda who: "admin" in who.scopes)
+    async def erase() -> str:
+        return "erased"
+
+    async with serving(server, schema_dir, principal=by_header, sse=True) as client:
+        judge = Judge(client.folder, "2024-11-05")
+        stream = client.open("GET", "/sse", headers={"x-user": "ada", "x-scopes": "admin"}, judge=judge)
+        opening = await stream.event()
+        assert opening is not None
+        endpoint = opening.data or ""
+
+        async def asked(message: dict[str, Any], scopes: str) -> Any:
+            headers = {"x-user": "ada", "x-scopes": scopes}
+            assert (await client.post(message, headers, path=endpoint, judge=judge).whole()).status == 202
+            return await stream.message()
+
+        def call(name: str) -> dict[str, Any]:
+            return {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": name}}
+
+        await asked(initialize("2024-11-05"), "admin")
+        assert (await asked(call("erase"), ""))["error"]["message"] == "Unknown tool: erase"
+        assert (await asked(call("look"), "read"))["result"]["content"][0]["text"] == "read"
+        assert (await asked(call("erase"), "admin"))["result"]["content"][0]["text"] == "erased"
+
+
+class User(SimpleUser):
+    """A user known by the key of a database.
+
+    Args:
+        key: The key.
+    """
+
+    def __init__(self, key: Any) -> None:
+        super().__init__("ada")
+        self.key = key
+
+    @property
+    def identity(self) -> str:
+        """The key, whatever it is."""
+        key: str = self.key
+        return key
+
+
+@pytest.mark.parametrize(
+    ("key", "id_"),
+    [
+        (17, "17"),
+        (UUID(int=1), "00000000-0000-0000-0000-000000000001"),
+        ("17", "17"),
+        (None, None),
+        ([1], None),
+    ],
+)
+def test_users_with_a_key_are_not_nobody(key: Any, id_: str | None) -> None:
+    assert principal_of({"user": User(key), "auth": AuthCredentials()}, None) == Principal(id_)
