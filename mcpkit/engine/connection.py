@@ -151,7 +151,7 @@ class Connection(Peer):
 class _PipeChannel:
     """The channel of a pipe: all messages leave the same way."""
 
-    __slots__ = ("_ready", "caller", "principal", "questions", "request_headers", "send")
+    __slots__ = ("_ready", "_send", "caller", "principal", "questions", "request_headers")
 
     def __init__(
         self,
@@ -162,7 +162,7 @@ class _PipeChannel:
         questions: OpenQuestions,
         caller: str | None,
     ) -> None:
-        self.send = send
+        self._send = send
         self._ready = ready
         self.questions: OpenQuestions | None = questions
         self.request_headers = request_headers
@@ -173,8 +173,12 @@ class _PipeChannel:
         """Return the same channel for what somebody else asks."""
         assert self.questions is not None
         return _PipeChannel(
-            self.send, self._ready, self.request_headers, principal, self.questions, self.caller
+            self._send, self._ready, self.request_headers, principal, self.questions, self.caller
         )
+
+    def send(self, message: bytes) -> None:
+        """Send one message."""
+        self._send(message)
 
     async def ready(self) -> None:
         """Wait until the other side keeps up."""
