@@ -20,8 +20,8 @@ MAX_ID_LENGTH: Final = 256
 MAX_ID_BITS: Final = 64
 """Bits of an id that is an integer, its sign among them: what peers have room for, and no client counts to."""
 
-_LEAST_ID: Final = -(2 ** (MAX_ID_BITS - 1))
-_LARGEST_ID: Final = 2 ** (MAX_ID_BITS - 1) - 1
+_IDS_BEGIN: Final = -(2 ** (MAX_ID_BITS - 1))
+_IDS_END: Final = 2 ** (MAX_ID_BITS - 1)
 
 ID_FORM: Final = f"a string of at most {MAX_ID_LENGTH} characters or an integer of at most {MAX_ID_BITS} bits"
 """What `is_id` takes, for messages."""
@@ -172,5 +172,5 @@ def is_array(value: Any) -> TypeGuard[list[Any]]:
 def is_id(value: Any) -> TypeGuard[RequestId]:
     """Say whether a JSON value may be a request's id or a progress token; null never is, nor what nobody would keep."""
     if type(value) is int:
-        return _LEAST_ID <= value <= _LARGEST_ID
+        return _IDS_BEGIN <= value < _IDS_END
     return type(value) is str and len(value) <= MAX_ID_LENGTH

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, MutableMapping
-from types import CoroutineType
+from inspect import iscoroutine
 from typing import Any, Final
 
 from ...calls.channel import NO_HEADERS
@@ -395,7 +395,7 @@ class Exchange:
     async def _write(self, message: MutableMapping[str, Any]) -> None:
         """Send a part of the stream; a client that reads nothing for too long is given up."""
         sending = self._send(message)
-        if isinstance(sending, CoroutineType):
+        if iscoroutine(sending):
             is_sent, awaited = first_step(sending)
             if is_sent:
                 return

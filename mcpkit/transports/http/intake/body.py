@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from inspect import iscoroutine
 from io import BytesIO
-from types import CoroutineType
 from typing import Final, Protocol
 
 from ....calls.coroutines import first_step, go_on, within
@@ -63,7 +63,7 @@ class Bodies:
             raise UnreadError(413, _too_long(limit))
         message: Message | None = None
         reading: Awaitable[Message] = receive()
-        if isinstance(reading, CoroutineType):  # most bodies are there already, and need no timer
+        if iscoroutine(reading):  # most bodies are there already, and need no timer
             is_there, value = first_step(reading)
             if is_there:
                 message = value
