@@ -7,7 +7,7 @@ The wire form of each is in the error table of the architecture page; the number
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
@@ -92,9 +92,42 @@ class BusyError(ProtocolError):
         retry_after: Seconds after which it makes sense to try again.
     """
 
+    status: ClassVar = 503
+
     def __init__(self, message: str, *, retry_after: int = 1) -> None:
         super().__init__(INTERNAL_ERROR, message)
         self.retry_after = retry_after
+
+
+class ChallengeError(ProtocolError):
+    """Who asks must say who that is (401), or be granted more (403), before the request is served.
+
+    Over HTTP that is the status, and the challenge the header `WWW-Authenticate`, unless an event stream has begun:
+    then, and where there is no HTTP, it is the JSON-RPC error alone (-32600). Components, middleware and `principal=`
+    may raise it (basic/authorization, "Scope Challenge Handling").
+
+    Args:
+        status: 401 or 403.
+        challenge: As the header has it: `Bearer resource_metadata="https://..."`. Name all the scopes that the
+            operation needs in one: `Bearer error="insufficient_scope", scope="read write"`.
+        message: One sentence that the client may show; None for the challenge.
+
+    Raises:
+        TypeError: The challenge, or the message, is no string.
+        ValueError: The status is another one, or the challenge holds what no header can: anything but visible ASCII
+            and spaces.
+    """
+
+    def __init__(self, status: Literal[401, 403], challenge: str, message: str | None = None) -> None:
+        super().__init__(INVALID_REQUEST, challenge if message is None else message)
+        if status not in (401, 403):
+            raise ValueError(f"ChallengeError takes the status 401 or 403, not {status!r}")
+        if not (challenge.isascii() and challenge.isprintable() and challenge.strip() == challenge != ""):
+            raise ValueError(
+                f"ChallengeError takes what WWW-Authenticate can say, visible ASCII, not {challenge!r}"
+            )
+        self.status = status
+        self.challenge = challenge
 
 
 class HandlerError(Exception):

@@ -235,7 +235,12 @@ class Server(Serving, Registry):
     # Life
 
     def route(
-        self, path: str, *, methods: Collection[str] | None = None, name: str | None = None
+        self,
+        path: str,
+        *,
+        methods: Collection[str] | None = None,
+        name: str | None = None,
+        outside_mount: bool = False,
     ) -> Callable[[F], F]:
         """Serve a path of the HTTP app with a function of one's own: `@server.route("/hello")`.
 
@@ -243,6 +248,8 @@ class Server(Serving, Registry):
             path: A path as Starlette has it, such as `/files/{name}`.
             methods: HTTP methods; GET when None.
             name: A name for `request.url_for`; the function's when None.
+            outside_mount: Whether the path begins at the root of the site, wherever the app is mounted, as those below
+                `/.well-known` must: `app.around(site)` serves it there.
 
         Returns:
             A decorator that returns the function unchanged. It takes a Starlette `Request` and returns a `Response`.
@@ -258,7 +265,7 @@ class Server(Serving, Registry):
         def register(function: F) -> F:
             from .transports.http.options import OwnRoute
 
-            self.routes.append(OwnRoute(path, function, methods, name))
+            self.routes.append(OwnRoute(path, function, methods, name, outside_mount))
             return function
 
         return register

@@ -103,7 +103,7 @@ class Serving:
             uvicorn: More options for `uvicorn.Config`.
             max_line: With stdio, the longest message in bytes; a longer one is answered with an error.
             principal: With stdio, the Principal that the host is; with http and sse, as `asgi` has it: one
-                Principal for all, or a function of a request's ASGI scope.
+                Principal for all, or a function of a request's ASGI scope, async or not.
             grace: The seconds that running calls get to finish when the process is told to end, or the input of
                 stdio ends: 10, with stdio 5. With http and sse, None waits for as long as it takes.
             path: The path of the MCP endpoint.
@@ -176,9 +176,9 @@ class Serving:
             path: The path of the MCP endpoint.
             sse: Whether the transport of 2024-11-05 is served too, at `/sse` and `/messages`.
             stateless: Whether clients of the handshake revisions are served without sessions.
-            principal: Says who has sent a request: a function of its ASGI scope, or one Principal for all. None takes
-                what Starlette's AuthenticationMiddleware before the app has left in `scope["user"]` and
-                `scope["auth"]`.
+            principal: Says who has sent a request: a function of its ASGI scope, async or not, which may raise a
+                ChallengeError; or one Principal for all. None takes what Starlette's AuthenticationMiddleware
+                before the app has left in `scope["user"]` and `scope["auth"]`.
             public_url: Where clients reach the endpoint, such as `https://example.com/mcp`: its host and origin are
                 allowed.
             allowed_hosts: Hosts that requests may name: `example.com`, `example.com:8080`, `example.com:*`, or `*` for

@@ -31,7 +31,7 @@ async def metadata(request: Request) -> JSONResponse:
 
 def build() -> Server:
     server = Server("gated")
-    server.endpoint(METADATA, metadata, outside_mount=True)
+    server.route(METADATA, outside_mount=True)(metadata)
 
     @server.tool
     async def erase(ctx: Context, report: bool = False) -> str:

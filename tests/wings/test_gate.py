@@ -17,8 +17,6 @@ from mcpkit.testing import connect
 from pipe import stateless_meta
 from serving import in_thread
 
-pytestmark = pytest.mark.xfail(strict=True, reason="the door is not built")
-
 
 class Web:
     """Clients of the toy, which is mounted at /api of another app."""

@@ -71,6 +71,19 @@ class HttpApp:
             if self._door is not None:
                 self._door.mount(path, app)
 
+    def around(self, parent: ASGIApp) -> ASGIApp:
+        """Return a site: an app below which this one is mounted, and the routes of this one that are outside its mount.
+
+        Args:
+            parent: Serves all else: every other path, and the site's lifespan.
+        """
+
+        async def site(scope: Scope, receive: Receive, send: Send) -> None:
+            routes = self.door().routes
+            await (routes if routes.is_outside(scope) else parent)(scope, receive, send)
+
+        return site
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection as ASGI has it."""
         door = self._door

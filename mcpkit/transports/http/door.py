@@ -12,9 +12,10 @@ from ...errors import BusyError, ProtocolError
 from ...protocol import jsonrpc
 from ...protocol.request_headers import JoinedHeaders
 from ...state.broker import MemoryBroker
+from ...state.principal import Principal
 from .environment import Environment
 from .exchange import Exchange, Receive, RefusedError, Scope, Send, headers_by_name, refuse, respond
-from .intake.authenticated import principal_of
+from .intake.authenticated import find_principal, principal_of
 from .intake.cors import Cors
 from .intake.guard import Guard
 from .intake.mounting import mount_point, path_below
@@ -44,7 +45,7 @@ _READ: Final = frozenset(
 )
 """Headers that decide what is done, here or in an authentication middleware before the app; so do `Mcp-Param-*`."""
 
-_Endpoint = Callable[[Service, Scope, dict[bytes, bytes], Receive, Send], Awaitable[None]]
+_Endpoint = Callable[[Service, Scope, dict[bytes, bytes], Principal, Receive, Send], Awaitable[None]]
 
 
 class Door:
@@ -54,6 +55,9 @@ class Door:
         engine: Who answers.
         settings: The options.
         guard: Which hosts and origins are answered.
+
+    Attributes:
+        routes: What is served beside the protocol's paths.
     """
 
     def __init__(self, engine: Engine, routes: list[OwnRoute], settings: Settings, guard: Guard) -> None:
@@ -65,7 +69,7 @@ class Door:
         self._keys = engine.runtime.keys
         self._broker = MemoryBroker() if engine.broker is None else engine.broker
         self._services: dict[asyncio.AbstractEventLoop, Service] = {}
-        self._routes = Routes(routes, guard, settings, is_ready=self._is_ready)
+        self.routes = Routes(routes, guard, settings, is_ready=self._is_ready)
         self._cors = Cors(self._serve_page, guard) if settings.cors else self._serve_page
         endpoints = {settings.path.rstrip("/"): self._mcp}
         if settings.sse:
@@ -74,7 +78,7 @@ class Door:
 
     def mount(self, path: str, app: ASGIApp) -> None:
         """Serve another app below a path."""
-        self._routes.mount(path, app)
+        self.routes.mount(path, app)
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Begin to serve one connection as ASGI has it, and return what serves it."""
@@ -83,7 +87,7 @@ class Door:
             return self._lifespan(receive, send)
         endpoint = self._endpoints.get(path_below(scope)) if kind == "http" else None
         if endpoint is None:
-            return self._routes(scope, receive, send)
+            return self.routes(scope, receive, send)
         headers = headers_by_name(scope)
         if type(headers) is not dict and (name := _read_twice(headers)) is not None:
             _, send = watch(scope, headers, receive, send)
@@ -108,7 +112,9 @@ class Door:
             service = self._services.get(asyncio.get_running_loop())
             if service is None or not service.is_open:
                 service = await self._open()
-            await endpoint(service, scope, headers, receive, send)
+            find = self._settings.principal
+            principal = principal_of(scope) if find is None else await find_principal(scope, find)
+            await endpoint(service, scope, headers, principal, receive, send)
         except RefusedError as error:
             if is_post and isinstance(error, UnreadError):
                 _, send = watch(scope, headers, receive, send)
@@ -121,14 +127,19 @@ class Door:
     # The endpoints
 
     async def _mcp(
-        self, service: Service, scope: Scope, headers: dict[bytes, bytes], receive: Receive, send: Send
+        self,
+        service: Service,
+        scope: Scope,
+        headers: dict[bytes, bytes],
+        principal: Principal,
+        receive: Receive,
+        send: Send,
     ) -> None:
         if scope["method"] != "POST":
-            await self._get_or_delete(service, scope, headers, receive, send)
+            await self._get_or_delete(service, scope, headers, principal, receive, send)
             return
         is_streamable = may_stream(headers)
         settings = self._settings
-        principal = principal_of(scope, settings.principal)
         exchange = Exchange(
             receive, send, settings.keep_alive, headers, principal, is_streamable, scope.get("client")
         )
@@ -145,7 +156,13 @@ class Door:
             await serve_handshake(service, message, headers, exchange)
 
     async def _get_or_delete(
-        self, service: Service, scope: Scope, headers: dict[bytes, bytes], receive: Receive, send: Send
+        self,
+        service: Service,
+        scope: Scope,
+        headers: dict[bytes, bytes],
+        principal: Principal,
+        receive: Receive,
+        send: Send,
     ) -> None:
         method = scope["method"]
         has_sessions = not self._settings.stateless and not is_stateless(None, headers)
@@ -156,7 +173,6 @@ class Door:
                 return
             allowed = b"GET, POST, DELETE" if has_sessions else b"POST"
             raise RefusedError(405, f"{method} means nothing here", ((b"allow", allowed),))
-        principal = principal_of(scope, self._settings.principal)
         exchange = Exchange(
             receive, send, self._settings.keep_alive, principal=principal, peer=scope.get("client")
         )
@@ -168,11 +184,16 @@ class Door:
             raise RefusedError(406, "a GET is answered with an event stream: accept text/event-stream")
 
     async def _sse(
-        self, service: Service, scope: Scope, headers: dict[bytes, bytes], receive: Receive, send: Send
+        self,
+        service: Service,
+        scope: Scope,
+        headers: dict[bytes, bytes],
+        principal: Principal,
+        receive: Receive,
+        send: Send,
     ) -> None:
         if scope["method"] != "GET":
             raise UnreadError(405, "the event stream is opened with a GET", ((b"allow", b"GET"),))
-        principal = principal_of(scope, self._settings.principal)
         exchange = Exchange(
             receive, send, self._settings.keep_alive, headers, principal, peer=scope.get("client")
         )
@@ -183,14 +204,19 @@ class Door:
             await pipe.aclose()
 
     async def _messages(
-        self, service: Service, scope: Scope, headers: dict[bytes, bytes], receive: Receive, send: Send
+        self,
+        service: Service,
+        scope: Scope,
+        headers: dict[bytes, bytes],
+        principal: Principal,
+        receive: Receive,
+        send: Send,
     ) -> None:
         if scope["method"] != "POST":
             raise RefusedError(405, "messages are sent with a POST", ((b"allow", b"POST"),))
         check_content(headers)
         query = parse_qs(scope.get("query_string", b"").decode("latin-1"))
         pipe = service.pipes.get(query.get("session_id", [""])[0])
-        principal = principal_of(scope, self._settings.principal)
         if pipe is None or pipe.principal.id != principal.id:
             raise UnreadError(404, "there is no such session: open /sse again")
         if pipe.is_behind:
@@ -205,7 +231,7 @@ class Door:
         await receive()
         service: Service | None = None
         try:
-            self._routes.take_up()
+            self.routes.take_up()
             service = self._begin()
             await service.ready()
         except BaseException as error:

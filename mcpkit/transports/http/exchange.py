@@ -18,6 +18,7 @@ from ...errors import (
     PARSE_ERROR,
     UNSUPPORTED_PROTOCOL_VERSION,
     BusyError,
+    ChallengeError,
     MalformedError,
     MissingCapabilityError,
     ProtocolError,
@@ -123,13 +124,15 @@ def status_of(problem: BaseException | None) -> int:
         return 200
     if isinstance(problem, MissingCapabilityError | MalformedError):
         return 400
-    if isinstance(problem, BusyError):
-        return 503
+    if isinstance(problem, BusyError | ChallengeError):
+        return problem.status
     return _STATUS.get(problem.code, 200) if isinstance(problem, ProtocolError) else 200
 
 
 def headers_of(problem: BaseException | None) -> tuple[tuple[bytes, bytes], ...]:
     """Return the headers that an answer has because of what went wrong."""
+    if isinstance(problem, ChallengeError):
+        return ((b"www-authenticate", problem.challenge.encode()),)
     return ((b"retry-after", b"%d" % problem.retry_after),) if isinstance(problem, BusyError) else ()
 
 

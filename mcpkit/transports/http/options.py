@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, MutableMapping
-from inspect import iscoroutinefunction
+from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from typing import Annotated, Any, Final, NamedTuple, get_type_hints
 
 from ...common.numbers import check_count, check_seconds
@@ -11,8 +10,8 @@ from ...errors import RegistrationError
 from ...schema.nearest import nearest
 from ...state.principal import Principal
 
-FindPrincipal = Callable[[MutableMapping[str, Any]], Principal | None]
-"""Says who has sent a request, from its ASGI scope; None where nobody knows."""
+FindPrincipal = Callable[[MutableMapping[str, Any]], Principal | Awaitable[Principal | None] | None]
+"""Says who has sent a request, from its ASGI scope; None where nobody knows. It may raise a ChallengeError."""
 
 DEFAULT_PATH: Final = "/mcp"
 """Where the MCP endpoint is, unless the author says otherwise."""
@@ -29,6 +28,7 @@ class OwnRoute(NamedTuple):
     function: Callable[..., Any]
     methods: Collection[str] | None
     name: str | None
+    is_outside_mount: bool = False
 
 
 class Settings:
@@ -175,10 +175,10 @@ def _check_url(name: str, url: Any) -> None:
 def _check_principal(name: str, value: Any) -> None:
     if value is None or isinstance(value, Principal):
         return
-    if not callable(value) or iscoroutinefunction(value):
+    if not callable(value):
         raise TypeError(
-            f"{name} must be a function of the ASGI scope that returns a Principal or None, or a Principal; got "
-            f"{value!r}. What takes time, such as looking a token up, belongs in a middleware before the app"
+            f"{name} must be a function of the ASGI scope that returns a Principal or None, or a Principal, "
+            f"got {value!r}"
         )
 
 

@@ -1,8 +1,9 @@
-"""What the HTTP app serves beside the MCP endpoint: the author's own routes, and readiness."""
+"""What the HTTP app serves beside the MCP endpoint: the author's own routes, also outside the mount, and readiness."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -13,9 +14,20 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from .exchange import headers_by_name
 from .intake.cors import Cors
 from .intake.guard import Guard
-from .intake.mounting import mount_point, path_below
+from .intake.mounting import is_mounted, mount_point, path_below
 from .intake.refused_body import watch
 from .options import DEFAULT_PATH, OwnRoute, Settings
+
+_IS_MOUNTED: Final = "mcpkit.is_mounted"
+"""Says in a scope whether the app is mounted below another one."""
+
+
+class _OutsideRoute(Route):
+    """A route whose path begins at the root of the site: below a mount point it is not found."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Match the path where the app is not mounted."""
+        return (Match.NONE, {}) if scope[_IS_MOUNTED] else super().matches(scope)
 
 
 class Routes:
@@ -54,6 +66,7 @@ class Routes:
         self._starlette.router.default = self._point
         self._answer: ASGIApp = Cors(self._starlette, guard) if settings.cors else self._starlette
         self._mounts: list[Mount] = []
+        self._outside: list[BaseRoute] = []
         self._served = -1
         self.take_up()
 
@@ -72,7 +85,7 @@ class Routes:
         self.take_up()
         path = path_below(scope)
         scope = self._placed(scope, path)
-        for mount in self._mounts:
+        for mount in () if _is_one_of(self._outside, scope) else self._mounts:
             match, found = mount.matches(scope)
             if match is Match.FULL:
                 await mount.handle({**scope, **found}, receive, send)
@@ -88,12 +101,23 @@ class Routes:
                 return
         await self._answer(scope, receive, send)
 
+    def is_outside(self, scope: Scope) -> bool:
+        """Say whether a request, as the whole site gets it, is for a path outside the mount.
+
+        Args:
+            scope: An ASGI scope of any type.
+        """
+        self.take_up()
+        is_path = scope["type"] == "http" and bool(self._outside)
+        return is_path and _is_one_of(self._outside, self._placed(scope, path_below(scope)))
+
     def _placed(self, scope: Scope, path: str) -> Scope:
         """Say where the app is mounted as Starlette expects it; `request.url_for` starts from there."""
         root = mount_point(scope)
         router = self._starlette.router
         placed = {**scope, "root_path": root, "app_root_path": root, "router": router, "path": root + path}
-        if not any(route.matches(placed)[0].value for route in (*self._mounts, *router.routes)):
+        placed[_IS_MOUNTED] = is_mounted(scope)
+        if not _is_one_of((*self._mounts, *router.routes), placed):
             placed["path"] = root + (path.rstrip("/") if path.endswith("/") else f"{path}/")
         return placed
 
@@ -113,12 +137,16 @@ class Routes:
         for each in added:
             self._settings.check_route(each)
         own: list[BaseRoute] = [
-            Route(each.path, each.function, methods=each.methods, name=each.name) for each in added
+            (_OutsideRoute if each.is_outside_mount else Route)(
+                each.path, each.function, methods=each.methods, name=each.name
+            )
+            for each in added
         ]
         readiness: list[BaseRoute] = (
             [Route(self._health, self._readiness)] if self._health is not None else []
         )
         self._starlette.router.routes = [*readiness, *own]
+        self._outside = [route for route in own if isinstance(route, _OutsideRoute)]
         self._served = len(own)
 
     async def _point(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -136,3 +164,7 @@ class Routes:
             status_code=200 if is_ready else 503,
             headers={"Cache-Control": "no-store"},
         )
+
+
+def _is_one_of(routes: Iterable[BaseRoute], scope: Scope) -> bool:
+    return any(route.matches(scope)[0].value for route in routes)

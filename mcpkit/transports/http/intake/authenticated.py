@@ -1,46 +1,56 @@
-"""Who has sent a request, as an authentication middleware before the app has left it in the ASGI scope."""
+"""Who has sent a request, by its ASGI scope: an authentication middleware left it there, or the author reads it."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable
 from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
+from ....errors import ChallengeError
 from ....state.principal import ANYONE, Principal
-from ..exchange import Scope
+from ..exchange import Scope, headers_of
 from ..options import FindPrincipal
 from .refused_body import UnreadError
 
 logger = logging.getLogger("mcpkit")
 
 
-def principal_of(scope: Scope, find: FindPrincipal | None) -> Principal:
-    """Return who has sent a request.
+async def find_principal(scope: Scope, find: FindPrincipal) -> Principal:
+    """Return who has sent a request, as the author's function says.
 
     Args:
         scope: Its ASGI scope.
-        find: The author's function; None takes what Starlette's AuthenticationMiddleware leaves in the scope.
+        find: The function.
 
     Raises:
-        UnreadError: The author's function fails; nobody is served as somebody else because of it.
+        UnreadError: It challenges the client; or it fails, and nobody is served as somebody else because of it.
     """
-    if find is None:
-        return _from_starlette(scope) if "user" in scope or "auth" in scope else ANYONE
     try:
         found = find(scope)
+        if isinstance(found, Awaitable):
+            found = await found
         if found is None:
             return ANYONE
         if not isinstance(found, Principal):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped authors
             raise TypeError(f"principal= must return a Principal or None, got {type(found).__name__}")
+    except ChallengeError as error:
+        raise UnreadError(error.status, error.message, headers_of(error)) from None
     except Exception:
         logger.exception("principal= cannot say who sends a request")
         raise UnreadError(500, "the server cannot tell who sends this request") from None
     return found
 
 
-def _from_starlette(scope: Scope) -> Principal:
-    """Read `scope["user"]` and `scope["auth"]` where they have the form of Starlette's; nobody, where not."""
+def principal_of(scope: Scope) -> Principal:
+    """Return who has sent a request, as Starlette's AuthenticationMiddleware leaves it in the scope.
+
+    Args:
+        scope: Its ASGI scope. Where `user` and `auth` in it have another form than Starlette's, that is nobody.
+    """
+    if not ("user" in scope or "auth" in scope):
+        return ANYONE
     user: Any = scope.get("user")
     auth: Any = scope.get("auth")
     scopes: frozenset[str] = frozenset()

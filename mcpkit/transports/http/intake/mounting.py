@@ -30,6 +30,16 @@ def path_below(scope: Scope) -> str:
     return path
 
 
+def is_mounted(scope: Scope) -> bool:
+    """Say whether the app is mounted below another one; the prefix of a proxy is none of an app's.
+
+    Args:
+        scope: Of an HTTP request.
+    """
+    proxy: str = scope.get("app_root_path", scope.get("root_path", ""))
+    return mount_point(scope).strip("/") != proxy.strip("/")
+
+
 def mount_point(scope: Scope) -> str:
     """Return where the app is mounted, as its clients see it: no slash at the end, "" for the top.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ....calls.asking.pending import OpenQuestions
-from ....errors import INVALID_REQUEST, PARSE_ERROR, BusyError, ProtocolError
+from ....errors import INVALID_REQUEST, PARSE_ERROR, BusyError, ChallengeError, ProtocolError
 from ....protocol.jsonrpc import is_array, is_object
 from ..exchange import Exchange, Source, headers_of
 from .streams import Stream, Streams
@@ -119,7 +119,7 @@ def status_of(problem: BaseException | None) -> int:
     """Return the HTTP status of an answer in the handshake era."""
     if problem is None:
         return 200
-    if isinstance(problem, BusyError):
-        return 503
+    if isinstance(problem, BusyError | ChallengeError):
+        return problem.status
     is_invalid = isinstance(problem, ProtocolError) and problem.code in {PARSE_ERROR, INVALID_REQUEST}
     return 400 if is_invalid else 200
