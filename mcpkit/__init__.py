@@ -33,6 +33,7 @@ from .content.values import (
     ToolResult,
 )
 from .context import Context, current_context
+from .engine.base_tool import BaseTool
 from .engine.error_hooks import Failure
 from .engine.registry import Extension, Registry
 from .engine.topic import Topic
@@ -69,6 +70,7 @@ __all__ = [
     "ArgumentsError",
     "Ask",
     "Audio",
+    "BaseTool",
     "Broker",
     "Cache",
     "CallTimeoutError",

@@ -17,7 +17,7 @@ from .component import Component
 from .custom_methods import Method
 from .prompts import Prompt
 from .resources import Resource, ResourceTemplate
-from .tools import Tool
+from .tools import AnyTool
 
 if TYPE_CHECKING:
     from ..calls.lifespan import Lifespans
@@ -55,7 +55,7 @@ class Catalog:
         self.lock = threading.RLock()
         self.listeners: Listeners[[Change]] = Listeners()
         part: Any = partial(Components, lock=self.lock, home=lifespans, on_change=self._changed)
-        self.tools: Components[Tool] = part(Tool, "tools")
+        self.tools: Components[AnyTool] = part(AnyTool, "tools")
         self.resources: Components[Resource] = part(Resource, "resources")
         self.resource_templates: Components[ResourceTemplate] = part(ResourceTemplate, "resources")
         self.prompts: Components[Prompt] = part(Prompt, "prompts")
@@ -67,7 +67,7 @@ class Catalog:
         return (self.tools, self.resources, self.resource_templates, self.prompts, self.methods)
 
     def add(self, component: Component, *, replace: bool = False) -> None:
-        """Add a ready-made `Tool`, `Resource`, `ResourceTemplate`, `Prompt` or `Method`.
+        """Add a ready-made `Tool`, `BaseTool`, `Resource`, `ResourceTemplate`, `Prompt` or `Method`.
 
         Args:
             component: What to add.
@@ -161,7 +161,7 @@ class Catalog:
             if isinstance(component, part.kind):
                 return part
         raise RegistrationError(
-            f"{component!r} is no Tool, Resource, ResourceTemplate, Prompt or Method; "
+            f"{component!r} is no Tool, BaseTool, Resource, ResourceTemplate, Prompt or Method; "
             "functions are registered by tool(...), resource(...), prompt(...) and method(...)"
         )
 

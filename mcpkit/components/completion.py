@@ -17,7 +17,8 @@ from ..calls.workers.threads import finish_awaitable
 from ..errors import RegistrationError
 from ..schema import Arguments
 from ..schema.signature import empty, head
-from .component import Component, ComponentOptions, Listed
+from .component import Component, Listed
+from .function import FunctionComponent, FunctionOptions
 from .injection.markers import is_hidden
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ class Completion(NamedTuple):
         return cls(completer, tuple(names), Injection(what, injected))
 
 
-class Completable(Listed):
+class Completable(FunctionComponent, Listed):
     """A component whose arguments are texts that may be completed: a prompt or a resource template."""
 
     def __init__(
@@ -111,7 +112,7 @@ class Completable(Listed):
         function: Callable[..., Any],
         key: str,
         complete: Completers | None,
-        **options: Unpack[ComponentOptions],
+        **options: Unpack[FunctionOptions],
     ) -> None:
         super().__init__(function, key, **options)
         self._complete = complete

@@ -18,13 +18,13 @@ from ..protocol.jsonrpc import is_object
 from ..protocol.revisions import ALL, CLIENT_METHODS, METHODS
 from ..schema import Arguments, Output
 from ..schema.signature import empty
-from .component import Component, ComponentOptions
+from .function import FunctionComponent, FunctionOptions
 
 _NAME: Final = re.compile(r"[!-~]{1,128}")
 """What the header `Mcp-Method` can carry as it is."""
 
 
-class Method(Component):
+class Method(FunctionComponent):
     """A request method outside the core protocol.
 
     The function's parameters are the members of the request's params; others are ignored, as is `_meta`. Params
@@ -57,7 +57,7 @@ class Method(Component):
         revisions: Collection[str] | None = None,
         named_by: str | None = None,
         cache: Cache | None = None,
-        **options: Unpack[ComponentOptions],
+        **options: Unpack[FunctionOptions],
     ) -> None:
         check_method_name(name)
         super().__init__(function, name, **options)

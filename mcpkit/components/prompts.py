@@ -11,13 +11,14 @@ from typing_extensions import Unpack
 from ..calls.call import Call
 from ..content.data import json_value
 from ..content.messages import Message
+from ..content.specified import BLOCKS, check_block, shown
 from ..content.values import to_content
-from ..content.wording import described
 from ..errors import OutputError, RegistrationError
 from ..protocol.jsonrpc import is_array, is_object
 from ..protocol.revisions import narrow
 from .completion import Completable, Completers
-from .component import ComponentOptions, function_name, optional
+from .component import optional
+from .function import FunctionOptions, function_name
 
 
 class Prompt(Completable):
@@ -42,7 +43,7 @@ class Prompt(Completable):
         *,
         name: str | None = None,
         complete: Completers | None = None,
-        **options: Unpack[ComponentOptions],
+        **options: Unpack[FunctionOptions],
     ) -> None:
         name = name if name is not None else function_name(function)
         if not name:
@@ -150,9 +151,7 @@ def _check_message(message: dict[str, Any], place: str) -> None:
         hint = '; what a system prompt says belongs into a message of the "user"' * (
             message["role"] == "system"
         )
-        raise OutputError(
-            f'{place}.role: expected "user" or "assistant", got {_shown(message["role"])}{hint}'
-        )
+        raise OutputError(f'{place}.role: expected "user" or "assistant", got {shown(message["role"])}{hint}')
     if "content" not in message:
         raise OutputError(f"{place}.content: expected text or other content, but it is missing")
     if others := [name for name in message if name not in ("role", "content")]:
@@ -166,41 +165,10 @@ def _blocks(content: Any, place: str) -> list[dict[str, Any]]:
     if not is_object(content) or "type" not in content:
         return to_content(content, place)
     kind = content["type"]
-    if kind not in _BLOCKS:
-        raise OutputError(f"{place}.type: expected one of {', '.join(_BLOCKS)}, got {_shown(kind)}")
-    for name in _BLOCKS[kind]:
-        if not isinstance(content.get(name), str):
-            raise OutputError(f"{place}.{name}: expected a string{_instead(content, name)}")
-    if kind == "resource":
-        _check_resource(content.get("resource"), f"{place}.resource")
+    if kind not in BLOCKS:
+        raise OutputError(f"{place}.type: expected one of {', '.join(BLOCKS)}, got {shown(kind)}")
+    check_block(content, place)
     return [json_value(content, place)]
 
 
-def _check_resource(resource: Any, place: str) -> None:
-    if not is_object(resource):
-        raise OutputError(f"{place}: expected an object with a uri, and text or blob")
-    if not isinstance(resource.get("uri"), str):
-        raise OutputError(f"{place}.uri: expected a string{_instead(resource, 'uri')}")
-    if not isinstance(resource.get("text", resource.get("blob")), str):
-        raise OutputError(f"{place}: expected text, or blob in base64, as a string")
-
-
-def _shown(value: Any) -> str:
-    return f'"{value[:60]}"' if isinstance(value, str) else described(value)
-
-
-def _instead(holder: dict[str, Any], name: str) -> str:
-    if name not in holder:
-        return ", but it is missing"
-    return f", got {described(holder[name])}"
-
-
 _ROLES = ("user", "assistant")
-_BLOCKS = {
-    # the strings that a block of each type must have
-    "text": ("text",),
-    "image": ("data", "mimeType"),
-    "audio": ("data", "mimeType"),
-    "resource": (),
-    "resource_link": ("uri", "name"),
-}

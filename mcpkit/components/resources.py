@@ -17,14 +17,15 @@ from ..protocol.types import Annotations
 from ..state.principal import Principal
 from .checks import check_media_type, check_members, check_size
 from .completion import Completable, Completers
-from .component import ComponentOptions, Listed, function_name, optional
+from .component import Listed, optional
+from .function import FunctionComponent, FunctionOptions, function_name
 from .watch import WatchFunction, watched
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _NEVER_IN_URIS = re.compile(r'[\x00-\x20"<>\\^`{|}\x7f]')
 
 
-class Resource(Listed):
+class Resource(FunctionComponent, Listed):
     """A resource at a fixed URI.
 
     Args:
@@ -56,7 +57,7 @@ class Resource(Listed):
         annotations: Annotations | None = None,
         cache: Cache | None = None,
         watch: WatchFunction | None = None,
-        **options: Unpack[ComponentOptions],
+        **options: Unpack[FunctionOptions],
     ) -> None:
         _check_uri(uri)
         _check_form(f"resource {uri!r}", mime_type, annotations)
@@ -163,7 +164,7 @@ class ResourceTemplate(Completable):
         entries: Callable[..., Iterable[Mapping[str, Any]]] | None = None,
         unsafe: Collection[str] | bool = (),
         watch: WatchFunction | None = None,
-        **options: Unpack[ComponentOptions],
+        **options: Unpack[FunctionOptions],
     ) -> None:
         from ..content.uri_template import UriTemplate  # which servers without templates do not need
 

@@ -1,8 +1,9 @@
-"""Tools: functions that a model may call (server/tools)."""
+"""Tools: what a model may call (server/tools), and those among them that are functions."""
 
 from __future__ import annotations
 
 import re
+from abc import abstractmethod
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Literal, cast
 
@@ -20,7 +21,8 @@ from ..protocol.revisions import OBJECTS_ONLY, knows
 from ..protocol.types import ToolAnnotations
 from ..schema import Arguments, MirroredParameter, Output
 from .checks import check_members
-from .component import ComponentOptions, Listed, function_name, optional
+from .component import Listed, optional
+from .function import FunctionComponent, FunctionOptions, function_name
 
 _STRUCTURES = (dict, list)
 _SMALL: Final = 2**63
@@ -29,8 +31,76 @@ _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 TextOf = Literal["json", "none"] | Callable[[Any], str]
 
 
-class Tool(Listed):
-    """A tool: its schemas, and how its function is called.
+class AnyTool(Listed):
+    """A tool, whatever stands behind it: all that what serves it asks of it.
+
+    Attributes:
+        annotations: Hints on its behaviour.
+    """
+
+    kind = "tool"
+    wire = "Tool"
+    annotations: ToolAnnotations | None
+
+    @property
+    def name(self) -> str:
+        """The name by which it is called."""
+        return self.key
+
+    @property
+    @abstractmethod
+    def mirrored(self) -> tuple[MirroredParameter, ...]:
+        """The arguments that clients repeat in HTTP headers."""
+
+    @property
+    def is_wrapped(self) -> bool:
+        """Whether revisions that only know objects get `{"result": value}`."""
+        return False
+
+    @abstractmethod
+    def schemas(self, revision: str) -> tuple[dict[str, Any], dict[str, Any] | None]:
+        """Return the JSON Schemas of its arguments and of its structured data, as a list of `revision` has them."""
+
+    @abstractmethod
+    def call(self, arguments: dict[str, Any], call: Call) -> Awaitable[Any]:
+        """Validate the arguments, and have the tool do its work.
+
+        Args:
+            arguments: JSON values by name.
+            call: The request.
+
+        Returns:
+            A `CallToolResult` of the newest revision, or an `ExtensionResult`.
+
+        Raises:
+            ArgumentsError: The arguments do not fit.
+        """
+
+    def renamed(self, key: str) -> Self:
+        """Return a copy that goes by another name, which must keep the rule for names."""
+        check_tool_name(key)
+        return super().renamed(key)
+
+    def describe(self, revision: str) -> dict[str, Any]:
+        """Return the `Tool` of the specification."""
+        input_schema, output_schema = self.schemas(revision)
+        annotations = self.annotations
+        if self.title is not None and not knows(revision, "Tool", "title"):
+            annotations = {"title": self.title, **(annotations or {})}  # its only place for a title then
+        return optional(
+            name=self.key,
+            title=self.title,
+            description=self.description,
+            inputSchema=input_schema,
+            outputSchema=output_schema,
+            annotations=annotations,
+            icons=self.icons,
+            _meta=self.meta,
+        )
+
+
+class Tool(FunctionComponent, AnyTool):
+    """A tool that is a function: its schemas, and how it is called.
 
     Args:
         function: The author's function.
@@ -50,9 +120,6 @@ class Tool(Listed):
         RegistrationError: The definition cannot be served; the message says what to change.
     """
 
-    kind = "tool"
-    wire = "Tool"
-
     def __init__(
         self,
         function: Callable[..., Any],
@@ -64,10 +131,10 @@ class Tool(Listed):
         extra: Literal["forbid", "ignore"] = "forbid",
         structured: bool = True,
         content: TextOf = "json",
-        **options: Unpack[ComponentOptions],
+        **options: Unpack[FunctionOptions],
     ) -> None:
         name = name if name is not None else function_name(function)
-        check_tool_name(name)
+        check_tool(name, annotations)
         super().__init__(function, name, **options)
         if content not in {"json", "none"} and not callable(content):
             raise RegistrationError(
@@ -77,8 +144,6 @@ class Tool(Listed):
             check_name(f"tool {name!r}: content", content)
         if extra not in {"forbid", "ignore"}:
             raise RegistrationError(f'tool {name!r}: extra must be "forbid" or "ignore", got {extra!r}')
-        if annotations is not None:
-            check_members(f"tool {name!r}: annotations", annotations, ToolAnnotations)
         self.annotations = annotations
         self.content = content
         self.is_structured = structured
@@ -91,11 +156,6 @@ class Tool(Listed):
         self._drops_unknown = extra == "ignore"
         self._arguments: Arguments | None = None
         self._output: Output | None = None
-
-    @property
-    def name(self) -> str:
-        """The name by which it is called."""
-        return self.key
 
     @property
     def arguments(self) -> Arguments:
@@ -116,11 +176,6 @@ class Tool(Listed):
     def mirrored(self) -> tuple[MirroredParameter, ...]:
         """The arguments that clients repeat in HTTP headers."""
         return self.arguments.mirrored
-
-    def renamed(self, key: str) -> Self:
-        """Return a copy that goes by another name, which must keep the rule for names."""
-        check_tool_name(key)
-        return super().renamed(key)
 
     def build(self) -> None:
         """Build both schemas from the type hints."""
@@ -151,25 +206,12 @@ class Tool(Listed):
         except RegistrationError as error:
             raise type(error)(f"tool {self.key!r}: {error}") from error
 
-    def describe(self, revision: str) -> dict[str, Any]:
-        """Return the `Tool` of the specification."""
+    def schemas(self, revision: str) -> tuple[dict[str, Any], dict[str, Any] | None]:
+        """Return both schemas; revisions that only know objects have the structured data in one."""
         output = self.output
-        annotations = self.annotations
-        if self.title is not None and not knows(revision, "Tool", "title"):
-            annotations = {"title": self.title, **(annotations or {})}  # its only place for a title then
-        output_schema = None
-        if output is not None:
-            output_schema = output.object_schema if revision in OBJECTS_ONLY else output.schema
-        return optional(
-            name=self.key,
-            title=self.title,
-            description=self.description,
-            inputSchema=self.arguments.schema,
-            outputSchema=output_schema,
-            annotations=annotations,
-            icons=self.icons,
-            _meta=self.meta,
-        )
+        if output is None:
+            return self.arguments.schema, None
+        return self.arguments.schema, output.object_schema if revision in OBJECTS_ONLY else output.schema
 
     @property
     def is_wrapped(self) -> bool:
@@ -284,6 +326,17 @@ class Tool(Listed):
         if value.meta:
             result["_meta"] = dict(value.meta)
         return result
+
+
+def check_tool(name: Any, annotations: ToolAnnotations | None) -> None:
+    """Check what every tool is given.
+
+    Raises:
+        RegistrationError: The name breaks the rule, or the annotations are none of the specification's.
+    """
+    check_tool_name(name)
+    if annotations is not None:
+        check_members(f"tool {name!r}: annotations", annotations, ToolAnnotations)
 
 
 def check_tool_name(name: Any) -> None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ..components.component import Component
     from ..components.custom_methods import Method
     from ..components.prompts import Prompt
-    from ..components.tools import Tool
+    from ..components.tools import AnyTool
     from .identity import Declared
     from .listing import Listing
     from .registry import Registry
@@ -317,7 +317,7 @@ def becomes_result(call: Call, error: BaseException) -> bool:
     return not is_cancelled_from_outside(error)
 
 
-def _tool_result(call: Call, tool: Tool, result: dict[str, Any]) -> bytes:
+def _tool_result(call: Call, tool: AnyTool, result: dict[str, Any]) -> bytes:
     revision = call.envelope.revision
     if revision != LATEST and not isinstance(result, ExtensionResult):
         result = content.tool_result(result, revision, wrapped=tool.is_wrapped)

@@ -46,7 +46,9 @@ class SizeLimit:
 
 def _advice(request: Request) -> str:
     tool = request.ctx.server.tools.get(str(request.target))
-    properties: Mapping[str, Any] = tool.arguments.schema.get("properties", {}) if tool is not None else {}
+    if tool is None:  # a provider's
+        return "Ask for less."
+    properties: Mapping[str, Any] = tool.schemas(request.ctx.revision)[0].get("properties", {})
     if not properties:
         return "The tool has no arguments to ask for less with, so do without it."
     names = ", ".join(list(properties)[:_MOST_NAMES])

@@ -14,7 +14,7 @@ import pytest
 import mcpkit
 from language_server import Editor, editor
 from mcpkit import Extension, Method, Prompt, Resource, ResourceTemplate, Server, Tool
-from mcpkit.components.component import ComponentOptions
+from mcpkit.components.function import FunctionOptions
 
 FREE = {"tool": mcpkit.tool, "resource": mcpkit.resource, "prompt": mcpkit.prompt}
 DECORATORS: dict[str, tuple[Callable[..., Any], tuple[type, ...]]] = {
@@ -101,14 +101,14 @@ def test_a_decorator_has_the_options_of_what_it_makes(name: str) -> None:
         for option, parameter in inspect.signature(each).parameters.items()
         if parameter.kind is parameter.KEYWORD_ONLY
     }
-    common = ComponentOptions.__annotations__.keys() - ({"single_use"} if name == "method" else set())
+    common = FunctionOptions.__annotations__.keys() - ({"single_use"} if name == "method" else set())
     options = [each.name for each in parameters(decorator).values() if each.kind is each.KEYWORD_ONLY]
     assert set(options) == made | common
 
 
 def test_what_all_have_means_the_same_of_each() -> None:
     _, *others = [decorator for decorator, _ in DECORATORS.values()]
-    for option in ComponentOptions.__annotations__.keys() - {"replace"}:  # which speaks of names or of URIs
+    for option in FunctionOptions.__annotations__.keys() - {"replace"}:  # which speaks of names or of URIs
         for other in others:
             if option in parameters(other):
                 assert parameters(other)[option] == parameters(Server.tool)[option]

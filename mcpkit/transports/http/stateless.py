@@ -117,7 +117,7 @@ class _Post:
     def _check_parameters(self, params: dict[str, Any]) -> None:
         name = params.get("name")
         tool = self._service.engine.registry.tools.get(name) if type(name) is str else None
-        if tool is not None and (mirrored := tool.arguments.mirrored) and tool.is_visible(self._principal):
+        if tool is not None and (mirrored := tool.mirrored) and tool.is_visible(self._principal):
             arguments = params.get("arguments")
             check_mirrored(self._headers, mirrored, arguments if is_object(arguments) else {})
 

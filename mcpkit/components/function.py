@@ -1,0 +1,219 @@
+"""A component made from an author's function: how its signature is read, and how it runs."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from abc import abstractmethod
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from typing_extensions import Unpack
+
+from ..calls.call import Call, CallContext
+from ..calls.failures import spoken
+from ..calls.limits import run_limited
+from ..calls.making import Make, Unfinished, call_and_make, finish, finish_call, make_result
+from ..calls.workers.placement import Place, check_pickles, is_async_generator_function, place_of, run_in
+from ..content.lazy import LeaveLoop
+from ..errors import RegistrationError
+from ..schema import Signature
+from .component import Component, ComponentOptions
+from .injection.markers import context_type, hidden, is_hidden
+
+if TYPE_CHECKING:
+    from .injection.plan import Injection
+
+logger = logging.getLogger("mcpkit")
+
+_LEFT_HERE: Final = frozenset(
+    {"_signature", "_injection", "_arguments", "_output", "_limits", "_place", "visible", "home", "watch"}
+)
+"""Attributes that do not go along to a worker process."""
+
+
+class FunctionOptions(ComponentOptions, total=False):
+    """What a component may be given beside its function and name; `Decorators.tool` says what each means."""
+
+    thread: bool
+    process: bool
+
+
+class FunctionComponent(Component):
+    """A component that is made from one function.
+
+    Args:
+        function: The author's function.
+        key: Its name or URI.
+        options: See `FunctionOptions`.
+
+    Attributes:
+        function: The author's function, unchanged.
+        is_resolved: Whether its type hints have been read.
+    """
+
+    allowed: ClassVar = FunctionOptions.__annotations__
+
+    def __init__(self, function: Callable[..., Any], key: str, **options: Unpack[FunctionOptions]) -> None:
+        super().__init__(key, options)
+        self.function = function
+        self.is_resolved = False
+        self._signature: Signature | None = None
+        self._injected: tuple[tuple[str, type[CallContext]], ...] = ()
+        self._injection: Injection | None = None
+        self._is_async = False
+        self._place: Place | None = place_of(f"{self.kind} {key!r}", function, options) if options else None
+
+    @property
+    def description(self) -> str | None:
+        """What it is for: `description=`, else the docstring's summary and body."""
+        return self._description if self._description is not None else self.signature.description
+
+    @property
+    def takes_context(self) -> bool:
+        """Whether the function, or what it depends on, asks for a Context."""
+        return any(injection.takes_context for injection in self.injections) or bool(self._injected)
+
+    @property
+    def injections(self) -> tuple[Injection, ...]:
+        """The functions of the component that depend on others."""
+        self.resolve()
+        return () if self._injection is None else (self._injection,)
+
+    @property
+    def signature(self) -> Signature:
+        """The function's signature, read on first use.
+
+        Raises:
+            RegistrationError: The signature cannot be served; the message says what to change.
+        """
+        if self._signature is None:
+            self._signature = Signature.of(self.function, is_injected=is_hidden)
+        return self._signature
+
+    def resolve(self) -> None:
+        """Read all that depends on the function's type hints, once.
+
+        Raises:
+            RegistrationError: Something in the signature cannot be served, or a forward reference
+                cannot be resolved (`schema.UnresolvedHint`), which a later call may mend.
+        """
+        if not self.is_resolved:
+            self.build()
+            signature = self.signature
+            self._warn_of_untyped_context()
+            hints = [(each.name, each.annotation, each.default) for each in signature.injected]
+            if any(hidden(annotation, default) for _, annotation, default in hints):
+                from .injection.plan import Injection  # which few servers need
+
+                self._injection = Injection(f"{self.kind} {self.key!r}", hints)
+            else:
+                kinds = ((name, context_type(annotation)) for name, annotation, _ in hints)
+                self._injected = tuple((name, kind) for name, kind in kinds if kind is not None)
+            if self._place is None and is_async_generator_function(self.function):
+                self._place = "loop"
+            self._is_async = signature.is_async and self._place is None
+            if self._place == "process" and signature.injected:
+                raise RegistrationError(
+                    f"{self.kind} {self.key!r}: it runs in another process (process=True), where there is nothing "
+                    f"to pass as {signature.injected[0].name!r}: remove this parameter, or process=True"
+                )
+            self.is_resolved = True
+        elif self._place == "process":  # by now the module that it is in has been executed
+            check_pickles(f"{self.kind} {self.key!r}", self.function)
+
+    def _warn_of_untyped_context(self) -> None:
+        for parameter in self.signature.parameters:
+            if hint := parameter.context_hint:
+                logger.warning(
+                    "%s %r: the parameter %r has no type, so it is an argument that the client fills in; %s",
+                    *(self.kind, self.key, parameter.name, hint),
+                )
+
+    @abstractmethod
+    def build(self) -> None:
+        """Build what the kind of component needs from the signature."""
+
+    def run(self, kwargs: dict[str, Any], call: Call, make: Make) -> Coroutine[Any, Any, Any]:
+        """Call the function within its limits: a coroutine function here, any other in a worker thread or process.
+
+        Args:
+            kwargs: The validated arguments; the Context is added.
+            call: The request.
+            make: Makes the result of what the function returns. It is called where the function ran, or in a
+                thread where it has to read or to draw something.
+
+        Returns:
+            The result.
+
+        Raises:
+            CallTimeoutError: Its time is over.
+            BaseException: Whatever the function or `make` raises; of a group of errors for the client, the first.
+        """
+        run = self._run(kwargs, call, make)
+        is_limited = self._limits is not None or call.runtime.timeout is not None
+        return run_limited(run, call, self._limits) if is_limited else run
+
+    async def _run(self, kwargs: dict[str, Any], call: Call, make: Make) -> Any:
+        if call.rounds is not None:
+            call.rounds.begin()
+        try:
+            for name, kind in self._injected:
+                kwargs[name] = kind(call)
+            if self._injection is not None:
+                is_in_loop = self._is_async or self._place is not None
+                result = await self._injection.call(self.function, kwargs, call, make, is_in_loop=is_in_loop)
+            elif self._is_async:
+                value = await self.function(**kwargs)
+                try:
+                    result = make_result(value, make, call)
+                except LeaveLoop:
+                    result = await finish(value, make, call)
+            elif self._place is not None:
+                result = await run_in(self._place, self.function, kwargs, call, make)
+            else:
+                work = {"function": self.function, "kwargs": kwargs, "make": make, "call": call}
+                result = await call.runtime.threads.run(call_and_make, work, call)
+                if type(result) is Unfinished:
+                    result = await finish_call(result.value, make, call)
+        except BaseException as error:
+            if spoken(error) is not error:  # not kept in a variable: its traceback has this frame
+                raise spoken(error) from None
+            raise
+        if call.rounds is not None:
+            call.rounds.check_settled()
+        return result
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what makes results in a worker process; what follows from the function is read there once more."""
+        return {name: None if name in _LEFT_HERE else value for name, value in vars(self).items()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Read all that depends on the function's type hints, as results depend on them."""
+        vars(self).update(state, is_resolved=False)
+        self.resolve()
+
+    @property
+    def origin(self) -> str:
+        """Where the function is defined, for messages to the author."""
+        function = inspect.unwrap(getattr(self.function, "func", self.function))
+        function = getattr(function, "__func__", function)
+        name = getattr(function, "__qualname__", type(function).__qualname__)
+        code = getattr(function, "__code__", None)
+        place = f"{code.co_filename}:{code.co_firstlineno}" if code else "defined elsewhere"
+        return f"{getattr(function, '__module__', '?')}.{name} ({place})"
+
+
+def function_name(function: Callable[..., Any]) -> str:
+    """Return the name that a function, method, partial or callable object goes by.
+
+    Raises:
+        RegistrationError: It has none, or is a lambda.
+    """
+    inner: Any = function
+    while hasattr(inner, "func"):
+        inner = inner.func
+    name = getattr(inner, "__name__", None) or type(inner).__name__
+    if name == "<lambda>":
+        raise RegistrationError("a lambda has no name; give it one with name=")
+    return str(name)
