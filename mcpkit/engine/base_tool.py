@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from abc import abstractmethod
 from collections.abc import Awaitable, Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from typing_extensions import Unpack
 
@@ -15,6 +15,8 @@ from ..calls.limits import run_limited
 from ..components.checks import json_object
 from ..components.component import ComponentOptions
 from ..components.tools import AnyTool, check_tool
+from ..content.data import json_value
+from ..content.lazy import staying
 from ..content.specified import check_block
 from ..content.values import ExtensionResult
 from ..content.wording import described
@@ -77,8 +79,10 @@ class BaseTool(AnyTool):
         self._mirrored = mirrored(f"tool {name!r}: input_schema", self.input_schema)
         self._arguments: Arguments | None = None
         if validates:
+            from ..schema import explicit
+
             try:
-                self._arguments = Arguments.explicit(self.input_schema)
+                self._arguments = explicit.arguments(self.input_schema)
             except RegistrationError as error:
                 raise RegistrationError(f"tool {name!r}: {error}") from error
 
@@ -138,16 +142,14 @@ class BaseTool(AnyTool):
             raise
         if call.rounds is not None:
             call.rounds.check_settled()
-        if not isinstance(result, ExtensionResult):
-            _check_result(result)
-        return result
+        return result if isinstance(result, ExtensionResult) else _checked(result)
 
 
-def _check_result(result: Any) -> None:
-    """Check what every revision needs of the result of a tool; what else is in it nobody looks at.
+def _checked(result: Any) -> dict[str, Any]:
+    """Return the result of a tool, whose members that the specification has are as every revision needs them.
 
     Raises:
-        OutputError: It is no `CallToolResult`.
+        OutputError: It is no `CallToolResult`, or something in it has no form in JSON.
     """
     if not is_object(result):
         raise OutputError(f"result is {described(result)}; return a CallToolResult, {_SUCH_AS}")
@@ -166,3 +168,5 @@ def _check_result(result: Any) -> None:
     for name, kind in (("_meta", dict), ("isError", bool)):
         if name in result and not isinstance(result[name], kind):
             raise OutputError(f"result.{name}: expected {described(kind())}, got {described(result[name])}")
+    with staying():  # what is no JSON yet
+        return cast("dict[str, Any]", json_value(result))

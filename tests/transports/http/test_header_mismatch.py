@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import pytest
 
 from asgi_client import Serve, serving
-from mcpkit import Header, Server
+from mcpkit import BaseTool, Context, Header, Server
 from stateless_server import REVISION, text_of
 
 pytestmark = pytest.mark.anyio
@@ -125,3 +125,18 @@ async def test_what_names_a_request_is_a_text(schema_dir: Path) -> None:
         answer = await client.ask("thing/do", {"id": "7"}, headers={"mcp-name": "8"}).whole()
         assert (answer.status, answer.json()["error"]["code"]) == (400, -32020)
         assert (await client.ask("thing/do", {"id": "7"}, headers={"mcp-name": "7"}).whole()).status == 200
+
+
+async def test_a_tool_without_a_function_is_held_to_its_headers_as_well(server: Server, serve: Serve) -> None:
+    class Remote(BaseTool):
+        async def execute(self, arguments: dict[str, Any], ctx: Context) -> dict[str, Any]:
+            return {"content": [{"type": "text", "text": arguments["place"]}]}
+
+    place = {"type": "string", "x-mcp-header": "Place"}
+    server.add(
+        Remote("remote", input_schema={"type": "object", "properties": {"place": place}}, validates=False)
+    )
+    async with serve(server) as client:
+        for told, status in (("Graz", 200), ("Rome", 400), (None, 400)):
+            answer = await client.call("remote", {"place": "Graz"}, headers={"mcp-param-place": told}).whole()
+            assert answer.status == status

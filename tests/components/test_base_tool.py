@@ -1,0 +1,262 @@
+"""A tool that has no function behind it: what an author may get wrong, and what every revision is told."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import anyio
+import pytest
+
+from mcpkit import BaseTool, Context, Principal, RegistrationError, Server, ToolError, ToolResult
+from mcpkit.middlewares import SizeLimit
+from mcpkit.testing import connect
+
+pytestmark = pytest.mark.anyio
+
+ERAS = ["2025-11-25", "2026-07-28"]
+ANYTHING: dict[str, Any] = {"type": "object"}
+
+
+class Given(BaseTool):
+    """Returns what it was made with, or raises it."""
+
+    def __init__(
+        self, given: Any = None, name: str = "given", schema: Any = ANYTHING, **options: Any
+    ) -> None:
+        super().__init__(name, input_schema=schema, **{"validates": False, **options})
+        self.given = {"content": []} if given is None else given
+
+    async def execute(self, arguments: dict[str, Any], ctx: Context) -> Any:
+        if isinstance(self.given, BaseException):
+            raise self.given
+        return self.given
+
+
+def serving(*tools: BaseTool, **options: Any) -> Server:
+    server = Server("front", **options)
+    for tool in tools:
+        server.add(tool)
+    return server
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"schema": None}, 'tool \'given\': input_schema: the root .* must say `"type": "object"`'),
+        ({"schema": {"city": str}}, "tool 'given': input_schema has no form in JSON"),
+        ({"schema": {"properties": {}}}, 'must say `"type": "object"`'),
+        ({"schema": "object"}, "input_schema must be a dict whose keys are strings"),
+        ({"schema": {"type": "object", "default": float("nan")}}, "input_schema has no form in JSON"),
+        (
+            {"schema": {"type": "object", "properties": {"a": {"type": "text"}}}, "validates": True},
+            "tool 'given': inp",
+        ),
+        (
+            {"schema": {"type": "object", "properties": {"a": {"$ref": "#/$defs/a"}}}, "validates": True},
+            r"\$ref leads",
+        ),
+        (
+            {"schema": {"type": "object", "properties": {"a": {"x-mcp-header": "a b"}}}},
+            "no name of an HTTP header",
+        ),
+        ({"output_schema": []}, "output_schema must be a dict whose keys are strings"),
+        ({"name": "a b"}, "invalid tool name 'a b'"),
+        ({"annotations": {"readonly": True}}, "unknown member 'readonly'"),
+        ({"process": True}, "there is no option process=; there are title, description"),
+        ({"timeout": -1}, "timeout is a positive number"),
+    ],
+)
+def test_a_mistake_shows_where_it_is_made(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(RegistrationError, match=message):
+        Given(**options)
+
+
+def test_it_must_say_what_it_does() -> None:
+    with pytest.raises(TypeError, match="execute"):
+        BaseTool("nothing", input_schema=ANYTHING)  # type: ignore[abstract]  # pyright: ignore[reportAbstractUsage]
+
+
+def test_it_is_known_by_its_class() -> None:
+    server = serving(Given())
+    with pytest.raises(RegistrationError, match=r"there are two tools 'given': \S+\.Given and \S+\.Given"):
+        server.add(Given())
+    server.add(Given(replace=True))
+
+
+@pytest.mark.parametrize("revision", ERAS)
+@pytest.mark.parametrize(
+    ("result", "said"),
+    [
+        ("warm", "the tool ran, but result is a str; return a CallToolResult, such as"),
+        (ToolResult("warm"), "result is a ToolResult; return a CallToolResult"),
+        ([{"type": "text", "text": "warm"}], "result is a list"),
+        ({"structuredContent": {}}, "result.content: expected a list of content blocks"),
+        ({"content": "warm"}, "result.content: expected a list"),
+        (
+            {"content": ["warm"]},
+            "result.content[0]: expected a content block, an object with a `type`, got a str",
+        ),
+        ({"content": [{"text": "warm"}]}, "result.content[0]: expected a content block"),
+        ({"content": [{"type": "text"}]}, "result.content[0].text: expected a string, but it is missing"),
+        ({"content": [{"type": "audio", "data": "AAAA"}]}, "result.content[0].mimeType: expected a string"),
+        (
+            {"content": [{"type": "resource", "resource": {}}]},
+            "result.content[0].resource.uri: expected a string",
+        ),
+        ({"content": [], "_meta": None}, "result._meta: expected a dict, got a NoneType"),
+        ({"content": [], "isError": "no"}, "result.isError: expected a bool, got a str"),
+        ({"content": [], "resultType": "task"}, "result.resultType: a result of another type is made by"),
+        ({"content": [], "structuredContent": {"a": object()}}, "the tool ran, but"),
+        ({"content": [], "structuredContent": 10**400}, "the tool ran, but"),
+        ({"content": [{"type": "text", "text": "\ud800"}]}, "the tool ran, but"),
+    ],
+)
+async def test_what_is_no_result_is_an_error_that_says_so(revision: str, result: Any, said: str) -> None:
+    async with connect(serving(Given(result), Given(name="other")), revision=revision) as client:
+        answer = await client.call("given")
+        assert answer.is_error
+        assert said in answer.text
+        assert not (await client.call("other")).is_error
+
+
+@pytest.mark.parametrize("revision", ERAS)
+async def test_what_it_raises_is_said_as_of_any_tool(revision: str, caplog: pytest.LogCaptureFixture) -> None:
+    said, bug = Given(ToolError("closed today"), name="said"), Given(ValueError("secret"), name="bug")
+
+    class Groups(Given):
+        async def execute(self, arguments: dict[str, Any], ctx: Context) -> Any:
+            async with anyio.create_task_group():
+                raise ToolError("closed")
+
+    several = Groups(name="several")
+    async with connect(serving(said, bug, several), revision=revision) as client:
+        assert (await client.call("said")).text == "closed today"
+        assert (await client.call("several")).text == "closed"
+        with caplog.at_level(logging.ERROR, "mcpkit"):
+            text = (await client.call("bug")).text
+    assert text.startswith("Internal error (ref ")
+    assert "secret" in caplog.text
+
+
+async def test_one_that_is_not_async_is_told_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    class Plain(Given):
+        def execute(self, arguments: dict[str, Any], ctx: Context) -> Any:
+            return {"content": []}
+
+    async with connect(serving(Plain())) as client:
+        with caplog.at_level(logging.ERROR, "mcpkit"):
+            assert (await client.call("given")).is_error
+    assert "execute returned a dict: write `async def execute`" in caplog.text
+
+
+@pytest.mark.parametrize("revision", ERAS)
+async def test_that_it_swallows_a_question_is_told(revision: str) -> None:
+    class Swallows(Given):
+        async def execute(self, arguments: dict[str, Any], ctx: Context) -> Any:
+            arguments.clear()  # what was sent stays as it was
+            try:
+                answer = await ctx.elicit("Sure?", bool)
+            except BaseException:  # as nobody should
+                return {"content": []}
+            return {"content": [{"type": "text", "text": str(answer.value)}]}
+
+    agreed = {"action": "accept", "content": {"value": True}}
+    async with connect(serving(Swallows()), revision=revision, answers=lambda *_: agreed) as client:
+        assert (await client.call("given", {"a": [1]})).text == "True"
+
+
+async def test_older_revisions_read_what_they_can() -> None:
+    link = {"type": "resource_link", "uri": "a://b", "name": "b"}
+    sound = {"type": "audio", "data": "AAAA", "mimeType": "audio/wav"}
+    given = Given(
+        {"content": [link, sound], "structuredContent": [1]},
+        output_schema={"type": "array"},
+        title="All that",
+    )
+    async with connect(serving(given), revision="2024-11-05") as client:
+        assert [each["type"] for each in (await client.call("given")).data["content"]] == ["text", "resource"]
+    async with connect(serving(given), revision="2025-11-25") as client:
+        assert "outputSchema" not in (await client.list_tools())[0]  # which can only be an object there
+        assert (await client.call("given")).structured == {"result": [1]}
+    async with connect(serving(given)) as client:
+        (listed,) = await client.list_tools()
+        assert listed == {
+            "name": "given", "title": "All that", "inputSchema": ANYTHING, "outputSchema": {"type": "array"}
+        }  # fmt: skip
+        assert (await client.call("given")).structured == [1]
+
+
+async def test_an_extension_result_passes() -> None:
+    server = Server("shop")
+    receipts = server.extension("com.example/receipts")
+
+    class Buys(Given):
+        async def execute(self, arguments: dict[str, Any], ctx: Context) -> Any:
+            return receipts.result(ctx, "receipt", {"number": 7})
+
+    server.add(Buys())
+    capabilities = {"extensions": {"com.example/receipts": {}}}
+    async with connect(server, capabilities=capabilities) as client:
+        answer = await client.request("tools/call", {"name": "given", "arguments": {}})
+    assert (answer["resultType"], answer["number"]) == ("receipt", 7)
+
+
+async def test_its_options_hold() -> None:
+    hidden = Given(name="hidden", visible=lambda principal: False)
+    asks = Given(name="asks", requires="sampling")
+    one = Given(name="one", tags={"slow"})
+    server = serving(hidden, asks, one)
+    server.disable(tags={"slow"})
+    async with connect(server, principal=Principal("ann")) as client:
+        assert [each["name"] for each in await client.list_tools()] == ["asks"]
+        with pytest.raises(Exception, match="sampling"):
+            await client.call("asks")
+        server.enable(tags={"slow"})
+        assert not (await client.call("one")).is_error
+
+
+async def test_as_many_run_as_it_says() -> None:
+    running = most = 0
+
+    class Counts(Given):
+        async def execute(self, arguments: dict[str, Any], ctx: Context) -> Any:
+            nonlocal running, most
+            running += 1
+            most = max(most, running)
+            await asyncio.sleep(0)
+            running -= 1
+            return {"content": []}
+
+    async with connect(serving(Counts(concurrency=2))) as client:
+        await asyncio.gather(*(client.call("given") for _ in range(8)))
+    assert most == 2
+
+
+@pytest.mark.parametrize("revision", ERAS)
+async def test_it_may_log(revision: str) -> None:
+    class Logs(Given):
+        async def execute(self, arguments: dict[str, Any], ctx: Context) -> Any:
+            await ctx.error("no answer yet")
+            return {"content": []}
+
+    async with connect(serving(Logs()), revision=revision) as client:
+        assert not (await client.call("given")).is_error
+
+
+async def test_it_is_included_under_a_prefix() -> None:
+    inner, outer = serving(Given(name="now")), Server("outer")
+    outer.include(inner, prefix="weather")
+    outer.include(Given(name="alone"), prefix="other")
+    async with connect(outer) as client:
+        assert [each["name"] for each in await client.list_tools()] == ["weather_now", "other_alone"]
+        assert not (await client.call("weather_now")).is_error
+
+
+async def test_a_result_that_is_too_large_names_its_arguments() -> None:
+    text = {"content": [{"type": "text", "text": "x" * 5000}]}
+    server = serving(Given(text, schema={"type": "object", "properties": {"most": {"type": "integer"}}}))
+    server.middleware(SizeLimit(2000))
+    async with connect(server) as client:
+        assert (await client.call("given")).text.endswith("Ask for less, with its arguments: most")
