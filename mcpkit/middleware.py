@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    MutableMapping,
+    Sequence,
+)
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast, overload
 
 from pydantic_core import from_json
 
-from .errors import RegistrationError
+from .calls.tasks import Calls, server_ended
+from .context import Context
+from .errors import ProtocolError, RegistrationError
 from .protocol import jsonrpc
 from .protocol.jsonrpc import Outcome
 from .protocol.revisions import METHODS
 
 if TYPE_CHECKING:
+    from .calls.call import Call
+    from .calls.channel import Channel
     from .components.component import Component
-    from .context import Context
 
 UNWRAPPED: Final = frozenset({"ping", "subscriptions/listen"})
 """A ping must be answered promptly however busy the server is; a stream that listens has no result to wait for."""
@@ -52,6 +65,37 @@ class Request:
         """Return the same request with other params, for `call_next`."""
         return Request(self.ctx, params)
 
+    def detach(self, call_next: CallNext, channel: Channel) -> Detached:
+        """Let the rest of the chain run on its own, so that this request can be answered before.
+
+        It is a call of the server's, no longer of the client's: neither `notifications/cancelled` nor the end of the
+        connection touches it. It ends with the last `running()` of the server in this event loop at the latest. As any
+        other it counts among `max_running`, and has its timeout, its context variables and the id of this request.
+
+        It asks by requests on `channel` in both eras, where that has `questions`; else its client cannot be asked. So
+        it has one round: what the client may have brought from an earlier round of this request is ignored.
+
+        Args:
+            call_next: What the middleware was given.
+            channel: Where its progress, log messages, notifications and questions go, and who asks:
+                `request.ctx.call.channel` is that of this request, to take `principal`, `request_headers` and `caller`
+                from.
+
+        Raises:
+            BusyError: Too many requests are running.
+            RuntimeError: No event loop runs in this thread.
+        """
+        from .calls.asking.requests import ByRequests
+
+        call = self.ctx.call.twin(channel)
+        call.dialogue = ByRequests(call)
+        request = type(self)(Context(call), self.params)
+
+        async def outcome() -> Outcome:
+            return (await call_next(request)).outcome
+
+        return Detached(call, outcome)
+
     def __repr__(self) -> str:
         """Show what is asked."""
         about = "" if self.target is None else f" {self.target!r}"
@@ -76,6 +120,69 @@ class ToolCall(Request):
     def with_arguments(self, arguments: dict[str, Any]) -> ToolCall:
         """Return the same call with other arguments, for `call_next`."""
         return ToolCall(self.ctx, {**self.params, "arguments": arguments})
+
+
+class Detached:
+    """A call that goes on without whoever has sent it; `Request.detach` begins it.
+
+    All members are for the event loop in which it runs.
+
+    Args:
+        call: The call.
+        run: Runs it, and returns its result.
+
+    Raises:
+        BusyError: Too many requests are running.
+        RuntimeError: No event loop runs in this thread.
+    """
+
+    def __init__(self, call: Call, run: Callable[[], Coroutine[Any, Any, Outcome]]) -> None:
+        loop = asyncio.get_running_loop()
+        self._calls = Calls(call.runtime)
+        self._answer: asyncio.Future[bytes] = loop.create_future()
+        self._others = call.runtime.detached.setdefault(loop, set())
+        self._others.add(self.end)
+        outcome = run()
+        try:
+            self._calls.start(self, call, outcome, self._settle)
+        except BaseException:
+            self._others.discard(self.end)
+            outcome.close()
+            raise
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has neither ended nor been cancelled."""
+        return not self._answer.done()
+
+    async def result(self) -> dict[str, Any]:
+        """Wait for the result, as the client of its revision would get it; as often as it is wanted.
+
+        Raises:
+            ProtocolError: The client would have got this error; also where the server has ended before the call.
+            CancelledError: It has been cancelled by `cancel`, or whoever waits here has been.
+        """
+        answer = from_json(await asyncio.shield(self._answer))
+        if "error" in answer:
+            error = answer["error"]
+            raise ProtocolError(error["code"], error["message"], error.get("data"))
+        result: dict[str, Any] = answer["result"]
+        return result
+
+    def cancel(self) -> None:
+        """Stop it; nothing happens where it has ended. `is_running` is false at once, however long it takes to stop."""
+        self._calls.cancel(self)
+
+    async def end(self) -> None:
+        """Stop it because the server ends, and wait until it has stopped."""
+        await self._calls.aclose(server_ended())
+
+    def _settle(self, message: bytes | None, _: BaseException | None) -> None:
+        self._others.discard(self.end)
+        if message is None:
+            self._answer.cancel()
+        else:
+            self._answer.set_result(message)
 
 
 class Result(MutableMapping[str, Any]):

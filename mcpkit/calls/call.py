@@ -16,7 +16,7 @@ from .runtime import BaseCall, Runtime
 
 if TYPE_CHECKING:
     from ..state.principal import Principal
-    from .asking.multi_round import Rounds
+    from .asking.dialogue import Dialogue
     from .channel import Channel
     from .reports import Reports
     from .turn import Turn
@@ -39,7 +39,7 @@ class Call(BaseCall):
         turn: Its clock and its slot; None while it is limited by neither.
         turn_since: When other requests had their turn last, in seconds of the event loop's clock.
         reports: What it says by the way; None as long as it has said nothing.
-        rounds: What its handler has asked; None as long as it has asked nothing.
+        dialogue: What its handler has asked, and how it does; None as long as it has asked nothing.
         ref: What names its failure in the log; None where it has none.
         exception: What its error result has been made of, for middleware.
         sync_calls: What threads await for it in the event loop; None as long as they have awaited nothing.
@@ -47,10 +47,10 @@ class Call(BaseCall):
     """
 
     __slots__ = (
+        "dialogue",
         "exception",
         "ref",
         "reports",
-        "rounds",
         "state",
         "stops",
         "sync_calls",
@@ -80,11 +80,18 @@ class Call(BaseCall):
         self.turn: Turn | None = None
         self.turn_since: float | None = None
         self.reports: Reports | None = None
-        self.rounds: Rounds | None = None
+        self.dialogue: Dialogue | None = None
         self.ref: str | None = None
         self.exception: BaseException | None = None
         self.sync_calls: set[asyncio.Task[Any]] | None = None
         self.stops: list[Stop] | None = None
+
+    def twin(self, channel: Channel) -> Call:
+        """Return a call of the same request that has not begun yet, and whose messages leave elsewhere."""
+        request = Request()
+        request.envelope, request.id, request.method = self.envelope, self.request_id, self.method
+        request.params, request.meta = self.params, self.meta
+        return Call(self.runtime, request, channel)
 
     @property
     def known_state(self) -> Any:

@@ -35,8 +35,8 @@ _UNSAYABLE: Final = "its text cannot be read"
 def error_response(call: Call, error: BaseException) -> bytes:
     """Return the error response that an exception becomes; what is nobody's text is logged under a ref."""
     try:
-        if call.rounds is not None and is_input_required(error):
-            return _result(call, call.rounds.result())
+        if (dialogue := call.dialogue) is not None and dialogue.has_rounds and is_input_required(error):
+            return _result(call, dialogue.result())
         if call.method == "tools/call" and isinstance(error, asyncio.CancelledError):
             return _result(call, tool_error(call, error))  # its function has cancelled its own task
         return jsonrpc.error(call.request_id, _problem(call, error))
@@ -131,7 +131,7 @@ def _explained(call: Call, error: BaseException) -> BaseException:
 
 def is_protocol_error(call: Call, error: BaseException) -> bool:
     """Say whether an exception in a tool is no result but an answer of its own, that tells the client what to do."""
-    if call.rounds is not None and is_input_required(error):
+    if call.dialogue is not None and call.dialogue.has_rounds and is_input_required(error):
         return True
     return isinstance(error, MissingCapabilityError) and call.era == "stateless"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -149,12 +149,15 @@ class Lifespans:
         return stay.state
 
     @asynccontextmanager
-    async def serving(self, family: Sequence[Lifespans], guard: Guard) -> AsyncGenerator[None]:
+    async def serving(
+        self, family: Sequence[Lifespans], guard: Guard, at_end: Callable[[], Awaitable[None]]
+    ) -> AsyncGenerator[None]:
         """Keep lifespans entered while this one's server serves.
 
         Args:
             family: Its own, and those of what it includes; those come last that others need first.
             guard: Lets requests wait for what is being entered in the running event loop, now and later.
+            at_end: Awaited before they are left, when nobody serves here any more.
 
         Raises:
             BaseException: Whatever leaving one of them raised.
@@ -174,6 +177,7 @@ class Lifespans:
                 if self._serving[loop] == 0:
                     for late in self._late.pop(loop, ()):
                         stack.push_async_callback(late.leave, loop)
+                    stack.push_async_callback(at_end)
 
     async def ready(self) -> None:
         """Wait until it has been entered here, where somebody keeps it.

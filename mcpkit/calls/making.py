@@ -55,8 +55,8 @@ def make_result(value: Any, make: Make, call: Call) -> Any:
         OutputError: It has no form in JSON.
         BaseException: Whatever making it raises.
     """
-    if call.rounds is not None:
-        call.rounds.check_settled()
+    if call.dialogue is not None:
+        call.dialogue.check_settled()
     is_there = type(value) in AT_HAND or is_at_hand(type(value))
     return make(value if is_there else listed(value))
 

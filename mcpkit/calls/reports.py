@@ -151,10 +151,12 @@ class Reports:
         with self._lock:
             unsent = [*self._records, self._held]
             self._records.clear()
-        if is_answered:
-            for message in unsent:
+        try:
+            for message in unsent if is_answered else ():
                 if message is not None:
                     self._channel.send(message)
+        except Exception:  # the answer has to come all the same
+            logger.exception("the last messages of a %s request could not be sent", self._call.method)
         if self._dropped:
             logger.warning(
                 "%d log records for the client of a %s request were dropped: more came than it has taken",

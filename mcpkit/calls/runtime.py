@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from ..common.current import Running
 from ..protocol.eras import Cache, Client, Envelope, Identity
@@ -47,6 +48,7 @@ class Runtime:
     Attributes:
         running: The places that running requests take.
         overrides: What stands for a function in a test, by the function's identity.
+        detached: What ends the calls that go on alone, by event loop.
     """
 
     def __init__(
@@ -88,12 +90,20 @@ class Runtime:
         self.explain = explain
         self.running = Shares()
         self.overrides: Mapping[Hashable, Callable[..., Any]] = {}
+        self.detached: WeakKeyDictionary[asyncio.AbstractEventLoop, set[Callable[[], Awaitable[None]]]] = (
+            WeakKeyDictionary()
+        )
         self._make_keys = make_keys
 
     @cached_property
     def keys(self) -> Keys:
         """What signs for the server."""
         return self._make_keys()
+
+    async def end_detached(self) -> None:
+        """End the calls of this event loop that go on alone, and wait until they have stopped."""
+        ends = self.detached.pop(asyncio.get_running_loop(), ())
+        await asyncio.gather(*[end() for end in tuple(ends)])
 
 
 class BaseCall(Running):

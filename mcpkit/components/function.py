@@ -155,8 +155,8 @@ class FunctionComponent(Component):
         return run_limited(run, call, self._limits) if is_limited else run
 
     async def _run(self, kwargs: dict[str, Any], call: Call, make: Make) -> Any:
-        if call.rounds is not None:
-            call.rounds.begin()
+        if call.dialogue is not None:
+            call.dialogue.begin()
         try:
             for name, kind in self._injected:
                 kwargs[name] = kind(call)
@@ -180,8 +180,8 @@ class FunctionComponent(Component):
             if spoken(error) is not error:  # not kept in a variable: its traceback has this frame
                 raise spoken(error) from None
             raise
-        if call.rounds is not None:
-            call.rounds.check_settled()
+        if call.dialogue is not None:
+            call.dialogue.check_settled()
         return result
 
     def __getstate__(self) -> dict[str, Any]:

@@ -126,9 +126,8 @@ class BaseTool(AnyTool):
         return run_limited(self._run(dict(arguments), call), call, self._limits)
 
     async def _run(self, arguments: dict[str, Any], call: Call) -> dict[str, Any]:
-        rounds = call.rounds
-        if rounds is not None:
-            rounds.begin()
+        if call.dialogue is not None:
+            call.dialogue.begin()
         try:
             pending: Any = self.execute(arguments, Context(call))
             if not inspect.isawaitable(pending):
@@ -140,8 +139,8 @@ class BaseTool(AnyTool):
             if spoken(error) is not error:  # not kept in a variable: its traceback has this frame
                 raise spoken(error) from None
             raise
-        if call.rounds is not None:
-            call.rounds.check_settled()
+        if call.dialogue is not None:
+            call.dialogue.check_settled()
         return result if isinstance(result, ExtensionResult) else _checked(result)
 
 

@@ -122,7 +122,7 @@ class Engine:
         async with AsyncExitStack() as stack:
             stack.callback(self.hubs.here().publish())
             await stack.enter_async_context(
-                self.lifespans.serving(family(self.registry), self.entrance.guard)
+                self.lifespans.serving(family(self.registry), self.entrance.guard, self.runtime.end_detached)
             )
             yield
 

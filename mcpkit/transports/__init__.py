@@ -5,7 +5,9 @@ A transport frames messages (`Framing`, or its own way), hands them to a `Connec
 
 from __future__ import annotations
 
+from ..calls.asking.pending import OpenQuestions
+from ..calls.channel import Channel
 from ..engine.connection import Connection
 from .framing import Framing
 
-__all__ = ["Connection", "Framing"]
+__all__ = ["Channel", "Connection", "Framing", "OpenQuestions"]

@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from mcpkit import Context, Extension, ProtocolError, RegistrationError, Server, ToolError
-from mcpkit.calls.call import Call
-from mcpkit.middleware import CallNext, CallTool, Request, Result, ToolCall, ToolCallResult
+from mcpkit.middleware import CallNext, CallTool, Detached, Request, Result, ToolCall, ToolCallResult
 from mcpkit.middlewares import SizeLimit, Timed, Timing
-from mcpkit.protocol import messages
 from mcpkit.testing import connect
+from wings.background import Mailbox
 
 pytestmark = pytest.mark.anyio
 
@@ -265,45 +264,19 @@ async def test_nothing_is_sent_after_the_end_of_the_call() -> None:
 # What goes on after the answer
 
 
-class Aside:
-    """A channel that is not the request's: it keeps what a call says."""
-
-    def __init__(self, ctx: Context) -> None:
-        self.questions = None
-        self.request_headers = ctx.call.channel.request_headers
-        self.principal = ctx.principal
-        self.said: list[bytes] = []
-
-    def send(self, message: bytes) -> None:
-        self.said.append(message)
-
-    async def ready(self) -> None:
-        return None
-
-    async def close(self) -> None:
-        return None
-
-
 async def test_a_call_may_go_on_after_its_answer_with_a_context_of_its_own() -> None:
     """What tasks are built on: the client has its answer, and the tool still runs and reports."""
     server = Server("s")
     thing = server.extension(ID)
     may_end = asyncio.Event()
-    running: list[asyncio.Task[ToolCallResult]] = []
-    asides: list[Aside] = []
+    running: list[Detached] = []
+    mailboxes: list[Mailbox] = []
 
     @thing.middleware("tools/call")
     async def later(call: ToolCall, call_next: CallTool) -> Mapping[str, Any]:
-        ctx = call.ctx
-        aside = Aside(ctx)
-        again = messages.Request()
-        again.envelope, again.id, again.method = ctx.call.envelope, ctx.request_id, ctx.method
-        again.params, again.meta = call.params, ctx.meta
-        own = Call(ctx.call.runtime, again, aside)
-        own.loop = asyncio.get_running_loop()
-        asides.append(aside)
-        running.append(asyncio.ensure_future(call_next(ToolCall(Context(own), call.params))))
-        return thing.result(ctx, "task", {"taskId": "1", "status": "working"})
+        mailboxes.append(Mailbox(call))
+        running.append(call.detach(call_next, mailboxes[-1]))
+        return thing.result(call.ctx, "task", {"taskId": str(len(running)), "status": "working"})
 
     @server.tool
     async def bake(bread: str, ctx: Context) -> str:
@@ -318,7 +291,7 @@ async def test_a_call_may_go_on_after_its_answer_with_a_context_of_its_own() -> 
 
     @thing.method("tasks/get", named_by="taskId")
     async def get(taskId: str) -> dict[str, Any]:
-        return {"taskId": taskId, "status": "completed", "result": dict(await running[int(taskId) - 1])}
+        return {"taskId": taskId, "status": "completed", "result": await running[int(taskId) - 1].result()}
 
     async with connect(server, capabilities=KNOWS) as client:
         task = await client.call("bake", {"bread": "rye"})
@@ -327,7 +300,7 @@ async def test_a_call_may_go_on_after_its_answer_with_a_context_of_its_own() -> 
         done = await client.request("tasks/get", {"taskId": "1"})
         assert (done["resultType"], done["result"]["content"][0]["text"]) == ("complete", "baked rye")
         assert client.notifications == []
-        assert b"notifications/thing/baked" in asides[0].said[0]
+        assert [message["method"] for message in mailboxes[0].messages] == ["notifications/thing/baked"]
         await client.call("fail")
         failed = await client.request("tasks/get", {"taskId": "2"})
         assert (failed["result"]["isError"], failed["result"]["content"][0]["text"]) == (True, "burnt")

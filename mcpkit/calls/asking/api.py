@@ -16,7 +16,7 @@ from ...content.lazy import LeaveLoop
 from ...errors import AnswerError, MissingCapabilityError
 from ...protocol import jsonrpc
 from ...protocol.capabilities import tree
-from ...protocol.revisions import ASKING, CLIENT_METHODS, ELICITATION_IDS
+from ...protocol.revisions import CLIENT_METHODS, ELICITATION_IDS
 from ..call import CallContext
 from ..workers.threads import finish_awaitable
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from typing_extensions import TypeForm, Unpack
 
     from ..call import Call
-    from .multi_round import Rounds
+    from .dialogue import Dialogue
     from .questions import Answer, Question
     from .roots import Root
     from .sampling import Sampled, SampleOptions
@@ -85,10 +85,10 @@ class Asking(CallContext):
         """
         _check_questions(questions)
         call = self.call
+        dialogue = dialogue_of(call)
         requests = await _requests(call, questions)
-        rounds = rounds_of(call)
-        names = [rounds.name(question.key) for question in questions]
-        return tuple(await _answers(call, questions, requests, names))
+        names = [dialogue.name(question.key) for question in questions]
+        return tuple(await dialogue.ask(questions, requests, names))
 
     @overload
     async def elicit(
@@ -153,30 +153,30 @@ class Asking(CallContext):
 
         _check_done(done)
         call = self.call
-        id_ = os.urandom(8).hex() if call.era == "handshake" else None
+        dialogue = dialogue_of(call)
+        id_ = os.urandom(8).hex()
         questions = (ElicitUrl(message, url, key=key, elicitation_id=id_),)
         requests = await _requests(call, questions)
-        rounds = rounds_of(call)
-        name = rounds.name(key)
+        name = dialogue.name(key)
         while True:
-            answer: Answer[None] = (await _answers(call, questions, requests, [name]))[0]
+            answer: Answer[None] = (await dialogue.ask(questions, requests, [name]))[0]
             if done is None or not answer:
                 return answer
-            until = rounds.until(name)
+            until = dialogue.until(name, call.runtime.question_timeout)
             for seconds in (0.0, *_POLLS):
                 async with call.paused():
                     await asyncio.sleep(seconds)
                 if await finish_awaitable(done()):
-                    rounds.settle(name)
-                    if id_ is not None:
-                        _tell_completed(call, id_)
+                    dialogue.settle(name)
+                    _tell_completed(call, id_)
                     return answer
                 if time.time() >= until:
                     raise AnswerError(
                         "The user agreed to visit the page, but what is needed was not done there within "
                         f"{call.runtime.question_timeout:g} s"
                     )
-            rounds.forget(name)
+            dialogue.forget(name)
+            call.check_open()
 
     async def sample(
         self, messages: str | Sequence[Any], *, max_tokens: int, **options: Unpack[SampleOptions]
@@ -242,7 +242,7 @@ class Asking(CallContext):
     @property
     def call_id(self) -> str:
         """A text that is the same in all rounds of this request, and in no other request: for idempotency."""
-        return rounds_of(self.call).call_id
+        return dialogue_of(self.call).call_id
 
 
 def begin_once(call: Call, key: str) -> tuple[Any] | None:
@@ -251,21 +251,21 @@ def begin_once(call: Call, key: str) -> tuple[Any] | None:
 
     call.check_open()
     check_key(key)
-    rounds = rounds_of(call)
-    rounds.use("ctx.once", key)
-    return rounds.remembered(key)
+    dialogue = dialogue_of(call)
+    dialogue.use("ctx.once", key)
+    return dialogue.remembered(key)
 
 
 def end_once(call: Call, key: str, value: Any) -> Any:
     """Keep what is returned under a key, and return it as every round gets it."""
     kept = _from_json(key, value)
-    rounds_of(call).remember(key, kept)
+    dialogue_of(call).remember(key, kept)
     return kept
 
 
 def forget_once(call: Call, key: str) -> None:
     """Take note that nothing has come of what was to be done once; from any thread."""
-    rounds_of(call).release("ctx.once", key)
+    dialogue_of(call).release("ctx.once", key)
 
 
 def _tell_completed(call: Call, elicitation_id: str) -> None:
@@ -285,10 +285,9 @@ async def check_rounds(call: Call, *, is_single_use: bool) -> None:
         MalformedError: It is malformed, forged, expired, of another request, or used up.
         BusyError: Whether it has been used up cannot be known now.
     """
-    if call.era == "stateless":
-        rounds = rounds_of(call)
-        if is_single_use:
-            await rounds.redeem()
+    dialogue = dialogue_of(call)
+    if is_single_use:
+        await dialogue.redeem()
 
 
 def _check_questions(questions: tuple[object, ...]) -> None:
@@ -338,30 +337,19 @@ def _close(value: object) -> None:
 
 async def _requests(call: Call, questions: tuple[Question[Any], ...]) -> list[dict[str, Any]]:
     """Return how the client is asked, which can be asked; a file that is shown to it is read in a thread."""
-    is_askable = call.era == "stateless" or call.channel.questions is not None
+    can_ask = dialogue_of(call).can_ask
     for question in questions:
-        if not is_askable or call.revision not in CLIENT_METHODS[question.method]:
+        if not can_ask or call.revision not in CLIENT_METHODS[question.method]:
             raise MissingCapabilityError(question.capabilities, tree(question.capabilities))
         call.client.require(*question.capabilities)
     requests = [partial(question.request, call.revision) for question in questions]
+    said: list[dict[str, Any]] = []
     with suppress(LeaveLoop):
-        return [request() for request in requests]
-    return [await call.runtime.threads.run(request, {}, call) for request in requests]
-
-
-async def _answers(
-    call: Call,
-    questions: tuple[Question[Any], ...],
-    requests: list[dict[str, Any]],
-    names: list[str],
-) -> list[Any]:
+        said = [request() for request in requests]
+    if not said:
+        said = [await call.runtime.threads.run(request, {}, call) for request in requests]
     call.check_open()
-    if call.era == "stateless":
-        return rounds_of(call).ask(questions, requests, names)
-    open_questions = call.channel.questions
-    assert open_questions is not None
-    async with call.paused():
-        return await open_questions.ask(questions, requests, call.channel, call.runtime.question_timeout)
+    return said
 
 
 def _from_json(key: str, value: Any) -> Any:
@@ -377,19 +365,23 @@ def _from_json(key: str, value: Any) -> Any:
     )
 
 
-def rounds_of(call: Call) -> Rounds:
-    """Return what is known of the rounds of a request, of which there is one object.
+def dialogue_of(call: Call) -> Dialogue:
+    """Return what a request asks and does once, of which there is one object.
+
+    It asks by requests in the handshake era, and by rounds in the stateless era, unless it was made to ask in another
+    way.
 
     Raises:
         RuntimeError: Its method has no place for questions.
         MalformedError: What the client brings from an earlier round is malformed, forged or out of date.
     """
-    if call.rounds is None:
-        from .multi_round import Rounds
+    if call.dialogue is None:
+        if call.era == "handshake":
+            from .requests import ByRequests
 
-        if call.era == "stateless" and call.method not in ASKING:
-            raise RuntimeError(
-                f"{call.method} has no place for questions: only {', '.join(sorted(ASKING))} have"
-            )
-        call.rounds = Rounds(call)
-    return call.rounds
+            call.dialogue = ByRequests(call)
+        else:
+            from .multi_round import Rounds
+
+            call.dialogue = Rounds(call)
+    return call.dialogue

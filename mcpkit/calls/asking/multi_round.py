@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
 import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping, Sequence
@@ -27,12 +26,14 @@ from ...errors import (
     ProtocolError,
 )
 from ...protocol.jsonrpc import is_object
-from ...protocol.revisions import ROUND_PARAMS
-from .questions import DERIVED, Question, asked_again
+from ...protocol.revisions import ASKING, ROUND_PARAMS
+from .dialogue import Dialogue
+from .questions import asked_again
 
 if TYPE_CHECKING:
     from ...state.keys import Keys
     from ..runtime import BaseCall, Runtime
+    from .questions import Question
 
 T = TypeVar("T")
 
@@ -55,53 +56,45 @@ _SKEW: Final = 60
 """Seconds by which the clocks of two processes may differ: so much longer than its state a claim lives."""
 
 
-class Rounds:
-    """What is known of the rounds of one request; in the handshake era it has one.
+class Rounds(Dialogue):
+    """What is known of the rounds of one request.
 
     Args:
         call: The request, in its present round.
 
-    Attributes:
-        call_id: The same in all rounds of a request.
-
     Raises:
+        RuntimeError: Its method has no place for questions.
         MalformedError: `inputResponses` is no such thing; or the state is none that was given here, has
             expired, or belongs to another request.
     """
 
+    has_rounds = True
+
     def __init__(self, call: BaseCall) -> None:
+        if call.method not in ASKING:
+            raise RuntimeError(
+                f"{call.method} has no place for questions: only {', '.join(sorted(ASKING))} have"
+            )
+        super().__init__()
         self._call = call
         self._keys = call.runtime.keys
-        is_replayed = call.era == "stateless"
-        self._subject = _subject(call) if is_replayed else ""
-        self._fresh = _responses(call.params.get("inputResponses")) if is_replayed else {}
+        self._subject = _subject(call)
+        self._fresh = _responses(call.params.get("inputResponses"))
         self._answered: dict[str, list[Any]] = {}  # key: digest of the question, result
         self._asked: dict[str, str] = {}  # key: digest of the question, which the last round ended with
         self._settled: frozenset[str] = frozenset()  # keys of what was answered in earlier rounds
-        self._once: dict[str, Any] = {}
-        self._until: dict[str, float] = {}  # key: when the time for what a page is for is over
         self._pending: dict[str, tuple[str, dict[str, Any]]] = {}  # key: digest of the question, request
-        self._used: set[tuple[str, str]] = set()
-        self._count = 0
         self._round = 0
         self._expires: float | None = (
             None  # when the state does that has come, as long as no further answer has
         )
         self._unclaimed: tuple[str, str, float] | None = None  # the state's digest, home and expiry
-        self.call_id = ""
-        state = call.params.get("requestState") if is_replayed else None
+        state = call.params.get("requestState")
         if state is not None:
             self._load(state)
-        if not self.call_id:
-            self.call_id = os.urandom(12).hex()
 
     async def redeem(self) -> None:
-        """Use up the state that has come, if one has: nobody else may go on from it.
-
-        Raises:
-            MalformedError: It has been used, or that cannot be known here.
-            BusyError: The broker does not answer.
-        """
+        """Use up the state that has come, if one has: nobody else may go on from it."""
         if self._unclaimed is None:
             return
         state, home, expires = self._unclaimed
@@ -122,51 +115,8 @@ class Rounds:
             raise _refused("it has been used already")
         self._unclaimed = None
 
-    # The run of the handler
-
-    def begin(self) -> None:
-        """Take note that the handler begins; it begins again where a middleware has it run twice."""
-        self._used.clear()
-
-    def use(self, what: str, key: str) -> None:
-        """Take note that a key is used.
-
-        Args:
-            what: What has it, `question` or `ctx.once`; a question may have the key of what is done once.
-            key: The key.
-
-        Raises:
-            ValueError: Another one of this run has it.
-        """
-        if (what, key) in self._used:
-            raise ValueError(
-                f"there is a {what} with the key {key!r} in this call already: each needs a key of its own, "
-                f'in a loop for example f"{key}-{{number}}"'
-            )
-        self._used.add((what, key))
-
-    def release(self, what: str, key: str) -> None:
-        """Take note that a key has not been used after all."""
-        self._used.discard((what, key))
-
-    def name(self, key: str | None) -> str:
-        """Return the name of a question: its key, or else its place in the order of asking.
-
-        Raises:
-            ValueError: Another one of this run has the key.
-        """
-        if key is None:
-            self._count += 1
-            return f"{DERIVED}{self._count}"
-        self.use("question", key)
-        return key
-
     def check_settled(self) -> None:
-        """End the round all the same where the handler has returned in spite of a question of its own.
-
-        Raises:
-            InputRequired: The client has still to answer.
-        """
+        """End the round all the same where the handler has returned in spite of a question of its own."""
         if self._pending:
             logger.warning(
                 "%s has returned although the client has still to answer %s; it is asked all the same. Let "
@@ -179,20 +129,10 @@ class Rounds:
 
     # Asking
 
-    def ask(
+    async def ask(
         self, questions: Sequence[Question[Any]], requests: Sequence[dict[str, Any]], names: Sequence[str]
     ) -> list[Any]:
-        """Return the answers, if all are there.
-
-        Args:
-            questions: What to ask.
-            requests: How they are said.
-            names: What tells them apart.
-
-        Raises:
-            InputRequired: Some are not.
-            ProtocolError: An answer is malformed, or the handler asks something else under a name than before.
-        """
+        """Return the answers, if all are there; else end the round."""
         found = [self._find(*each) for each in zip(names, questions, requests, strict=True)]
         answers = [each[0] for each in found if each is not None]
         if len(answers) < len(found):
@@ -254,30 +194,10 @@ class Rounds:
         self._answered.pop(key, None)
         self._fresh.pop(key, None)
 
-    def remembered(self, key: str) -> tuple[Any] | None:
-        """Return what a side effect has returned in an earlier round; None where there was none."""
-        return (self._once[key],) if key in self._once else None
-
-    def remember(self, key: str, value: Any) -> None:
-        """Keep what a side effect has returned, a JSON value, for the rounds to come."""
-        self._once[key] = value
-
-    def until(self, key: str) -> float:
-        """Return when the time for what a page is for is over, which begins with the first call of this."""
-        return self._until.setdefault(key, time.time() + self._call.runtime.question_timeout)
-
-    def settle(self, key: str) -> None:
-        """Take note that what a page is for has been done."""
-        self._until.pop(key, None)
-
     # The end of a round
 
     def result(self) -> dict[str, Any]:
-        """Return the `InputRequiredResult`.
-
-        Raises:
-            ValueError: The state has become too large.
-        """
+        """Return the `InputRequiredResult`."""
         return {
             "resultType": "input_required",
             "inputRequests": {key: request for key, (_, request) in self._pending.items()},

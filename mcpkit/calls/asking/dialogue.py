@@ -1,0 +1,139 @@
+"""What one call has asked its client and done once, however its questions and answers travel."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from .questions import DERIVED
+
+if TYPE_CHECKING:
+    from .questions import Question
+
+
+class Dialogue:
+    """What one call has asked its client, and what it has done once.
+
+    How it asks is decided when this is made: by requests of the server's (`ByRequests`), or by rounds (`Rounds`).
+
+    Attributes:
+        has_rounds: Whether the call is answered with its questions, and made again with the answers.
+        call_id: The same in all rounds of a request.
+    """
+
+    has_rounds: ClassVar[bool] = False
+
+    def __init__(self) -> None:
+        self.call_id = os.urandom(12).hex()
+        self._once: dict[str, Any] = {}
+        self._until: dict[str, float] = {}  # key: when the time for what a page is for is over
+        self._used: set[tuple[str, str]] = set()
+        self._count = 0
+
+    # The run of the handler
+
+    def begin(self) -> None:
+        """Take note that the handler begins; it begins again where a middleware has it run twice."""
+        self._used.clear()
+
+    def use(self, what: str, key: str) -> None:
+        """Take note that a key is used.
+
+        Args:
+            what: What has it, `question` or `ctx.once`; a question may have the key of what is done once.
+            key: The key.
+
+        Raises:
+            ValueError: Another one of this run has it.
+        """
+        if (what, key) in self._used:
+            raise ValueError(
+                f"there is a {what} with the key {key!r} in this call already: each needs a key of its own, "
+                f'in a loop for example f"{key}-{{number}}"'
+            )
+        self._used.add((what, key))
+
+    def release(self, what: str, key: str) -> None:
+        """Take note that a key has not been used after all."""
+        self._used.discard((what, key))
+
+    def name(self, key: str | None) -> str:
+        """Return the name of a question: its key, or else its place in the order of asking.
+
+        Raises:
+            ValueError: Another one of this run has the key.
+        """
+        if key is None:
+            self._count += 1
+            return f"{DERIVED}{self._count}"
+        self.use("question", key)
+        return key
+
+    def remembered(self, key: str) -> tuple[Any] | None:
+        """Return what a side effect has returned in an earlier round; None where there was none."""
+        return (self._once[key],) if key in self._once else None
+
+    def remember(self, key: str, value: Any) -> None:
+        """Keep what a side effect has returned, a JSON value, for the rounds to come."""
+        self._once[key] = value
+
+    def until(self, key: str, seconds: float) -> float:
+        """Return when the time for what a page is for is over, which begins with the first call of this."""
+        return self._until.setdefault(key, time.time() + seconds)
+
+    def settle(self, key: str) -> None:
+        """Take note that what a page is for has been done."""
+        self._until.pop(key, None)
+
+    def check_settled(self) -> None:
+        """End the round all the same where the handler has returned in spite of a question of its own.
+
+        Raises:
+            InputRequired: The client has still to answer.
+        """
+
+    # Asking
+
+    @property
+    def can_ask(self) -> bool:
+        """Whether there is a way to the client."""
+        return True
+
+    async def ask(
+        self, questions: Sequence[Question[Any]], requests: Sequence[dict[str, Any]], names: Sequence[str]
+    ) -> list[Any]:
+        """Return the answers to all the questions.
+
+        Args:
+            questions: What to ask.
+            requests: How they are said.
+            names: What tells them apart.
+
+        Raises:
+            InputRequired: Some answers are not there yet, and come with the next round.
+            AnswerError: The client does not answer, refuses, or answers with something else.
+            ProtocolError: An answer is malformed, or the handler asks something else under a name than before; or
+                the client has too many questions to answer.
+        """
+        raise NotImplementedError
+
+    def forget(self, key: str) -> None:
+        """Have a question asked again that was answered."""
+
+    async def redeem(self) -> None:
+        """Use up what the client has brought from the round before: nobody else may go on from it.
+
+        Raises:
+            MalformedError: It has been used, or that cannot be known here.
+            BusyError: The broker does not answer.
+        """
+
+    def result(self) -> dict[str, Any]:
+        """Return the result that ends a round.
+
+        Raises:
+            ValueError: The state has become too large.
+        """
+        raise NotImplementedError
