@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from asgi_client import Serve
+from asgi_client import Client, Serve, lifespan
 from mcpkit import Context, ProtocolError, Server
 from mcpkit.middleware import Detached
 from waiting import until
@@ -63,10 +64,11 @@ async def test_it_goes_on_when_all_of_its_client_has_gone(
         assert [message["method"] for message in mailbox.messages] == ["notifications/jobs/begun"]
 
 
-async def test_it_ends_with_the_app(serve: Serve, work: Work) -> None:
+async def test_it_ends_with_the_app(schema_dir: Path, work: Work) -> None:
     jobs = Jobs(work)
-    async with serve(jobs.server) as client:
-        await client.call("bake", headers={"x-client": "me"}).whole()
+    app = jobs.server.asgi()
+    async with lifespan(app):
+        await Client(app, schema_dir).call("bake", headers={"x-client": "me"}).whole()
         await work.started.wait()
     assert work.cancelled.is_set()
     with pytest.raises(ProtocolError, match="The server has ended"):
