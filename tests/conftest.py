@@ -33,6 +33,8 @@ _LONG = {
         "state/test_broker_expiry.py",
         "transports/http/test_edge_properties.py",
         "transports/http/test_endurance.py",
+        "transports/http/test_exits.py",
+        "transports/http/test_garbage.py",
         "transports/http/test_kept_events.py",
         "transports/http/test_posted_bodies.py",
         "transports/http/test_reporting.py",
@@ -43,6 +45,7 @@ _LONG = {
         "transports/stdio/test_processes.py",
         "transports/stdio/test_reporting.py",
         "transports/stdio/test_shutdown.py",
+        "transports/test_large_messages.py",
     )
 }
 """What takes seconds on its own: many processes, megabytes, all types there are."""

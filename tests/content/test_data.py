@@ -71,7 +71,7 @@ def test_levels_are_counted() -> None:
         json_value([wide])
 
 
-@pytest.mark.parametrize("width", [2, 9, 200])
+@pytest.mark.parametrize("width", [2, *(pytest.param(width, marks=pytest.mark.long) for width in (9, 200))])
 def test_what_holds_itself_many_times_is_found_at_once(width: int) -> None:
     circle: list[Any] = []
     circle += [circle] * width

@@ -2,16 +2,17 @@ from __future__ import annotations
 
 import pytest
 
-from imports import PACKAGE, Graph, Trees, imports, read
+from imports import Graph, Trees
+from package_graph import package_graph, package_trees
 
 
 @pytest.fixture(scope="session")
 def trees() -> Trees:
     """The code of the package."""
-    return read(PACKAGE)
+    return package_trees()
 
 
 @pytest.fixture(scope="session")
-def graph(trees: Trees) -> Graph:
+def graph() -> Graph:
     """What its modules import."""
-    return imports(trees, PACKAGE.name)
+    return package_graph()

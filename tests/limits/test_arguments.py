@@ -104,6 +104,7 @@ class Second(Copied):
     more: int = 0
 
 
+@pytest.mark.long
 @limit("tries of the choices of a union that contains itself")
 @pytest.mark.parametrize("depth", [1, 8, 12, 13, 14, 20, 60])
 async def test_tries(depth: int, server: Server, ask: Ask) -> None:

@@ -91,6 +91,7 @@ def patient() -> Server:
     return server
 
 
+@pytest.mark.long
 @limit("questions that a client leaves open")
 @pytest.mark.parametrize("count", around(MOST_OPEN))
 async def test_open_questions_on_a_pipe(count: int, patient: Server) -> None:

@@ -82,6 +82,7 @@ async def test_max_running(count: int, hall: Hall, ask: Ask) -> None:
         assert (await client.call("hold")).text == "held"
 
 
+@pytest.mark.long
 @limit("worker threads")
 @pytest.mark.parametrize("count", [3, 4, 5, 8, 400])
 async def test_threads(count: int, hall: Hall, ask: Ask) -> None:
@@ -131,6 +132,7 @@ async def test_processes() -> None:
     assert len(bounded._idle) == 1, "one served them all, one after the other"
 
 
+@pytest.mark.long
 @limit("worker processes")
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 200])
 async def test_processes_that_are_held(count: int, tmp_path: Path) -> None:

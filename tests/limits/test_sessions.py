@@ -241,6 +241,7 @@ MANY = [
 ]
 
 
+@pytest.mark.long
 @limit("URIs and keys that are subscribed to")
 @pytest.mark.parametrize(("uris", "is_fine"), MANY, ids=range(len(MANY)))
 async def test_uris(uris: list[str], is_fine: bool, wire: Wire, serve: Serve) -> None:

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from imports import PACKAGE, imports, reachable, read
+from imports import reachable
 from mcpkit import ProtocolError
 from mcpkit.protocol.client import Answered, Asked, ClientWire, Notified, Progressed, Refused
+from package_graph import package_graph
 
 STATELESS = "2026-07-28"
 
@@ -160,6 +161,6 @@ def test_what_waits_when_the_wire_ends_is_given_back() -> None:
 
 
 def test_the_client_in_memory_stands_on_it_and_it_on_nothing_that_waits() -> None:
-    graph = imports(read(PACKAGE), PACKAGE.name)
+    graph = package_graph()
     assert "protocol/client.py" in graph["testing.py"]
     assert not {"server.py", "connection.py"} & reachable(graph, "protocol/client.py")

@@ -106,7 +106,7 @@ async def test_what_changes_does_not_come_on_the_stream_of_a_call(
 # What is kept
 
 
-@pytest.mark.parametrize(("times", "size"), [(1000, 10), (40, 500_000)])
+@pytest.mark.parametrize(("times", "size"), [(1000, 10), pytest.param(40, 500_000, marks=pytest.mark.long)])
 async def test_what_is_kept_is_bounded_and_its_latest_is_there(
     times: int, size: int, server: Server, serve: Serve, steps: Steps
 ) -> None:

@@ -216,6 +216,7 @@ def test_a_message_that_is_too_long_gets_an_error_and_the_stream_goes_on() -> No
         assert host.receive()["result"]["structuredContent"] < 100_000
 
 
+@pytest.mark.long
 def test_a_message_of_64_mib_is_taken() -> None:
     with Host() as host:
         message = line(call(1, "echo", text="x" * (64 * 1024 * 1024 - 1000)))
@@ -240,6 +241,7 @@ def test_many_requests_in_one_write_are_all_answered() -> None:
         assert {host.receive()["id"] for _ in range(500)} == set(range(500))
 
 
+@pytest.mark.long
 def test_a_tool_that_floods_waits_for_a_slow_host() -> None:
     meta = {"io.modelcontextprotocol/logLevel": "debug"}
     with Host() as host:
@@ -252,6 +254,7 @@ def test_a_tool_that_floods_waits_for_a_slow_host() -> None:
         assert host.ask(call(2, "peak_memory"))["result"]["structuredContent"] < 100_000
 
 
+@pytest.mark.long
 def test_requests_are_not_read_while_the_host_does_not_read_answers() -> None:
     with Host() as host:
         assert host.process.stdin is not None
