@@ -28,7 +28,7 @@ help:
 	@echo 'make setup         the development environment: .venv and node_modules'
 	@echo 'make weather       the weather example, run as a host would run it (LIVE=1: the real API)'
 	@echo 'make test          the whole test suite (ARGS=... goes to pytest)'
-	@echo 'make test-fast     the tests of the package itself that take no time, in about a minute'
+	@echo 'make test-fast     the tests of the package itself that take no time, in a minute and a half'
 	@echo 'make test-lowest   the tests of the package itself, with the lowest version of each dependency'
 	@echo 'make test-all      the suite on every CPython from 3.10 to 3.13 that this machine has'
 	@echo 'make check         formatting, lint, types, documentation, tests'

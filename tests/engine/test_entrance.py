@@ -68,7 +68,7 @@ async def turns() -> None:
 
 
 async def opened(client: Client) -> Client:
-    await client._open()
+    await client.open()
     return client
 
 
