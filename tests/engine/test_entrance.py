@@ -99,7 +99,7 @@ async def test_a_host_that_asks_at_once_finds_what_the_lifespan_registers(revisi
         assert (got[0]["content"]["text"], completed) == ("id", ["id"])
         assert counted["count"] == 2
         assert {"tools", "resources", "prompts", "completions"} <= client.server_capabilities.keys()
-        await client._close()
+        await client.close()
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
@@ -144,7 +144,7 @@ async def test_when_it_takes_too_long_the_rest_is_announced(
         for name in ("tools", "resources", "prompts"):
             await client.notification(f"notifications/{name}/list_changed")
         assert names(await client.list_tools()) == ["at_once", "orders"]
-        await client._close()
+        await client.close()
         if revision == "2026-07-28":
             listening.cancel()
 
@@ -159,7 +159,7 @@ async def test_a_stream_opened_early_hears_of_lists_that_are_not_there_yet() -> 
         assert acknowledged["notifications"] == wanted
         tables.gate.set()
         await client.notification("notifications/tools/list_changed")
-        await client._close()
+        await client.close()
         listening.cancel()
 
 
@@ -169,7 +169,7 @@ async def test_without_a_wait_nothing_waits_but_what_needs_the_state() -> None:
     async with tables.server.running():
         client = await opened(client_of(tables.server, "2025-11-25"))
         assert names(await client.list_tools()) == ["at_once"]
-        await client._close()
+        await client.close()
 
 
 async def test_without_an_end_of_the_wait_it_lasts_as_long_as_the_lifespan_takes() -> None:
@@ -183,7 +183,7 @@ async def test_without_an_end_of_the_wait_it_lasts_as_long_as_the_lifespan_takes
         assert not listing.done()
         tables.gate.set()
         assert names(await listing) == ["orders"]
-        await client._close()
+        await client.close()
 
 
 @pytest.mark.parametrize("seconds", [-1, "5", float("inf"), True])
@@ -204,7 +204,7 @@ async def test_who_is_cancelled_while_waiting_is_gone_and_the_others_wait_on() -
         await asyncio.wait([first])
         tables.gate.set()
         assert names(await second) == ["orders"]
-        await client._close()
+        await client.close()
 
 
 async def test_what_fails_is_logged_once_and_what_there_is_is_answered(
@@ -222,7 +222,7 @@ async def test_what_fails_is_logged_once_and_what_there_is_is_answered(
         for _ in range(2):
             with pytest.raises(ProtocolError, match="The server could not start; its log says why"):
                 await client.call("at_once")
-        await client._close()
+        await client.close()
     errors = [record for record in caplog.records if record.levelno >= logging.ERROR]
     assert len(errors) == 1
     assert "OSError: no database" in caplog.text
@@ -248,7 +248,7 @@ async def test_middleware_finds_the_state_from_the_first_request_on() -> None:
             tables.gate.set()
             await opening
             assert (await client.call("orders")).text == "orders of shop"
-            await client._close()
+            await client.close()
         for part in tables.server.parts:
             for component in part:
                 part.remove(component.key)
@@ -272,7 +272,7 @@ async def test_middleware_finds_the_state_in_a_thread_as_well() -> None:
     async with tables.server.running():
         client = await opened(client_of(tables.server, "2025-11-25"))
         assert (await client.call("orders")).text == "orders of shop"
-        await client._close()
+        await client.close()
 
 
 async def test_middleware_that_needs_the_state_after_the_wait_is_told_to_try_later() -> None:
@@ -297,7 +297,7 @@ async def test_middleware_that_needs_the_state_after_the_wait_is_told_to_try_lat
         await asyncio.sleep(0)
         tables.gate.set()
         assert (await call).text == "x"
-        await client._close()
+        await client.close()
 
 
 async def test_middleware_of_a_server_finds_its_own_state_and_not_that_of_what_it_includes() -> None:
@@ -318,7 +318,7 @@ async def test_middleware_of_a_server_finds_its_own_state_and_not_that_of_what_i
     async with outer.running():
         client = client_of(outer, "2026-07-28")
         assert (await client.call("in_orders")).text == "orders of shop"
-        await client._close()
+        await client.close()
     assert states == [None, None]
 
 
@@ -339,7 +339,7 @@ async def test_a_server_included_in_the_lifespan_is_waited_for_as_well() -> None
         plugin.gate.set()
         await opening
         assert names(await client.list_tools()) == ["plugin_orders"]
-        await client._close()
+        await client.close()
 
 
 async def test_a_server_included_from_a_thread_begins_its_life() -> None:
@@ -350,4 +350,4 @@ async def test_a_server_included_from_a_thread_begins_its_life() -> None:
         await asyncio.to_thread(outer.include, plugin.server)
         await client.notification("notifications/tools/list_changed")
         assert names(await client.list_tools()) == ["orders"]
-        await client._close()
+        await client.close()

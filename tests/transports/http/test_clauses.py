@@ -17,7 +17,7 @@ CLAUSES = """
 MUST provide a single path that supports POST
     transports/http/test_stateless.py::test_a_request_is_answered_with_one_json_object
 MUST validate Origin, 403 when invalid
-    transports/http/test_guard.py::test_another_origin_is_refused_by_default
+    transports/http/intake/test_guard.py::test_another_origin_is_refused_by_default
 SHOULD bind only to localhost
     transports/http/test_run.py::test_it_listens_on_this_machine_alone
 a notification: MUST return 202 with no body
@@ -65,7 +65,7 @@ GET and DELETE: SHOULD be 405
 a session id, Last-Event-ID: SHOULD be ignored
     transports/http/test_stateless.py::test_a_session_id_and_a_last_event_id_are_ignored
 host both endpoints of the old transport
-    transports/http/test_sse.py::test_it_stands_beside_the_endpoint_of_the_other_revisions
+    transports/http/sessions/test_legacy_sse.py::test_it_stands_beside_the_endpoint_of_the_other_revisions
 # 2026-07-28, versioning and subscriptions
 MUST list the versions it does support
     transports/http/test_eras.py::test_header_and_meta_decide_the_era
@@ -81,64 +81,64 @@ SHOULD end with a result at shutdown
     transports/http/test_listen.py::test_the_streams_end_with_their_results_when_the_server_ends
 # 2025-11-25, 2025-06-18, 2025-03-26: Streamable HTTP
 notifications: MUST be 202
-    transports/http/test_session_messages.py::test_notifications_are_accepted_without_a_body
+    transports/http/sessions/test_session_messages.py::test_notifications_are_accepted_without_a_body
 responses: MUST be 202
-    transports/http/test_answers_elsewhere.py::test_an_answer_reaches_who_has_asked
+    transports/http/sessions/test_answers_elsewhere.py::test_an_answer_reaches_who_has_asked
 cannot be accepted: MUST be an error status
-    transports/http/test_session_messages.py::test_what_is_no_message_or_answers_nothing_is_a_bad_request
+    transports/http/sessions/test_session_messages.py::test_what_is_no_message_or_answers_nothing_is_a_bad_request
 SHOULD prime with an id and no data
-    transports/http/test_resumption.py::test_a_stream_begins_with_an_id_and_a_time_to_come_back
+    transports/http/sessions/test_resumption.py::test_a_stream_begins_with_an_id_and_a_time_to_come_back
 SHOULD send retry before it closes
-    transports/http/test_resumption.py::test_a_tool_may_end_the_connection_of_its_stream
+    transports/http/sessions/test_resumption.py::test_a_tool_may_end_the_connection_of_its_stream
 SHOULD eventually include the response
-    transports/http/test_resumption.py::test_a_slow_call_begins_with_them_at_once
+    transports/http/sessions/test_resumption.py::test_a_slow_call_begins_with_them_at_once
 SHOULD terminate after the response
-    transports/http/test_resumption.py::test_what_was_missed_comes_again_and_nothing_else
+    transports/http/sessions/test_resumption.py::test_what_was_missed_comes_again_and_nothing_else
 disconnection SHOULD NOT cancel
-    transports/http/test_session_messages.py::test_a_dropped_post_does_not_cancel
+    transports/http/sessions/test_session_messages.py::test_a_dropped_post_does_not_cancel
 to cancel, a notification
-    transports/http/test_session_messages.py::test_a_cancellation_comes_by_another_post
+    transports/http/sessions/test_session_messages.py::test_a_cancellation_comes_by_another_post
 a GET MUST be an event stream or 405
-    transports/http/test_sessions.py::test_without_sessions_there_is_neither_get_nor_delete
+    transports/http/sessions/test_sessions.py::test_without_sessions_there_is_neither_get_nor_delete
 MUST NOT send a response there, except resuming
-    transports/http/test_session_streams.py::test_what_changes_does_not_come_on_the_stream_of_a_call
+    transports/http/sessions/test_session_streams.py::test_what_changes_does_not_come_on_the_stream_of_a_call
 MUST send each message on one stream only
-    transports/http/test_session_streams.py::test_each_message_comes_on_one_stream_only
+    transports/http/sessions/test_session_streams.py::test_each_message_comes_on_one_stream_only
 also where the streams are in several processes
-    transports/http/test_shared_streams.py::test_the_newest_stream_is_told_and_no_other
+    transports/http/sessions/test_shared_streams.py::test_the_newest_stream_is_told_and_no_other
 an event id MUST be unique in its session
-    transports/http/test_resumption.py::test_no_id_is_given_twice_in_a_session
+    transports/http/sessions/test_resumption.py::test_no_id_is_given_twice_in_a_session
 MUST NOT replay what is of another stream
-    transports/http/test_resumption.py::test_what_was_missed_comes_again_and_nothing_else
+    transports/http/sessions/test_resumption.py::test_what_was_missed_comes_again_and_nothing_else
 applies to streams of GETs too
-    transports/http/test_resumption.py::test_a_stream_of_a_get_is_taken_up_too
+    transports/http/sessions/test_resumption.py::test_a_stream_of_a_get_is_taken_up_too
 id SHOULD be unique, MUST be visible ASCII
-    transports/http/test_sessions.py::test_an_id_is_visible_ascii_and_no_other_has_it
+    transports/http/sessions/test_sessions.py::test_an_id_is_visible_ascii_and_no_other_has_it
 without an id SHOULD be 400
-    transports/http/test_sessions.py::test_without_an_id_it_is_a_bad_request
+    transports/http/sessions/test_sessions.py::test_without_an_id_it_is_a_bad_request
 terminated: MUST be 404
-    transports/http/test_sessions.py::test_a_deleted_session_is_not_found
+    transports/http/sessions/test_sessions.py::test_a_deleted_session_is_not_found
 no version header: what was negotiated
-    transports/http/test_session_messages.py::test_a_session_is_served_by_what_it_negotiated
+    transports/http/sessions/test_session_messages.py::test_a_session_is_served_by_what_it_negotiated
 no other way to tell: SHOULD be 2025-03-26
-    transports/http/test_sessions.py::test_a_server_may_have_no_sessions
+    transports/http/sessions/test_sessions.py::test_a_server_may_have_no_sessions
 unsupported version: MUST be 400
-    transports/http/test_session_messages.py::test_an_unsupported_version_is_a_bad_request
+    transports/http/sessions/test_session_messages.py::test_an_unsupported_version_is_a_bad_request
 2025-03-26: batches of requests
-    transports/http/test_session_messages.py::test_a_batch_is_answered_with_a_batch
+    transports/http/sessions/test_session_messages.py::test_a_batch_is_answered_with_a_batch
 2025-03-26: batches without requests are 202
-    transports/http/test_session_messages.py::test_a_batch_without_requests_is_accepted
+    transports/http/sessions/test_session_messages.py::test_a_batch_without_requests_is_accepted
 2025-03-26: close after all responses
-    transports/http/test_session_messages.py::test_a_batch_on_a_stream_ends_when_all_is_answered
+    transports/http/sessions/test_session_messages.py::test_a_batch_on_a_stream_ends_when_all_is_answered
 # 2024-11-05: HTTP with SSE
 MUST provide two endpoints
-    transports/http/test_sse.py::test_each_endpoint_has_its_method
+    transports/http/sessions/test_legacy_sse.py::test_each_endpoint_has_its_method
 MUST send an endpoint event
-    transports/http/test_sse.py::test_the_first_event_says_where_to_post
+    transports/http/sessions/test_legacy_sse.py::test_the_first_event_says_where_to_post
 messages are message events with JSON
-    transports/http/test_sse.py::test_answers_come_on_the_stream_as_messages
+    transports/http/sessions/test_legacy_sse.py::test_answers_come_on_the_stream_as_messages
 MUST validate Origin
-    transports/http/test_sse.py::test_messages_are_as_everywhere
+    transports/http/sessions/test_legacy_sse.py::test_messages_are_as_everywhere
 """
 
 LINES = [line.strip() for line in CLAUSES.strip().splitlines() if not line.startswith("#")]

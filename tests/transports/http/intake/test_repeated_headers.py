@@ -181,7 +181,7 @@ def test_the_recipe_of_a_proxy_takes_nobody_for_somebody_else(parser: str) -> No
 
 def recipe() -> HttpApp:
     """Return the app of the page on users, with the recipe as it stands there."""
-    page = (Path(__file__).parents[3] / "docs" / "how-to" / "per-user.md").read_text("utf-8")
+    page = (Path(__file__).parents[4] / "docs" / "how-to" / "per-user.md").read_text("utf-8")
     code = page[page.index("def from_proxy(") :].partition("\n\n\n")[0]
     names: dict[str, Any] = {"Principal": Principal}
     exec("from __future__ import annotations\n" + code, names)
