@@ -141,12 +141,12 @@ class Detached:
         self._calls = Calls(call.runtime)
         self._answer: asyncio.Future[bytes] = loop.create_future()
         self._others = call.runtime.detached.setdefault(loop, set())
-        self._others.add(self.end)
+        self._others.add(self._end)
         outcome = run()
         try:
             self._calls.start(self, call, outcome, self._settle)
         except BaseException:
-            self._others.discard(self.end)
+            self._others.discard(self._end)
             outcome.close()
             raise
 
@@ -173,12 +173,11 @@ class Detached:
         """Stop it; nothing happens where it has ended. `is_running` is false at once, however long it takes to stop."""
         self._calls.cancel(self)
 
-    async def end(self) -> None:
-        """Stop it because the server ends, and wait until it has stopped."""
+    async def _end(self) -> None:
         await self._calls.aclose(server_ended())
 
     def _settle(self, message: bytes | None, _: BaseException | None) -> None:
-        self._others.discard(self.end)
+        self._others.discard(self._end)
         if message is None:
             self._answer.cancel()
         else:

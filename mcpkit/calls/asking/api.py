@@ -168,7 +168,9 @@ class Asking(CallContext):
                     await asyncio.sleep(seconds)
                 if await finish_awaitable(done()):
                     dialogue.settle(name)
-                    _tell_completed(call, id_)
+                    if call.revision in ELICITATION_IDS:
+                        params = {"elicitationId": id_}
+                        call.channel.send(jsonrpc.notification("notifications/elicitation/complete", params))
                     return answer
                 if time.time() >= until:
                     raise AnswerError(
@@ -266,12 +268,6 @@ def end_once(call: Call, key: str, value: Any) -> Any:
 def forget_once(call: Call, key: str) -> None:
     """Take note that nothing has come of what was to be done once; from any thread."""
     dialogue_of(call).release("ctx.once", key)
-
-
-def _tell_completed(call: Call, elicitation_id: str) -> None:
-    if call.revision in ELICITATION_IDS:
-        params = {"elicitationId": elicitation_id}
-        call.channel.send(jsonrpc.notification("notifications/elicitation/complete", params))
 
 
 async def check_rounds(call: Call, *, is_single_use: bool) -> None:
