@@ -138,7 +138,7 @@ class Detached:
 
     def __init__(self, call: Call, run: Callable[[], Coroutine[Any, Any, Outcome]]) -> None:
         loop = asyncio.get_running_loop()
-        self._calls = Calls(call.runtime)
+        self._calls = Calls()
         self._answer: asyncio.Future[bytes] = loop.create_future()
         self._others = call.runtime.detached.setdefault(loop, set())
         self._others.add(self._end)

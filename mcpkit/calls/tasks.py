@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Hashable, KeysView
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable, KeysView
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -19,7 +19,6 @@ from .workers.threads import is_fatal
 
 if TYPE_CHECKING:
     from ..protocol.jsonrpc import Outcome
-    from .runtime import Runtime
 
 Reply = Callable[[bytes | None, BaseException | None], None]
 """Takes the response to one message, or None when there will be none; and what went wrong, if something did."""
@@ -36,15 +35,11 @@ if sys.version_info >= (3, 12):
 class Calls:
     """The running requests of one client, or of all that share nothing, by whatever tells them apart.
 
-    Args:
-        runtime: What they run with.
-
     Attributes:
         keys: What tells those that run now apart; a view, which follows them.
     """
 
-    def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
+    def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._running: dict[Hashable, _Entry] = {}
         self.keys: KeysView[Hashable] = self._running.keys()
@@ -63,8 +58,8 @@ class Calls:
         Raises:
             BusyError: Too many requests are running.
         """
-        running = self._runtime.running
-        if 2 * running.taken >= self._runtime.max_running:  # asked here first, as each call comes by
+        running = call.runtime.running
+        if 2 * running.taken >= call.runtime.max_running:  # asked here first, as each call comes by
             self.check_room(call, outcome)
         entry = _Entry(key, call, reply)
         entry.unstarted = outcome
@@ -136,9 +131,9 @@ class Calls:
         entry.task = task = asyncio.current_task()
         self._running[key] = entry
         if entry.caller is None:  # as `take` does: most calls are those of the only client
-            self._runtime.running.taken += 1
+            call.runtime.running.taken += 1
         else:
-            self._runtime.running.take(entry.caller)
+            call.runtime.running.take(entry.caller)
         token = current.set(call)
         try:
             await self._run(entry, go_on(outcome, awaited, cancellations(task)), is_task_lent=True)
@@ -178,10 +173,20 @@ class Calls:
 
     async def aclose(self, problem: ProtocolError | None = None) -> None:
         """Cancel everything, and wait until it has stopped; see `cancel_all`."""
-        calls = [entry for entry in self.cancel_all(problem) if entry.unstarted is None]
-        for entry in calls:
-            entry.stopped = self._loop.create_future()
-        await asyncio.gather(*(entry.stopped for entry in calls if entry.stopped is not None))
+        await self._stopped(entry for entry in self.cancel_all(problem) if entry.unstarted is None)
+
+    async def ended(self) -> None:
+        """Return once everything that runs now has stopped, however it ends; what begins meanwhile does not count."""
+        await self._stopped(self._running.values())
+
+    async def _stopped(self, entries: Iterable[_Entry]) -> None:
+        waiting: list[asyncio.Future[None]] = []
+        for entry in entries:
+            if entry.stopped is None:
+                entry.stopped = self._loop.create_future()
+            waiting.append(entry.stopped)
+        if waiting:
+            await asyncio.wait(waiting)
 
     def __len__(self) -> int:
         """Count the requests that run."""
@@ -197,7 +202,7 @@ class Calls:
         Raises:
             BusyError: There are.
         """
-        running, limit = self._runtime.running, self._runtime.max_running
+        running, limit = call.runtime.running, call.runtime.max_running
         if 2 * running.taken < limit:  # nobody has as many as are left
             return
         try:
@@ -223,13 +228,12 @@ class Calls:
                 raise
         finally:
             if entry.caller is None:
-                self._runtime.running.taken -= 1
+                call.runtime.running.taken -= 1
             else:
-                self._runtime.running.give_back(entry.caller)
+                call.runtime.running.give_back(entry.caller)
             if not entry.is_cancelled:
                 self._settle(entry, message, problem)
-            if entry.stopped is not None:
-                entry.stopped.set_result(None)
+            entry.has_stopped()
             del problem
 
     def _cancel(self, entry: _Entry, problem: ProtocolError | None = None) -> None:
@@ -238,7 +242,8 @@ class Calls:
             entry.task.cancel()
         if entry.unstarted is not None:  # its task ends without ever running
             entry.unstarted.close()
-            self._runtime.running.give_back(entry.caller)
+            entry.call.runtime.running.give_back(entry.caller)
+            entry.has_stopped()
         self._settle(entry, None if problem is None else error_response(entry.call, problem), problem)
 
     def _settle(self, entry: _Entry, message: bytes | None, problem: BaseException | None) -> None:
@@ -271,3 +276,8 @@ class _Entry:
         self.unstarted: Coroutine[Any, Any, Outcome] | None = None
         self.stopped: asyncio.Future[None] | None = None
         self.is_cancelled = False
+
+    def has_stopped(self) -> None:
+        """Tell whoever waits for it that nothing of it runs any more."""
+        if self.stopped is not None:
+            self.stopped.set_result(None)

@@ -6,6 +6,7 @@ and writes whole messages; how they are framed and carried is the transport's.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,7 +28,9 @@ from ..protocol.eras import (
 from ..protocol.jsonrpc import RequestId, is_array
 from ..protocol.messages import invalid, readable_id
 from ..protocol.revisions import LATEST_HANDSHAKE
+from ..state.change import ListName
 from ..state.principal import ANYONE, Principal
+from .identity import CAPABILITIES
 from .peer import Peer
 from .subscriptions.pipe import Places, Subscriptions
 
@@ -63,7 +66,7 @@ class Connection(Peer):
         places: Places | None = None,
     ) -> None:
         engine = server.engine
-        super().__init__(engine, Calls(engine.runtime), OpenQuestions())
+        super().__init__(engine, Calls(), OpenQuestions())
         self._channel = _PipeChannel(send, ready, request_headers, principal, self.questions, caller)
         self._subscriptions = Subscriptions(
             engine.hubs.here(), self._channel, engine.runtime.max_running, places
@@ -94,6 +97,42 @@ class Connection(Peer):
             self._receive_batch(message, self._reply, channel, where="a line")
         else:
             self._receive(message, self._reply, channel)
+
+    async def move(self, server: Served) -> None:
+        """Let another server answer from now on, for a client that need not notice.
+
+        Both must be running, and the one before until this returns: what it has begun it ends, and until then the
+        client hears of its changes. The session, the subscriptions and the questions that are open stay. The client
+        is told of each list that differs, and, as functions say what is in them, of resources where a template has
+        `entries=`. What the one before has declared the other declares, too: it was negotiated. Where it has nothing
+        of that, its lists are empty.
+
+        Args:
+            server: Who answers.
+
+        Returns:
+            When all that the one before has begun has ended.
+
+        Raises:
+            RegistrationError: Type hints of a component of the other cannot be resolved. Then nothing changes.
+        """
+        engine, before = server.engine, self._engine
+        if engine is before:
+            return
+        engine.registry.resolve()
+        for capability in filter(before.declared.has, CAPABILITIES):
+            engine.declared.add(capability)
+        self._engine = engine
+
+        def differs(name: ListName, revision: str) -> bool:
+            shown = engine.listing.shown(name, revision, self._subscriptions.principal)
+            return shown is None or shown != before.listing.shown(
+                name, revision, self._subscriptions.principal
+            )
+
+        with self._subscriptions.moved(engine.hubs.here(), engine.runtime.max_running, differs):
+            await self._calls.ended()
+            await asyncio.sleep(0)  # for what has just changed
 
     async def aclose(self, *, graceful: bool = False) -> None:
         """Cancel what runs and end the subscriptions.

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ..components.component import Component, Listed
     from ..components.resources import ResourceTemplate
     from ..protocol.eras import Cache
+    from ..state.change import ListName
     from ..state.principal import Principal
     from .registry import Registry
 
@@ -103,6 +104,18 @@ class Listing:
             self._pages.clear()
         self._pages[key] = (changes, page)
         return page
+
+    def shown(self, name: ListName, revision: str, principal: Principal) -> list[dict[str, Any]] | None:
+        """Return all that a client is shown of a list, templates among resources; None where functions say it."""
+        if name == "resources" and _with_entries(self._registry):
+            return None
+        components: list[Listed] = [
+            component
+            for part in _PARTS[f"{name}/list"]
+            for component in getattr(self._registry, part)
+            if component.is_enabled and component.is_visible(principal)
+        ]
+        return [component.listed(revision) for component in sorted(components, key=_position)]
 
     async def _collect(self, call: Call, after: Position | None, shown: Shown, cache: Cache | None) -> bytes:
         entries = await self._runtime.threads.run(

@@ -134,12 +134,14 @@ class Changes:
         if not self._wants:
             self._sources.close()
 
-    def forget(self, listener: ChangeListener) -> tuple[Change, ...]:
-        """Let a listener hear of nothing any more, and return what it wanted to hear of."""
-        wanted = tuple(self._wants.get(listener, ()))
-        for change in wanted:
+    def wanted(self, listener: ChangeListener) -> tuple[Change, ...]:
+        """Return what a listener wants to hear of."""
+        return tuple(self._wants.get(listener, ()))
+
+    def forget(self, listener: ChangeListener) -> None:
+        """Let a listener hear of nothing any more."""
+        for change in self.wanted(listener):
             self.unwant(listener, change)
-        return wanted
 
     def tell(self, change: Change) -> None:
         """Tell whoever wants to hear of it in this loop of a change; in any thread, without blocking."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from ...errors import INTERNAL_ERROR, ProtocolError
 from ...protocol.eras import Handshake
 from ...protocol.jsonrpc import RequestId
-from ...state.change import LIST_NAMES, Change
+from ...state.change import LIST_NAMES, Change, ListName
 from .listen import Listen, notification
 from .mailbox import Pending
 
@@ -67,6 +69,7 @@ class Subscriptions:
         self._channel = channel
         self._loop = asyncio.get_running_loop()
         self._changes = changes
+        self._leaving: list[Changes] = []
         self._delivery: asyncio.Task[None] | None = None
         self._session: _Session | None = None
         self.streams: dict[RequestId, _Stream] = {}
@@ -84,7 +87,11 @@ class Subscriptions:
         """Note that the session has subscribed to a URI, or does so no more."""
         if self._session is not None:
             change = Change("resource", uri)
-            (self._changes.want if is_subscribed else self._changes.unwant)(self._session, change)
+            if is_subscribed:
+                self._changes.want(self._session, change)
+                return
+            for changes in (self._changes, *self._leaving):
+                changes.unwant(self._session, change)
 
     def initialized(self) -> None:
         """Tell the session what has changed since `initialize` was answered."""
@@ -111,6 +118,37 @@ class Subscriptions:
         for change in listen.wanted:
             self._changes.want(stream, change)
 
+    @contextmanager
+    def moved(self, changes: Changes, most: int, differs: Callable[[ListName, str], bool]) -> Generator[None]:
+        """Hear of the changes of another server from now on, and of those of the one before within the block.
+
+        Args:
+            changes: Tells of them.
+            most: How many streams may be open.
+            differs: Says whether a list, in a revision, is another one now, of which listeners are told then.
+        """
+        before, self._changes, self._most = self._changes, changes, most
+        self._leaving.append(before)
+        for listener in self._listeners:
+            for change in before.wanted(listener):
+                changes.want(listener, change)
+                if change.kind in LIST_NAMES and differs(change.kind, listener.revision):
+                    listener.changed(Change(change.kind))
+        try:
+            yield
+        finally:
+            self._leaving.remove(before)
+            if before is not self._changes and before not in self._leaving:
+                for listener in self._listeners:
+                    before.forget(listener)
+
+    @property
+    def _listeners(self) -> list[_Session | _Stream]:
+        listeners: list[_Session | _Stream] = [*self.streams.values()]
+        if self._session is not None:
+            listeners.insert(0, self._session)
+        return listeners
+
     def cancel(self, id_: RequestId) -> None:
         """End a stream because the client said so; it gets no answer."""
         stream = self.streams.pop(id_, None)
@@ -126,10 +164,9 @@ class Subscriptions:
         """
         if self._delivery is not None:
             self._delivery.cancel()
-        if self._session is not None:
-            self._changes.forget(self._session)
+        for listener in self._listeners:
+            self._forget(listener)
         for stream in self.streams.values():
-            self._forget(stream)
             self._channel.send(
                 stream.listen.result()
                 if graceful
@@ -137,9 +174,10 @@ class Subscriptions:
             )
         self.streams.clear()
 
-    def _forget(self, stream: _Stream) -> None:
-        self._changes.forget(stream)
-        if self._places is not None:
+    def _forget(self, listener: _Session | _Stream) -> None:
+        for changes in (self._changes, *self._leaving):
+            changes.forget(listener)
+        if self._places is not None and isinstance(listener, _Stream):
             self._places.give_back()
 
     def overflow(self, stream: _Stream) -> None:
@@ -162,10 +200,7 @@ class Subscriptions:
 
     def _waiting(self) -> list[_Session | _Stream]:
         """Return those with something to tell: each tells one change before anybody tells a second."""
-        waiting: list[_Session | _Stream] = [stream for stream in self.streams.values() if stream.pending]
-        if self._session is not None and self._session.session.is_initialized and self._session.pending:
-            waiting.insert(0, self._session)
-        return waiting
+        return [each for each in self._listeners if each.pending and each.is_ready]
 
 
 class _Listener:
@@ -202,6 +237,14 @@ class _Session(_Listener):
             self._is_behind = True
         self._subscriptions.wake()
 
+    @property
+    def revision(self) -> str:
+        return self.session.revision
+
+    @property
+    def is_ready(self) -> bool:
+        return self.session.is_initialized
+
     def message(self, change: Change) -> bytes:
         return notification(change)
 
@@ -212,6 +255,8 @@ class _Stream(_Listener):
     def __init__(self, subscriptions: Subscriptions, listen: Listen) -> None:
         super().__init__(subscriptions)
         self.listen = listen
+        self.revision = listen.revision
+        self.is_ready = True
 
     def changed(self, change: Change) -> None:
         if self.pending.add(change):

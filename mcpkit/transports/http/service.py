@@ -71,10 +71,10 @@ class Service(Source):
 
     def __init__(self, environment: Environment, keys: Keys, on_end: Callable[[], None]) -> None:
         self.environment = environment
-        self.engine = engine = environment.engine
+        self.engine = environment.engine
         self.settings = settings = environment.settings
         self._loop = loop = environment.loop
-        self.calls = Calls(engine.runtime)
+        self.calls = Calls()
         self.sessions = Sessions(environment, keys)
         self.listeners: set[Listener] = set()
         self.pipes: dict[str, Pipe] = {}

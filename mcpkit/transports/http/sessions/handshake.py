@@ -195,7 +195,7 @@ class Guest(Peer):
 async def _serve_guest(service: Service, message: Any, headers: Headers, exchange: Exchange) -> None:
     named = headers.get(b"mcp-protocol-version", b"").strip().decode("latin-1")
     is_batch = is_array(message)
-    calls = Calls(service.engine.runtime) if is_batch else service.calls
+    calls = Calls() if is_batch else service.calls
     guest = Guest(service, calls, _GUESTS[named if named in HANDSHAKE else _WITHOUT_HEADER], exchange)
     guest.receive(message)
     if guest.request is not None:

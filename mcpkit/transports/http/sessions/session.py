@@ -80,7 +80,7 @@ class Session(Peer):
             self._ask_no_more,
             late="" if environment.is_shared else _PERHAPS_ELSEWHERE,
         )
-        super().__init__(environment.engine, Calls(environment.engine.runtime), questions)
+        super().__init__(environment.engine, Calls(), questions)
         self.session = self._negotiated = Handshake(token.revision, token.client, self._subscribed)
         self.id = id_
         self.record = record

@@ -1,0 +1,328 @@
+"""A pipe whose client stays while another server takes over, and what is odd about it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from mcpkit import Context, Principal, RegistrationError, Server
+from mcpkit.protocol import jsonrpc
+from mcpkit.transports import Connection
+from pipe import META, Pipe, settle, stateless_meta
+from wire.conftest import Wire
+
+pytestmark = pytest.mark.anyio
+
+CHANGED = "notifications/{}/list_changed"
+UPDATED = "notifications/resources/updated"
+
+
+class Gate:
+    """A tool that ends when the test says so, and then says that a resource was updated."""
+
+    def __init__(self, server: Server) -> None:
+        self.begun, self.go, self.stopped = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self.server = server
+        server.tool(self.wait, name="wait")
+
+    async def wait(self) -> str:
+        self.begun.set()
+        try:
+            await self.go.wait()
+        finally:
+            self.stopped.set()
+        self.server.resource_updated("data://x")
+        return self.server.name
+
+
+def make(name: str, *kinds: str) -> Server:
+    server = Server(name)
+
+    def who() -> str:
+        """Say who serves."""
+        return name
+
+    server.tool(who)
+    server.resource("data://x")(who)
+    if "prompts" in kinds:
+        server.prompt(who)
+    return server
+
+
+@asynccontextmanager
+async def moving(connection: Connection, server: Server) -> AsyncIterator[asyncio.Task[None]]:
+    """Run another server, and move to it."""
+    async with server.running():
+        task = asyncio.ensure_future(connection.move(server))
+        await settle()
+        yield task
+        await asyncio.wait_for(task, 10)
+
+
+def send(connection: Connection, message: dict[str, Any]) -> None:
+    connection.receive(jsonrpc.encode({"jsonrpc": "2.0", **message}))
+
+
+def shake_hands(connection: Connection, capabilities: dict[str, Any] | None = None) -> None:
+    info = {"name": "t", "version": "1"}
+    params = {"protocolVersion": "2025-11-25", "capabilities": capabilities or {}, "clientInfo": info}
+    send(connection, {"id": 1, "method": "initialize", "params": params})
+    send(connection, {"method": "notifications/initialized"})
+
+
+async def listen(pipe: Pipe, id_: str | int, **wanted: Any) -> None:
+    params = {"notifications": wanted, "_meta": stateless_meta()}
+    pipe.send({"jsonrpc": "2.0", "id": id_, "method": "subscriptions/listen", "params": params})
+    assert (await pipe.receive())["method"] == "notifications/subscriptions/acknowledged"
+
+
+async def test_what_runs_is_cancelled_and_waited_for_where_it_began(wire: Wire) -> None:
+    before = make("before")
+    gate = Gate(before)
+    async with wire(before) as pipe:
+        id_ = pipe.start("tools/call", {"name": "wait"})
+        await gate.begun.wait()
+        async with moving(pipe.connection, make("after")) as move:
+            await pipe.receive()  # the list of tools
+            assert await pipe.text("who") == "after"
+            pipe.send(pipe.message(id_, "tools/call", {"name": "who"}))
+            assert (await pipe.receive())["error"]["code"] == -32600  # its id is in use
+            assert not move.done()
+            pipe.cancel(id_)
+            await asyncio.wait_for(move, 10)
+            assert gate.stopped.is_set()
+            assert await pipe.text("who") == "after"
+        await pipe.quiet()
+
+
+async def test_what_the_one_before_still_does_is_told(wire: Wire) -> None:
+    before = make("before")
+    gate = Gate(before)
+    async with wire(before) as pipe:
+        await pipe.result("resources/subscribe", {"uri": "data://x"})
+        await listen(pipe, "s", resourceSubscriptions=["data://x"])
+        await listen(pipe, "other", resourceSubscriptions=["data://x"])
+        pipe.start("tools/call", {"name": "wait"})
+        await gate.begun.wait()
+        async with moving(pipe.connection, make("after")):
+            pipe.cancel("other")
+            gate.go.set()
+            told = [await pipe.receive() for _ in range(4)]
+        assert [each.get("method") for each in told if each.get("method") != UPDATED] == [
+            CHANGED.format("tools"),
+            None,
+        ]
+        streams = [each["params"].get("_meta") for each in told if each.get("method") == UPDATED]
+        assert streams == [None, {META + "subscriptionId": "s"}]
+        before.resource_updated("data://x")
+        await pipe.quiet()
+
+
+async def test_a_change_made_just_before_is_not_lost(wire: Wire) -> None:
+    before = make("before")
+    async with wire(before) as pipe:
+        await pipe.result("resources/subscribe", {"uri": "data://x"})
+        before.resource_updated("data://x")
+        async with moving(pipe.connection, make("after")):
+            assert (await pipe.receive())["method"] == UPDATED
+
+
+async def test_what_was_subscribed_to_no_more_is_told_by_neither(wire: Wire) -> None:
+    before, after = make("before"), make("after")
+    gate = Gate(before)
+    async with wire(before) as pipe:
+        await pipe.result("resources/subscribe", {"uri": "data://x"})
+        pipe.start("tools/call", {"name": "wait"})
+        await gate.begun.wait()
+        async with moving(pipe.connection, after):
+            await pipe.receive()  # the list of tools
+            await pipe.result("resources/unsubscribe", {"uri": "data://x"})
+            before.resource_updated("data://x")
+            after.resource_updated("data://x")
+            gate.go.set()
+            assert (await pipe.receive())["result"]["content"][0]["text"] == "before"
+        await pipe.quiet()
+
+
+async def test_what_was_declared_stays_declared(wire: Wire) -> None:
+    async with wire(make("before", "prompts")) as pipe:
+        await listen(pipe, "s", promptsListChanged=True, resourcesListChanged=True)
+        async with moving(pipe.connection, Server("after")):
+            told = [await pipe.receive() for _ in range(5)]
+        assert sorted(each["method"] for each in told) == [
+            CHANGED.format(name) for name in ("prompts", "prompts", "resources", "resources", "tools")
+        ]
+        assert await pipe.result("prompts/list") == {"prompts": []}
+        assert await pipe.result("resources/list") == {"resources": []}
+        await pipe.result("resources/subscribe", {"uri": "data://x"})
+        await pipe.quiet()
+
+
+async def test_what_was_not_negotiated_is_served_and_not_announced(wire: Wire) -> None:
+    async with wire(make("before")) as pipe:
+        async with moving(pipe.connection, make("after", "prompts")):
+            pass
+        assert [each["name"] for each in (await pipe.result("prompts/list"))["prompts"]] == ["who"]
+        await pipe.quiet()
+
+
+async def test_it_moves_there_and_back_while_calls_run(wire: Wire) -> None:
+    one, two = make("one"), make("two")
+    gates = [Gate(one), Gate(two)]
+    async with wire(one) as pipe, two.running():
+        connection = pipe.connection
+        await pipe.result("resources/subscribe", {"uri": "data://x"})
+        pipe.start("tools/call", {"name": "wait"})
+        await gates[0].begun.wait()
+        there = asyncio.ensure_future(connection.move(two))
+        await settle()
+        pipe.start("tools/call", {"name": "wait"})
+        await gates[1].begun.wait()
+        back = asyncio.ensure_future(connection.move(one))
+        await settle()
+        assert await pipe.text("who") == "one"
+        gates[0].go.set()
+        await asyncio.wait_for(there, 10)
+        gates[1].go.set()
+        await asyncio.wait_for(back, 10)
+        assert sorted(each.get("id", 0) for each in await pipe.answered()) == [0, 0, 3, 4]
+        two.resource_updated("data://x")
+        await pipe.quiet()
+        one.resource_updated("data://x")
+        assert (await pipe.receive())["method"] == UPDATED
+        await connection.move(one)  # where it is
+        await pipe.quiet()
+
+
+async def test_a_question_stays_open_and_the_log_level_stays() -> None:
+    before, after = make("before"), make("after")
+
+    @before.tool
+    async def ask(ctx: Context) -> str:
+        return (await ctx.elicit("Who?", str)).value
+
+    @after.tool
+    async def complain(ctx: Context) -> None:
+        await ctx.log("info", "not heard")
+        await ctx.log("error", "heard")
+
+    lines: asyncio.Queue[Any] = asyncio.Queue()
+    async with before.running():
+        connection = Connection(before, lambda line: lines.put_nowait(jsonrpc.decode(line)))
+        shake_hands(connection, {"elicitation": {}})
+        send(connection, {"id": 2, "method": "logging/setLevel", "params": {"level": "error"}})
+        send(connection, {"id": 3, "method": "tools/call", "params": {"name": "ask"}})
+        question = [await lines.get() for _ in range(3)][-1]
+        async with moving(connection, after):
+            assert (await lines.get())["method"] == CHANGED.format("tools")
+            send(
+                connection,
+                {"id": question["id"], "result": {"action": "accept", "content": {"value": "Ada"}}},
+            )
+            answered = await lines.get()
+            assert (answered["id"], answered["result"]["content"][0]["text"]) == (3, "Ada")
+        async with after.running():
+            send(connection, {"id": 4, "method": "tools/call", "params": {"name": "complain"}})
+            assert [(await lines.get()).get("params", {}).get("data") for _ in range(2)] == ["heard", None]
+        await connection.aclose()
+
+
+async def test_the_end_of_the_pipe_ends_a_move(wire: Wire) -> None:
+    before = make("before")
+    gate = Gate(before)
+    async with wire(before) as pipe:
+        await listen(pipe, "s", toolsListChanged=True)
+        pipe.start("tools/call", {"name": "wait"})
+        await gate.begun.wait()
+        after = make("after")
+        async with moving(pipe.connection, after) as move:
+            await pipe.connection.aclose(graceful=True)
+            await asyncio.wait_for(move, 10)
+            assert gate.stopped.is_set()
+            await pipe.answered()
+            after.tools.remove("who")
+            await pipe.quiet()
+
+
+async def test_a_move_that_is_given_up_has_moved(wire: Wire) -> None:
+    before, after = make("before"), make("after")
+    gate = Gate(before)
+    async with wire(before) as pipe, after.running():
+        pipe.start("tools/call", {"name": "wait"})
+        await gate.begun.wait()
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(pipe.connection.move(after), 0.01)
+        assert await pipe.text("who") == "after"
+        gate.go.set()
+        await pipe.connection.drain()
+        assert await pipe.text("who") == "after"
+
+
+async def test_a_server_that_cannot_serve_is_not_moved_to(wire: Wire) -> None:
+    async with wire(make("before")) as pipe:
+        after = Server("after")
+
+        def broken(x: Missing) -> str:  # type: ignore[name-defined]  # noqa: F821
+            return ""
+
+        after.tool(broken)
+        with pytest.raises(RegistrationError):
+            await pipe.connection.move(after)
+        assert await pipe.text("who") == "before"
+        await pipe.quiet()
+
+
+async def test_lists_are_told_of_where_functions_say_what_is_in_them_and_as_the_principal_sees_them() -> None:
+    def make_hidden(name: str) -> Server:
+        server = make(name)
+        server.tool(lambda: name, name=f"hidden_{name}", visible=lambda who: who.id == "bob")
+        return server
+
+    def listed() -> list[str]:
+        return ["1"]
+
+    async def told(before: Server, after: Server, principal: Principal) -> list[str]:
+        lines: list[bytes] = []
+        async with before.running(), after.running():
+            connection = Connection(before, lines.append, principal=principal)
+            shake_hands(connection)
+            await connection.move(after)
+            await settle()
+            await connection.aclose()
+        return [jsonrpc.decode(line)["method"] for line in lines[1:]]
+
+    assert await told(make_hidden("a"), make_hidden("b"), Principal("ada")) == []
+    assert await told(make_hidden("a"), make_hidden("b"), Principal("bob")) == [CHANGED.format("tools")]
+    with_entries = make("a")
+    with_entries.resource("data://y/{name}", name="y", entries=listed)(lambda name: name)
+    assert await told(make("a"), with_entries, Principal("ada")) == [CHANGED.format("resources")]
+
+
+async def test_a_session_may_begin_after_a_move_and_topics_are_heard() -> None:
+    servers = [Server(name, max_running=1 + number) for number, name in enumerate(("before", "after"))]
+    topics = [
+        server.extension("com.example/jobs").topic("jobIds", "notifications/jobs") for server in servers
+    ]
+    async with servers[0].running(), servers[1].running():
+        lines: asyncio.Queue[Any] = asyncio.Queue()
+        connection = Connection(servers[0], lambda line: lines.put_nowait(jsonrpc.decode(line)))
+        meta = stateless_meta()
+        meta[META + "clientCapabilities"] = {"extensions": {"com.example/jobs": {}}}
+        for number in range(2):
+            params = {"notifications": {"jobIds": ["a"]}, "_meta": meta}
+            send(connection, {"id": f"s{number}", "method": "subscriptions/listen", "params": params})
+            assert "params" in await lines.get()
+            if number == 0:
+                await connection.move(servers[1])  # where there may be one more
+        topics[1].publish("a", {"state": "done"})
+        assert [(await lines.get())["params"]["state"] for _ in range(2)] == ["done", "done"]
+        topics[0].publish("a", {"state": "of before"})
+        await settle()
+        assert lines.empty()
+        shake_hands(connection)
+        assert (await lines.get())["result"]["serverInfo"]["name"] == "after"
+        await connection.aclose()
