@@ -22,6 +22,7 @@ from .components.resource_dir import resource_dir
 from .components.resources import Resource, ResourceTemplate
 from .components.tools import Tool
 from .content.messages import Message, assistant, user
+from .content.renderers import as_content
 from .content.values import (
     Audio,
     EmbeddedResource,
@@ -126,6 +127,7 @@ __all__ = [
     "ToolResult",
     "Topic",
     "Uri",
+    "as_content",
     "assistant",
     "current_context",
     "json_type",

@@ -156,6 +156,20 @@ class Text(Content):
         )
 
 
+class TypedText(Text):
+    """Text of a known media type."""
+
+    __slots__ = ("mime_type",)
+
+    def __init__(self, text: str, mime_type: str) -> None:
+        super().__init__(text)
+        self.mime_type = mime_type
+
+    def contents(self, uri: str, mime_type: str | None) -> Json:
+        """Return the `TextResourceContents`, of its own type where the resource declares none."""
+        return super().contents(uri, mime_type or self.mime_type)
+
+
 class EmbeddedResource(Content):
     """The contents of a resource, embedded in a result.
 

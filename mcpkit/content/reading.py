@@ -22,9 +22,10 @@ from ..errors import HandlerError, OutputError, ProtocolError, said_by
 from ..protocol.jsonrpc import SCALARS
 from . import foreign
 from .blocks import WholeResult, base64
-from .display import can_show, is_file
+from .display import is_file
 from .lazy import NoFormError, is_held, items_of, written
 from .plain import DEEPEST, is_json, member_name
+from .renderers import maker
 from .wording import Steps, described, path, shown, unreadable
 
 _GREATEST: Final = 2**1024
@@ -330,7 +331,7 @@ class _Reading:
             self._refuse("a function; call it, and return what it returns")
         if issubclass(kind, WholeResult):
             self._refuse(f"{described(value)}, which is a whole result; return it by itself")
-        if getattr(kind, "__mcp_content__", False) or can_show(kind):
+        if getattr(kind, "__mcp_content__", False) or maker(kind) is not None:
             self._refuse(
                 f"{described(value)}, which is content beside the data, not a part of it; "
                 "return a list of both, or ToolResult([...], structured=...)"

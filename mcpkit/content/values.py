@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import Any, ClassVar, ParamSpec, TypeVar, cast
 
 from ..errors import HandlerError, OutputError, ProtocolError
 from ..protocol.types import Json
 from . import media_types
-from .blocks import Bytes, Content, ContentError, EmbeddedResource, ResourceLink, Text, WholeResult, base64
+from .blocks import (
+    Bytes,
+    Content,
+    ContentError,
+    EmbeddedResource,
+    ResourceLink,
+    Text,
+    TypedText,
+    WholeResult,
+    base64,
+)
 from .data import json_value, text_of
-from .display import can_show, is_file, show
+from .display import is_file
+from .lazy import may_block
 from .media import Audio, File, Image
 from .plain import DEEPEST
+from .renderers import is_said, maker
 from .wording import unreadable
 
 __all__ = [
@@ -85,7 +96,7 @@ def to_content(value: Any, place: str = "result") -> list[Json]:
     A `str` is text, None is nothing, an image or a sound in bytes is an image or audio block, other bytes are
     an embedded blob, and an open file is what is in it. A list, tuple or iterator that holds any content (the
     classes of this module, bytes, files, objects that show themselves), however deep in lists, becomes the blocks
-    of its items. An object that shows itself (see `display`) is that image or text. Everything else is compact
+    of its items. An object of which something makes content (see `renderers`) is that. Everything else is compact
     JSON in a text block, or plain text where that JSON is a string.
 
     Args:
@@ -104,7 +115,7 @@ def to_content(value: Any, place: str = "result") -> list[Json]:
 def to_contents(value: Any, uri: str, mime_type: str | None) -> list[Json]:
     """Return a value as the contents of a resource (schema, `ReadResourceResult`).
 
-    A `str` is text, bytes are a blob, an object that shows itself is that image or text, a list or tuple that
+    A `str` is text, bytes are a blob, an object of which something makes content is that, a list or tuple that
     holds any content (as for `to_content`) becomes several contents, everything else is JSON text.
 
     Args:
@@ -125,8 +136,9 @@ def to_contents(value: Any, uri: str, mime_type: str | None) -> list[Json]:
 
 def holds_content(value: Any) -> bool:
     """Tell whether a value is content rather than data: by itself, or at any place in lists and tuples."""
-    if not isinstance(value, (list, tuple)):
-        return _is_content(cast("Any", type(value)))
+    kind = cast("Any", type(value))
+    if not isinstance(value, (list, tuple)) or is_said(kind):
+        return _is_content(kind)
     left: list[Sequence[Any]] = [cast("Sequence[Any]", value)]
     seen: set[int] = set()
     while left:
@@ -142,9 +154,8 @@ def holds_content(value: Any) -> bool:
     return False
 
 
-@lru_cache(maxsize=512)
 def _is_content(kind: Any) -> bool:
-    return issubclass(kind, (Content, *_BYTES)) or is_file(kind) or can_show(kind)
+    return issubclass(kind, (Content, *_BYTES)) or is_file(kind) or maker(kind) is not None
 
 
 def _made(place: str, make: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
@@ -165,7 +176,7 @@ def _items(value: Any, place: str) -> Iterator[tuple[str, Content]]:
         yield place, value
     elif isinstance(value, _BYTES):
         yield place, _Blob(bytes(cast("Bytes", value)))
-    elif isinstance(value, (list, tuple)) and holds_content(value):
+    elif isinstance(value, (list, tuple)) and not is_said(cast("Any", type(value))) and holds_content(value):
         if place.count("[") >= DEEPEST:
             top = place.partition("[")[0]
             raise OutputError(
@@ -179,16 +190,13 @@ def _items(value: Any, place: str) -> Iterator[tuple[str, Content]]:
 
 def _others(value: Any, place: str) -> Iterator[tuple[str, Content]]:
     kind = cast("Any", type(value))
-    if is_file(kind):
+    if (made := _rendered(value, place)) is not None:
+        yield from _items(made, place)
+    elif is_file(kind):
         from .reading import read_file
 
         data = read_file(value, place)
         yield place, Text(data) if isinstance(data, str) else _Blob(data)
-    elif can_show(kind) and (shown := _made(place, show, value)) is not None:
-        if isinstance(shown.data, bytes):
-            yield place, Image(data=shown.data, mime_type=shown.mime_type)
-        else:
-            yield place, _Rendered(shown.data, shown.mime_type)
     elif isinstance(value, Iterator):
         from .reading import unrolled
 
@@ -197,21 +205,25 @@ def _others(value: Any, place: str) -> Iterator[tuple[str, Content]]:
         data = json_value(value, place)
         yield (
             place,
-            _Rendered(text_of(data), media_types.PLAIN_TEXT if type(data) is str else media_types.JSON),
+            TypedText(text_of(data), media_types.PLAIN_TEXT if type(data) is str else media_types.JSON),
         )
 
 
-class _Rendered(Text):
-    """Text of a known media type."""
-
-    __slots__ = ("mime_type",)
-
-    def __init__(self, text: str, mime_type: str) -> None:
-        super().__init__(text)
-        self.mime_type = mime_type
-
-    def contents(self, uri: str, mime_type: str | None) -> Json:
-        return super().contents(uri, mime_type or self.mime_type)
+def _rendered(value: Any, place: str) -> Any:
+    """Return what has been made of a value, and of that in turn; None where nothing makes content of it."""
+    rendered: Any = None
+    for _ in range(DEEPEST):
+        make = maker(cast("Any", type(value)))
+        if make is None:
+            return rendered
+        may_block()
+        value = _made(place, make, value)
+        if value is None:
+            return rendered
+        rendered = value
+    raise OutputError(
+        f"{place} cannot be sent: what makes content of a {type(value).__name__} makes one again"
+    )
 
 
 class _Blob(Content):

@@ -22,9 +22,9 @@ from typing_extensions import Never, is_typeddict
 
 from ..common.built import can_serialize, serializer, validator
 from ..content.data import json_value
-from ..content.display import can_show
 from ..content.lazy import may_block, written
 from ..content.plain import is_json
+from ..content.renderers import is_said, maker
 from ..errors import HandlerError, OutputError, ProtocolError, RegistrationError
 from ..protocol.jsonrpc import is_object
 from . import hints, references, types
@@ -308,7 +308,9 @@ def _may_be_content(annotation: Any) -> bool:
     if origin is Annotated:
         return _may_be_content(annotation.__origin__)
     if origin is None:  # a table, a figure
-        return _is_opaque(annotation) and can_show(annotation)
+        return isinstance(annotation, type) and (
+            is_said(annotation) or (_is_opaque(annotation) and maker(annotation) is not None)
+        )
     return origin in (*_LISTS, Union, UnionType) and any(
         part not in (None, type(None)) and _may_be_content(part) for part in get_args(annotation)
     )

@@ -10,7 +10,7 @@ import pytest
 from mcpkit import Image, Server, Text
 from mcpkit.testing import connect
 
-pytestmark = [pytest.mark.anyio, pytest.mark.xfail(strict=True, reason="the door is not built")]
+pytestmark = pytest.mark.anyio
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"chart"
 
