@@ -143,7 +143,7 @@ async def test_what_needs_the_state_waits_longer_than_the_lists() -> None:
         assert not call.done()
         gate.set()
         assert (await call).text == "slow"
-        await client._close()
+        await client.close()
 
 
 async def test_failing_to_enter_is_raised_where_the_server_is_connected() -> None:
@@ -175,7 +175,7 @@ async def test_failing_to_enter_fails_what_needs_the_state_and_nothing_else(
         for _ in range(2):
             with pytest.raises(ProtocolError, match=r"^The server could not start; its log says why$"):
                 await client.get_prompt("database")
-        await client._close()
+        await client.close()
     assert [record.getMessage() for record in caplog.records] == ["the lifespan could not be entered"]
     assert "RuntimeError: no database" in caplog.text
 
@@ -200,7 +200,7 @@ async def test_a_lifespan_that_cancels_itself_is_one_that_fails(caplog: pytest.L
         client = Client(server, revision="2026-07-28", info={"name": "t", "version": "1"}, capabilities={})
         with pytest.raises(ProtocolError, match=r"^The server could not start; its log says why$"):
             await client.get_prompt("database")
-        await client._close()
+        await client.close()
     assert [record.getMessage() for record in caplog.records] == ["the lifespan could not be entered"]
 
 

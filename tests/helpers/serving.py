@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import signal
@@ -11,6 +12,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
 from signal import SIGTERM, Signals
 from typing import Any
@@ -22,6 +24,17 @@ HELPERS = Path(__file__).parent
 PATIENCE = 30.0
 """Seconds until a test gives up on something that must happen."""
 _ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+")
+
+
+class Prompt(uvicorn.Server):
+    """Looks often whether it is to end, where uvicorn looks ten times a second."""
+
+    async def main_loop(self) -> None:
+        """Run until it is told to end."""
+        for turn in count():
+            if await self.on_tick(turn):
+                return
+            await asyncio.sleep(0.005)
 
 
 @contextmanager
@@ -38,7 +51,7 @@ def in_thread(app: Any, **options: Any) -> Iterator[str]:
     # Open before the server starts, so that a client waits in its queue and nobody has to poll.
     listener = socket.create_server(("127.0.0.1", 0))
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", **options))
+    server = Prompt(uvicorn.Config(app, log_level="warning", **options))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     try:
