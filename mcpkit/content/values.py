@@ -170,13 +170,14 @@ def _made(place: str, make: Callable[P, T], *given: P.args, **named: P.kwargs) -
 
 
 def _items(value: Any, place: str) -> Iterator[tuple[str, Content]]:
-    if type(value) is str:
+    kind = cast("Any", type(value))
+    if kind is str:
         yield place, Text(value)
     elif isinstance(value, Content):
         yield place, value
     elif isinstance(value, _BYTES):
         yield place, _Blob(bytes(cast("Bytes", value)))
-    elif isinstance(value, (list, tuple)) and not is_said(cast("Any", type(value))) and holds_content(value):
+    elif isinstance(value, (list, tuple)) and not is_said(kind) and holds_content(value):
         if place.count("[") >= DEEPEST:
             top = place.partition("[")[0]
             raise OutputError(
