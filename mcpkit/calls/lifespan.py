@@ -9,6 +9,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from ..common.current import running_loop
 from ..errors import INTERNAL_ERROR, BusyError, ProtocolError
 
 logger = logging.getLogger("mcpkit")
@@ -206,10 +207,7 @@ class Lifespans:
 
     def begin(self, family: Sequence[Lifespans]) -> None:
         """Enter the lifespans of what is included while this one's server runs; from any thread."""
-        try:
-            here = asyncio.get_running_loop()
-        except RuntimeError:
-            here = None
+        here = running_loop()
         for loop, count in tuple(self._serving.items()):
             if count and loop is here:
                 self._begin_late(loop, family)

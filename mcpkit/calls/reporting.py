@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ..protocol import jsonrpc
 from ..protocol.revisions import NOTIFICATIONS, SEVERITY
+from .asking.api import Asking
 from .coroutines import WORK
 from .reports import Reports
 
@@ -55,77 +56,6 @@ def note_progress(call: Call, done: float, total: float | None, message: str | N
     return reports if reports.note(done, total, message) else None
 
 
-async def report_progress(call: Call, done: float, total: float | None, message: str | None) -> None:
-    """Report how far the work has come; others have their turn at least every 10 ms of what is done between reports.
-
-    Raises:
-        Exception: As `note_progress`.
-    """
-    reports = note_progress(call, done, total, message)
-    if reports is not None:
-        await reports.deliver()
-    loop = asyncio.get_running_loop()
-    now = loop.time()
-    if call.turn_since is None:
-        call.turn_since = now
-    elif now - call.turn_since > WORK:
-        await asyncio.sleep(0)
-        call.turn_since = loop.time()
-
-
-async def log(call: Call, level: str, data: Any, logger: str | None) -> None:
-    """Send a log message, unless the client has asked for more severe ones only.
-
-    Raises:
-        CallEndedError: Nobody waits for the result any more.
-        RuntimeError: The server does not declare `logging`.
-        ValueError: There is no such level.
-    """
-    call.check_open()
-    if level not in SEVERITY:
-        raise ValueError(f"unknown log level {level!r}: expected one of {', '.join(SEVERITY)}")
-    if not call.runtime.declares("logging"):
-        raise RuntimeError(
-            "this server does not declare logging, as none of its handlers takes a Context: "
-            'give this one a parameter `ctx: Context`, or write Server(..., offers={"logging"})'
-        )
-    least = call.envelope.log_level
-    if least is None or SEVERITY[level] < SEVERITY[least]:
-        return
-    params: dict[str, Any] = {"level": level, "data": data}
-    if logger is not None:
-        params["logger"] = logger
-    call.channel.send(jsonrpc.notification("notifications/message", params))
-    await call.channel.ready()
-
-
-async def notify(call: Call, method: str, params: Mapping[str, Any] | None) -> None:
-    """Send a notification of an extension's.
-
-    Raises:
-        CallEndedError: Nobody waits for the result any more.
-        ValueError: The method is no notification or one of the core protocol, or the params have no form in JSON.
-    """
-    call.check_open()
-    if not method.startswith("notifications/") or method in NOTIFICATIONS:
-        raise ValueError(
-            f"{method!r} is no notification of an extension: take a name such as 'notifications/thing/changed', "
-            "which the core protocol does not have"
-        )
-    call.channel.send(jsonrpc.notification(method, None if params is None else dict(params)))
-    await call.channel.ready()
-
-
-async def close_stream(call: Call) -> None:
-    """End the connection that a call is answered on, where the client can come back for the rest.
-
-    Raises:
-        CallEndedError: Nobody waits for the result any more.
-    """
-    call.check_open()
-    await call.channel.close()
-
-
 def _finite(number: float) -> float:
     """Return a number of progress as JSON has it; it may be of numpy, a Decimal or the like.
 
@@ -141,11 +71,174 @@ def _finite(number: float) -> float:
     raise ValueError(f"progress must be finite numbers, got {number!r}")
 
 
+class Reporting(Asking):
+    """The reports of a `Context`, beside its questions."""
+
+    __slots__ = ()
+
+    async def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
+        """Report how far the work has come (basic/patterns/progress).
+
+        Nothing is sent when the client did not ask for progress, nor when `done` is not greater
+        than what was reported before, as the specification wants it to increase. Where reports come
+        too fast, the first, the one that reaches the total, and at most 50 a second are sent at
+        once; of the others the latest follows when its time comes, or before the result.
+
+        Other requests have their turn at least every 10 ms of what is done between reports, and this one is cancelled
+        here when it is to be.
+
+        Args:
+            done: How much is done, in any unit.
+            total: How much there is, in the same unit; None when unknown.
+            message: A sentence for people; revision 2024-11-05 does not have it.
+
+        Raises:
+            RuntimeError: The call has ended.
+            TypeError: One of them is of another type.
+            ValueError: `done` or `total` is not finite.
+        """
+        call = self.call
+        reports = note_progress(call, done, total, message)
+        if reports is not None:
+            await reports.deliver()
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        if call.turn_since is None:
+            call.turn_since = now
+        elif now - call.turn_since > WORK:
+            await asyncio.sleep(0)
+            call.turn_since = loop.time()
+
+    def track(
+        self, items: Iterable[T] | AsyncIterable[T], message: str | None = None, *, total: float | None = None
+    ) -> AsyncIterator[T]:
+        """Go through items by `async for`, and report how many are done; see `progress`.
+
+        What was reported before counts: after 10 items of another loop, 5 more are 11 to 15 of 15.
+
+        Args:
+            items: Any items; those that come by `async for`, too.
+            message: A sentence for people, the same in each report.
+            total: How many there are; their `len`, where they have one, when None.
+
+        Returns:
+            The items, in their order. An item is done when the next one is asked for. Others have their turn
+            meanwhile, as with `progress`.
+
+        Raises:
+            TypeError: They are not iterable.
+        """
+        return Track(self, items, message, total)
+
+    async def log(self, level: str, data: Any, *, logger: str | None = None) -> None:
+        """Send a log message to the client (utilities/logging; deprecated since 2026-07-28).
+
+        Nothing is sent when the client asked for more severe messages only, or, in the stateless
+        era, for none.
+
+        Args:
+            level: `debug`, `info`, `notice`, `warning`, `error`, `critical`, `alert` or `emergency`.
+            data: Any JSON value; no secrets.
+            logger: The name of the logger.
+
+        Raises:
+            RuntimeError: The call has ended, or the server does not declare `logging`.
+            ValueError: There is no such level.
+        """
+        call = self.call
+        call.check_open()
+        if level not in SEVERITY:
+            raise ValueError(f"unknown log level {level!r}: expected one of {', '.join(SEVERITY)}")
+        if not call.runtime.declares("logging"):
+            raise RuntimeError(
+                "this server does not declare logging, as none of its handlers takes a Context: "
+                'give this one a parameter `ctx: Context`, or write Server(..., offers={"logging"})'
+            )
+        least = call.envelope.log_level
+        if least is None or SEVERITY[level] < SEVERITY[least]:
+            return
+        params: dict[str, Any] = {"level": level, "data": data}
+        if logger is not None:
+            params["logger"] = logger
+        call.channel.send(jsonrpc.notification("notifications/message", params))
+        await call.channel.ready()
+
+    async def debug(self, data: Any, *, logger: str | None = None) -> None:
+        """Log at level `debug`; see `log`."""
+        await self.log("debug", data, logger=logger)
+
+    async def info(self, data: Any, *, logger: str | None = None) -> None:
+        """Log at level `info`; see `log`."""
+        await self.log("info", data, logger=logger)
+
+    async def notice(self, data: Any, *, logger: str | None = None) -> None:
+        """Log at level `notice`; see `log`."""
+        await self.log("notice", data, logger=logger)
+
+    async def warning(self, data: Any, *, logger: str | None = None) -> None:
+        """Log at level `warning`; see `log`."""
+        await self.log("warning", data, logger=logger)
+
+    async def error(self, data: Any, *, logger: str | None = None) -> None:
+        """Log at level `error`; see `log`."""
+        await self.log("error", data, logger=logger)
+
+    async def critical(self, data: Any, *, logger: str | None = None) -> None:
+        """Log at level `critical`; see `log`."""
+        await self.log("critical", data, logger=logger)
+
+    async def alert(self, data: Any, *, logger: str | None = None) -> None:
+        """Log at level `alert`; see `log`."""
+        await self.log("alert", data, logger=logger)
+
+    async def emergency(self, data: Any, *, logger: str | None = None) -> None:
+        """Log at level `emergency`; see `log`."""
+        await self.log("emergency", data, logger=logger)
+
+    async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
+        """Send a notification of an extension's, which belongs to this request.
+
+        Ask first whether the client knows the extension: `extension.is_supported(ctx)`.
+
+        Args:
+            method: Its method, such as `notifications/thing/changed`; none of the core protocol's.
+            params: Its params, a JSON object.
+
+        Raises:
+            RuntimeError: The call has ended.
+            ValueError: The method is no notification or one of the core protocol, or the params have no
+                form in JSON.
+        """
+        call = self.call
+        call.check_open()
+        if not method.startswith("notifications/") or method in NOTIFICATIONS:
+            raise ValueError(
+                f"{method!r} is no notification of an extension: take a name such as 'notifications/thing/changed', "
+                "which the core protocol does not have"
+            )
+        call.channel.send(jsonrpc.notification(method, None if params is None else dict(params)))
+        await call.channel.ready()
+
+    async def close_stream(self) -> None:
+        """End the connection that this call is answered on; the client comes back for the rest.
+
+        A long call need not hold a connection (basic/transports, "Sending Messages", 2025-11-25): what
+        is said from now on is kept until the client asks for it, after a second or so. Only
+        sessions of that revision over HTTP can; everywhere else nothing happens.
+
+        Raises:
+            RuntimeError: The call has ended.
+        """
+        call = self.call
+        call.check_open()
+        await call.channel.close()
+
+
 class Track(Generic[T]):
     """Goes through items, and reports how many are done, on top of what was done before: progress must increase.
 
     Args:
-        call: The request.
+        context: What reports.
         items: The items.
         message: A sentence for people.
         total: How many there are; None asks the items themselves, where they can tell.
@@ -154,16 +247,16 @@ class Track(Generic[T]):
         TypeError: There is no way to go through the items.
     """
 
-    __slots__ = ("_async_items", "_call", "_done", "_items", "_message", "_total")
+    __slots__ = ("_async_items", "_context", "_done", "_items", "_message", "_total")
 
     def __init__(
         self,
-        call: Call,
+        context: Reporting,
         items: Iterable[T] | AsyncIterable[T],
         message: str | None,
         total: float | None,
     ) -> None:
-        self._call = call
+        self._context = context
         self._message = message
         self._total = len(items) if total is None and isinstance(items, Sized) else total
         self._done: float | None = None
@@ -181,10 +274,10 @@ class Track(Generic[T]):
     async def __anext__(self) -> T:
         """Report that the item before is done, and return the next one."""
         if self._done is None:
-            self._done = counted(self._call)
+            self._done = counted(self._context.call)
             if self._total is not None:
                 self._total += self._done
-        await report_progress(self._call, self._done, self._total, self._message)
+        await self._context.progress(self._done, self._total, self._message)
         if self._async_items is not None:
             item = await anext(self._async_items)
         else:

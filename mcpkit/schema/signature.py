@@ -160,7 +160,7 @@ def head(fn: Callable[..., Any]) -> Head:
         RegistrationError: It has no signature.
         UnresolvedHint: A type hint cannot be resolved now.
     """
-    function = _function(fn)
+    function = innermost(fn, through_decorators=True)
     name = getattr(function, "__name__", None) or type(fn).__name__
     if inspect.isfunction(function) and function.__name__ == "__call__":
         name = type(_unbound(fn)).__name__
@@ -298,14 +298,19 @@ def _unbound(fn: Any) -> Any:
     return fn
 
 
-def _function(fn: Any) -> Any:
-    """Return the plain function that holds hints and docstring."""
-    fn = inspect.unwrap(_unbound(fn))
-    fn = inspect.unwrap(getattr(fn, "__func__", fn))
+def innermost(fn: Any, *, through_decorators: bool = False) -> Any:
+    """Return the plain function, or the class, inside a partial, a method or a callable object.
+
+    Args:
+        fn: Any callable.
+        through_decorators: Whether it is what decorators wrap, which holds hints and docstring; else what they made.
+    """
+    unwrap = inspect.unwrap if through_decorators else _unbound
+    fn = unwrap(_unbound(fn))
+    fn = unwrap(getattr(fn, "__func__", fn))
     if not (inspect.isroutine(fn) or inspect.isclass(fn)):
-        fn = inspect.unwrap(type(fn).__call__)
-    unbound: Any = getattr(fn, "__func__", fn)
-    return unbound
+        fn = unwrap(type(fn).__call__)
+    return getattr(fn, "__func__", fn)
 
 
 def _docstring(fn: Any, function: Any) -> str | None:

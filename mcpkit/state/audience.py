@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from .principal import Principal
 from .visibility import Predicate, says
 
 
-class Audience:
+class Audience(NamedTuple):
     """Some of those who listen.
 
     Args:
@@ -18,17 +18,9 @@ class Audience:
         predicates: What says so of others.
     """
 
-    __slots__ = ("ids", "predicates", "principals")
-
-    def __init__(
-        self,
-        ids: frozenset[str] = frozenset(),
-        principals: frozenset[Principal] = frozenset(),
-        predicates: tuple[Predicate, ...] = (),
-    ) -> None:
-        self.ids = ids
-        self.principals = principals
-        self.predicates = predicates
+    ids: frozenset[str] = frozenset()
+    principals: frozenset[Principal] = frozenset()
+    predicates: frozenset[Predicate] = frozenset()
 
     @classmethod
     def of(cls, to: Any) -> Audience:
@@ -53,7 +45,7 @@ class Audience:
                 f'lambda who: "admin" in who.scopes; got {to!r}'
             )
         predicate: Predicate = cast("Predicate", to)
-        return cls(predicates=(predicate,))
+        return cls(predicates=frozenset({predicate}))
 
     @classmethod
     def same_as(cls, principal: Principal) -> Audience:
@@ -73,20 +65,8 @@ class Audience:
             )
         )
 
-    def __eq__(self, other: object) -> bool:
-        """Say whether both name the same, by the same functions."""
-        return isinstance(other, Audience) and other.named == self.named
-
-    def __hash__(self) -> int:
-        """Tell audiences apart by whom they name."""
-        return hash(self.named)
-
-    @property
-    def named(self) -> tuple[frozenset[object], ...]:
-        """Whom it names, in all three ways."""
-        return self.ids, self.principals, frozenset(self.predicates)
-
     def __or__(self, other: Audience) -> Audience:
         """Return those of both."""
-        more = tuple(each for each in other.predicates if each not in self.predicates)
-        return Audience(self.ids | other.ids, self.principals | other.principals, self.predicates + more)
+        return Audience(
+            self.ids | other.ids, self.principals | other.principals, self.predicates | other.predicates
+        )

@@ -125,7 +125,7 @@ class MemoryBroker(Expiring[Mapping[str, str]]):
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(clock)
-        self._listeners: dict[str, tuple[tuple[object, Callable[[str], None]], ...]] = {}
+        self._listeners: dict[str, dict[object, Callable[[str], None]]] = {}
         self._homes: dict[int, str] = {}
 
     @property
@@ -168,7 +168,7 @@ class MemoryBroker(Expiring[Mapping[str, str]]):
 
     async def publish(self, topic: str, message: str) -> None:
         """Call the listeners of `topic`, here and now."""
-        for _, listener in self._listeners.get(topic, ()):
+        for listener in tuple(self._listeners.get(topic, {}).values()):
             try:
                 listener(message)
             except Exception:  # one listener's fault is neither the publisher's nor the others'
@@ -176,16 +176,15 @@ class MemoryBroker(Expiring[Mapping[str, str]]):
 
     def subscribe(self, topic: str, listener: Callable[[str], None]) -> Callable[[], None]:
         """Call `listener` with each message to `topic`, in the thread that publishes it."""
-        subscription = (object(), listener)
+        key = object()
         with self._lock:
-            self._listeners[topic] = (*self._listeners.get(topic, ()), subscription)
+            self._listeners.setdefault(topic, {})[key] = listener
 
         def unsubscribe() -> None:
             with self._lock:
-                left = tuple(one for one in self._listeners.get(topic, ()) if one is not subscription)
-                if left:
-                    self._listeners[topic] = left
-                else:
+                listeners = self._listeners.get(topic, {})
+                listeners.pop(key, None)
+                if not listeners:
                     self._listeners.pop(topic, None)
 
         return unsubscribe

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from ..common.current import running_loop
 from ..common.numbers import check_count, check_seconds
 from ..engine.connection import Connection
 from ..errors import ProtocolError
@@ -87,7 +88,7 @@ def run_stdio(
         RuntimeError: An event loop is running in this thread, or standard input or output is closed.
     """
     _check(grace, max_line, principal)
-    if _is_loop_running():
+    if running_loop() is not None:
         raise RuntimeError(
             "run() starts an event loop, but one is already running in this thread: call run() from code that"
             " is not async, or write `await serve_stdio(server)` (from mcpkit.transports.stdio) in its place"
@@ -124,14 +125,6 @@ async def serve_stdio(
     _check(grace, max_line, principal)
     with hold_standard_descriptors(), take_over_standard_streams() as streams:
         await _serve(server, streams, grace, max_line, principal, None)
-
-
-def _is_loop_running() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
 
 
 async def _serve(

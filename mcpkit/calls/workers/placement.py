@@ -5,10 +5,10 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Coroutine, Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from ...errors import RegistrationError
+from ...schema.signature import innermost
 from ..making import Make, finish_call
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def place_of(what: str, function: Callable[..., Any], options: Mapping[str, Any]
         check_name(what, function)
         return "process"
     if options.get("thread", False) and (
-        inspect.iscoroutinefunction(_innermost(function)) or is_async_generator_function(function)
+        inspect.iscoroutinefunction(innermost(function)) or is_async_generator_function(function)
     ):
         raise RegistrationError(
             f"{what}: an async function runs in the event loop; remove thread=True, or write `def` instead"
@@ -50,7 +50,7 @@ def place_of(what: str, function: Callable[..., Any], options: Mapping[str, Any]
 
 def is_async_generator_function(function: Callable[..., Any]) -> bool:
     """Say whether a function yields by `async`: it belongs into the event loop, where nothing awaits its call."""
-    return inspect.isasyncgenfunction(_innermost(function))
+    return inspect.isasyncgenfunction(innermost(function))
 
 
 def run_in(
@@ -84,7 +84,7 @@ def check_name(what: str, function: Any) -> None:
     Raises:
         RegistrationError: It has none; the message says why.
     """
-    function = _innermost(function)
+    function = innermost(function)
     name = getattr(function, "__qualname__", "")
     module = sys.modules.get(getattr(function, "__module__", None) or "")
     reason = ""
@@ -103,13 +103,3 @@ def check_name(what: str, function: Any) -> None:
             f"{what}: a worker process (process=True) imports the function by its name, but {reason}; "
             "define it at the top of a module"
         )
-
-
-def _innermost(function: Any) -> Any:
-    """Return the plain function inside a partial, a method or a callable object; not what a decorator wraps."""
-    while isinstance(function, partial):
-        function = function.func
-    function = getattr(function, "__func__", function)
-    if not (inspect.isroutine(function) or inspect.isclass(function)):
-        function = type(function).__call__
-    return function

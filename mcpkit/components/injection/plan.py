@@ -10,7 +10,7 @@ from types import MethodType
 from typing import TYPE_CHECKING, Any, Final
 
 from ...errors import RegistrationError
-from ...schema.signature import empty, head
+from ...schema.signature import empty, head, innermost
 from .markers import Dependency, FromRequest, context_type, hidden, is_hidden
 from .parts import Fills, Part, Plan, Step
 from .run import call_filled
@@ -188,11 +188,7 @@ class _Planning:
 
 def _kind(where: str, name: str, function: Any, inner: Any) -> tuple[bool, bool]:
     """Say whether a function belongs into the event loop, and whether it is a generator function."""
-    while isinstance(function, partial):
-        function = function.func
-    function = getattr(function, "__func__", function)
-    if not (inspect.isroutine(function) or inspect.isclass(function)):
-        function = type(function).__call__
+    function = innermost(function)
     is_async = inspect.isasyncgenfunction(function)
     if is_async or inspect.isgeneratorfunction(function):
         return is_async, True
