@@ -36,6 +36,7 @@ from .content.values import (
 from .context import Context, current_context
 from .engine.base_tool import BaseTool
 from .engine.error_hooks import Failure
+from .engine.provider import Provider
 from .engine.registry import Extension, Registry
 from .engine.topic import Topic
 from .errors import (
@@ -107,6 +108,7 @@ __all__ = [
     "Prompt",
     "PromptError",
     "ProtocolError",
+    "Provider",
     "RegistrationError",
     "Registry",
     "Resource",

@@ -95,7 +95,7 @@ class Components(Generic[C]):
                 )
             component.position = present.position if present is not None else next(_positions)
             self._by_key[component.key] = component
-            component.is_enabled = component.is_enabled and not self._hides(component)
+            component.is_enabled = component.is_enabled and not self.hides(component)
             self._changed("added", component)
 
     def mirror(self, source: Components[C], name: Callable[[C], str]) -> Callable[[], None]:
@@ -128,7 +128,7 @@ class Components(Generic[C]):
                     self.discard(twin)
                 elif is_here:
                     self._switch(
-                        name(component), is_enabled=component.is_enabled and not self._hides(component)
+                        name(component), is_enabled=component.is_enabled and not self.hides(component)
                     )
 
         def end() -> None:
@@ -187,7 +187,7 @@ class Components(Generic[C]):
             self._hidden_tags = self._hidden_tags | tags if is_hidden else self._hidden_tags - tags
             for component in self:
                 if component.tags & tags:
-                    self._switch(component.key, is_enabled=not self._hides(component))
+                    self._switch(component.key, is_enabled=not self.hides(component))
 
     def resolve(self) -> None:
         """Read the type hints that could not be resolved when their function was registered.
@@ -223,7 +223,8 @@ class Components(Generic[C]):
         """Count all components, those that are disabled too."""
         return len(self._by_key)
 
-    def _hides(self, component: Component) -> bool:
+    def hides(self, component: Component) -> bool:
+        """Say whether a component has a tag that is hidden."""
         return not self._hidden_tags.isdisjoint(component.tags)
 
     def _switch(self, key: str, *, is_enabled: bool) -> None:

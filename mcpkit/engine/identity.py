@@ -59,9 +59,13 @@ class Declared:
         is_offered = False
         if capability == "completions":
             completable = (registry.prompts, registry.resource_templates)
-            is_offered = any(item.completers for part in completable for item in part)
+            is_offered = any(item.completers for part in completable for item in part) or any(
+                not {"prompts", "resource_templates"}.isdisjoint(each.kinds) for each in registry.providers
+            )
         elif capability == "logging":
-            is_offered = any(item.takes_context for part in registry.parts for item in part)
+            is_offered = bool(registry.providers) or any(
+                item.takes_context for part in registry.parts for item in part
+            )
         if is_offered:
             self._names.add(capability)
         return is_offered

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 from ..errors import INVALID_PARAMS, ProtocolError
 from ..protocol.revisions import narrow
 from .conditional import Conditional
+from .provider import Kind
+from .providing import Position, resumed
 
 if TYPE_CHECKING:
     from ..calls.call import Call
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from ..protocol.eras import Cache
     from ..state.change import ListName
     from ..state.principal import Principal
+    from .providing import Providing
     from .registry import Registry
 
 MEMBER: Final = {
@@ -30,7 +33,12 @@ MEMBER: Final = {
 }
 """The member of the result that holds the list."""
 
-_PART: Final = {**MEMBER, "resources/templates/list": "resource_templates"}
+_PART: Final[dict[str, Kind]] = {
+    "tools/list": "tools",
+    "resources/list": "resources",
+    "resources/templates/list": "resource_templates",
+    "prompts/list": "prompts",
+}
 
 _PARTS: Final = {method: (part,) for method, part in _PART.items()} | {
     "resources/list": ("resources", "resource_templates")
@@ -39,9 +47,6 @@ _PARTS: Final = {method: (part,) for method, part in _PART.items()} | {
 
 _MOST_KEPT: Final = 256
 """Rendered pages; a client may ask for any position, so their number must have an end."""
-
-Position = tuple[int, str]
-"""Where an entry stands: its component's place, and its URI among the entries of a template."""
 
 Shown = frozenset["Component"]
 """Of the components that not everybody may see those that who asks may; what is added meanwhile stays hidden."""
@@ -57,15 +62,19 @@ class Listing:
     Args:
         registry: What is listed.
         runtime: What its requests run with.
+        providing: Asks its providers.
         page_size: Entries in one page; None puts all in one.
 
     Attributes:
         conditional: What not everybody sees.
     """
 
-    def __init__(self, registry: Registry, runtime: Runtime, page_size: int | None) -> None:
+    def __init__(
+        self, registry: Registry, runtime: Runtime, providing: Providing, page_size: int | None
+    ) -> None:
         self._registry = registry
         self._runtime = runtime
+        self._providing = providing
         self._page_size = page_size
         self._pages: dict[tuple[str, str, Position | None, Shown], tuple[int, bytes]] = {}
         self.conditional = Conditional(registry)
@@ -87,6 +96,10 @@ class Listing:
         if conditional:
             shown = frozenset(each for each in conditional if each.is_visible(call.principal))
             cache = self._runtime.cache[call.method].private
+        if self._registry.providers:
+            kind = _PART[call.method]
+            if any(kind in each.kinds for each in self._registry.providers):
+                return self._with_provided(call, kind, after, shown)
         if call.method == "resources/list" and (listing := _with_entries(self._registry)):
             if any(template.lists_for_each for template in listing):
                 cache = self._runtime.cache[call.method].private
@@ -118,7 +131,26 @@ class Listing:
         return [component.listed(revision) for component in sorted(components, key=_position)]
 
     async def _collect(self, call: Call, after: Position | None, shown: Shown, cache: Cache | None) -> bytes:
-        entries = await self._runtime.threads.run(
+        return self._render(call, after, await self._all_resources(call, shown), cache)
+
+    async def _with_provided(self, call: Call, kind: Kind, after: Position | None, shown: Shown) -> bytes:
+        """Answer with what is registered, and after it what providers list; nobody keeps it."""
+        registry = self._registry
+        if kind == "resources" and _with_entries(registry):
+            entries = await self._all_resources(call, shown)
+        else:
+            entries = list(_components(registry, call.method, call.revision, shown))
+        part: Iterable[Listed] = getattr(registry, kind)
+        taken = {each.key: each.origin for each in part if each.is_enabled}
+        if kind == "resources":
+            taken = {entry["uri"]: "one of entries=" for _, entry in entries} | taken
+        entries += await self._providing.entries(call, kind, taken)
+        if after is not None:
+            after = resumed(after, entries)
+        return self._render(call, after, entries, self._runtime.cache[call.method].private)
+
+    async def _all_resources(self, call: Call, shown: Shown) -> list[tuple[Position, dict[str, Any]]]:
+        entries: list[tuple[Position, dict[str, Any]]] = await self._runtime.threads.run(
             _all_resources,
             {
                 "registry": self._registry,
@@ -127,7 +159,7 @@ class Listing:
                 "principal": call.principal,
             },
         )
-        return self._render(call, after, entries, cache)
+        return entries
 
     def _render(
         self,

@@ -17,6 +17,7 @@ from ..content.values import ExtensionResult
 from ..errors import INVALID_PARAMS, METHOD_NOT_FOUND, MalformedError, ProtocolError
 from ..protocol import content
 from ..protocol.eras import Handshake, check_log_level
+from ..protocol.headers import check_mirrored
 from ..protocol.jsonrpc import Outcome, Ready
 from ..protocol.repetition import RepetitiveResult
 from ..protocol.revisions import LATEST, METHODS, ROUND_PARAMS, STATELESS, narrow
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from ..components.tools import AnyTool
     from .identity import Declared
     from .listing import Listing
+    from .provider import Kind
+    from .providing import Providing
     from .registry import Registry
 
 _MAX_URI_LENGTH: Final = 8192
@@ -48,6 +51,7 @@ class Methods:
         registry: What the server offers.
         declared: What it says about itself.
         listing: Answers its lists.
+        providing: Asks its providers.
         lifespans: Fills the state of its handlers.
         instructions: What it tells clients of its use; None for nothing.
     """
@@ -57,12 +61,14 @@ class Methods:
         registry: Registry,
         declared: Declared,
         listing: Listing,
+        providing: Providing,
         lifespans: Lifespans,
         instructions: str | None,
     ) -> None:
         self._registry = registry
         self._declared = declared
         self._listing = listing
+        self._providing = providing
         self._lifespans = lifespans
         self._instructions = instructions
         # All but `subscriptions/listen`, which belongs to whoever holds the streams.
@@ -167,7 +173,8 @@ class Methods:
         arguments = _object(call.params, "arguments")
         tool = self._registry.tools.get(name)
         if tool is None or (tool.visible is not None and not tool.is_visible(call.principal)):
-            raise ProtocolError(INVALID_PARAMS, f"Unknown tool: {name[:200]}")
+            tool = await self._provided(call, "tools", name)
+            _check_parameters(call, tool, arguments)
         if self._lifespans.function is not None or self._registry.included:  # as `_has_lifespans` says it
             await self._enter(call, tool)
         try:
@@ -191,7 +198,11 @@ class Methods:
         uri = _text(call.params, "uri")
         if len(uri) > _MAX_URI_LENGTH:
             raise ProtocolError(INVALID_PARAMS, f"uri: expected at most {_MAX_URI_LENGTH:,} characters")
-        resource, values, is_for_all = self._serving(call, uri)
+        resource, values, is_for_all = self._serving(call, uri) or (
+            await self._provided(call, "resources", uri),
+            {},
+            False,
+        )
         await self._prepare(call, resource)
         if isinstance(resource, Resource):
             result = await resource.read(call)
@@ -224,8 +235,11 @@ class Methods:
 
     def _serving(
         self, call: Call, uri: str
-    ) -> tuple[Resource | ResourceTemplate, dict[str, str | list[str]], bool]:
-        """Return what serves a URI to who asks, the values of its variables, and whether it serves everybody so."""
+    ) -> tuple[Resource | ResourceTemplate, dict[str, str | list[str]], bool] | None:
+        """Return what serves a URI to who asks, the values of its variables, and whether it serves everybody so.
+
+        None where nothing that is registered does.
+        """
         resource = self._registry.resources.get(uri)
         if resource is not None and (resource.visible is None or resource.is_visible(call.principal)):
             return resource, {}, resource.visible is None
@@ -235,7 +249,23 @@ class Methods:
             values = template.template.match(uri) if template.is_enabled else None
             if values is not None and template.is_visible(call.principal):
                 return template, values, is_for_all
-        raise not_found(call, uri)
+        return None
+
+    async def _provided(self, call: Call, kind: Kind, key: str) -> Any:
+        """Return what a provider has, for who asks, under a name or URI that nothing registered has.
+
+        Raises:
+            ProtocolError: No provider has it.
+            Exception: Whatever a provider raises.
+        """
+        registry = self._registry
+        if registry.providers and key not in getattr(registry, kind) and len(key) <= _MAX_URI_LENGTH:
+            found = await self._providing.find(call, kind, key)
+            if found is not None and found.is_visible(call.principal):
+                return found
+        if kind == "resources":
+            raise not_found(call, key)
+        raise ProtocolError(INVALID_PARAMS, f"Unknown {kind[:-1].replace('_', ' ')}: {key[:200]}")
 
     async def get_prompt(self, call: Call) -> Outcome:
         """Serve `prompts/get` (server/prompts, "Getting a Prompt")."""
@@ -243,7 +273,7 @@ class Methods:
         arguments = _texts(call.params, "arguments")
         prompt = self._registry.prompts.get(name)
         if prompt is None or not prompt.is_visible(call.principal):
-            raise ProtocolError(INVALID_PARAMS, f"Unknown prompt: {name[:200]}")
+            prompt = await self._provided(call, "prompts", name)
         await self._prepare(call, prompt)
         result = await prompt.get(arguments, call)
         for message in result["messages"]:
@@ -260,9 +290,9 @@ class Methods:
                 prompt = self._registry.prompts.get(_text(call.params, "name"))
                 return prompt is not None and prompt.is_visible(call.principal)
             if call.method == "resources/read":
-                return bool(self._serving(call, _text(call.params, "uri")))
+                return self._serving(call, _text(call.params, "uri")) is not None
             if call.method == "completion/complete":
-                return bool(self._referred(call, _object(call.params, "ref")))
+                return self._referred(call, *_reference(call)) is not None
         except ProtocolError:
             return False
         own = self._registry.methods.get(call.method)
@@ -270,7 +300,10 @@ class Methods:
 
     async def complete_argument(self, call: Call) -> Outcome:
         """Serve `completion/complete` (server/utilities/completion)."""
-        component = self._referred(call, _object(call.params, "ref"))
+        kind, key = _reference(call)
+        component = self._referred(call, kind, key)
+        if component is None:
+            component = await self._provided(call, kind, key)
         argument = _object(call.params, "argument")
         name, value = _text(argument, "name", "argument."), _text(argument, "value", "argument.")
         filled = _texts(_object(call.params, "context"), "arguments", "context.")
@@ -285,21 +318,10 @@ class Methods:
             await self._enter(call, component)
         return call.render({"completion": await complete(completer, value, filled, call)})
 
-    def _referred(self, call: Call, reference: dict[str, Any]) -> Prompt | ResourceTemplate:
-        kind = reference.get("type")
-        found: Prompt | ResourceTemplate | None
-        if kind == "ref/prompt":
-            key = _text(reference, "name", "ref.")
-            found = self._registry.prompts.get(key)
-        elif kind == "ref/resource":
-            key = _text(reference, "uri", "ref.")
-            found = self._registry.resource_templates.get(key)
-        else:
-            raise ProtocolError(INVALID_PARAMS, "ref.type: expected ref/prompt or ref/resource")
-        if found is None or not found.is_visible(call.principal):
-            what = "prompt" if kind == "ref/prompt" else "resource template"
-            raise ProtocolError(INVALID_PARAMS, f"Unknown {what}: {key[:200]}")
-        return found
+    def _referred(self, call: Call, kind: Kind, key: str) -> Prompt | ResourceTemplate | None:
+        """Return what is registered under a name or template, for who asks."""
+        found: Prompt | ResourceTemplate | None = getattr(self._registry, kind).get(key)
+        return found if found is not None and found.is_visible(call.principal) else None
 
     async def serve_own(self, call: Call, method: Method) -> Outcome:
         """Serve a method outside the core protocol."""
@@ -324,10 +346,28 @@ def _tool_result(call: Call, tool: AnyTool, result: dict[str, Any]) -> bytes:
     return call.render(result)
 
 
+def _check_parameters(call: Call, tool: AnyTool, arguments: dict[str, Any]) -> None:
+    """Hold the headers of a stateless request over HTTP against arguments; of registered tools HTTP itself does so."""
+    headers = call.channel.request_headers
+    if tool.mirrored and call.era == "stateless" and b"mcp-method" in headers:
+        check_mirrored(headers, tool.mirrored, arguments)
+
+
 def _session(call: Call) -> Handshake:
     session = call.envelope
     assert isinstance(session, Handshake), "the revisions table has this method in the handshake era only"
     return session
+
+
+def _reference(call: Call) -> tuple[Kind, str]:
+    """Return what a request wants an argument completed of."""
+    reference = _object(call.params, "ref")
+    kind = reference.get("type")
+    if kind == "ref/prompt":
+        return "prompts", _text(reference, "name", "ref.")
+    if kind == "ref/resource":
+        return "resource_templates", _text(reference, "uri", "ref.")
+    raise ProtocolError(INVALID_PARAMS, "ref.type: expected ref/prompt or ref/resource")
 
 
 def _text(params: dict[str, Any], name: str, where: str = "") -> str:

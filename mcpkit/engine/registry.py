@@ -15,11 +15,10 @@ from ..common.listeners import Listeners
 from ..components.catalog import Catalog
 from ..components.checks import capabilities, json_object
 from ..components.component import Component
-from ..components.custom_methods import Method
 from ..components.decorators import Build, Decorators
 from ..components.included import Included
 from ..components.marking import check_is_function, marked
-from ..components.resources import Resource, ResourceTemplate
+from ..components.prefix import prefixed, prefixed_uri
 from ..content.data import json_value
 from ..content.lazy import staying
 from ..content.values import ExtensionResult
@@ -28,7 +27,8 @@ from ..middleware import Middlewares
 from ..protocol.capabilities import tree
 from ..protocol.jsonrpc import is_object
 from ..protocol.revisions import ALL, RESULT_TYPES, knows
-from ..state.change import Change
+from ..state.change import Change, ListName
+from .provider import Provided, Provider, check_kinds, lists_of
 from .topic import Accept, Topic
 
 if TYPE_CHECKING:
@@ -54,6 +54,8 @@ class Registry(Catalog, Decorators):
         included: The registries whose components are followed.
         attached: The extensions in the order of their coming, two of one identifier both.
         extension_listeners: They are called when an extension comes, goes, or gets another middleware.
+        providers: The providers, those of what is included, too.
+        provider_listeners: They hear of the lists that change as a provider comes, goes, or says so.
     """
 
     def __init__(self, lifespans: Lifespans | None = None) -> None:
@@ -62,6 +64,10 @@ class Registry(Catalog, Decorators):
         self.extension_listeners: Listeners[[]] = Listeners()
         self.attached: tuple[Extension, ...] = ()
         self.extensions: Mapping[str, Extension] = {}
+        self.providers: tuple[Provided, ...] = ()
+        self.provider_listeners: Listeners[[ListName]] = Listeners()
+        self._own_providers: list[Provided] = []
+        self._followed: list[tuple[Registry, str]] = []
 
     def extension(self, identifier: str, settings: Mapping[str, Any] | None = None) -> Extension:
         """Declare an extension of the protocol (basic/versioning, "Extension Negotiation").
@@ -100,8 +106,8 @@ class Registry(Catalog, Decorators):
 
         Args:
             source: A module, an object or a function with marks (`@tool`, `@resource`, `@prompt`);
-                a `Registry`, `Extension` or `Server`, whose later changes are followed; or what
-                `resource_dir(...)` returned.
+                a `Registry`, `Extension` or `Server`, whose later changes are followed; a `Provider`; or
+                what `resource_dir(...)` returned.
             prefix: Put before names with an underscore (`weather` makes `weather_get_forecast`),
                 and into URIs as the first part after the scheme (`data://weather/stations`). Methods
                 keep their names.
@@ -111,10 +117,12 @@ class Registry(Catalog, Decorators):
 
         Raises:
             RegistrationError: Nothing is marked there, a name is taken, or an extension is there with
-                other settings. Then nothing is included.
+                other settings; or a provider does not say what it has. Then nothing is included.
         """
         if isinstance(source, Registry):
             return self._follow(source, prefix)
+        if isinstance(source, Provider):
+            return self._provide(source, prefix)
         is_component = isinstance(source, Component)
         found = [source] if is_component else [mark.build(mark.function) for mark in marked(source)]
         if not found:
@@ -122,7 +130,7 @@ class Registry(Catalog, Decorators):
                 f"nothing to include in {source!r}: mark functions with @tool, @resource or @prompt"
             )
         if prefix:
-            found = [component.renamed(_prefixed(component, prefix)) for component in found]
+            found = [component.renamed(prefixed(component, prefix)) for component in found]
         for component in found:  # now, as it may take long, and lists wait for the lock
             with suppress(RegistrationError):  # which `add` raises
                 component.resolve()
@@ -138,7 +146,7 @@ class Registry(Catalog, Decorators):
 
         def hear(change: Change) -> None:
             if change.uri is not None:
-                self.listeners.tell(Change(change.kind, _prefixed_uri(change.uri, prefix), change.audience))
+                self.listeners.tell(Change(change.kind, prefixed_uri(change.uri, prefix), change.audience))
             elif change.key is not None:
                 self.listeners.tell(change)
 
@@ -152,9 +160,40 @@ class Registry(Catalog, Decorators):
             undo.callback(source.extension_listeners.add(self._attach))
             self._attach()
             for mine, theirs in zip(self.parts, source.parts, strict=True):
-                undo.callback(mine.mirror(theirs, partial(_prefixed, prefix=prefix)))
+                undo.callback(mine.mirror(theirs, partial(prefixed, prefix=prefix)))
             undo.callback(source.listeners.add(hear))
+            undo.callback(lambda: self._gather(*lists_of(source.providers)))
+            undo.callback(self._followed.remove, (source, prefix))
+            undo.callback(source.provider_listeners.add(self._gather))
+            self._followed.append((source, prefix))
+            self._gather(*lists_of(source.providers))
             return Included(source, _at_once(undo.pop_all(), source.lock, self.lock))
+
+    def _provide(self, provider: Provider, prefix: str) -> Included:
+        check_kinds(provider)
+        with self.lock, ExitStack() as undo:
+            if any(each.shows(provider, prefix) for each in self._own_providers):
+                raise RegistrationError(f"{provider!r} is included already")
+            provided = Provided(provider, self, prefix)
+            undo.callback(self._gather, *lists_of([provided]))
+            undo.callback(self._own_providers.remove, provided)
+            undo.callback(provider.listeners.add(self._gather))
+            self._own_providers.append(provided)
+            self._gather(*lists_of([provided]))
+            return Included(provider, _at_once(undo.pop_all(), self.lock))
+
+    def _gather(self, *lists: ListName) -> None:
+        """Have the providers that there are now, and tell of lists that have changed."""
+        with self.lock:
+            theirs = [
+                Provided(each, self, prefix) for source, prefix in self._followed for each in source.providers
+            ]
+            self.providers = tuple(
+                sorted([*self._own_providers, *theirs], key=lambda provided: provided.position)
+            )
+            for each in lists:
+                self._changed(each)
+                self.provider_listeners.tell(each)
 
     def _let_go(self, source: Registry) -> None:
         self.included.remove(source)
@@ -335,18 +374,3 @@ def _at_once(undo: ExitStack, *locks: AbstractContextManager[Any]) -> Callable[[
 
 def _includes(outer: Registry, inner: Registry) -> bool:
     return any(each is inner or _includes(each, inner) for each in outer.included)
-
-
-def _prefixed(component: Component, prefix: str) -> str:
-    if isinstance(component, Resource | ResourceTemplate):
-        return _prefixed_uri(component.key, prefix)
-    if isinstance(component, Method):
-        return component.key
-    return f"{prefix}_{component.key}" if prefix else component.key
-
-
-def _prefixed_uri(uri: str, prefix: str) -> str:
-    if not prefix:
-        return uri
-    scheme, separator, rest = uri.partition("://")
-    return f"{scheme}{separator}{prefix}/{rest}" if separator else uri.replace(":", f":{prefix}/", 1)

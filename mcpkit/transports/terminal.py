@@ -66,7 +66,7 @@ def _offers(registry: Registry) -> Iterator[str]:
         "prompts": registry.prompts,
     }
     names = {kind: [each.key for each in offered if each.is_enabled] for kind, offered in kinds.items()}
-    if not any(names.values()):
+    if not any(names.values()) and not registry.providers:
         yield "It offers nothing so far."
     for kind, found in names.items():
         if found:

@@ -1,0 +1,35 @@
+"""Names and URIs under the prefix of an `include`."""
+
+from __future__ import annotations
+
+from .component import Component
+from .custom_methods import Method
+from .resources import Resource, ResourceTemplate
+
+
+def prefixed(component: Component, prefix: str) -> str:
+    """Return what a component is called under a prefix; methods keep their names."""
+    if isinstance(component, Resource | ResourceTemplate):
+        return prefixed_uri(component.key, prefix)
+    if isinstance(component, Method):
+        return component.key
+    return prefixed_name(component.key, prefix)
+
+
+def prefixed_name(name: str, prefix: str) -> str:
+    """Return a name under a prefix: `weather` makes `weather_get_forecast`."""
+    return f"{prefix}_{name}" if prefix else name
+
+
+def prefixed_uri(uri: str, prefix: str) -> str:
+    """Return a URI under a prefix, which is its first part after the scheme: `data://weather/stations`."""
+    if not prefix:
+        return uri
+    scheme, separator, rest = uri.partition("://")
+    return f"{scheme}{separator}{prefix}/{rest}" if separator else uri.replace(":", f":{prefix}/", 1)
+
+
+def without_prefix(key: str, prefix: str, *, is_uri: bool) -> str | None:
+    """Return the name or URI that has become `key` under a prefix; None where none would have."""
+    plain = key.replace(f"{prefix}/" if is_uri else f"{prefix}_", "", 1) if prefix else key
+    return plain if (prefixed_uri if is_uri else prefixed_name)(plain, prefix) == key else None

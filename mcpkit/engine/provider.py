@@ -1,0 +1,189 @@
+"""Providers: components that an author's code looks up when somebody asks, such as in a database."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections.abc import Awaitable, Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, get_args
+
+from typing_extensions import Self
+
+from ..common.listeners import Listeners
+from ..components.catalog import Catalog
+from ..components.component import Listed
+from ..components.prefix import prefixed, without_prefix
+from ..content.wording import described
+from ..context import Context
+from ..errors import RegistrationError
+from ..state.change import ListName
+
+if TYPE_CHECKING:
+    from ..calls.lifespan import Lifespans
+
+Kind = Literal["tools", "resources", "resource_templates", "prompts"]
+"""What can be provided."""
+
+_KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+
+_positions = itertools.count(1)
+"""A cursor names a position, so a position is never given twice."""
+
+
+class Provider:
+    """Tools, resources, resource templates and prompts that are looked up when somebody asks.
+
+    A class of one's own says in `list` what there is and in `find` what goes by a name; `server.include(provider)` adds
+    it. In lists what it has comes after what is registered, and it is asked for what is not registered alone. Both
+    methods run in the event loop, within the server's `timeout=`.
+
+    Attributes:
+        kinds: What it has, of `tools`, `resources`, `resource_templates` and `prompts`: clients are told that there are
+            such, and it is asked for nothing else.
+        listeners: They hear of the lists that have changed.
+    """
+
+    kinds: ClassVar[Collection[Kind]] = frozenset()
+    listeners: Listeners[[ListName]]
+
+    def __new__(cls, *_: Any, **__: Any) -> Self:
+        """Return one that can be listened to, whatever its `__init__` does."""
+        made = super().__new__(cls)
+        object.__setattr__(made, "listeners", Listeners())
+        return made
+
+    async def list(self, kind: Kind, ctx: Context) -> Sequence[Listed]:
+        """Return all that there is of a kind, for who asks; nothing where it is not overridden.
+
+        Args:
+            kind: One of `kinds`.
+            ctx: The request.
+
+        Returns:
+            Components of this kind, each with a name or URI of its own, in the order in which clients get them.
+        """
+        return ()
+
+    async def find(self, kind: Kind, key: str, ctx: Context) -> Listed | None:
+        """Return what goes by a name or URI, for who asks; None where there is none, or it is not overridden.
+
+        Args:
+            kind: One of `kinds`. For `resources` the URI may be one of a template's: it takes a `Resource` for that
+                URI. For `resource_templates` it is asked when their arguments are to be completed alone.
+            key: The name, the URI, or the text of the template.
+            ctx: The request.
+        """
+        return None
+
+    def changed(self, kind: Kind) -> None:
+        """Tell the clients that listen that a list has changed; in any thread.
+
+        Raises:
+            ValueError: It is none of `kinds`.
+        """
+        if kind not in self.kinds:
+            raise ValueError(f"{kind!r} is none of the kinds of {self!r}: {', '.join(self.kinds)}")
+        self.listeners.tell(_list_of(kind))
+
+
+class Provided:
+    """What a provider has, as a registry shows it: under a prefix, without what the registry hides.
+
+    Args:
+        source: The provider, or what another registry shows of it.
+        registry: The registry.
+        prefix: What is put before names.
+
+    Attributes:
+        kinds: What it has.
+        position: Its place among all providers.
+        name: What messages call it: the class of the provider.
+        home: The stays in the lifespan whose state it finds; None for those of the server that serves it.
+    """
+
+    __slots__ = ("_prefix", "_registry", "_source", "home", "kinds", "name", "position")
+
+    def __init__(self, source: Provider | Provided, registry: Catalog, prefix: str) -> None:
+        self._source = source
+        self._registry = registry
+        self._prefix = prefix
+        self.kinds: frozenset[Kind] = frozenset(source.kinds)
+        self.home: Lifespans | None = registry.lifespans
+        if isinstance(source, Provided):
+            self.position: int = source.position
+            self.name: str = source.name
+            self.home = source.home or self.home
+        else:
+            self.position = next(_positions)
+            self.name = type(source).__qualname__
+
+    def shows(self, provider: Provider, prefix: str) -> bool:
+        """Say whether it is what a provider has under a prefix."""
+        return self._source is provider and self._prefix == prefix
+
+    async def list(self, kind: Kind, ctx: Context) -> Iterable[Listed]:
+        """Return all that there is of a kind and not hidden.
+
+        Raises:
+            TypeError: The provider has returned something else.
+            RegistrationError: Something cannot be served.
+            Exception: Whatever the provider raises.
+        """
+        found = await self._awaited("list", self._source.list(kind, ctx))
+        if isinstance(found, str) or not isinstance(found, Iterable):
+            raise TypeError(f"{self.name}.list({kind!r}) returned {described(found)}: return a list")
+        return [shown for each in found if (shown := self._shown(kind, each)) is not None]
+
+    async def find(self, kind: Kind, key: str, ctx: Context) -> Listed | None:
+        """Return what goes by a name or URI here, unless it is hidden; raises as `list` does."""
+        plain = without_prefix(key, self._prefix, is_uri=kind.startswith("resource"))
+        if plain is None:
+            return None
+        found = await self._awaited("find", self._source.find(kind, plain, ctx))
+        if found is None or (shown := self._shown(kind, found)) is None:
+            return None
+        if shown.key != key:
+            raise TypeError(
+                f"{self.name}.find({kind!r}, {plain!r}) returned {found!r}, which has another name"
+            )
+        return shown
+
+    async def _awaited(self, method: str, answer: Awaitable[Any]) -> Any:
+        if not inspect.isawaitable(answer):
+            raise TypeError(f"{self.name}.{method} returned {described(answer)}: write `async def {method}`")
+        return await answer
+
+    def _shown(self, kind: Kind, component: Any) -> Listed | None:
+        part = getattr(self._registry, kind)
+        if not isinstance(component, part.kind):
+            raise TypeError(f"{self.name} has {component!r} among its {kind}, which is no {part.kind.kind}")
+        component.resolve()  # this one and not its twin, as the author may keep it
+        if not component.is_enabled or part.hides(component):
+            return None
+        twin: Listed = component.renamed(prefixed(component, self._prefix))
+        if twin.home is None:
+            twin.home = self.home
+        return twin
+
+
+def check_kinds(provider: Provider) -> None:
+    """Check what a provider says that it has.
+
+    Raises:
+        RegistrationError: It says nothing, or something that there is not.
+    """
+    kinds: Any = provider.kinds
+    if isinstance(kinds, str) or not isinstance(kinds, Collection) or not kinds or set(kinds) - set(_KINDS):
+        raise RegistrationError(
+            f"{type(provider).__qualname__}.kinds says what it has, such as `kinds = frozenset({{'tools'}})`, of "
+            f"{', '.join(_KINDS)}; not {kinds!r}"
+        )
+
+
+def lists_of(providers: Iterable[Provided]) -> Iterable[ListName]:
+    """Return the lists of the protocol in which there is something of these providers."""
+    return dict.fromkeys(_list_of(kind) for each in providers for kind in _KINDS if kind in each.kinds)
+
+
+def _list_of(kind: Kind) -> ListName:
+    return "resources" if kind == "resource_templates" else kind

@@ -1,0 +1,459 @@
+"""What providers may get wrong, what holds of all that they have, and where they are included."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import pytest
+
+import asgi_client
+from mcpkit import (
+    Context,
+    Header,
+    Principal,
+    Prompt,
+    ProtocolError,
+    Provider,
+    RegistrationError,
+    Registry,
+    Resource,
+    ResourceTemplate,
+    Server,
+    Tool,
+)
+from mcpkit.testing import Client, connect
+from waiting import until
+
+pytestmark = pytest.mark.anyio
+
+ERAS = ["2025-11-25", "2026-07-28"]
+KINDS: Any = frozenset({"tools", "resources", "resource_templates", "prompts"})
+
+
+class Table(Provider):
+    """Has what it is given, by kind; functions are called instead."""
+
+    kinds = KINDS
+
+    def __init__(self, **given: Any) -> None:
+        self.given = given  # and no super().__init__()
+
+    async def list(self, kind: str, ctx: Context) -> Any:
+        given = self.given.get(kind, ())
+        return await given(ctx) if callable(given) else given
+
+    async def find(self, kind: str, key: str, ctx: Context) -> Any:
+        found = await self.list(kind, ctx)
+        return next((each for each in found if each.key == key), None)
+
+
+class ToolsAlone(Table):
+    kinds = frozenset({"tools"})
+
+
+def says(name: str, **options: Any) -> Tool:
+    async def say() -> str:
+        return name
+
+    return Tool(say, name=name, **options)
+
+
+def serving(*providers: Provider, **options: Any) -> Server:
+    server = Server("s", **options)
+    server.tool(name="own")(lambda: "own")
+    for provider in providers:
+        server.include(provider)
+    return server
+
+
+async def names(client: Client) -> list[str]:
+    return [each["name"] for each in await client.list_tools()]
+
+
+@pytest.mark.parametrize("kinds", [(), "tools", None, {"tools", "roots"}, 5])
+def test_it_must_say_what_it_has(kinds: Any) -> None:
+    provider = Table()
+    provider.kinds = kinds  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
+    with pytest.raises(RegistrationError, match=r"Table.kinds says what it has, such as `kinds = frozenset"):
+        Server("s").include(provider)
+
+
+def test_it_is_included_once_under_each_prefix() -> None:
+    provider, server = Table(), Server("s")
+    server.include(provider)
+    server.include(provider, prefix="other")
+    with pytest.raises(RegistrationError, match="is included already"):
+        server.include(provider)
+
+
+def test_it_tells_of_its_kinds_alone() -> None:
+    with pytest.raises(ValueError, match="'prompts' is none of the kinds"):
+        ToolsAlone().changed("prompts")
+
+
+async def of(value: Any) -> Any:
+    return value
+
+
+def raising(error: BaseException) -> Any:
+    async def call(_: Any) -> Any:
+        raise error
+
+    return call
+
+
+@pytest.mark.parametrize("revision", ERAS)
+@pytest.mark.parametrize(
+    ("given", "logged"),
+    [
+        (lambda _: of(None), "Table.list('tools') returned a NoneType: return a list"),
+        (lambda _: of("tools"), "returned a str: return a list"),
+        (["add"], "Table has 'add' among its tools, which is no tool"),
+        ([Prompt(lambda: "", name="p")], "among its tools, which is no tool"),
+        ([Resource(lambda: "", "a://b", name="r")], "among its tools, which is no tool"),
+        ([Tool(lambda x: x, name="t"), Tool(lambda c: c, name="u", output_schema={"type": "x"})], "tool 'u'"),
+        (raising(ValueError("no database")), "no database"),
+    ],
+)
+async def test_what_it_gets_wrong_is_told_in_the_log(
+    revision: str, given: Any, logged: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with connect(serving(Table(tools=given)), revision=revision) as client:
+        with caplog.at_level(logging.ERROR, "mcpkit"):
+            with pytest.raises(ProtocolError, match="Internal error") as caught:
+                await client.list_tools()
+            with pytest.raises(ProtocolError):
+                await client.call("u")
+        assert caught.value.code == -32603
+        assert logged in caplog.text
+        assert (await client.call("own")).text == "own"
+        assert await client.list_prompts() == []
+
+
+async def test_one_that_is_not_async_is_told_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    class Plain(ToolsAlone):
+        def list(self, kind: str, ctx: Context) -> Any:
+            return []
+
+        def find(self, kind: str, key: str, ctx: Context) -> Any:
+            return says(key)
+
+    async with connect(serving(Plain())) as client:
+        for request, method in ((client.list_tools, "list"), (lambda: client.call("x"), "find")):
+            with (
+                caplog.at_level(logging.ERROR, "mcpkit"),
+                pytest.raises(ProtocolError, match="Internal error"),
+            ):
+                await request()
+            assert f"write `async def {method}`" in caplog.text
+
+
+async def test_what_it_finds_has_the_name_that_was_asked_for(caplog: pytest.LogCaptureFixture) -> None:
+    class Careless(ToolsAlone):
+        async def find(self, kind: str, key: str, ctx: Context) -> Any:
+            return says(key.lower())
+
+    async with connect(serving(Careless())) as client:
+        with caplog.at_level(logging.ERROR, "mcpkit"), pytest.raises(ProtocolError, match="Internal error"):
+            await client.call("Add")
+    assert "Careless.find('tools', 'Add') returned <tool 'add'>, which has another name" in caplog.text
+
+
+@pytest.mark.parametrize("revision", ERAS)
+async def test_what_it_means_to_say_is_said(revision: str) -> None:
+    provider = Table(tools=raising(ProtocolError(-32001, "The library is closed")))
+    async with connect(serving(provider), revision=revision) as client:
+        with pytest.raises(ProtocolError, match="The library is closed"):
+            await client.list_tools()
+        with pytest.raises(ProtocolError, match="The library is closed"):
+            await client.call("any")
+
+
+async def test_it_has_the_servers_time() -> None:
+    async def hang(_: Any) -> Any:
+        await asyncio.get_running_loop().create_future()
+
+    async with connect(serving(Table(tools=hang), timeout=0.01)) as client:
+        for request in (client.list_tools(), client.call("any")):
+            with pytest.raises(ProtocolError, match=r"0\.01"):
+                await request
+        assert (await client.call("own")).text == "own"
+
+
+@pytest.mark.parametrize("revision", ERAS)
+async def test_it_is_cancelled(revision: str) -> None:
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def hang(_: Any) -> Any:
+        begun.set()
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            ended.set()
+
+    async with connect(serving(Table(tools=hang)), revision=revision) as client:
+        for request in (client.list_tools, lambda: client.call("any")):
+            begun.clear(), ended.clear()
+            asked = asyncio.ensure_future(request())
+            await begun.wait()
+            asked.cancel()
+            await asyncio.wait_for(ended.wait(), 10)
+
+
+@pytest.mark.parametrize(
+    ("providers", "logged"),
+    [
+        ([Table(tools=[says("a"), says("a")])], "there are two tools 'a': one of Table, and one of Table"),
+        ([Table(tools=[says("a")]), ToolsAlone(tools=[says("a")])], "one of Table, and one of ToolsAlone"),
+        ([Table(tools=[says("own")])], "there are two tools 'own': "),
+    ],
+)
+async def test_two_of_one_name_refuse_the_list(
+    providers: list[Provider], logged: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with connect(serving(*providers)) as client:
+        with (
+            caplog.at_level(logging.ERROR, "mcpkit"),
+            pytest.raises(ProtocolError, match="there are two") as caught,
+        ):
+            await client.list_tools()
+        assert caught.value.code == -32603
+        assert logged in caplog.text
+        assert ".py" not in caught.value.message  # where it was registered is nobody's business
+        assert (await client.call("own")).text == "own"
+
+
+async def test_visible_tags_and_requires_hold() -> None:
+    hidden = says("hidden", visible=lambda principal: principal.id == "ann")
+    table = Table(tools=[hidden, says("old", tags={"old"}), says("asks", requires="sampling")])
+    server = serving(table, ToolsAlone(tools=[says("hidden", visible=lambda principal: False)]))
+    server.disable(tags={"old"})
+    async with connect(server) as client:
+        assert await names(client) == ["own", "asks"]
+        for name in ("hidden", "old"):
+            with pytest.raises(ProtocolError, match=f"Unknown tool: {name}"):
+                await client.call(name)
+        with pytest.raises(ProtocolError, match="sampling"):
+            await client.call("asks")
+    async with connect(server, principal=Principal("ann")) as client:
+        assert await names(client) == ["own", "hidden", "asks"]
+        assert (await client.call("hidden")).text == "hidden"
+
+
+async def test_what_is_registered_and_disabled_is_not_asked_for() -> None:
+    server = serving(Table(tools=[says("own")]))
+    server.tools.disable("own")
+    async with connect(server) as client:
+        with pytest.raises(ProtocolError, match="Unknown tool"):
+            await client.call("own")
+
+
+@pytest.mark.parametrize("revision", ERAS)
+async def test_prompts_templates_and_completion(revision: str) -> None:
+    async def plan(city: Literal["Graz", "Rome"]) -> str:
+        return f"Plan a day in {city}"
+
+    async def street(name: Literal["Ring", "Via"]) -> str:
+        return name
+
+    given = Table(prompts=[Prompt(plan)], resource_templates=[ResourceTemplate(street, "street://{name}")])
+    server = Server("s")
+    server.include(given)
+    async with connect(server, revision=revision) as client:
+        assert [each["name"] for each in await client.list_prompts()] == ["plan"]
+        assert "Rome" in str(
+            await client.request("prompts/get", {"name": "plan", "arguments": {"city": "Rome"}})
+        )
+        templates = await client.request("resources/templates/list")
+        assert [each["uriTemplate"] for each in templates["resourceTemplates"]] == ["street://{name}"]
+        for ref in (
+            {"type": "ref/prompt", "name": "plan"},
+            {"type": "ref/resource", "uri": "street://{name}"},
+        ):
+            name = "city" if "name" in ref else "name"
+            argument = {"name": name, "value": "R"}
+            answer = await client.request("completion/complete", {"ref": ref, "argument": argument})
+            assert answer["completion"]["values"] == (["Rome", "Graz"] if name == "city" else ["Ring"])
+        with pytest.raises(ProtocolError, match="Unknown prompt: other"):
+            await client.request("prompts/get", {"name": "other"})
+        argument, ref = {"name": "a", "value": ""}, {"type": "ref/resource", "uri": "a://{a}"}
+        with pytest.raises(ProtocolError, match="Unknown resource template: a://"):
+            await client.request("completion/complete", {"ref": ref, "argument": argument})
+
+
+async def test_its_resources_are_behind_entries_and_clash_with_them(caplog: pytest.LogCaptureFixture) -> None:
+    uris = ["note://b"]
+    table = Table(resources=lambda _: of([Resource(lambda: "text", uri, name="n") for uri in uris]))
+    server = serving(table)
+
+    @server.resource("note://{name}", entries=lambda: [{"uri": "note://a", "name": "a"}])
+    async def note(name: str) -> str:
+        return name
+
+    async with connect(server) as client:
+        assert [each["uri"] for each in await client.list_resources()] == ["note://a", "note://b"]
+        uris.append("note://a")
+        with pytest.raises(ProtocolError, match="two resources 'note://a'"):
+            await client.list_resources()
+
+
+@pytest.mark.parametrize(
+    ("now", "rest"),
+    [
+        (["a", "b", "c", "d"], ["c", "d"]),
+        (["x", "a", "b", "c", "d"], ["c", "d"]),  # one has come before
+        (["a", "c", "d"], ["c", "d"]),  # what the cursor names has gone
+        (["a", "B", "c", "d"], ["B", "c", "d"]),
+        (["d", "c", "b", "a"], ["a"]),
+        ([], []),
+    ],
+)
+async def test_pages_go_on_where_they_ended(now: list[str], rest: list[str]) -> None:
+    has = ["a", "b", "c", "d"]
+    table = Table(tools=lambda _: of(list(map(says, has))))
+    server = Server("s", page_size=2)
+    server.include(table)
+    async with connect(server) as client:
+        cursor = (await client.request("tools/list"))["nextCursor"]
+        has[:] = now
+        server.tool(name="late")(lambda: "late")  # behind what was there, and before what is provided
+        found: list[str] = []
+        while cursor is not None:
+            page = await client.request("tools/list", {"cursor": cursor})
+            found += [each["name"] for each in page["tools"]]
+            cursor = page.get("nextCursor")
+    assert found == rest
+
+
+async def test_it_is_known_through_what_includes_it() -> None:
+    table = Table(tools=[says("a")], resources=[Resource(lambda: "text", "note://x", name="n")])
+    inner, middle, outer = Registry(), Registry(), Server("outer", offers={"tools"})
+    middle.include(inner, prefix="in")
+    outer.include(middle, prefix="mid")
+    async with connect(outer, revision="2025-11-25") as client:
+        included = inner.include(table)  # later
+        assert await names(client) == ["mid_in_a"]
+        assert (await client.call("mid_in_a")).text == "a"
+        assert [each["uri"] for each in await client.list_resources()] == ["note://mid/in/x"]
+        (contents,) = await client.read("note://mid/in/x")
+        assert contents["uri"] == "note://mid/in/x"
+        for name in ("a", "in_a", "mid_a", "mid_in_b"):
+            with pytest.raises(ProtocolError, match="Unknown tool"):
+                await client.call(name)
+        client.notifications.clear()
+        table.changed("tools")
+        await until(lambda: bool(client.notifications))
+        included.remove()
+        included.remove()
+        assert await names(client) == []
+        assert outer.providers == ()
+
+
+async def test_a_registry_with_one_is_followed_and_taken_back() -> None:
+    registry, server = Registry(), Server("s")
+    registry.include(ToolsAlone(tools=[says("a")]))
+    included = server.include(registry)
+    async with connect(server, revision="2025-11-25") as client:
+        assert await names(client) == ["a"]
+        included.remove()
+        await until(lambda: bool(client.notifications))
+        assert await names(client) == []
+        registry.include(Table(), prefix="more")
+        assert server.providers == ()
+
+
+async def test_it_finds_the_state_of_the_server_that_includes_it() -> None:
+    def with_state(state: str) -> Callable[[Server], Any]:
+        @asynccontextmanager
+        async def lifespan(_: Server) -> AsyncIterator[str]:
+            yield state
+
+        return lifespan
+
+    async def tool(ctx: Context) -> str:
+        return str(ctx.state)
+
+    async def listed(ctx: Context) -> Any:
+        return [Tool(tool, name=f"of_{ctx.state}")]
+
+    inner, outer = (
+        Server("inner", lifespan=with_state("inner")),
+        Server("outer", lifespan=with_state("outer")),
+    )
+    inner.include(ToolsAlone(tools=listed))
+    outer.include(ToolsAlone(tools=listed), prefix="my")
+    outer.include(inner)
+    async with connect(outer) as client:
+        assert await names(client) == ["of_inner", "my_of_outer"]
+        assert (await client.call("of_inner")).text == "inner"
+        assert (await client.call("my_of_outer")).text == "outer"
+
+
+@pytest.mark.parametrize("revision", ERAS)
+async def test_what_it_has_may_log_and_report(revision: str) -> None:
+    async def report(ctx: Context) -> str:
+        await ctx.error("seen")
+        await ctx.progress(1, 2)
+        return "done"
+
+    reports: list[Any] = []
+    async with connect(serving(Table(tools=[Tool(report)])), revision=revision) as client:
+        result = await client.call("report", progress=lambda *each: reports.append(each))
+    assert (result.text, reports) == ("done", [(1, 2, None)])
+
+
+async def test_one_object_may_be_given_again_and_again() -> None:
+    table = Table(tools=[says("a")])
+    both = Server("one"), Server("two")
+    for server in both:
+        server.include(table)
+        async with connect(server) as client:
+            assert (await client.call("a")).text == "a"
+    assert table.given["tools"][0].position == 0
+
+
+async def test_a_dataclass_is_one() -> None:
+    @dataclass
+    class Fixed(Provider):
+        kinds = frozenset({"tools"})
+        name: str
+
+        async def list(self, kind: str, ctx: Context) -> Any:
+            return [says(self.name)]
+
+    provider = Fixed("a")
+    async with connect(serving(provider), revision="2025-11-25") as client:
+        assert await names(client) == ["own", "a"]
+        provider.changed("tools")
+        await until(lambda: bool(client.notifications))
+
+
+async def test_headers_are_held_against_the_arguments_of_its_tools(schema_dir: Path) -> None:
+    async def region(region: Annotated[str, Header("Region")]) -> str:
+        return region
+
+    async with asgi_client.serving(serving(Table(tools=[Tool(region)])), schema_dir) as client:
+        for told, status in (("eu", 200), ("us", 400), (None, 400)):
+            answer = await client.call("region", {"region": "eu"}, headers={"mcp-param-region": told}).whole()
+            assert answer.status == status
+            assert status == 200 or answer.error()["code"] == -32020
+
+
+async def test_long_names_are_not_asked_for() -> None:
+    asked: list[str] = []
+
+    class Asked(ToolsAlone):
+        async def find(self, kind: str, key: str, ctx: Context) -> Any:
+            asked.append(key)
+
+    async with connect(serving(Asked())) as client:
+        for name in ("short", "x" * 100_000):
+            with pytest.raises(ProtocolError, match="Unknown tool"):
+                await client.call(name)
+    assert asked == ["short"]
