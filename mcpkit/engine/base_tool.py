@@ -164,8 +164,8 @@ def _checked(result: Any) -> dict[str, Any]:
                 f"{place}: expected a content block, an object with a `type`, got {described(block)}"
             )
         check_block(block, place)
-    for name, kind in (("_meta", dict), ("isError", bool)):
+    for name, kind, what in (("_meta", dict, "a dict"), ("isError", bool, "a bool")):
         if name in result and not isinstance(result[name], kind):
-            raise OutputError(f"result.{name}: expected {described(kind())}, got {described(result[name])}")
+            raise OutputError(f"result.{name}: expected {what}, got {described(result[name])}")
     with staying():  # what is no JSON yet
         return cast("dict[str, Any]", json_value(result))

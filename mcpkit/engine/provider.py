@@ -130,7 +130,7 @@ class Provided:
             Exception: Whatever the provider raises.
         """
         found = await self._awaited("list", self._source.list(kind, ctx))
-        if isinstance(found, str) or not isinstance(found, Iterable):
+        if isinstance(found, str) or not hasattr(found, "__iter__"):
             raise TypeError(f"{self.name}.list({kind!r}) returned {described(found)}: return a list")
         return [shown for each in found if (shown := self._shown(kind, each)) is not None]
 
@@ -173,7 +173,11 @@ def check_kinds(provider: Provider) -> None:
         RegistrationError: It says nothing, or something that there is not.
     """
     kinds: Any = provider.kinds
-    if isinstance(kinds, str) or not isinstance(kinds, Collection) or not kinds or set(kinds) - set(_KINDS):
+    if (
+        type(kinds) not in (frozenset, set, tuple, list)
+        or not kinds
+        or not all(map(_KINDS.__contains__, kinds))
+    ):
         raise RegistrationError(
             f"{type(provider).__qualname__}.kinds says what it has, such as `kinds = frozenset({{'tools'}})`, of "
             f"{', '.join(_KINDS)}; not {kinds!r}"

@@ -7,15 +7,12 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import pytest
 
-import asgi_client
 from mcpkit import (
     Context,
-    Header,
     Principal,
     Prompt,
     ProtocolError,
@@ -432,28 +429,3 @@ async def test_a_dataclass_is_one() -> None:
         assert await names(client) == ["own", "a"]
         provider.changed("tools")
         await until(lambda: bool(client.notifications))
-
-
-async def test_headers_are_held_against_the_arguments_of_its_tools(schema_dir: Path) -> None:
-    async def region(region: Annotated[str, Header("Region")]) -> str:
-        return region
-
-    async with asgi_client.serving(serving(Table(tools=[Tool(region)])), schema_dir) as client:
-        for told, status in (("eu", 200), ("us", 400), (None, 400)):
-            answer = await client.call("region", {"region": "eu"}, headers={"mcp-param-region": told}).whole()
-            assert answer.status == status
-            assert status == 200 or answer.error()["code"] == -32020
-
-
-async def test_long_names_are_not_asked_for() -> None:
-    asked: list[str] = []
-
-    class Asked(ToolsAlone):
-        async def find(self, kind: str, key: str, ctx: Context) -> Any:
-            asked.append(key)
-
-    async with connect(serving(Asked())) as client:
-        for name in ("short", "x" * 100_000):
-            with pytest.raises(ProtocolError, match="Unknown tool"):
-                await client.call(name)
-    assert asked == ["short"]
