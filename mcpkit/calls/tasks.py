@@ -233,7 +233,8 @@ class Calls:
                 call.runtime.running.give_back(entry.caller)
             if not entry.is_cancelled:
                 self._settle(entry, message, problem)
-            entry.has_stopped()
+            if entry.stopped is not None:
+                entry.stopped.set_result(None)
             del problem
 
     def _cancel(self, entry: _Entry, problem: ProtocolError | None = None) -> None:
@@ -243,7 +244,8 @@ class Calls:
         if entry.unstarted is not None:  # its task ends without ever running
             entry.unstarted.close()
             entry.call.runtime.running.give_back(entry.caller)
-            entry.has_stopped()
+            if entry.stopped is not None:
+                entry.stopped.set_result(None)
         self._settle(entry, None if problem is None else error_response(entry.call, problem), problem)
 
     def _settle(self, entry: _Entry, message: bytes | None, problem: BaseException | None) -> None:
@@ -276,8 +278,3 @@ class _Entry:
         self.unstarted: Coroutine[Any, Any, Outcome] | None = None
         self.stopped: asyncio.Future[None] | None = None
         self.is_cancelled = False
-
-    def has_stopped(self) -> None:
-        """Tell whoever waits for it that nothing of it runs any more."""
-        if self.stopped is not None:
-            self.stopped.set_result(None)

@@ -153,8 +153,7 @@ class Connection(Peer):
                 raise invalid("this session is initialized already")
             return self.session
         if method == "initialize":
-            self.session = Handshake.receive(params, self._subscriptions.subscribed)
-            self._subscriptions.begin(self.session)
+            self.session = self._subscriptions.begin(params)
             return self.session
         if method == "ping":
             return _BEFORE_INITIALIZE

@@ -22,7 +22,7 @@ from ..protocol.jsonrpc import Outcome, Ready
 from ..protocol.repetition import RepetitiveResult
 from ..protocol.revisions import LATEST, METHODS, ROUND_PARAMS, STATELESS, narrow
 from ..state.change import LIST_NAMES
-from .subscriptions.listen import check_room, check_uri
+from .subscriptions.listen import check_keys
 
 if TYPE_CHECKING:
     from ..calls.call import Call
@@ -147,20 +147,15 @@ class Methods:
         """Serve `resources/subscribe` (server/resources, "Subscriptions")."""
         session, uri = _session(call), _text(call.params, "uri")
         if uri not in session.subscriptions:
-            check_uri(uri)
-            check_room(len(session.subscriptions) + 1, sum(map(len, session.subscriptions)) + len(uri))
-            session.subscriptions.add(uri)
-            if session.on_subscription is not None:
-                session.on_subscription(uri, True)
+            check_keys((*session.subscriptions, uri))
+            session.subscribe(uri, True)
         return {}
 
     def unsubscribe(self, call: Call) -> Ready:
         """Serve `resources/unsubscribe`."""
         session, uri = _session(call), _text(call.params, "uri")
         if uri in session.subscriptions:
-            session.subscriptions.remove(uri)
-            if session.on_subscription is not None:
-                session.on_subscription(uri, False)
+            session.subscribe(uri, False)
         return {}
 
     def list_page(self, call: Call) -> Ready | Coroutine[Any, Any, Outcome]:

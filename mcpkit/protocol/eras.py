@@ -290,6 +290,12 @@ class Handshake(_Envelope):
         revision = wanted if wanted in HANDSHAKE else LATEST_HANDSHAKE
         return cls(revision, Client(info, capabilities), on_subscription)
 
+    def subscribe(self, uri: str, is_subscribed: bool) -> None:
+        """Take note that the client subscribes to a URI, or does so no more."""
+        (self.subscriptions.add if is_subscribed else self.subscriptions.remove)(uri)
+        if self.on_subscription is not None:
+            self.on_subscription(uri, is_subscribed)
+
     @property
     def has_batches(self) -> bool:
         """Whether the session's revision has JSON-RPC batches."""

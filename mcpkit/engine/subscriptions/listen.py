@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -76,10 +76,7 @@ class Listen:
         keys = {
             member: _keys(asked, member) for member in (RESOURCES, *(topic.member for _, topic in topics))
         }
-        every = [key for each in keys.values() for key in each]
-        check_room(len(every), sum(map(len, every)))
-        for key in every:
-            check_uri(key)
+        check_keys([key for each in keys.values() for key in each])
         if asked.get(RESOURCES) is not None and is_offered("resources"):
             self._honoured[RESOURCES] = keys[RESOURCES]
             wanted += [Change("resource", uri) for uri in keys[RESOURCES]]
@@ -116,33 +113,21 @@ class Listen:
         return jsonrpc.notification("notifications/cancelled", params)
 
 
-def check_uri(uri: str) -> None:
-    """Refuse to subscribe to what is too long to be kept.
+def check_keys(keys: Collection[str]) -> None:
+    """Refuse to subscribe to more URIs, and keys beside them, than are kept.
 
     Raises:
         ProtocolError: -32602, naming the limit.
     """
-    if len(uri) > MAX_URI_LENGTH:
-        raise ProtocolError(
-            INVALID_PARAMS, f"A URI or key that is subscribed to has at most {MAX_URI_LENGTH:,} characters"
-        )
-
-
-def check_room(count: int, length: int) -> None:
-    """Refuse more URIs and keys than a client may subscribe to.
-
-    Args:
-        count: How many they are.
-        length: How many characters they have together.
-
-    Raises:
-        ProtocolError: -32602, naming the limits.
-    """
-    if count > MAX_URIS or length > MAX_URIS_LENGTH:
+    if len(keys) > MAX_URIS or sum(map(len, keys)) > MAX_URIS_LENGTH:
         raise ProtocolError(
             INVALID_PARAMS,
             f"A client subscribes to at most {MAX_URIS:,} URIs of {MAX_URIS_LENGTH:,} characters together, keys of "
             "topics among them; unsubscribe from one, or subscribe to a template",
+        )
+    if keys and max(map(len, keys)) > MAX_URI_LENGTH:
+        raise ProtocolError(
+            INVALID_PARAMS, f"A URI or key that is subscribed to has at most {MAX_URI_LENGTH:,} characters"
         )
 
 

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ...errors import INTERNAL_ERROR, ProtocolError
 from ...protocol.eras import Handshake
@@ -74,24 +74,27 @@ class Subscriptions:
         self._session: _Session | None = None
         self.streams: dict[RequestId, _Stream] = {}
 
-    def begin(self, session: Handshake) -> None:
-        """Note a new session: what changes once its `initialize` is answered reaches it.
+    def begin(self, params: dict[str, Any]) -> Handshake:
+        """Return the session that `initialize` opens: what changes once that is answered reaches it.
 
         A list that the server does not declare then is never announced to it, as it was not negotiated.
-        """
-        self._session = _Session(self, session)
-        for name in LIST_NAMES:
-            self._changes.want(self._session, Change(name))
 
-    def subscribed(self, uri: str, is_subscribed: bool) -> None:
-        """Note that the session has subscribed to a URI, or does so no more."""
-        if self._session is not None:
+        Raises:
+            ProtocolError: -32602 for params that are missing or malformed.
+        """
+
+        def subscribed(uri: str, is_subscribed: bool) -> None:
             change = Change("resource", uri)
             if is_subscribed:
-                self._changes.want(self._session, change)
-                return
-            for changes in (self._changes, *self._leaving):
-                changes.unwant(self._session, change)
+                self._changes.want(listener, change)
+            else:
+                for changes in (self._changes, *self._leaving):
+                    changes.unwant(listener, change)
+
+        self._session = listener = _Session(self, Handshake.receive(params, subscribed))
+        for name in LIST_NAMES:
+            self._changes.want(listener, Change(name))
+        return listener.session
 
     def initialized(self) -> None:
         """Tell the session what has changed since `initialize` was answered."""
@@ -129,12 +132,12 @@ class Subscriptions:
         """
         before, self._changes, self._most = self._changes, changes, most
         self._leaving.append(before)
-        for listener in self._listeners:
-            for change in before.wanted(listener):
-                changes.want(listener, change)
-                if change.kind in LIST_NAMES and differs(change.kind, listener.revision):
-                    listener.changed(Change(change.kind))
         try:
+            for listener in self._listeners:
+                for change in before.wanted(listener):
+                    changes.want(listener, change)
+                    if change.kind in LIST_NAMES and differs(change.kind, listener.revision):
+                        listener.changed(Change(change.kind))
             yield
         finally:
             self._leaving.remove(before)
