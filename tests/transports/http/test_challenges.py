@@ -141,6 +141,15 @@ async def test_a_page_may_read_the_challenge_and_needs_no_token_for_its_prefligh
         assert (await client.open("OPTIONS", headers=asked).whole()).status == 200
 
 
+async def test_what_is_said_with_a_challenge_may_be_any_text(server: Server, serve: Serve) -> None:
+    def refuse(scope: MutableMapping[str, Any]) -> None:
+        raise ChallengeError(401, NOBODY, "Not known: ü\udc80")
+
+    async with serve(server, principal=refuse) as client:
+        answer = await client.call("erase").whole()
+        assert (answer.status, answer.body) == (401, "Not known: ü?\n".encode())
+
+
 @pytest.mark.parametrize("problem", [OSError("secret detail"), ProtocolError(-1, "secret detail")])
 async def test_what_else_fails_there_says_nothing(server: Server, serve: Serve, problem: Exception) -> None:
     async def fail(scope: MutableMapping[str, Any]) -> None:

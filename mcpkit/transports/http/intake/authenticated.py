@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
+from ....calls.failures import readable
 from ....errors import ChallengeError
 from ....state.principal import ANYONE, Principal
 from ..exchange import Scope, headers_of
@@ -36,7 +37,7 @@ async def find_principal(scope: Scope, find: FindPrincipal) -> Principal:
         if not isinstance(found, Principal):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped authors
             raise TypeError(f"principal= must return a Principal or None, got {type(found).__name__}")
     except ChallengeError as error:
-        raise UnreadError(error.status, error.message, headers_of(error)) from None
+        raise UnreadError(error.status, readable(error.message), headers_of(error)) from None
     except Exception:
         logger.exception("principal= cannot say who sends a request")
         raise UnreadError(500, "the server cannot tell who sends this request") from None
