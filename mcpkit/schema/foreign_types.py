@@ -195,34 +195,38 @@ def _of_numpy(cls: Any, arguments: tuple[Any, ...]) -> Described:
         return _array(numpy, *(arguments or (Any, Any)))
     if not issubclass(cls, numpy.generic):
         raise NotInTable
-    return _of_schema(*_scalar(numpy, cls))
+    return _of_schema(*_scalar(_exact(numpy, cls)))
 
 
-def _scalar(numpy: Any, cls: Any) -> Form:
+_EXACT: Final = {
+    **dict.fromkeys(("integer", "signedinteger"), "int64"),
+    **dict.fromkeys(("number", "inexact", "floating"), "float64"),
+    "unsignedinteger": "uint64",
+}
+"""What is made where an annotation names a kind of number."""
+
+
+def _exact(numpy: Any, cls: Any) -> Any:
+    return getattr(numpy, _EXACT.get(cls.__name__, ""), cls)
+
+
+def _scalar(cls: Any) -> Form:
     """Return the schema of a number, text or time of numpy, and what makes one of JSON."""
     for base in cls.__mro__:
         if base.__name__ in _SCALARS:
             return _SCALARS[base.__name__](cls)
-    if cls in (numpy.number, numpy.inexact):
-        return {"type": "number"}, numpy.float64
     raise RegistrationError(f"{cls.__name__} of numpy has no form in JSON; use another type")
 
 
 def _integer(cls: Any) -> Form:
-    numpy: Any = sys.modules["numpy"]
-    signed = numpy.int64
-    exact = {"unsignedinteger": numpy.uint64, "integer": signed, "signedinteger": signed}.get(
-        cls.__name__, cls
-    )
-    if exact(0).itemsize >= 8:  # beyond what readers of JSON hold exactly
-        return {"type": "integer"}, exact
-    limits = numpy.iinfo(exact)
-    return {"type": "integer", "minimum": int(limits.min), "maximum": int(limits.max)}, exact
+    if cls(0).itemsize >= 8:  # beyond what readers of JSON hold exactly
+        return {"type": "integer"}, cls
+    limits = sys.modules["numpy"].iinfo(cls)
+    return {"type": "integer", "minimum": int(limits.min), "maximum": int(limits.max)}, cls
 
 
 def _floating(cls: Any) -> Form:
-    numpy: Any = sys.modules["numpy"]
-    return {"type": "number"}, _finite(numpy, numpy.float64 if cls is numpy.floating else cls)
+    return {"type": "number"}, _finite(sys.modules["numpy"], cls)
 
 
 def _finite(numpy: Any, make: Convert) -> Convert:
@@ -267,17 +271,15 @@ def _array(numpy: Any, shape: Any, dtype: Any) -> Described:
     scalar: Any = next(iter(get_args(dtype)), Any)
     if scalar in (Any, numpy.generic, numpy.object_) or not isinstance(scalar, type):
         return _of_schema(_LIST, numpy.array)
-    item, convert_item = _scalar(numpy, scalar)
+    scalar = _exact(numpy, scalar)
+    item, convert_item = _scalar(scalar)
     if issubclass(scalar, numpy.floating):
         item = values.nullable(item)  # NaN
     # What numpy does not read itself is converted one by one.
     is_read = not issubclass(scalar, (numpy.timedelta64, numpy.bytes_))
-    kind = {numpy.integer: numpy.int64, numpy.signedinteger: numpy.int64, numpy.floating: numpy.float64}.get(
-        scalar, scalar
-    )
 
     def convert(value: Any) -> Any:
-        return numpy.array(value if is_read else _each(convert_item, value), kind)
+        return numpy.array(value if is_read else _each(convert_item, value), scalar)
 
     checked = _finite(numpy, convert) if issubclass(scalar, numpy.floating) else convert
     sizes = get_args(shape)

@@ -61,11 +61,6 @@ class CannotAskError(ValueError):
         self.lack = lack
 
 
-class _Unsaid(NamedTuple):
-    why: str
-    lack: str
-
-
 class Form:
     """A form; `Form.of` makes one."""
 
@@ -81,19 +76,15 @@ class Form:
         # What Python must be given and a user may leave out.
         self._unanswered = {name: None for name in required if self._fields[name].may_be_null}
         self._expected = self._object({name: field.schema for name, field in self._fields.items()})
-        self._schemas: dict[str, Json | _Unsaid] = {}
-        for revision in FORMS:
-            self._schemas[revision] = self._say(where, revision, f"revision {revision}")
-        if all(isinstance(schema, _Unsaid) for schema in self._schemas.values()):
-            newest = self._say(where, max(FORMS), "a form")
-            assert isinstance(newest, _Unsaid)
-            raise RegistrationError(newest.why)
+        self._schemas = {revision: self._say(where, revision, f"revision {revision}") for revision in FORMS}
+        if not any(map(is_object, self._schemas.values())):
+            raise RegistrationError(str(self._say(where, max(FORMS), "a form")))
 
     def _object(self, properties: Json) -> Json:
         required = {"required": self._required} if self._required else {}
         return {"type": "object", "properties": properties, **required}
 
-    def _say(self, where: Callable[[str], str], revision: str, speaker: str) -> Json | _Unsaid:
+    def _say(self, where: Callable[[str], str], revision: str, speaker: str) -> Json | CannotAskError:
         """Return the schema of a revision, or why it has none."""
         properties: Json = {}
         for name, field in self._fields.items():
@@ -101,7 +92,7 @@ class Form:
                 properties[name] = field.say(revision)
             except CannotSayError as error:
                 why = f"{where(name)} cannot be asked: {speaker} has no {error}"
-                return _Unsaid(why, f"{speaker} has no {error.what}")
+                return CannotAskError(why, f"{speaker} has no {error.what}")
         return self._object(properties)
 
     @classmethod
@@ -146,8 +137,8 @@ class Form:
         if revision not in self._schemas:
             raise ValueError(f"revision {revision} has no forms; {min(FORMS)} brought them")
         schema = self._schemas[revision]
-        if isinstance(schema, _Unsaid):
-            raise CannotAskError(*schema)
+        if isinstance(schema, CannotAskError):
+            raise schema.with_traceback(None)
         return schema
 
     def read(self, content: Any) -> Any:

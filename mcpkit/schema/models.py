@@ -37,9 +37,8 @@ from . import (
 )
 from .described import Described, Mode, NotInTable
 from .signature import UnresolvedHint
-from .types import enumeration, one_of
+from .types import KINDS, enumeration, one_of
 
-_KINDS: dict[Any, str] = {str: "string", int: "integer", float: "number", bool: "boolean"}
 _KNOWS_NOT_ALL = ConfigDict(arbitrary_types_allowed=True)
 _OF_PYTHON: Final = frozenset({"python_schema", "strict_schema", "lax_schema", "metadata"})
 """Where pydantic itself asks for instances of classes whose JSON it knows."""
@@ -196,8 +195,8 @@ class _Generator(GenerateJsonSchema):
         if result is not None or schema["type"] not in ("function-plain", "function-wrap"):
             return result
         function = schema["function"]
-        if function in _KINDS:
-            return {"type": _KINDS[function]}
+        if function in KINDS:
+            return {"type": KINDS[function]}
         # pydantic's own write what the type says; what an author's function without annotation writes, nobody knows.
         return None if (getattr(function, "__module__", None) or "pydantic").startswith("pydantic") else {}
 
@@ -222,27 +221,16 @@ class _Generator(GenerateJsonSchema):
         self.update_with_validations(result, schema, self.ValidationsMapping.object)
         return result
 
-    def frozendict_schema(self, schema: Any) -> JsonSchemaValue:
-        return self.dict_schema(schema)
-
-    def ordered_dict_schema(self, schema: Any) -> JsonSchemaValue:
-        return self.dict_schema(schema)
+    frozendict_schema = ordered_dict_schema = dict_schema
 
     def counter_schema(self, schema: Any) -> JsonSchemaValue:
         counted: Any = {**schema, "values_schema": core_schema.int_schema()}
         return self.dict_schema(counted)
 
-    def datetime_schema(self, schema: core_schema.DatetimeSchema) -> JsonSchemaValue:
-        return formats.schema("date-time", schema.get("tz_constraint"))
+    def _temporal_schema(self, schema: Any) -> JsonSchemaValue:
+        return formats.schema(wire.TEMPORAL[schema["type"]], schema.get("tz_constraint"))
 
-    def date_schema(self, schema: core_schema.DateSchema) -> JsonSchemaValue:
-        return formats.schema("date")
-
-    def time_schema(self, schema: core_schema.TimeSchema) -> JsonSchemaValue:
-        return formats.schema("time", schema.get("tz_constraint"))
-
-    def timedelta_schema(self, schema: core_schema.TimedeltaSchema) -> JsonSchemaValue:
-        return formats.schema("duration")
+    datetime_schema = date_schema = time_schema = timedelta_schema = _temporal_schema
 
     def literal_schema(self, schema: core_schema.LiteralSchema) -> JsonSchemaValue:
         try:

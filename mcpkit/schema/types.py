@@ -17,7 +17,7 @@ import typing
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from decimal import Decimal
-from typing import Annotated, Any, Literal, TypeGuard, Union, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, TypeGuard, Union, get_args, get_origin
 
 from pydantic_core import CoreSchema, core_schema, to_jsonable_python
 from typing_extensions import LiteralString, NoExtraItems, is_typeddict
@@ -152,17 +152,17 @@ def one_of(choices: list[tuple[Any, Any]]) -> Described:
     """Return a choice of JSON values, each with the Python value that it becomes."""
     wire = [value for value, _ in choices]
     kinds: set[type[Any]] = {type(value) for value in wire}
-    if not kinds <= _KINDS.keys():
+    if not kinds <= KINDS.keys():
         raise NotInTable
     schema: Json = {}
     if len(kinds) == 1:
-        schema["type"] = _KINDS[kinds.pop()]
+        schema["type"] = KINDS[kinds.pop()]
     schema["enum"] = list({identity(value): value for value in wire}.values())
-    is_plain = all(value is result for value, result in choices) and values.is_text_only(wire)
+    is_plain = schema.get("type") == "string" and all(value is result for value, result in choices)
     return Described(schema, values.one_of(choices), is_plain=is_plain)
 
 
-_KINDS = {
+KINDS: Final[Mapping[Any, str]] = {
     str: "string",
     int: "integer",
     float: "number",

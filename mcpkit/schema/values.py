@@ -212,11 +212,6 @@ def _plain(value: Any) -> Any:
     return foreign.plain(value)
 
 
-def is_text_only(values: Iterable[object]) -> bool:
-    """Tell whether all values are plain strings."""
-    return all(type(value) is str for value in values)
-
-
 def one_of(choices: Sequence[tuple[Any, Any]]) -> CoreSchema:
     """Return a validator of a few JSON values, each with the Python value that it becomes."""
     kinds: set[type[Any]] = {type(value) for value, _ in choices}
@@ -360,13 +355,9 @@ def is_unique(items: Sequence[Any]) -> bool:
     return len({identity(item) for item in items}) == len(items)
 
 
-FIRST_ONLY: Json = {"fail_fast": True}
-"""A container stops at the first item that does not fit: what is wrong is found out by reading, within bounds."""
-
-
 def mapping(keys: CoreSchema, values: CoreSchema) -> CoreSchema:
     """Return a validator of objects, by their keys and values."""
-    return cast("CoreSchema", {**core_schema.dict_schema(keys, values, strict=True), **FIRST_ONLY})
+    return cast("CoreSchema", {**core_schema.dict_schema(keys, values, strict=True), "fail_fast": True})
 
 
 def array(then: CoreSchema) -> CoreSchema:

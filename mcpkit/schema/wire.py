@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from ipaddress import IPv6Address
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from pydantic_core import CoreSchema, core_schema
 
@@ -126,7 +126,8 @@ def _lax_container(node: Node) -> Node:
 
 
 def _exact_container(node: Node) -> Node:
-    return {**node, "strict": True, **values.FIRST_ONLY}
+    # At the first item that does not fit it stops: what is wrong is found out by reading, within bounds.
+    return {**node, "strict": True, "fail_fast": True}
 
 
 def _set(node: Node) -> Any:
@@ -194,6 +195,9 @@ def _literal(node: Node) -> CoreSchema:
     return values.one_of([(values.plain(value), value) for value in node["expected"]])
 
 
+TEMPORAL: Final = {"datetime": "date-time", "date": "date", "time": "time", "timedelta": "duration"}
+"""The format of each kind of time."""
+
 _TO_VALIDATE: dict[str, Rewrite] = {
     "int": _replaced(lambda node: values.integer(**_constraints(node))),
     "float": _replaced(lambda node: values.number(**_constraints(node))),
@@ -201,10 +205,7 @@ _TO_VALIDATE: dict[str, Rewrite] = {
     "bool": _replaced(lambda node: values.boolean()),
     "bytes": _replaced(lambda node: values.base64_bytes(_bare(node))),
     "decimal": _replaced(_decimal),
-    "datetime": _formatted("date-time"),
-    "date": _formatted("date"),
-    "time": _formatted("time"),
-    "timedelta": _formatted("duration"),
+    **{kind: _formatted(name) for kind, name in TEMPORAL.items()},
     "uuid": _formatted("uuid"),
     "url": _replaced(_url),
     "enum": _replaced(_enum),
@@ -213,20 +214,23 @@ _TO_VALIDATE: dict[str, Rewrite] = {
     "frozenset": _replaced(_set),
     "list": _exact_container,
     "dict": _exact_container,
-    "tuple": _lax_container,
-    "deque": _lax_container,
-    "model": _lax_container,
-    "dataclass": _lax_container,
-    "dataclass-args": _lax_container,
-    "model-fields": _lax_container,
-    "typed-dict": _lax_container,
-    "tagged-union": _lax_container,
-    "nullable": _lax_container,
+    **dict.fromkeys(
+        (
+            "tuple",
+            "deque",
+            "model",
+            "dataclass",
+            "dataclass-args",
+            "model-fields",
+            "typed-dict",
+            "tagged-union",
+            "nullable",
+        ),
+        _lax_container,
+    ),
     "union": _union,
     **dict.fromkeys(("model-field", "typed-dict-field", "dataclass-field"), _field),
-    "named-tuple": _replaced(
-        lambda node: values.array(cast("CoreSchema", {"type": node["type"], **_constraints(node)}))
-    ),
+    "named-tuple": _replaced(lambda node: values.array(_bare(node))),
     "call": _replaced(_call),
     "function-after": _replaced(_after),
     # An iterable of arguments is there as a whole; checked lazily, its errors would come from the function.

@@ -3,10 +3,10 @@ import { createRequire } from "node:module";
 import { createInterface } from "node:readline";
 
 const require = createRequire(import.meta.url);
-const addFormats = require("../node_modules/ajv-formats").default;
+const addFormats = require("../../node_modules/ajv-formats").default;
 const engines = [
-  require("../node_modules/ajv-8/dist/2020.js").default, // client 2
-  require("../node_modules/ajv-8").default, // sdk 1
+  require("../../node_modules/ajv-8/dist/2020.js").default, // client 2
+  require("../../node_modules/ajv-8").default, // sdk 1
 ].map((Ajv) => {
   const ajv = new Ajv({ strict: false, validateFormats: true, validateSchema: false, allErrors: true });
   addFormats(ajv);
