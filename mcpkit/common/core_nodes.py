@@ -64,6 +64,11 @@ def is_labelled(value: Any) -> TypeGuard[tuple[Any, Any]]:
     return isinstance(value, tuple)
 
 
+def choices_of(union: Node) -> list[Node]:
+    """Return the choices of a union, without their labels."""
+    return [choice[0] if is_labelled(choice) else choice for choice in union["choices"]]
+
+
 def rewritten(value: Any, rewrites: Mapping[str, Rewrite], children: Collection[str] = CHILDREN) -> Any:
     """Return a copy of a core schema in which nodes are rewritten, from the innermost outwards.
 

@@ -68,35 +68,29 @@ def matcher(pattern: str) -> Callable[[str], bool] | None:
         library: Any = import_module("jsonschema_rs")  # there only with the extra
     except ModuleNotFoundError:
         return None
-    try:
-        options = library.FancyRegexOptions(backtrack_limit=MOST_STEPS)
-        library.validator_for({"pattern": pattern}, pattern_options=options)
-    except library.ValidationError:
-        return None
 
     @cache
     def engine(steps: int) -> Any:
         options = library.FancyRegexOptions(backtrack_limit=steps)
         return library.validator_for({"pattern": pattern}, pattern_options=options)
 
+    try:
+        engine(MOST_STEPS)
+    except library.ValidationError:
+        return None
+
     def is_match(text: str) -> bool:
         # Powers of two, so that there are few engines.
         steps = min(max(_LEAST_STEPS, 1 << (_STEPS * len(text) + 1).bit_length() - 1), _MOST_LINEAR)
-        short = engine(steps)
         try:
-            if short.is_valid(text):
-                return True
-            is_early = _has_ended_early(short, text)
-            if is_early and steps < MOST_STEPS and _may_take_long():
-                long = engine(MOST_STEPS)
-                if long.is_valid(text):
-                    return True
-                is_early = _has_ended_early(long, text)
+            does_match = _does_match(engine(steps), text)
+            if does_match is None and steps < MOST_STEPS and _may_take_long():
+                does_match = _does_match(engine(MOST_STEPS), text)
         except ValueError:  # half of a surrogate pair
             return False
-        if is_early:
+        if does_match is None:
             ran_out.set(True)
-        return False
+        return bool(does_match)
 
     return is_match
 
@@ -134,9 +128,12 @@ def _is_linear(pattern: str) -> bool:
     return True
 
 
-def _has_ended_early(engine: Any, text: str) -> bool:
+def _does_match(engine: Any, text: str) -> bool | None:
+    """Tell whether a text fits; None where the steps have run out before that was known."""
+    if engine.is_valid(text):
+        return True
     error = next(engine.iter_errors(text))
-    return type(error.kind).__name__ == "BacktrackLimitExceeded"
+    return None if type(error.kind).__name__ == "BacktrackLimitExceeded" else False
 
 
 def _may_take_long() -> bool:

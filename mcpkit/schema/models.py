@@ -208,7 +208,7 @@ class _Generator(GenerateJsonSchema):
     def complex_schema(self, schema: core_schema.ComplexSchema) -> JsonSchemaValue:
         return self.handle_invalid_for_json_schema(schema, "a complex number")
 
-    def dict_schema(self, schema: core_schema.DictSchema) -> JsonSchemaValue:
+    def dict_schema(self, schema: Any) -> JsonSchemaValue:
         # Always `propertyNames`: `patternProperties` alone says nothing of the keys that do not match.
         inner = self.generate_inner(schema["values_schema"]) if "values_schema" in schema else {}
         result: JsonSchemaValue = {"type": "object", "additionalProperties": inner or True}

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from pydantic_core import CoreSchema, SchemaValidator, ValidationError, core_schema
 
+from ..common.core_nodes import Node, choices_of
 from ..content.plain import member_name
 from ..content.wording import shown
 from ..protocol.jsonrpc import is_object
@@ -22,7 +23,6 @@ from .values import Json
 _INTEGER = "^-?[0-9]+$"
 _ANY: Json = {"type": "string"}
 _NUMBER = r"^-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?$"
-Node = dict[str, Any]
 
 
 def schema(values_schema: Json) -> Json | None:
@@ -76,13 +76,8 @@ def _one_of(choices: list[tuple[Any, Any]]) -> CoreSchema:
 
 def _union(node: Node) -> CoreSchema:
     # Texts come last: any name is one.
-    given: list[Any] = node["choices"]
-    choices: list[Any] = [choice[0] if type(choice) is tuple else choice for choice in given]
-    return values.in_order(sorted(choices, key=_is_text))
-
-
-def _is_text(choice: Node) -> bool:
-    return bool(choice["type"] == "str")
+    choices: list[Any] = sorted(choices_of(node), key=lambda choice: choice["type"] == "str")
+    return values.in_order(choices)
 
 
 _NONE = _one_of([(None, None)])

@@ -92,6 +92,14 @@ _CLASSES: Final = {
     "S": r"\x00-\x08\x0e-\x1f!-\x9f\xa1-\u167f\u1681-\u1fff\u200b-\u2027\u202a-\u202e\u2030-\u205e\u2060-\u2fff"
     r"\u3001-\ufefe\uff00-\U0010ffff",
 }
+_PLACES: Final = {
+    "A": ("^", "^", r"\A"),
+    "Z": ("$", "$", r"\Z"),
+    "z": ("$", "$", r"\Z"),
+    "b": (r"\b", r"(?-u:\b)", r"(?a:\b)"),
+    "B": (r"\B", r"(?!(?a:\b))"),  # Python's own never matches an empty text
+}
+"""Escapes that match a place, which nothing repeats, as `Pattern` has them."""
 _SYNTAX: Final = frozenset("^$\\.*+?()[]{}|/")
 _CONTROL: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "v": "\v", "a": "\a"}
 _CATEGORIES: Final = re.compile(
@@ -106,6 +114,7 @@ _CODE: Final = re.compile(
     r"x(?P<x>[0-9A-Fa-f]{2})|u(?P<u>[0-9A-Fa-f]{4})|U(?P<U>[0-9A-Fa-f]{8})|[xuU]\{(?P<braces>[0-9A-Fa-f]{1,6})\}"
     r"|c(?P<control>[A-Za-z])|(?P<octal>0[0-7]{0,2}|[1-3][0-7]{2})"
 )
+_NUMBER: Final = re.compile("[1-9][0-9]*")
 _PROPERTY: Final = re.compile(r"(?P<not>[pP])(?:\{(?P<name>\w+)\}|(?P<letter>[A-Z]))")
 
 
@@ -144,7 +153,7 @@ class _Reader:
     def _token(self) -> None:
         character = self._pattern[self._at]
         self._at += 1
-        could_repeat, self._can_repeat = self._can_repeat, True
+        could_repeat, self._can_repeat = self._can_repeat, character not in "(^$|"
         if character == "\\":
             self._escape()
         elif character == "[":
@@ -159,7 +168,6 @@ class _Reader:
             self._write(self._dot, _NO_LINE_END if self._dot == "." else anything)
         elif character in "^$|":
             self._write(character, character, r"\Z" if character == "$" else character)
-            self._can_repeat = False
         elif quantifier := _QUANTIFIER.match(self._pattern, self._at - 1):
             self._quantify(quantifier, could_repeat=could_repeat)
         elif character in "*+?":
@@ -183,7 +191,6 @@ class _Reader:
         if not self._pattern.startswith("?", self._at):
             self._write("(")
             self._groups.append(True)
-            self._can_repeat = False
             return
         start = _GROUP.match(self._pattern, self._at)
         if start is None:
@@ -191,43 +198,28 @@ class _Reader:
         self._at = start.end()
         if start["again"]:
             self._write(rf"\k<{start['again']}>", f"(?P={start['again']})")
+            self._can_repeat = True
         elif start["name"]:
             self._write(f"(?<{start['name']}>", f"(?P<{start['name']}>")
             self._groups.append(True)
-            self._can_repeat = False
-        elif start[0].startswith("?#"):
-            self._can_repeat = False
-        else:
+        elif not start[0].startswith("?#"):
             self._write(f"({start[0]}")
             self._groups.append(start[0] == "?:")
-            self._can_repeat = False
 
     def _escape(self) -> None:
         character = self._pattern[self._at]
         self._at += 1
         if character in _CLASSES:
             self._write(f"\\{character}", f"[{_CLASSES[character]}]")
-        elif character in "AZz":
-            self._write(
-                "^" if character == "A" else "$",
-                "^" if character == "A" else "$",
-                rf"\{'A' if character == 'A' else 'Z'}",
-            )
-            self._can_repeat = False
-        elif character == "b":
-            self._write(r"\b", r"(?-u:\b)", r"(?a:\b)")
-            self._can_repeat = False
-        elif character == "B":
-            self._write(r"\B", r"(?!(?a:\b))")  # Python's own never matches an empty text
+        elif character in _PLACES:
+            self._write(*_PLACES[character])
             self._can_repeat = False
         elif character == "k" and (name := re.compile(r"<([A-Za-z_]\w*)>").match(self._pattern, self._at)):
             self._at = name.end()
             self._write(rf"\k{name[0]}", f"(?P={name[1]})")
-        elif character in "123456789" and not _CODE.match(self._pattern, self._at - 1):
-            number = re.compile("[0-9]*").match(self._pattern, self._at)
-            assert number is not None
+        elif (number := _NUMBER.match(self._pattern, self._at - 1)) and not _CODE.match(number[0]):
             self._at = number.end()
-            self._write(f"\\{character}{number[0]}")
+            self._write(f"\\{number[0]}")
         elif written := self._property():
             self._write(written)
         else:

@@ -157,9 +157,9 @@ class Reader:
                 )
 
     def _mismatch(self, schema: Json, value: Any, is_hidden: bool) -> str:
-        return mismatch(
-            schema, value, self.root, is_hidden or (self._has_secrets and holds_secret(schema, self.root))
-        )
+        """Return what was expected and what came instead; of a hidden value only what kind it is."""
+        is_hidden = is_hidden or (self._has_secrets and holds_secret(schema, self.root))
+        return f"expected {expected(schema, self.root)}, got {kind_of(value) if is_hidden else shown(value)}"
 
     def _of_union(self, branches: list[Json], value: Any, steps: Steps, is_hidden: bool) -> Iterator[Fault]:
         found: list[tuple[Json, list[Fault]]] = []
@@ -212,7 +212,10 @@ class Reader:
         properties: Json = schema.get("properties", {})
         required = schema.get("required", ())
         additional = schema.get("additionalProperties", True)
-        yield from missing(schema, value, self.root, steps)
+        for name in required:
+            if name not in value:
+                wanted = expected(properties.get(name, {}), self.root)
+                yield Fault((*steps, name), None, f"expected {wanted}, but it is missing")
         names: Json | None = schema.get("propertyNames")
         if names is not None:
             names = self._kept(names, {"type": "string", **names})
@@ -227,7 +230,7 @@ class Reader:
                     yield _optional(fault) if item is None and name not in required else fault
             elif additional is False:
                 self._left -= 1 + len(properties)  # with each of which the name is compared
-                yield unknown(name, schema, steps)
+                yield _unknown_member(name, schema, steps)
             elif additional is not True and self._may_be_wrong(additional, item, len(value)):
                 yield from self.read(additional, item, inner, is_hidden)
 
@@ -305,11 +308,6 @@ def _nearest_branches(branches: list[tuple[Json, list[Fault]]], value: Any) -> l
     return [wrong for (_, wrong), count in zip(branches, unknown, strict=True) if count == least]
 
 
-def mismatch(schema: Json, value: Any, root: Json, is_hidden: bool) -> str:
-    """Return what was expected and what came instead; of a hidden value only what kind it is."""
-    return f"expected {expected(schema, root)}, got {kind_of(value) if is_hidden else shown(value)}"
-
-
 def _nearest_choice(schema: Json, value: Any) -> str:
     """Return a hint at a text that is one of many, which are not all listed."""
     choices = schema.get("enum", ())
@@ -319,15 +317,7 @@ def _nearest_choice(schema: Json, value: Any) -> str:
     return f"; did you mean {shown(guess)}?" if guess is not None else ""
 
 
-def missing(schema: Json, value: Json, root: Json, steps: Steps) -> Iterator[Fault]:
-    """Yield a fault for each member that an object must have and has not."""
-    for name in schema.get("required", ()):
-        if name not in value:
-            wanted = expected(schema.get("properties", {}).get(name, {}), root)
-            yield Fault((*steps, name), None, f"expected {wanted}, but it is missing")
-
-
-def unknown(name: str, schema: Json, steps: Steps) -> Fault:
+def _unknown_member(name: str, schema: Json, steps: Steps) -> Fault:
     """Return the fault of a member that an object may not have."""
     known = list(schema.get("properties", {}))
     kind, kinds = ("key", "keys") if steps else ("argument", "arguments")

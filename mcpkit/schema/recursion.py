@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 
 from pydantic_core import CoreSchema, PydanticCustomError, ValidationError, core_schema
 
-from ..common.core_nodes import copied, nodes
+from ..common.core_nodes import choices_of, copied, nodes
 from ..protocol.jsonrpc import is_array, is_object
 
 Node = dict[str, Any]
@@ -23,10 +23,10 @@ Node = dict[str, Any]
 _Choice = tuple[int, frozenset[Any]]
 """The place of a choice, and the members of an object that it knows."""
 
-_OBJECTS = frozenset({"model-fields", "dataclass-args", "typed-dict", "dict"})
+_FIELDS = frozenset({"model-fields", "dataclass-args", "typed-dict"})
+_OBJECTS = _FIELDS | {"dict"}
 _ARRAYS = frozenset({"list", "tuple", "set", "frozenset"})
 _SCALARS = frozenset({"int", "float", "str", "bool", "none", "date", "time", "datetime", "timedelta"})
-_FIELDS = frozenset({"model-fields", "dataclass-args", "typed-dict"})
 _CHANGING = frozenset({"function-before", "function-wrap", "function-plain"})
 """Core schemas that may make a value of another kind."""
 _CODE = ("function", "post_init", "custom_init", "missing", "custom_error_type")
@@ -105,13 +105,15 @@ def bounded(core: CoreSchema) -> CoreSchema:
     ]
     if not unions:
         return core
-    among = sum(len(_choices(union)) for union in unions)
+    among = sum(len(choices_of(union)) for union in unions)
     written = nodes(core, (*_NO_VALUES, "function"))
     has_checks = any(not _calls_int(node) and any(map(node.get, _CODE)) for node in written)
     alike: dict[Any, _Select] = {}
     replaced: dict[int, Callable[[Any], CoreSchema]] = {}
     for union in unions:
-        choices = [(_kind(choice, definitions), _members(choice, definitions)) for choice in _choices(union)]
+        choices = [
+            (_kind(choice, definitions), _members(choice, definitions)) for choice in choices_of(union)
+        ]
         select = alike.setdefault(_content(union), _Select(choices, among, has_checks=has_checks))
         replaced[id(union)] = partial(_tried_once, select)
     return cast("CoreSchema", _with(core, replaced))
@@ -133,15 +135,11 @@ def _content(core: Any) -> Any:
     return (type(core), core) if isinstance(core, (str, int, float)) else id(core)
 
 
-def _choices(union: Node) -> list[Node]:
-    return [choice[0] if isinstance(choice, tuple) else choice for choice in union["choices"]]
-
-
 def _branches_out(node: Node, definitions: Mapping[str, Node]) -> bool:
     """Tell whether two choices of a union, for the same kind of value, lead to the union again."""
     if node["type"] != "union":
         return False
-    again = [choice for choice in _choices(node) if _reaches(choice, node, definitions)]
+    again = [choice for choice in choices_of(node) if _reaches(choice, node, definitions)]
     kinds = [_kind(choice, definitions) for choice in again]
     return len(kinds) > 1 and (None in kinds or len(set(kinds)) < len(kinds))
 
@@ -192,7 +190,7 @@ def _kind(node: Node, definitions: Mapping[str, Node]) -> str | None:
 def _is_scalar(node: Node) -> bool:
     """Tell whether a choice takes neither arrays nor objects, as far as is known without its references."""
     if node["type"] == "union":
-        return all(map(_is_scalar, _choices(node)))
+        return all(map(_is_scalar, choices_of(node)))
     if node["type"] == "chain":
         return _is_scalar(node["steps"][0])
     return node["type"] in _SCALARS or (node["type"] == "is-instance" and node["cls"] is float)
@@ -212,7 +210,7 @@ def _members(node: Node, definitions: Mapping[str, Node]) -> frozenset[Any]:
 
 
 def _tried_once(select: _Select, union: Any) -> CoreSchema:
-    choices: Any = dict(enumerate(_choices(union)))
+    choices: Any = dict(enumerate(choices_of(union)))
     # What holds nothing cannot lead back, and is left to pydantic's own rule.
     choices["all"] = {key: value for key, value in union.items() if key != "ref"}
     tagged = core_schema.tagged_union_schema(choices, discriminator=_tried)
@@ -238,13 +236,14 @@ class _Select:
     def __init__(
         self, choices: list[tuple[str | None, frozenset[Any]]], among: int, *, has_checks: bool
     ) -> None:
-        none: frozenset[Any] = frozenset()
-        self._of_arrays = [
-            (index, none) for index, (kind, _) in enumerate(choices) if kind in ("array", None)
-        ]
-        self._of_objects = [
-            (index, members) for index, (kind, members) in enumerate(choices) if kind in ("object", None)
-        ]
+        self._choices = {
+            kind: [
+                (index, members if kind == "object" else frozenset())
+                for index, (of, members) in enumerate(choices)
+                if of in (kind, None)
+            ]
+            for kind in ("array", "object")
+        }
         self._among = among
         self._has_checks = has_checks
 
@@ -253,9 +252,9 @@ class _Select:
         if run is None:
             return self._started(value, handler)
         if is_object(value):
-            choices = self._of_objects
+            choices = self._choices["object"]
         elif is_array(value):
-            choices = self._of_arrays
+            choices = self._choices["array"]
         else:
             run.tried = "all"
             return handler(value)

@@ -7,7 +7,6 @@ import inspect
 import types
 import typing
 from collections.abc import Callable, Mapping
-from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args, get_origin
 
 import typing_extensions
@@ -28,22 +27,14 @@ class UnresolvedHint(RegistrationError):  # noqa: N818 - names a state that a la
     """A type hint names something that is not defined yet; it may be when the function is first used."""
 
 
-class Docstring:
-    """A docstring that is taken apart when somebody asks: to register a function takes no such thing.
+Documented = Callable[[], "Documentation"]
+"""Takes a docstring apart when somebody asks: to register a function takes no such thing."""
 
-    Args:
-        text: The `__doc__` of a function.
-    """
 
-    def __init__(self, text: str | None) -> None:
-        self._text = text
+def _documented(text: str | None) -> Documentation:
+    from . import docstring
 
-    @cached_property
-    def parts(self) -> Documentation:
-        """What it says."""
-        from . import docstring
-
-        return docstring.read(self._text)
+    return docstring.read(text)
 
 
 class Parameter(NamedTuple):
@@ -70,14 +61,14 @@ class Parameter(NamedTuple):
     may_be_omitted: bool = False
     text: str | None = None
     metadata: tuple[Any, ...] = ()
-    documentation: Docstring | None = None
+    documentation: Documented | None = None
 
     @property
     def description(self) -> str | None:
         """Give what `Annotated[T, "text"]`, `Field(description=...)` or the docstring says of it, in this order."""
         if self.text is not None or self.documentation is None:
             return self.text
-        return self.documentation.parts.arguments.get(self.name)
+        return self.documentation().arguments.get(self.name)
 
     @property
     def context_hint(self) -> str:
@@ -96,7 +87,7 @@ def parameter(
     name: str,
     annotation: Any,
     default: Any = empty,
-    documentation: Docstring | None = None,
+    documentation: Documented | None = None,
     *,
     may_be_omitted: bool = False,
 ) -> Parameter:
@@ -186,7 +177,7 @@ class Signature(NamedTuple):
     """
 
     name: str
-    documentation: Docstring
+    documentation: Documented
     parameters: tuple[Parameter, ...]
     injected: tuple[Parameter, ...]
     extra: Any
@@ -196,7 +187,7 @@ class Signature(NamedTuple):
     @property
     def description(self) -> str | None:
         """Give the docstring without the sections about arguments."""
-        return self.documentation.parts.description
+        return self.documentation().description
 
     @classmethod
     def of(cls, fn: Callable[..., Any], *, is_injected: Callable[[Any, Any], bool]) -> Signature:
@@ -216,7 +207,7 @@ class Signature(NamedTuple):
             UnresolvedHint: A type hint cannot be resolved now.
         """
         name, function, written_parameters, hints, bound = head(fn)
-        documentation = Docstring(_docstring(fn, function))
+        documentation = functools.cache(functools.partial(_documented, _docstring(fn, function)))
         parameters: list[Parameter] = []
         injected: list[Parameter] = []
         extra: Any = empty
@@ -247,7 +238,7 @@ class Signature(NamedTuple):
         )
 
 
-def of_keys(cls: Any, documentation: Docstring | None = None) -> list[Parameter]:
+def of_keys(cls: Any, documentation: Documented | None = None) -> list[Parameter]:
     """Return the keys of a TypedDict as parameters."""
     return [
         parameter(key, hint, documentation=documentation, may_be_omitted=not is_required)
@@ -256,7 +247,7 @@ def of_keys(cls: Any, documentation: Docstring | None = None) -> list[Parameter]
 
 
 def _unpacked(
-    name: str, cls: Any, written: tuple[inspect.Parameter, ...], documentation: Docstring
+    name: str, cls: Any, written: tuple[inspect.Parameter, ...], documentation: Documented
 ) -> list[Parameter]:
     """Return the parameters that `**kwargs: Unpack[cls]` stands for (PEP 692)."""
     keys = of_keys(cls, documentation)

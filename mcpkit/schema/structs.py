@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from typing import Annotated, Any, Literal, get_args, get_origin
+from contextlib import suppress
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import Field
 from pydantic_core import core_schema
@@ -17,6 +18,7 @@ from . import typed_dict, values
 # Subscribed with what is only known at run time, which no type checker follows.
 _ANNOTATED: Any = Annotated
 _LITERAL: Any = Literal
+_UNION: Any = Union
 _equivalents: dict[Any, Any] = {}
 
 
@@ -41,10 +43,6 @@ def _is_attrs(cls: object) -> bool:
     return hasattr(cls, "__attrs_attrs__")
 
 
-def _is_msgspec(cls: object) -> bool:
-    return hasattr(cls, "__struct_encode_fields__")
-
-
 def _describe(source: Any, handler: Any) -> Any:
     """Describe a class to pydantic (`__get_pydantic_core_schema__`)."""
     cls = get_origin(source) or source
@@ -59,7 +57,7 @@ def _describe(source: Any, handler: Any) -> Any:
 
 def _constructor(cls: Any) -> Callable[[Any], Any]:
     names: dict[str, str] = {}
-    if _is_msgspec(cls):
+    if not _is_attrs(cls):
         names = dict(zip(cls.__struct_encode_fields__, cls.__struct_fields__, strict=True))
         if cls.__struct_config__.tag is not None:
             names[cls.__struct_config__.tag_field] = ""
@@ -91,10 +89,7 @@ def _attrs(cls: Any) -> Iterator[tuple[str, Any]]:
             continue
         name = getattr(field, "alias", None) or field.name.lstrip("_")
         hint = hints.get(field.name, Any)
-        if field.default is attr.NOTHING:
-            yield name, hint
-        else:
-            yield name, NotRequired[_with_default(hint, field.default)]
+        yield name, hint if field.default is attr.NOTHING else _with_default(hint, field.default)
 
 
 def _msgspec(cls: Any) -> Iterator[tuple[str, Any]]:
@@ -109,18 +104,13 @@ def _msgspec(cls: Any) -> Iterator[tuple[str, Any]]:
     hints = typed_dict.hints(cls)
     for field in msgspec.structs.fields(cls):
         hint = _with_meta(_without_unset(hints[field.name], msgspec.UnsetType), msgspec.Meta)
-        if field.required:
-            yield field.encode_name, hint
-        else:
-            yield field.encode_name, NotRequired[_with_default(hint, field.default)]
+        yield field.encode_name, hint if field.required else _with_default(hint, field.default)
 
 
 def _with_default(hint: Any, default: Any) -> Any:
-    try:
-        shown = values.default(default)
-    except ValueError:  # a factory, or what JSON does not know: it stays out of the schema
-        return hint
-    return _ANNOTATED[hint, Field(json_schema_extra={"default": shown})]
+    with suppress(ValueError):  # a factory, or what JSON does not know: it stays out of the schema
+        hint = _ANNOTATED[hint, Field(json_schema_extra={"default": values.default(default)})]
+    return NotRequired[hint]
 
 
 def _without_unset(hint: Any, unset: Any) -> Any:
@@ -128,11 +118,7 @@ def _without_unset(hint: Any, unset: Any) -> Any:
     parts = get_args(hint)
     if unset not in parts:
         return hint
-    kept = tuple(part for part in parts if part is not unset)
-    union: Any = kept[0]
-    for part in kept[1:]:
-        union = union | part
-    return union
+    return _UNION[tuple(part for part in parts if part is not unset)]
 
 
 def _with_meta(hint: Any, meta: Any) -> Any:

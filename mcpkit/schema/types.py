@@ -354,16 +354,9 @@ def _constrain(described: Described, constraints: Mapping[str, Any]) -> Describe
     if not constraints.keys() <= keywords.keys() or not all(map(_is_portable, constraints.values())):
         raise NotInTable
     schema = {**described.schema, **{keywords[name]: value for name, value in constraints.items()}}
-    core: Any = described.core
-    if kind == "integer":
-        core = values.integer(
-            **{name: schema[keyword] for name, keyword in keywords.items() if keyword in schema}
-        )
-    elif kind == "string":
-        core = values.string(**constraints)
-    else:
-        core = {**core, **constraints}
-    return Described(schema, core, is_plain=True)
+    from . import from_schema
+
+    return Described(schema, from_schema.core(schema), is_plain=True)
 
 
 def _is_portable(value: Any) -> bool:

@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 
 from pydantic_core import CoreSchema, core_schema
 
-from ..common.core_nodes import Node, Rewrite, is_labelled, is_named_tuple, rewritten
+from ..common.core_nodes import Node, Rewrite, choices_of, is_named_tuple, rewritten
 from ..protocol.jsonrpc import is_array
 from . import object_keys, values
 from .described import Described
@@ -180,7 +180,7 @@ def _strict(node: Node) -> Any:
 
 def _union(node: Node) -> Node:
     node = _lax_container(node)
-    first = values.first_choices([choice[0] if is_labelled(choice) else choice for choice in node["choices"]])
+    first = values.first_choices(choices_of(node))
     if not first:
         return node
     reference = {"ref": node.pop("ref")} if "ref" in node else {}
