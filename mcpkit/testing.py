@@ -132,26 +132,24 @@ class Client:
             ProtocolError: The server answered with an error.
             ConnectionError: The client was closed before the answer came.
         """
+        params = dict(params or {})
+        if log_level is not None:
+            params["_meta"] = {**params.get("_meta", {}), LOG_LEVEL: log_level}
         play = self._request if self._answers is None else self._request_in_rounds
-        return play(method, params or {}, progress, log_level)
+        return play(method, params, progress)
 
     async def _request_in_rounds(
-        self,
-        method: str,
-        params: Mapping[str, Any],
-        progress: ProgressCallback | None,
-        log_level: str | None,
+        self, method: str, params: dict[str, Any], progress: ProgressCallback | None
     ) -> dict[str, Any]:
         for rounds in range(_ROUNDS + 1):
-            result = await self._request(method, params, progress, log_level)
+            result = await self._request(method, params, progress)
             if result.get("resultType") != "input_required":
                 return result
             if rounds == _ROUNDS:
                 break
-            responses: dict[str, Any] = {}
-            for key, asked in result.get("inputRequests", {}).items():
-                responses[key] = await self._answer(asked)
-            params = {**params, "inputResponses": responses}
+            params["inputResponses"] = {
+                key: await self._answer(asked) for key, asked in result.get("inputRequests", {}).items()
+            }
             params.pop("requestState", None)
             if "requestState" in result:
                 params["requestState"] = result["requestState"]
@@ -162,14 +160,8 @@ class Client:
         )
 
     async def _request(
-        self,
-        method: str,
-        params: Mapping[str, Any],
-        progress: ProgressCallback | None,
-        log_level: str | None,
+        self, method: str, params: dict[str, Any], progress: ProgressCallback | None
     ) -> dict[str, Any]:
-        if log_level is not None:
-            params = {**params, "_meta": {**params.get("_meta", {}), LOG_LEVEL: log_level}}
         sent = self._wire.request(method, params, reports_progress=progress is not None)
         if progress is not None:
             self._progress[sent.id] = progress

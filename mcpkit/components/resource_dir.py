@@ -23,8 +23,10 @@ from ..state.visibility import Predicate
 from .resources import ResourceTemplate
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing_extensions import Self, Unpack
     from watchfiles import Change as FileChange
+
+    from .component import ComponentOptions
 
 MOST_ENTRIES = 1000
 
@@ -91,7 +93,7 @@ def resource_dir(
     if description is None:
         description = f"The files of the folder {folder.name}."
     return FolderTemplate(
-        folder, name=name or folder.name, title=title, description=description, watch=watch, visible=visible
+        folder, name or folder.name, watch=watch, title=title, description=description, visible=visible
     )
 
 
@@ -107,31 +109,25 @@ class FolderTemplate(ResourceTemplate):
     Args:
         folder: The folder.
         name: The name of the template.
-        title: A name for people.
-        description: What the files are.
         watch: Whether clients are told of changes.
-        visible: Says who may see the files.
+        options: What else every component has.
     """
 
     def __init__(
         self,
         folder: ResourceDir,
-        *,
         name: str,
-        title: str | None,
-        description: str,
+        *,
         watch: bool,
-        visible: Predicate | None,
+        **options: Unpack[ComponentOptions],
     ) -> None:
         super().__init__(
             folder.open,
             folder.template.template,
             name=name,
-            title=title,
-            description=description,
             entries=folder.listed,
             watch=folder.watch if watch else None,
-            visible=visible,
+            **options,
         )
         self.folder = folder
 

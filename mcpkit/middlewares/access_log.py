@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import logging
 
-from ..middleware import CallNext, Request, Result
 from .timing import Timed, Timing, error_type_of
 
 _LONGEST = 200
 """Characters of what a client says: a record is for reading."""
 
 
-class AccessLog:
+class AccessLog(Timing):
     """Logs each request when it is over, for people in a line and for machines in the record's attributes.
 
     The attributes are `mcp_method`, `mcp_target` (the name or the URI that it is about), `mcp_request_id`,
@@ -28,11 +27,7 @@ class AccessLog:
     def __init__(self, logger: logging.Logger | None = None, *, level: int = logging.INFO) -> None:
         self._logger = logger if logger is not None else logging.getLogger("mcpkit.state")
         self._level = level
-        self._timing = Timing(self._log)
-
-    async def __call__(self, request: Request, call_next: CallNext) -> Result:
-        """Pass the request on, and log it."""
-        return await self._timing(request, call_next)
+        super().__init__(self._log)
 
     def _log(self, timed: Timed) -> None:
         if not self._logger.isEnabledFor(self._level):

@@ -95,21 +95,18 @@ class Keys:
         return None
 
     def _keyed_for(self, purpose: str) -> tuple[hmac.HMAC, ...]:
-        keyed = self._keyed.get(purpose)
-        if keyed is None:
+        if purpose not in self._keyed:
             import hmac
 
             derived = self._derived("mcpkit", purpose)
-            keyed = self._keyed[purpose] = tuple(hmac.new(key, digestmod="sha256") for key in derived)
-        return keyed
+            self._keyed[purpose] = tuple(hmac.new(key, digestmod="sha256") for key in derived)
+        return self._keyed[purpose]
 
     def _ciphers_for(self, purpose: str) -> tuple[AESGCM, ...]:
-        ciphers = self._ciphers.get(purpose)
-        if ciphers is None:
-            cipher = aes_gcm()
+        if purpose not in self._ciphers:
             derived = self._derived("mcpkit AES-256-GCM", purpose)
-            ciphers = self._ciphers[purpose] = tuple(cipher(key) for key in derived)
-        return ciphers
+            self._ciphers[purpose] = tuple(map(aes_gcm(), derived))
+        return self._ciphers[purpose]
 
     def _derived(self, use: str, purpose: str) -> list[bytes]:
         label = f"{use}\0{purpose}\0{self._name}".encode("utf-8", "surrogatepass")

@@ -10,8 +10,8 @@ import asyncio
 import logging
 import os
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Protocol
 
 from .pipe_size import enlarge
 
@@ -22,26 +22,6 @@ _LONG_CHUNK = 128 * 1024
 """What is read at once of a long message: more would save few turns of the loop, and take memory twice."""
 
 logger = logging.getLogger("mcpkit")
-
-
-class PipeInput(Protocol):
-    """A descriptor that is being read; made by `read_pipe`."""
-
-    descriptor: int
-    chunks: int
-    """How many reads have been made: what tells a busy loop from one that is stuck."""
-
-    def expect_more(self) -> None:
-        """Read more at once the next time: what has come is a part of something long."""
-
-    def pause(self) -> None:
-        """Stop reading."""
-
-    def resume(self) -> None:
-        """Read on after `pause`."""
-
-    def close(self) -> None:
-        """Stop reading for good."""
 
 
 def read_pipe(descriptor: int, take: Callable[[bytes], None]) -> PipeInput:
@@ -58,8 +38,13 @@ def read_pipe(descriptor: int, take: Callable[[bytes], None]) -> PipeInput:
         return _ThreadedInput(descriptor, take)
 
 
-class _Reader:
-    """Reads a descriptor, and more at once of what is long."""
+class PipeInput(ABC):
+    """A descriptor that is being read, and more at once of what is long; made by `read_pipe`.
+
+    Attributes:
+        descriptor: What is read.
+        chunks: How many reads have been made: what tells a busy loop from one that is stuck.
+    """
 
     def __init__(self, descriptor: int, take: Callable[[bytes], None]) -> None:
         self.descriptor = descriptor
@@ -69,13 +54,27 @@ class _Reader:
         self._size = CHUNK
         self._is_enlarged = False
 
+    @abstractmethod
+    def pause(self) -> None:
+        """Stop reading."""
+
+    @abstractmethod
+    def resume(self) -> None:
+        """Read on after `pause`."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Stop reading for good."""
+
     def expect_more(self) -> None:
+        """Read more at once the next time: what has come is a part of something long."""
         if not self._is_enlarged:
             self._is_enlarged = True
             enlarge(self.descriptor)
         self._size = _LONG_CHUNK
 
     def read(self) -> bytes:
+        """Read once; nothing at the end."""
         size, self._size = self._size, CHUNK
         try:
             return os.read(self.descriptor, size)
@@ -86,7 +85,7 @@ class _Reader:
             return b""
 
 
-class _PolledInput(_Reader):
+class _PolledInput(PipeInput):
     """The loop says that there is something to read, so the read does not block."""
 
     def __init__(self, descriptor: int, take: Callable[[bytes], None]) -> None:
@@ -113,7 +112,7 @@ class _PolledInput(_Reader):
         self._take(chunk)
 
 
-class _ThreadedInput(_Reader):
+class _ThreadedInput(PipeInput):
     """A thread waits for the descriptor, and hands over one chunk at a time."""
 
     def __init__(self, descriptor: int, take: Callable[[bytes], None]) -> None:

@@ -45,7 +45,7 @@ async def call_filled(plan: Plan, function: partial[Any], call: Call, make: Make
     parts = plan.parts
     # What a thread begins with or ends with needs no hop of its own: it goes along with the function.
     tail = None if is_in_loop or not parts or parts[-1].is_in_loop else parts[-1]
-    work = _FilledCall(plan, parts[:-1] if tail else parts, tail, function, call, make, is_in_loop)
+    work = _FilledCall(plan, tail, function, call, make, is_in_loop)
     if is_in_loop and not plan.has_closings and all(part.is_in_loop is not False for part in parts):
         await work.run()
     elif not is_in_loop and not work.parts:
@@ -60,8 +60,7 @@ class _FilledCall:
 
     Args:
         plan: How the hidden parameters are filled.
-        parts: The parts of the plan that come before the function.
-        tail: The last, where it is to run in the function's thread.
+        tail: The last of its parts, where it is to run in the function's thread.
         function: The function, but for its hidden parameters.
         call: The request.
         make: Makes the result.
@@ -71,14 +70,13 @@ class _FilledCall:
     def __init__(
         self,
         plan: Plan,
-        parts: list[Part],
         tail: Part | None,
         function: partial[Any],
         call: Call,
         make: Make,
         is_in_loop: bool,
     ) -> None:
-        self.parts = parts
+        self.parts = plan.parts if tail is None else plan.parts[:-1]
         self._fills = plan.fills
         self._tail = tail
         self._function = function
@@ -258,12 +256,13 @@ class _Opened:
         self._call = call
         self._context = copy_context() if part.is_in_loop is False else None
 
+    def _made(self, step: Step, values: list[Any]) -> Any:
+        return step.function(self._call) if step.is_reader else step.function(**_named(step.fills, values))
+
     async def open(self, values: list[Any]) -> None:
         """Make the steps of the event loop."""
         for step in self.part.steps:
-            made = (
-                step.function(self._call) if step.is_reader else step.function(**_named(step.fills, values))
-            )
+            made = self._made(step, values)
             if step.is_generator:
                 try:
                     values[step.number] = await made.__aenter__()
@@ -288,9 +287,7 @@ class _Opened:
     def open_here(self, values: list[Any]) -> None:
         """Make the steps of a thread, in this one."""
         for step in self.part.steps:
-            made = (
-                step.function(self._call) if step.is_reader else step.function(**_named(step.fills, values))
-            )
+            made = self._made(step, values)
             if step.is_generator:
                 try:
                     values[step.number] = made.__enter__()
