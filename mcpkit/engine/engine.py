@@ -12,7 +12,6 @@ from ..state.change import LIST_NAMES
 from .entrance import Entrance
 from .listing import Listing
 from .methods import Methods
-from .providing import Providing
 from .subscriptions.hub import Changes, Hubs
 from .subscriptions.listen import Listen
 
@@ -82,9 +81,8 @@ class Engine:
         self.hubs = Hubs(
             partial(Changes, registry, declared.has, self.ready, broker, f"{runtime.name}/changes")
         )
-        providing = Providing(registry, lifespans)
-        self.listing = Listing(registry, runtime, providing, page_size)
-        self.methods = Methods(registry, declared, self.listing, providing, lifespans, instructions)
+        self.listing = Listing(registry, runtime, lifespans, page_size)
+        self.methods = Methods(registry, declared, self.listing, lifespans, instructions)
         self.dispatch: Handler = self.methods.dispatch
         self._handler: Handler = self.methods.dispatch
         self.has_middleware = False

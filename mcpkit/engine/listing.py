@@ -12,17 +12,17 @@ from ..errors import INVALID_PARAMS, ProtocolError
 from ..protocol.revisions import narrow
 from .conditional import Conditional
 from .provider import Kind
-from .providing import Position, resumed
 
 if TYPE_CHECKING:
     from ..calls.call import Call
+    from ..calls.lifespan import Lifespans
     from ..calls.runtime import Runtime
     from ..components.component import Component, Listed
     from ..components.resources import ResourceTemplate
     from ..protocol.eras import Cache
     from ..state.change import ListName
     from ..state.principal import Principal
-    from .providing import Providing
+    from .providing import Position
     from .registry import Registry
 
 MEMBER: Final = {
@@ -62,7 +62,7 @@ class Listing:
     Args:
         registry: What is listed.
         runtime: What its requests run with.
-        providing: Asks its providers.
+        lifespans: Fills the state that its providers find.
         page_size: Entries in one page; None puts all in one.
 
     Attributes:
@@ -70,11 +70,11 @@ class Listing:
     """
 
     def __init__(
-        self, registry: Registry, runtime: Runtime, providing: Providing, page_size: int | None
+        self, registry: Registry, runtime: Runtime, lifespans: Lifespans, page_size: int | None
     ) -> None:
         self._registry = registry
         self._runtime = runtime
-        self._providing = providing
+        self._lifespans = lifespans
         self._page_size = page_size
         self._pages: dict[tuple[str, str, Position | None, Shown], tuple[int, bytes]] = {}
         self.conditional = Conditional(registry)
@@ -135,6 +135,8 @@ class Listing:
 
     async def _with_provided(self, call: Call, kind: Kind, after: Position | None, shown: Shown) -> bytes:
         """Answer with what is registered, and after it what providers list; nobody keeps it."""
+        from .providing import Providing, resumed  # which few servers need
+
         registry = self._registry
         if kind == "resources" and _with_entries(registry):
             entries = await self._all_resources(call, shown)
@@ -144,7 +146,7 @@ class Listing:
         taken = {each.key: each.origin for each in part if each.is_enabled}
         if kind == "resources":
             taken = {entry["uri"]: "one of entries=" for _, entry in entries} | taken
-        entries += await self._providing.entries(call, kind, taken)
+        entries += await Providing(registry, self._lifespans).entries(call, kind, taken)
         if after is not None:
             after = resumed(after, entries)
         return self._render(call, after, entries, self._runtime.cache[call.method].private)

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from .identity import Declared
     from .listing import Listing
     from .provider import Kind
-    from .providing import Providing
     from .registry import Registry
 
 _MAX_URI_LENGTH: Final = 8192
@@ -51,7 +50,6 @@ class Methods:
         registry: What the server offers.
         declared: What it says about itself.
         listing: Answers its lists.
-        providing: Asks its providers.
         lifespans: Fills the state of its handlers.
         instructions: What it tells clients of its use; None for nothing.
     """
@@ -61,14 +59,12 @@ class Methods:
         registry: Registry,
         declared: Declared,
         listing: Listing,
-        providing: Providing,
         lifespans: Lifespans,
         instructions: str | None,
     ) -> None:
         self._registry = registry
         self._declared = declared
         self._listing = listing
-        self._providing = providing
         self._lifespans = lifespans
         self._instructions = instructions
         # All but `subscriptions/listen`, which belongs to whoever holds the streams.
@@ -255,7 +251,9 @@ class Methods:
         """
         registry = self._registry
         if registry.providers and key not in getattr(registry, kind) and len(key) <= _MAX_URI_LENGTH:
-            found = await self._providing.find(call, kind, key)
+            from .providing import Providing  # which few servers need
+
+            found = await Providing(registry, self._lifespans).find(call, kind, key)
             if found is not None and found.is_visible(call.principal):
                 return found
         if kind == "resources":
