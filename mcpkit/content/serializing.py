@@ -10,6 +10,7 @@ from typing import Any, cast
 from pydantic_core import CoreSchema, core_schema
 
 from ..common.core_nodes import CHILDREN, Node, Rewrite, is_named_tuple, rewritten
+from ..common.members import without
 from . import foreign
 from .blocks import base64
 from .lazy import LeaveLoop, put_off_leaving
@@ -95,7 +96,7 @@ _SERIALIZING = frozenset({"ser_json_temporal", "ser_json_timedelta", "ser_json_b
 def _in_one_form(node: Node) -> Node:
     """Leave out which form an author's class gives to some values: there is one, that of the JSON Schema."""
     if "config" in node:
-        node["config"] = {key: value for key, value in node["config"].items() if key not in _SERIALIZING}
+        node["config"] = without(node["config"], *_SERIALIZING)
     return node
 
 

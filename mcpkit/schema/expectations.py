@@ -26,6 +26,16 @@ _NAMES = {
 }
 
 
+_SIZES = {
+    "string": ("minLength", "maxLength", "character"),
+    "array": ("minItems", "maxItems", "item"),
+    "object": ("minProperties", "maxProperties", "key"),
+}
+"""The keywords of how much a value holds, and what it holds."""
+
+_OF_PATTERNS = {**EXAMPLES, DECIMAL_PATTERN: 'a string with a decimal number such as "12.50"'}
+
+
 def kind_of(value: Any) -> str:
     """Return what a JSON value is, and nothing of what it says."""
     if isinstance(value, bool):
@@ -68,23 +78,17 @@ def _implied(schema: Json) -> list[str]:
 def _named(kind: str, schema: Json) -> str:
     text = _NAMES[kind]
     if kind in ("integer", "number"):
-        text += _range(schema)
-    elif kind == "string":
+        return text + _range(schema)
+    if kind == "string":
+        if schema.get("pattern") in _OF_PATTERNS:
+            return _OF_PATTERNS[schema["pattern"]]
         if schema.get("contentEncoding") == "base64":
             text = "a base64 string"
         text = EXAMPLES.get(schema.get("format", ""), text)
-        if schema.get("pattern") in EXAMPLES:
-            return EXAMPLES[schema["pattern"]]
-        text += _size(schema, "minLength", "maxLength", "character")
-        if schema.get("pattern") == DECIMAL_PATTERN:
-            return 'a string with a decimal number such as "12.50"'
-        text += f" that matches {schema['pattern']}" if "pattern" in schema else ""
-    elif kind == "array":
-        text += _size(schema, "minItems", "maxItems", "item")
-        text += " without duplicates" if schema.get("uniqueItems") else ""
-    elif kind == "object":
-        text += _size(schema, "minProperties", "maxProperties", "key")
-    return text
+    text += _size(schema, *_SIZES[kind]) if kind in _SIZES else ""
+    if kind == "string" and "pattern" in schema:
+        text += f" that matches {schema['pattern']}"
+    return f"{text} without duplicates" if kind == "array" and schema.get("uniqueItems") else text
 
 
 def _range(schema: Json) -> str:

@@ -10,6 +10,7 @@ from typing import Any, Final
 from pydantic_core import core_schema
 from typing_extensions import is_typeddict
 
+from ..common.members import without
 from ..content.wording import Steps, shown
 from ..errors import ArgumentsError, RegistrationError
 from ..protocol.jsonrpc import is_array, is_object
@@ -20,7 +21,7 @@ from .expectations import kind_of
 from .formats import FORMATS
 from .mirrored import mirrored
 from .problems import Fault, Fits, Reader, told
-from .published import published, translated
+from .published import published
 from .secrets import holds_secret
 from .signature import of_keys, parameter
 from .values import Json, matches
@@ -96,7 +97,7 @@ class CheckedSchema:
     """
 
     def __init__(self, schema: Json, name: str) -> None:
-        self.schema = translated(schema)
+        self.schema = published(schema, drops=False)
         try:
             self._library: Any = import_module("jsonschema_rs")  # there only with the extra
         except ModuleNotFoundError as error:
@@ -104,12 +105,10 @@ class CheckedSchema:
                 f"{name}: checking values against a JSON Schema takes jsonschema-rs; "
                 "pip install 'mcpkit[jsonschema]'"
             ) from error
-        checks = {name: matches(pattern) for name, pattern in FORMATS.items()}
-        keywords = {choices.KEYWORD: choices.Choices}
         self._options: Json = {
             "validate_formats": True,
-            "formats": checks,
-            "keywords": keywords,
+            "formats": {name: matches(pattern) for name, pattern in FORMATS.items()},
+            "keywords": {choices.KEYWORD: choices.Choices},
             "offline": True,
         }
         self._patterns: dict[str, Callable[[Any], bool]] = {}
@@ -215,7 +214,7 @@ class _AuthorReader(Reader):
         pattern = schema.get("pattern")
         if pattern is None:
             return super().fits_alone(schema, value)
-        others = {keyword: rule for keyword, rule in schema.items() if keyword != "pattern"}
+        others = without(schema, "pattern")
         does_match = not isinstance(value, str) or self._matches(pattern, value)
         return does_match and super().fits_alone(others, value)
 
@@ -227,11 +226,9 @@ class _AuthorReader(Reader):
             return
         if self.fits(schema, value):
             return
-        found = False
-        for fault in self._worded(schema, value, steps, is_hidden):
-            found = True
-            yield fault
-        rules = {key: rule for key, rule in schema.items() if key not in _READ}
+        found = list(self._worded(schema, value, steps, is_hidden))
+        yield from found
+        rules = without(schema, *_READ)
         if rules and not found:
             is_hidden = is_hidden or holds_secret(schema, self.root)
             got = kind_of(value) if is_hidden else shown(value)

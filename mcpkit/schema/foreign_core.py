@@ -38,8 +38,10 @@ def rewritten(annotation: Any) -> Any:
         return str if annotation in _LITERAL_STRINGS else annotation
     annotation = unaliased(annotation)
     origin, arguments = get_origin(annotation), get_args(annotation)
-    if origin is not collections.abc.Iterable and iterated_as(origin, arguments):
-        return _as_list(origin, arguments)
+    if origin is not collections.abc.Iterable and (found := iterated_as(origin, arguments)):
+        item, is_iterated = found
+        items = _LIST[rewritten(item)]
+        return _ANNOTATED[items, _Iterated()] if is_iterated else items
     if isinstance(origin, type) and origin.__module__ == "numpy":
         return _ANNOTATED[origin, _Known(annotation)]
     inner = arguments[:1] if origin is Annotated else arguments
@@ -52,12 +54,6 @@ def rewritten(annotation: Any) -> Any:
         return annotation.copy_with(parts)
     subscribed = cast("Any", Union if origin is UnionType else origin)
     return subscribed[parts]
-
-
-def _as_list(origin: Any, arguments: tuple[Any, ...]) -> Any:
-    item, is_iterated = iterated_as(origin, arguments) or (Any, False)
-    items = _LIST[rewritten(item)]
-    return _ANNOTATED[items, _Iterated()] if is_iterated else items
 
 
 class _Known(NamedTuple):

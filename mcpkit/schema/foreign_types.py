@@ -80,13 +80,11 @@ def unaliased(annotation: Any) -> Any:
 
 def of_json_type(own: JsonType) -> Described:
     """Return schema and validator of a class whose author says what it is in JSON."""
-    if own.decode is None:
-        if is_incoming():
-            raise RegistrationError(
-                f"{own.cls.__qualname__} is for results only; give its json_type a decode= that makes one of data"
-            )
-        return _converted(own.form(), _refuse_data)
-    return _converted(own.form(), own.decode)
+    if own.decode is None and is_incoming():
+        raise RegistrationError(
+            f"{own.cls.__qualname__} is for results only; give its json_type a decode= that makes one of data"
+        )
+    return _converted(own.form(), own.decode or _refuse_data)
 
 
 def _refuse_data(_: Any) -> Any:

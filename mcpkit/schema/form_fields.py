@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from types import UnionType
 from typing import Annotated, Any, Final, Literal, NamedTuple, Union, get_args, get_origin
 
+from ..common.members import without
 from ..errors import RegistrationError
 from ..protocol.jsonrpc import is_array
 from . import formats
@@ -136,7 +137,7 @@ class Field(NamedTuple):
         asked = _asked(published(schema))
         kind, choices, source = _kind(where, asked, _titles(parts))
         notes = {key: source[key] for key in ("title", "description") if key in source}
-        keywords = notes | {key: value for key, value in asked.items() if key not in _CHOICE}
+        keywords = notes | without(asked, *_CHOICE)
         default = keywords.get("default")
         if default is None:
             keywords.pop("default", None)
@@ -158,7 +159,7 @@ class Field(NamedTuple):
         keywords = self.keywords
         if "default" in keywords and "default" not in known:
             # It only fills the field in beforehand; what is left out gets it when the answer is read.
-            keywords = {keyword: value for keyword, value in keywords.items() if keyword != "default"}
+            keywords = without(keywords, "default")
         for keyword, value in keywords.items():
             if keyword == "format" and keyword in known and value not in FORMATS:
                 raise CannotSayError(f"format {value!r}", _INSTEAD["format"])
@@ -228,9 +229,8 @@ def _without_null(schema: Json) -> tuple[Json, bool]:
     branches: list[Json] = schema.get("anyOf", [])
     rest = [branch for branch in branches if branch != {"type": "null"}]
     if len(rest) < len(branches):
-        outer = {key: value for key, value in schema.items() if key != "anyOf"}
         inner, _ = _without_null(rest[0] if len(rest) == 1 else {"anyOf": rest})
-        return {**inner, **outer}, True
+        return {**inner, **without(schema, "anyOf")}, True
     choices: list[Any] = schema.get("enum", [])
     if None in choices:
         return {**schema, "enum": [choice for choice in choices if choice is not None]}, True
@@ -241,7 +241,7 @@ def _asked(schema: Json) -> Json:
     """Return what a form asks for: it knows no unions, so of the texts of a date and time those with offset."""
     for branch in schema.get("anyOf", ()):
         if "format" in branch and schema["anyOf"] == formats.schema(branch["format"]).get("anyOf"):
-            return {**branch, **{key: value for key, value in schema.items() if key != "anyOf"}}
+            return {**branch, **without(schema, "anyOf")}
     return schema
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..common.members import without
 from ..protocol.jsonrpc import is_array, is_object
 from .references import DATA, nodes
 from .values import Json
@@ -40,7 +41,7 @@ def definitions(schema: Json) -> Json:
             return rest
         name = reference.removeprefix(_PREFIX)
         if name not in recursive:
-            return {**expand(defined[name]), **{key: item for key, item in rest.items() if key != "$ref"}}
+            return {**expand(defined[name]), **without(rest, "$ref")}
         if name not in used:
             used[name] = None  # its place, before those that it uses
             used[name] = expand(defined[name])

@@ -14,6 +14,7 @@ from typing import Any, cast
 from pydantic_core import CoreSchema, SchemaValidator, ValidationError, core_schema
 
 from ..common.core_nodes import Node, choices_of
+from ..common.members import without
 from ..content.plain import member_name
 from ..content.wording import shown
 from ..protocol.jsonrpc import is_object
@@ -60,12 +61,8 @@ _SCHEMAS: dict[str, Json] = {
 
 def _read(pattern: str) -> Callable[[Node], CoreSchema]:
     def rewrite(node: Node) -> CoreSchema:
-        convert = {
-            key: value for key, value in node.items() if key not in ("ref", "metadata", "serialization")
-        }
-        return core_schema.chain_schema(
-            [values.string(pattern=pattern), cast("CoreSchema", {**convert, "strict": False})]
-        )
+        convert = {**without(node, "ref", "metadata", "serialization"), "strict": False}
+        return core_schema.chain_schema([values.string(pattern=pattern), cast("CoreSchema", convert)])
 
     return rewrite
 

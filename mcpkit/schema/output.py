@@ -21,6 +21,7 @@ from pydantic_core import (
 from typing_extensions import Never, is_typeddict
 
 from ..common.built import can_serialize, serializer, validator
+from ..common.members import without
 from ..content.data import json_value
 from ..content.lazy import may_block, written
 from ..content.plain import is_json
@@ -137,7 +138,7 @@ class Output:
         """The schema for revisions 2025-06-18 and 2025-11-25, which want an object as its root."""
         if not self.is_wrapped:
             return self.schema
-        inner = {key: value for key, value in self.schema.items() if key != "$defs"}
+        inner = without(self.schema, "$defs")
         wrapped: Json = {"type": "object", "properties": {"result": inner}, "required": ["result"]}
         # References say `#/$defs/...`: the definitions stay at the root.
         return wrapped | ({"$defs": self.schema["$defs"]} if "$defs" in self.schema else {})

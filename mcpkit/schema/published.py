@@ -13,22 +13,17 @@ _NEGATING = {"not": ("not",), "if": ("if", "then", "else")}
 """Keywords whose schemas must not allow more than is meant, with what goes when they would."""
 
 
-def published(schema: Json) -> Json:
+def published(schema: Json, *, drops: bool = True) -> Json:
     """Return a schema that allows what `schema` allows, and what only a pattern that clients cannot read forbids.
 
     Args:
         schema: A JSON Schema with patterns of any engine.
+        drops: Whether patterns that ECMA-262 has no words for are left out, and do not stay.
 
     Returns:
         The very same where there is nothing to change.
     """
-    result, _ = _read(schema, drops=True)
-    return schema if result == schema else result
-
-
-def translated(schema: Json) -> Json:
-    """Return the same schema with the patterns that ECMA-262 has words for in its words; the others stay."""
-    result, _ = _read(schema, drops=False)
+    result, _ = _read(schema, drops=drops)
     return schema if result == schema else result
 
 

@@ -16,6 +16,7 @@ from typing import Any, Final, cast
 from pydantic_core import CoreSchema, PydanticCustomError, ValidationError, core_schema
 
 from ..common.core_nodes import choices_of, copied, nodes
+from ..common.members import without
 from ..protocol.jsonrpc import is_array, is_object
 
 Node = dict[str, Any]
@@ -212,7 +213,7 @@ def _members(node: Node, definitions: Mapping[str, Node]) -> frozenset[Any]:
 def _tried_once(select: _Select, union: Any) -> CoreSchema:
     choices: Any = dict(enumerate(choices_of(union)))
     # What holds nothing cannot lead back, and is left to pydantic's own rule.
-    choices["all"] = {key: value for key, value in union.items() if key != "ref"}
+    choices["all"] = without(union, "ref")
     tagged = core_schema.tagged_union_schema(choices, discriminator=_tried)
     built: Any = core_schema.no_info_wrap_validator_function(select, tagged)
     return cast("CoreSchema", {**built, "ref": union["ref"]} if "ref" in union else built)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from ..common.members import without
 from ..protocol.jsonrpc import is_array, is_object
 from ..protocol.types import Json
 
@@ -41,5 +42,5 @@ def target(schema: Json, root: Json) -> Json:
     for key in reference.split("/")[1:]:
         # A reference of another form is an author's own; the validator follows it, here it says nothing.
         found = found.get(key.replace("~1", "/").replace("~0", "~"), {}) if is_object(found) else {}
-    beside = {key: value for key, value in schema.items() if key != "$ref"}
+    beside = without(schema, "$ref")
     return {**found, **beside} if is_object(found) else beside

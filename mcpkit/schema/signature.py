@@ -96,7 +96,7 @@ def parameter(
     if is_supplied:
         annotation = Annotated[Any if annotation is empty else annotation, default]
         default = empty
-    metadata = _metadata(annotation)
+    metadata: tuple[Any, ...] = annotation.__metadata__ if get_origin(annotation) is Annotated else ()
     factory: Callable[[], Any] | None = None
     text: str | None = None
     for item in metadata:
@@ -111,12 +111,6 @@ def parameter(
     return Parameter(
         name, annotation, default, factory, is_supplied, may_be_omitted, text, metadata, documentation
     )
-
-
-def _metadata(annotation: Any) -> tuple[Any, ...]:
-    if get_origin(annotation) is Annotated:
-        return typing.cast("tuple[Any, ...]", annotation.__metadata__)
-    return ()
 
 
 def _is_field(value: object) -> bool:

@@ -15,6 +15,7 @@ from typing import Any, Final, cast
 from pydantic_core import CoreSchema, core_schema
 
 from ..common.core_nodes import Node, Rewrite, choices_of, is_named_tuple, rewritten
+from ..common.members import without
 from ..protocol.jsonrpc import is_array
 from . import object_keys, values
 from .described import Described
@@ -70,7 +71,7 @@ def _keys(of_values: Mapping[str, Rewrite], named: Mapping[str, Node]) -> Rewrit
     def resolved(reference: Node) -> Any:
         # Its definition is that of a value, not that of a key.
         node = named[reference["schema_ref"]]
-        return rewritten({key: value for key, value in node.items() if key != "ref"}, rewrites)
+        return rewritten(without(node, "ref"), rewrites)
 
     rewrites = {**of_values, **object_keys.REWRITES, "definition-ref": resolved}
 
@@ -86,7 +87,7 @@ def _keys(of_values: Mapping[str, Rewrite], named: Mapping[str, Node]) -> Rewrit
 
 
 def _constraints(node: Node) -> Node:
-    return {key: value for key, value in node.items() if key not in _OWN}
+    return without(node, *_OWN)
 
 
 def _bare(node: Node) -> Any:
@@ -119,9 +120,7 @@ def _lax_container(node: Node) -> Node:
     """Let a JSON array or object in, whatever the author's class says of Python's types."""
     node.pop("strict", None)
     if "config" in node:
-        node["config"] = {
-            k: v for k, v in node["config"].items() if k not in ("strict", "coerce_numbers_to_str")
-        }
+        node["config"] = without(node["config"], "strict", "coerce_numbers_to_str")
     return node
 
 

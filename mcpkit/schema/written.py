@@ -7,10 +7,12 @@ from typing import Any, Final
 
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from ..protocol.jsonrpc import is_array, is_object
+from ..common.members import without
+from ..protocol.jsonrpc import SCALARS, is_array, is_object
 from . import from_schema
 from .described import Described
 from .explicit import CheckedSchema
+from .types import KINDS
 from .values import Json
 
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
@@ -43,8 +45,7 @@ def described(option: str, schema: Json) -> Described:
         RegistrationError: It is not valid, or refers to what is not there; or it needs jsonschema, which is missing.
     """
     core = from_schema.core(schema) if knows(schema) else _core(CheckedSchema(schema, option))
-    rest = {key: value for key, value in schema.items() if key != "$defs"}
-    return Described(rest, core, definitions=schema.get("$defs", {}))
+    return Described(without(schema, "$defs"), core, definitions=schema.get("$defs", {}))
 
 
 def _core(checked: CheckedSchema) -> CoreSchema:
@@ -63,7 +64,7 @@ def knows(schema: Json) -> bool:
     named = schema.get("$defs", {})
     if not is_object(named) or schema.get("$schema", _DIALECT) != _DIALECT:
         return False
-    root = {key: value for key, value in schema.items() if key not in ("$defs", "$schema")}
+    root = without(schema, "$defs", "$schema")
     targets = {f"#/$defs/{name}" for name in named}
     # A definition that is nothing but another may lead back to itself.
     return _knows(root, targets) and all(
@@ -99,10 +100,9 @@ def _knows_limits(schema: Json, targets: set[str]) -> bool:
 
 def _knows_choices(schema: Json) -> bool:
     choices = schema["enum"]
-    kinds = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
-    if not is_array(choices) or not choices or not {type(choice) for choice in choices} <= kinds.keys():
+    if not is_array(choices) or not choices or not SCALARS.issuperset(map(type, choices)):
         return False
-    return "type" not in schema or all(kinds[type(choice)] == schema["type"] for choice in choices)
+    return "type" not in schema or all(KINDS[type(choice)] == schema["type"] for choice in choices)
 
 
 def _knows_text(schema: Json, targets: set[str]) -> bool:
