@@ -103,9 +103,9 @@ class Connection(Peer):
 
         Both must be running, and the one before until this returns: what it has begun it ends, and until then the
         client hears of its changes. The session, the subscriptions and the questions that are open stay. The client
-        is told of each list that differs, and, as functions say what is in them, of resources where a template has
-        `entries=`. What the one before has declared the other declares, too: it was negotiated. Where it has nothing
-        of that, its lists are empty.
+        is told of each list that differs, or may: where a template has `entries=`, and where a provider lists. What
+        the one before has declared the other declares, too: it was negotiated. Where it has nothing of that, its
+        lists are empty.
 
         Args:
             server: Who answers.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..errors import INVALID_PARAMS, ProtocolError
 from ..protocol.revisions import narrow
 from .conditional import Conditional
-from .provider import Kind
+from .provider import Kind, lists_of
 
 if TYPE_CHECKING:
     from ..calls.call import Call
@@ -119,13 +119,14 @@ class Listing:
         return page
 
     def shown(self, name: ListName, revision: str, principal: Principal) -> list[dict[str, Any]] | None:
-        """Return all that a client is shown of a list, templates among resources; None where functions say it."""
-        if name == "resources" and _with_entries(self._registry):
+        """Return all that a client is shown of a list, templates among resources; None where only functions know it."""
+        registry = self._registry
+        if name in lists_of(registry.providers) or (name == "resources" and _with_entries(registry)):
             return None
         components: list[Listed] = [
             component
             for part in _PARTS[f"{name}/list"]
-            for component in getattr(self._registry, part)
+            for component in getattr(registry, part)
             if component.is_enabled and component.is_visible(principal)
         ]
         return [component.listed(revision) for component in sorted(components, key=_position)]

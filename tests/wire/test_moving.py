@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mcpkit import Context, Principal, RegistrationError, Server
+from mcpkit import Context, Principal, Provider, RegistrationError, Server
 from mcpkit.protocol import jsonrpc
 from mcpkit.transports import Connection
 from pipe import META, Pipe, settle, stateless_meta
@@ -37,6 +37,12 @@ class Gate:
             self.stopped.set()
         self.server.resource_updated("data://x")
         return self.server.name
+
+
+class Provided(Provider):
+    """May have tools."""
+
+    kinds = frozenset({"tools"})
 
 
 def make(name: str, *kinds: str) -> Server:
@@ -300,6 +306,10 @@ async def test_lists_are_told_of_where_functions_say_what_is_in_them_and_as_the_
     with_entries = make("a")
     with_entries.resource("data://y/{name}", name="y", entries=listed)(lambda name: name)
     assert await told(make("a"), with_entries, Principal("ada")) == [CHANGED.format("resources")]
+    provided = make("a")
+    provided.include(Provided())
+    assert await told(make("a"), provided, Principal("ada")) == [CHANGED.format("tools")]
+    assert await told(provided, make("a"), Principal("ada")) == [CHANGED.format("tools")]
 
 
 async def test_a_session_may_begin_after_a_move_and_topics_are_heard() -> None:
