@@ -7,6 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Coroutine
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ..errors import CallTimeoutError
@@ -31,7 +32,7 @@ class Slots:
         self.number = number
         self._free = number
         self._lock = threading.Lock()
-        self._waiting: deque[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = deque()
+        self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def take(self) -> None:
         """Wait for a place."""
@@ -52,35 +53,31 @@ class Slots:
         Returns:
             What is done as soon as there is one. Then it is to be given back; or before, dropped.
         """
-        loop = asyncio.get_running_loop()
-        place: asyncio.Future[None] = loop.create_future()
+        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         with self._lock:
             if self._free:
                 self._free -= 1
                 place.set_result(None)
             elif is_next:
-                self._waiting.appendleft((loop, place))
+                self._waiting.appendleft(place)
             else:
-                self._waiting.append((loop, place))
+                self._waiting.append(place)
         return place
 
     def drop(self, place: asyncio.Future[None]) -> None:
         """Do without a place that was asked for, whether it is there or not."""
-        waiter = (place.get_loop(), place)
-        with self._lock:
-            is_waiting = waiter in self._waiting
-            if is_waiting:
-                self._waiting.remove(waiter)
-        if not is_waiting:  # it is there, or on its way
-            self.give_back()
+        with self._lock, suppress(ValueError):
+            self._waiting.remove(place)
+            return
+        self.give_back()  # it is there, or on its way
 
     def give_back(self) -> None:
         """Give a place to whoever waits for one; from any thread."""
         with self._lock:
             while self._waiting:
-                loop, future = self._waiting.popleft()
+                place = self._waiting.popleft()
                 try:
-                    loop.call_soon_threadsafe(_hand_over, future)
+                    place.get_loop().call_soon_threadsafe(_hand_over, place)
                 except RuntimeError:  # that event loop is closed, and nobody waits there any more
                     continue
                 return

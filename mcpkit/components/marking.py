@@ -108,8 +108,7 @@ def _of_values(values: Any) -> Iterator[Marked]:
     for value in list(values):
         if _has_marks(value) and id(value) not in seen:
             seen.add(id(value))
-            for build in _marks[id(underlying(value))].builds:
-                yield Marked(value, build)
+            yield from _of(value, value)
 
 
 def _of_attribute(source: Any, name: str, static: Any) -> Iterator[Marked]:
@@ -119,9 +118,11 @@ def _of_attribute(source: Any, name: str, static: Any) -> Iterator[Marked]:
         raise RegistrationError(
             f"{source.__qualname__}.{name} is a method: include an instance of {source.__qualname__}, not the class"
         )
-    bound = getattr(source, name)
-    for build in _marks[id(underlying(static))].builds:
-        yield Marked(bound, build)
+    yield from _of(static, getattr(source, name))
+
+
+def _of(marked: Any, function: Callable[..., Any]) -> Iterator[Marked]:
+    return (Marked(function, build) for build in _marks[id(underlying(marked))].builds)
 
 
 def _has_marks(value: Any) -> bool:

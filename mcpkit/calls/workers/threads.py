@@ -75,14 +75,13 @@ class Threads:
             BusyError: Too many of the threads that were given up still run, or the system has no more threads.
             BaseException: Whatever the function raises.
         """
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Any] = loop.create_future()
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         with self._lock:
             if self.given_up > self.stuck:
                 raise self._stuck()
             self._waiting += 1
             is_thread_wanted = self._take_place()
-            job = _Job(loop, future, partial(contextvars.copy_context().run, function, **kwargs))
+            job = _Job(future, partial(contextvars.copy_context().run, function, **kwargs))
             self._jobs.put(job)
         if is_thread_wanted and not self._begin():
             job.work = None
@@ -118,7 +117,7 @@ class Threads:
         with self._lock:
             job.work = None  # it may stay in the queue for long, but not what it holds
             if job.is_running:
-                job.left = job.loop.create_future()
+                job.left = job.future.get_loop().create_future()
                 self.given_up += 1
                 self._started -= 1
                 if self.given_up > self.stuck:
@@ -145,7 +144,7 @@ class Threads:
                 self._waiting -= 1
                 if job.work is not None:
                     job.work = None
-                    _notify(job.loop, _set_exception, job.future, self._stuck())
+                    _notify(job.future, None, self._stuck())
 
     def _may_end(self) -> bool:
         with self._lock:
@@ -170,24 +169,24 @@ class Threads:
                 self._idle -= 1
                 work = job.work
                 job.is_running = work is not None and not job.future.cancelled()
-            settle: Callable[[asyncio.Future[Any], Any], None] = _set_result
             outcome: Any = None
+            error: BaseException | None = None
             if work is not None and job.is_running:
                 try:
                     outcome = work()
-                except BaseException as error:  # noqa: BLE001 - handed to the caller
-                    outcome, settle = error, _set_exception
+                except BaseException as raised:  # noqa: BLE001 - handed to the caller
+                    error = raised
                 if os.getpid() != process:
-                    end_child(outcome if settle is _set_exception else None)
+                    end_child(error)
             with self._lock:  # before the caller hears of it, who may have the next call ready
                 has_place = self._return(job)
             if job.left is None:
-                _notify(job.loop, settle, job.future, outcome)
+                _notify(job.future, outcome, error)
             else:
-                if settle is _set_exception:
-                    log_late("a function in a worker thread", outcome, is_expected=job.is_stopped)
-                _notify(job.loop, _set_result, job.left, None)
-            del job, work, outcome  # what a call holds must not live until the next one
+                if error is not None:
+                    log_late("a function in a worker thread", error, is_expected=job.is_stopped)
+                _notify(job.left)
+            del job, work, outcome, error  # what a call holds must not live until the next one
 
     def _return(self, job: _Job) -> bool:
         """Take note that a call has ended, with the lock held; say whether its thread may take another."""
@@ -204,12 +203,9 @@ class Threads:
 class _Job:
     """A call to be made in a thread, and who waits for it; no call when nobody does any more."""
 
-    __slots__ = ("future", "is_running", "is_stopped", "left", "loop", "work")
+    __slots__ = ("future", "is_running", "is_stopped", "left", "work")
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any], work: partial[Any]
-    ) -> None:
-        self.loop = loop
+    def __init__(self, future: asyncio.Future[Any], work: partial[Any]) -> None:
         self.future = future
         self.work: partial[Any] | None = work
         self.is_running = False
@@ -218,25 +214,19 @@ class _Job:
         """Done when the function has returned though it was given up; None when it was not."""
 
 
-def _notify(
-    loop: asyncio.AbstractEventLoop,
-    settle: Callable[[asyncio.Future[Any], Any], None],
-    future: asyncio.Future[Any],
-    outcome: Any,
-) -> None:
+def _notify(future: asyncio.Future[Any], outcome: Any = None, error: BaseException | None = None) -> None:
     try:
-        loop.call_soon_threadsafe(settle, future, outcome)
+        future.get_loop().call_soon_threadsafe(_settle, future, outcome, error)
     except RuntimeError:  # the loop has been closed, and nobody waits any more
         logger.debug("a thread outlived its event loop; its outcome is dropped")
 
 
-def _set_result(future: asyncio.Future[Any], value: Any) -> None:
-    if not future.done():
-        future.set_result(value)
-
-
-def _set_exception(future: asyncio.Future[Any], error: BaseException) -> None:
-    if not future.done():
+def _settle(future: asyncio.Future[Any], outcome: Any, error: BaseException | None) -> None:
+    if future.done():
+        return
+    if error is None:
+        future.set_result(outcome)
+    else:
         future.set_exception(of_a_function(error))
 
 

@@ -157,7 +157,7 @@ class _FilledCall:
                 here = _Opened(part, self._call)
                 opened.append(here)
                 if part.is_in_loop is False:
-                    await self._in_thread(partial(here.open_in_thread, self._values))
+                    await self._in_thread(partial(here.context.run, here.open_here, self._values))
                     if self._is_left():
                         raise asyncio.CancelledError
                 else:
@@ -232,12 +232,12 @@ class _FilledCall:
     async def _close_in_thread(self, here: _Opened) -> None:
         while here.managers:
             try:
-                error = await self._in_thread(partial(here.close_in_thread, self._error))
+                error = await self._in_thread(partial(here.context.run, here.close_here, self._error))
                 self._error = None if error is None else of_a_function(error)
             except asyncio.CancelledError as error:
                 self._error = error
             except BusyError:  # rather block the loop than leave it open
-                self._error = here.close_in_thread(self._error)
+                self._error = here.context.run(here.close_here, self._error)
 
 
 class _Opened:
@@ -246,15 +246,18 @@ class _Opened:
     Args:
         part: The part.
         call: The request.
+
+    Attributes:
+        context: Context variables that last until they are closed, for steps of a thread.
     """
 
-    __slots__ = ("_call", "_context", "managers", "part")
+    __slots__ = ("_call", "context", "managers", "part")
 
     def __init__(self, part: Part, call: Call) -> None:
         self.part = part
         self.managers: list[tuple[Any, Step]] = []
         self._call = call
-        self._context = copy_context() if part.is_in_loop is False else None
+        self.context = copy_context()
 
     def _made(self, step: Step, values: list[Any]) -> Any:
         return step.function(self._call) if step.is_reader else step.function(**_named(step.fills, values))
@@ -308,16 +311,6 @@ class _Opened:
                 _name(problem, step, "has yielded more than once")
                 error = problem
         return error
-
-    def open_in_thread(self, values: list[Any]) -> None:
-        """Make the steps of a thread, with context variables that last until they are closed."""
-        assert self._context is not None
-        self._context.run(self.open_here, values)
-
-    def close_in_thread(self, error: BaseException | None) -> BaseException | None:
-        """Close them, with those context variables."""
-        assert self._context is not None
-        return self._context.run(self.close_here, error)
 
 
 def _named(fills: Fills, values: list[Any]) -> dict[str, Any]:
