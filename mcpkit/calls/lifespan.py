@@ -26,6 +26,7 @@ class Lifespan:
 
     Attributes:
         users: How many transports keep it entered.
+        started: Has what it yielded, as soon as it has been entered, or why it could not be.
     """
 
     def __init__(self, enter: Callable[[], AbstractAsyncContextManager[Any]]) -> None:
@@ -35,7 +36,7 @@ class Lifespan:
         self._stop = asyncio.Event()
         self._is_entering = False
         self._is_failure_told = False
-        self._started: asyncio.Future[Any] = loop.create_future()
+        self.started: asyncio.Future[Any] = loop.create_future()
         self._task = loop.create_task(self._stay(), name="mcpkit-lifespan")
 
     async def ready(self) -> Any:
@@ -45,23 +46,7 @@ class Lifespan:
             BaseException: Whatever entering it raised.
         """
         self._is_failure_told = True
-        if self._started.done():
-            return self._started.result()
-        return await asyncio.shield(self._started)
-
-    async def settled(self) -> None:
-        """Wait until it has been entered, or could not be."""
-        if not self._started.done():
-            await asyncio.wait((self._started,))
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether it has been entered, or could not be."""
-        return self._started.done()
-
-    def on_settled(self, function: Callable[[], None]) -> None:
-        """Call a function as soon as it has been entered, or could not be."""
-        self._started.add_done_callback(lambda _: function())
+        return await asyncio.shield(self.started)
 
     @property
     def state(self) -> Any:
@@ -71,10 +56,10 @@ class Lifespan:
             BusyError: It is still being entered.
             ProtocolError: It could not be entered. That is logged, once, unless somebody has heard of it by `ready`.
         """
-        if not self._started.done():
+        if not self.started.done():
             raise BusyError("The server is still starting: its lifespan is being entered; try again later")
         try:
-            return self._started.result()
+            return self.started.result()
         except Exception as error:
             if not self._is_failure_told:
                 self._is_failure_told = True
@@ -103,18 +88,18 @@ class Lifespan:
                 )
             async with manager as state:
                 self._is_entering = False
-                self._started.set_result(state)
+                self.started.set_result(state)
                 await self._stop.wait()
         except BaseException as error:
             self._is_entering = False
-            if self._started.done():
+            if self.started.done():
                 raise
             if isinstance(error, asyncio.CancelledError) and not self._stop.is_set():
                 # As it is it would look as if those were cancelled who wait for the lifespan.
                 cause, error = error, RuntimeError("the lifespan was cancelled while it was being entered")
                 error.__cause__ = cause
-            self._started.set_exception(error)
-            self._started.exception()  # whoever waits for `ready` hears of it; nobody has to
+            self.started.set_exception(error)
+            self.started.exception()  # whoever waits for `ready` hears of it; nobody has to
 
 
 Guard = Callable[[Sequence[Lifespan]], None]
@@ -202,7 +187,8 @@ class Lifespans:
         self._begin_late(loop, [owner])
         stay = owner.stay(loop)
         assert stay is not None, "it has just been entered, or was before"
-        await stay.settled()
+        if not stay.started.done():
+            await asyncio.wait((stay.started,))
         return stay.state
 
     def begin(self, family: Sequence[Lifespans]) -> None:

@@ -59,7 +59,7 @@ class Entrance:
 
     def guard(self, lifespans: Sequence[Lifespan]) -> None:
         """Let what comes in the running event loop wait for lifespans that are being entered in it."""
-        entering = [each for each in lifespans if not each.is_settled]
+        entering = [each.started for each in lifespans if not each.started.done()]
         if not entering:
             return
         loop = asyncio.get_running_loop()
@@ -73,7 +73,7 @@ class Entrance:
             self._on_change()
         here.left += len(entering)
         for each in entering:
-            each.on_settled(partial(self._settled, loop, here))
+            each.add_done_callback(partial(self._settled, loop, here))
 
     @property
     def is_waiting(self) -> bool:
@@ -114,7 +114,7 @@ class Entrance:
             self._declared.add(capability)
         here.is_passable.set()
 
-    def _settled(self, loop: asyncio.AbstractEventLoop, here: _Entering) -> None:
+    def _settled(self, loop: asyncio.AbstractEventLoop, here: _Entering, _: asyncio.Future[Any]) -> None:
         here.left -= 1
         if here.left > 0:
             return
