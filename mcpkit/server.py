@@ -161,8 +161,8 @@ class Server(Serving, Registry):
         )
         declared = Declared(self, implementation, offers)
         runtime = Runtime(
-            server=self,
-            name=name,
+            self,
+            name,
             threads=Threads(threads, stuck_threads),
             processes=Processes(processes),
             timeout=timeout,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from .workers.threads import Threads
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
 class Runtime:
     """What the requests of one server run with, and share.
 
@@ -53,33 +51,54 @@ class Runtime:
         detached: What ends the calls that go on alone, by event loop.
     """
 
-    server: object
-    name: str
-    threads: Threads
-    processes: Processes
-    timeout: float | None
-    max_running: int
-    question_timeout: float
-    store: Store
-    claims: Broker
-    make_keys: Callable[[], Keys]
-    encrypt_state: bool
-    mask_errors: bool
-    cache: Mapping[str, Cache]
-    identity: Callable[[str], Identity]
-    declares: Callable[[str], bool]
-    state_in: Callable[[asyncio.AbstractEventLoop | None], Any]
-    explain: Callable[[BaseCall, BaseException], BaseException]
-    running: Shares = field(init=False, default_factory=Shares)
-    overrides: Mapping[Hashable, Callable[..., Any]] = field(init=False, default_factory=dict)
-    detached: WeakKeyDictionary[asyncio.AbstractEventLoop, set[Callable[[], Awaitable[None]]]] = field(
-        init=False, default_factory=WeakKeyDictionary
-    )
+    def __init__(
+        self,
+        server: object,
+        name: str,
+        *,
+        threads: Threads,
+        processes: Processes,
+        timeout: float | None,
+        max_running: int,
+        question_timeout: float,
+        store: Store,
+        claims: Broker,
+        make_keys: Callable[[], Keys],
+        encrypt_state: bool,
+        mask_errors: bool,
+        cache: Mapping[str, Cache],
+        identity: Callable[[str], Identity],
+        declares: Callable[[str], bool],
+        state_in: Callable[[asyncio.AbstractEventLoop | None], Any],
+        explain: Callable[[BaseCall, BaseException], BaseException],
+    ) -> None:
+        self.server = server
+        self.name = name
+        self.threads = threads
+        self.processes = processes
+        self.timeout = timeout
+        self.max_running = max_running
+        self.question_timeout = question_timeout
+        self.store = store
+        self.claims = claims
+        self.encrypt_state = encrypt_state
+        self.mask_errors = mask_errors
+        self.cache = cache
+        self.identity = identity
+        self.declares = declares
+        self.state_in = state_in
+        self.explain = explain
+        self.running = Shares()
+        self.overrides: Mapping[Hashable, Callable[..., Any]] = {}
+        self.detached: WeakKeyDictionary[asyncio.AbstractEventLoop, set[Callable[[], Awaitable[None]]]] = (
+            WeakKeyDictionary()
+        )
+        self._make_keys = make_keys
 
     @cached_property
     def keys(self) -> Keys:
         """What signs for the server."""
-        return self.make_keys()
+        return self._make_keys()
 
     async def end_detached(self) -> None:
         """End the calls of this event loop that go on alone, and wait until they have stopped."""
