@@ -96,6 +96,11 @@ def rewritten(value: Any, rewrites: Mapping[str, Rewrite], children: Collection[
     return built
 
 
+def instead_of(node: Node, built: Any) -> Any:
+    """Return what stands in the place of a node, with its reference, which the node gives up."""
+    return {**built, "ref": node.pop("ref")} if "ref" in node else built
+
+
 def is_named_tuple(node: Node) -> bool:
     """Tell whether a call is what pydantic before 2.14 makes of a NamedTuple, which then has a kind of its own."""
     cls = node.get("function")

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from pydantic_core import CoreSchema, core_schema
 
-from ..common.core_nodes import CHILDREN, Node, Rewrite, is_named_tuple, rewritten
+from ..common.core_nodes import CHILDREN, Node, Rewrite, instead_of, is_named_tuple, rewritten
 from ..common.members import without
 from . import foreign
 from .blocks import base64
@@ -53,7 +53,7 @@ def _rewrites(json_value: Callable[[Any], Any]) -> Mapping[str, Rewrite]:
         # Members that are no values of JSON are written as the schema says; all others are by pydantic itself.
         return node if all(is_json(member.value) for member in node["cls"]) else of_any(node)
 
-    def model(node: Node) -> Node:
+    def model(node: Node) -> Any:
         fields, config = node["schema"], node.get("config", {})
         if config.get("extra_fields_behavior") == "allow" and fields["type"] == "model-fields":
             node["schema"] = {"extras_schema": of_any({"type": "any"}), **fields}
@@ -100,12 +100,11 @@ def _in_one_form(node: Node) -> Node:
     return node
 
 
-def _of_its_class(node: Node) -> Node:
+def _of_its_class(node: Node) -> Any:
     """Write instances of the class alone: by itself, a class writes what it finds of its fields in any object."""
     node = _in_one_form(node)
-    reference = {"ref": node.pop("ref")} if "ref" in node else {}
     choices: list[Any] = [node, core_schema.none_schema()]
-    return {**core_schema.union_schema(choices), **reference}
+    return instead_of(node, core_schema.union_schema(choices))
 
 
 def _names(node: Node) -> Node:

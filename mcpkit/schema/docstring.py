@@ -157,15 +157,15 @@ def _indented_end(lines: list[str], at: int) -> int:
 def _parse(style: str, section: list[str]) -> dict[str, str]:
     from docstring_parser import ParseError, google, numpydoc, rest
 
-    parse = {"google": google.parse, "numpydoc": numpydoc.parse, "rest": rest.parse}[style]
     # The parsers know one name of each section that all of them share.
-    if style == "google":
-        section = ["Args:", *section[1:]]
-    elif style == "numpydoc":
-        section = ["Parameters", *section[1:]]
+    parse, title = {
+        "google": (google.parse, "Args:"),
+        "numpydoc": (numpydoc.parse, "Parameters"),
+        "rest": (rest.parse, section[0]),
+    }[style]
     try:
         # With a summary before it: the Google parser takes a section at the very start for one.
-        parsed = parse("\n".join(["-", "", *section]))
+        parsed = parse("\n".join(["-", "", title, *section[1:]]))
     except ParseError:
         # A docstring is written for people first: what cannot be read as arguments describes none.
         return {}

@@ -89,7 +89,9 @@ class Output:
         if get_origin(annotation) in _ITERATORS:
             item = (*get_args(annotation), Any)[0]
             annotation = list[item]  # type: ignore[valid-type]  # what it yields is what is sent
-        if _may_be_content(annotation) or any(_is_content(part) for part in _parts(annotation)):
+        if _may_be_content(annotation) or any(
+            getattr(part, "__mcp_content__", False) for part in _parts(annotation)
+        ):
             return None
         try:
             described = hints.describe(annotation, "serialization")
@@ -337,10 +339,6 @@ def _without_extension_results(annotation: Any) -> Any:
         return annotation
     kept = [part for part in get_args(annotation) if not getattr(part, "__mcp_extension_result__", False)]
     return Union[tuple(kept)] if kept else None  # noqa: UP007 - their number is not known here
-
-
-def _is_content(part: Any) -> bool:
-    return bool(getattr(part, "__mcp_content__", False))
 
 
 def _is_opaque(part: Any) -> bool:

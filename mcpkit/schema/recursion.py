@@ -15,9 +15,10 @@ from typing import Any, Final, cast
 
 from pydantic_core import CoreSchema, PydanticCustomError, ValidationError, core_schema
 
-from ..common.core_nodes import choices_of, copied, nodes
+from ..common.core_nodes import choices_of, copied, instead_of, nodes
 from ..common.members import without
 from ..protocol.jsonrpc import is_array, is_object
+from .values import refusal
 
 Node = dict[str, Any]
 
@@ -216,7 +217,7 @@ def _tried_once(select: _Select, union: Any) -> CoreSchema:
     choices["all"] = without(union, "ref")
     tagged = core_schema.tagged_union_schema(choices, discriminator=_tried)
     built: Any = core_schema.no_info_wrap_validator_function(select, tagged)
-    return cast("CoreSchema", {**built, "ref": union["ref"]} if "ref" in union else built)
+    return cast("CoreSchema", instead_of(union, built))
 
 
 def _tried(value: Any) -> int | str:
@@ -266,7 +267,7 @@ class _Select:
         fits, outcome, _ = found
         if fits:
             return outcome
-        raise outcome or PydanticCustomError("json_schema", "{reason}", {"reason": "no choice"})
+        raise outcome or refusal("no choice")
 
     def _started(self, value: Any, handler: Callable[[Any], Any]) -> Any:
         token = _run.set(run := _Run(value, self._among))
@@ -304,7 +305,7 @@ class _Select:
 
 
 def _too_many_tries() -> PydanticCustomError:
-    return PydanticCustomError("json_schema", "Input should be a value that can be read in fewer tries")
+    return refusal("Input should be a value that can be read in fewer tries")
 
 
 def _is_of_author(error: ValidationError) -> bool:

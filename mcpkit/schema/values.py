@@ -54,7 +54,8 @@ CONSTRAINTS: Mapping[str, Mapping[str, str]] = {
 """What may be asked of the values of a type, in the words of pydantic-core, and the keyword of each."""
 
 
-def _refuse(reason: str) -> PydanticCustomError:
+def refusal(reason: str) -> PydanticCustomError:
+    """Return what a validator raises to refuse a value."""
     # The text never leaves the package: problems.py says what was expected in its own words.
     return PydanticCustomError("json_schema", "{reason}", {"reason": reason})
 
@@ -102,7 +103,7 @@ def string(**constraints: Any) -> CoreSchema:
 def _matching(is_match: Callable[[str], bool], text: CoreSchema) -> CoreSchema:
     def check(value: str) -> str:
         if not is_match(value):
-            raise _refuse("no match")
+            raise refusal("no match")
         return value
 
     return core_schema.no_info_after_validator_function(check, text)
@@ -228,7 +229,7 @@ def one_of(choices: Sequence[tuple[Any, Any]]) -> CoreSchema:
         try:
             return table[identity(value)]
         except KeyError:
-            raise _refuse("no choice") from None
+            raise refusal("no choice") from None
 
     return core_schema.no_info_plain_validator_function(choose)
 
@@ -326,7 +327,7 @@ def check_hashes(values: Collection[Any]) -> None:
     if len(set(map(hash, values))) > len(values) - MOST_COLLISIONS:
         return
     if max(Counter(map(hash, values)).values()) > MOST_COLLISIONS:
-        raise _refuse(f"expected at most {MOST_COLLISIONS} values that have the same hash in Python")
+        raise refusal(f"expected at most {MOST_COLLISIONS} values that have the same hash in Python")
 
 
 def unique(then: CoreSchema) -> CoreSchema:
@@ -334,7 +335,7 @@ def unique(then: CoreSchema) -> CoreSchema:
 
     def check(value: Any) -> Any:
         if is_array(value) and not is_unique(value):
-            raise _refuse("duplicates")
+            raise refusal("duplicates")
         return value
 
     return core_schema.no_info_before_validator_function(check, then)

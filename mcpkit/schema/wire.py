@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 
 from pydantic_core import CoreSchema, core_schema
 
-from ..common.core_nodes import Node, Rewrite, choices_of, is_named_tuple, rewritten
+from ..common.core_nodes import Node, Rewrite, choices_of, instead_of, is_named_tuple, rewritten
 from ..common.members import without
 from ..protocol.jsonrpc import is_array
 from . import object_keys, values
@@ -80,8 +80,7 @@ def _keys(of_values: Mapping[str, Rewrite], named: Mapping[str, Node]) -> Rewrit
         mapping = {**node["mapping"], "keys_schema": keys}
         if keys["type"] in ("str", "any"):
             return mapping
-        reference = {"ref": mapping.pop("ref")} if "ref" in mapping else {}
-        return {**object_keys.distinct(cast("CoreSchema", mapping), keys), **reference}
+        return instead_of(mapping, object_keys.distinct(cast("CoreSchema", mapping), keys))
 
     return rewrite
 
@@ -96,11 +95,7 @@ def _bare(node: Node) -> Any:
 
 
 def _replaced(build: Callable[[Node], Any]) -> Rewrite:
-    def rewrite(node: Node) -> Any:
-        built = build(node)
-        return {**built, "ref": node["ref"]} if "ref" in node else built
-
-    return rewrite
+    return lambda node: instead_of(node, build(node))
 
 
 def _formatted(name: str) -> Rewrite:
@@ -177,13 +172,10 @@ def _strict(node: Node) -> Any:
     return node["lax_schema"] if is_twice else node["strict_schema"]
 
 
-def _union(node: Node) -> Node:
+def _union(node: Node) -> Any:
     node = _lax_container(node)
     first = values.first_choices(choices_of(node))
-    if not first:
-        return node
-    reference = {"ref": node.pop("ref")} if "ref" in node else {}
-    return {**values.in_order([*first, node]), **reference}
+    return instead_of(node, values.in_order([*first, node])) if first else node
 
 
 def _enum(node: Node) -> CoreSchema:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+from pydantic_core import CoreSchema, core_schema
 
 from ..common.members import without
 from ..protocol.jsonrpc import SCALARS, is_array, is_object
@@ -13,7 +13,7 @@ from . import from_schema
 from .described import Described
 from .explicit import CheckedSchema
 from .types import KINDS
-from .values import Json
+from .values import Json, refusal
 
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _NOTES: Final = frozenset({"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly",
@@ -52,8 +52,8 @@ def _core(checked: CheckedSchema) -> CoreSchema:
     def check(value: Any) -> Any:
         if not checked.fits(value):
             for fault in checked.reader().faults(value):
-                raise PydanticCustomError("json_schema", "{error}", {"error": str(fault.problem)})
-            raise PydanticCustomError("json_schema", "{error}", {"error": "it does not fit the schema"})
+                raise refusal(str(fault.problem))
+            raise refusal("it does not fit the schema")
         return value
 
     return core_schema.no_info_plain_validator_function(check)
