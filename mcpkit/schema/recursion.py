@@ -34,6 +34,8 @@ _CHANGING = frozenset({"function-before", "function-wrap", "function-plain"})
 _CODE = ("function", "post_init", "custom_init", "missing", "custom_error_type")
 """Where a core schema has code or errors of the author's."""
 
+_NO_MEMBERS: Final[frozenset[Any]] = frozenset()
+
 _MOST_TRIES: Final = 10_000
 """Choices that are tried at one value of any size."""
 
@@ -208,7 +210,7 @@ def _members(node: Node, definitions: Mapping[str, Node]) -> frozenset[Any]:
                 alias if isinstance(alias := field.get("validation_alias"), str) else name
                 for name, field in named
             )
-    return frozenset()
+    return _NO_MEMBERS
 
 
 def _tried_once(select: _Select, union: Any) -> CoreSchema:
@@ -240,7 +242,7 @@ class _Select:
     ) -> None:
         self._choices = {
             kind: [
-                (index, members if kind == "object" else frozenset())
+                (index, members if kind == "object" else _NO_MEMBERS)
                 for index, (of, members) in enumerate(choices)
                 if of in (kind, None)
             ]
