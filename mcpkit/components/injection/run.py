@@ -157,7 +157,7 @@ class _FilledCall:
                 here = _Opened(part, self._call)
                 opened.append(here)
                 if part.is_in_loop is False:
-                    await self._in_thread(partial(here.context.run, here.open_here, self._values))
+                    await self._in_thread(partial(here.in_context, here.open_here, self._values))
                     if self._is_left():
                         raise asyncio.CancelledError
                 else:
@@ -232,12 +232,12 @@ class _FilledCall:
     async def _close_in_thread(self, here: _Opened) -> None:
         while here.managers:
             try:
-                error = await self._in_thread(partial(here.context.run, here.close_here, self._error))
+                error = await self._in_thread(partial(here.in_context, here.close_here, self._error))
                 self._error = None if error is None else of_a_function(error)
             except asyncio.CancelledError as error:
                 self._error = error
             except BusyError:  # rather block the loop than leave it open
-                self._error = here.context.run(here.close_here, self._error)
+                self._error = here.in_context(here.close_here, self._error)
 
 
 class _Opened:
@@ -246,18 +246,15 @@ class _Opened:
     Args:
         part: The part.
         call: The request.
-
-    Attributes:
-        context: Context variables that last until they are closed, for steps of a thread.
     """
 
-    __slots__ = ("_call", "context", "managers", "part")
+    __slots__ = ("_call", "_context", "managers", "part")
 
     def __init__(self, part: Part, call: Call) -> None:
         self.part = part
         self.managers: list[tuple[Any, Step]] = []
         self._call = call
-        self.context = copy_context()
+        self._context = copy_context()
 
     def _made(self, step: Step, values: list[Any]) -> Any:
         return step.function(self._call) if step.is_reader else step.function(**_named(step.fills, values))
@@ -311,6 +308,10 @@ class _Opened:
                 _name(problem, step, "has yielded more than once")
                 error = problem
         return error
+
+    def in_context(self, function: Callable[[Any], Any], argument: Any) -> Any:
+        """Call a function with context variables that last until the steps are closed."""
+        return self._context.run(function, argument)
 
 
 def _named(fills: Fills, values: list[Any]) -> dict[str, Any]:
