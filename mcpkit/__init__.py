@@ -6,19 +6,16 @@ Public are the names of `mcpkit`, `mcpkit.middleware`, `mcpkit.middlewares`, `mc
 
 from __future__ import annotations
 
-from .calls.asking.questions import Answer, Elicit, ElicitUrl, ListRoots
-from .calls.asking.roots import Root
-from .calls.asking.sampling import Sample, Sampled
-from .calls.log_handler import LogHandler
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from .common.version import __version__ as __version__
 from .components.completion import Complete
 from .components.custom_methods import Method
 from .components.included import Included
-from .components.injection.ask import Ask
 from .components.injection.markers import Depends, FromHeader, FromState
 from .components.marking import prompt, resource, tool
 from .components.prompts import Prompt
-from .components.resource_dir import resource_dir
 from .components.resources import Resource, ResourceTemplate
 from .components.tools import Tool
 from .content.messages import Message, assistant, user
@@ -34,11 +31,9 @@ from .content.values import (
     ToolResult,
 )
 from .context import Context, current_context
-from .engine.base_tool import BaseTool
 from .engine.error_hooks import Failure
 from .engine.provider import Provider
 from .engine.registry import Extension, Registry
-from .engine.topic import Topic
 from .errors import (
     AnswerError,
     ArgumentsError,
@@ -58,12 +53,49 @@ from .errors import (
 from .protocol.eras import Cache
 from .protocol.mirrored import Header
 from .protocol.types import Annotations, Icon, ToolAnnotations
-from .schema.json_types import json_type
 from .schema.texts import Email, Uri
 from .server import Server
 from .state.broker import Broker, MemoryBroker
 from .state.principal import Principal
 from .state.store import MemoryStore, Store, Stored
+
+if TYPE_CHECKING:
+    from .calls.asking.questions import Answer, Elicit, ElicitUrl, ListRoots
+    from .calls.asking.roots import Root
+    from .calls.asking.sampling import Sample, Sampled
+    from .calls.log_handler import LogHandler
+    from .components.injection.ask import Ask
+    from .components.resource_dir import resource_dir
+    from .engine.base_tool import BaseTool
+    from .engine.topic import Topic
+    from .schema.json_types import json_type
+else:
+    _RARE = {
+        "Answer": "calls.asking.questions",
+        "Elicit": "calls.asking.questions",
+        "ElicitUrl": "calls.asking.questions",
+        "ListRoots": "calls.asking.questions",
+        "Root": "calls.asking.roots",
+        "Sample": "calls.asking.sampling",
+        "Sampled": "calls.asking.sampling",
+        "LogHandler": "calls.log_handler",
+        "Ask": "components.injection.ask",
+        "resource_dir": "components.resource_dir",
+        "BaseTool": "engine.base_tool",
+        "Topic": "engine.topic",
+        "json_type": "schema.json_types",
+    }
+
+    def __getattr__(name: str) -> object:
+        """Import what few servers need when it is asked for: each module that is loaded costs every start."""
+        if name not in _RARE:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = globals()[name] = getattr(import_module(f"{__name__}.{_RARE[name]}"), name)
+        return found
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})
+
 
 __all__ = [
     "Annotations",

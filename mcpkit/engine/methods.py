@@ -17,7 +17,6 @@ from ..content.values import ExtensionResult
 from ..errors import INVALID_PARAMS, METHOD_NOT_FOUND, MalformedError, ProtocolError
 from ..protocol import content
 from ..protocol.eras import Handshake, check_log_level
-from ..protocol.headers import check_mirrored
 from ..protocol.jsonrpc import Outcome, Ready
 from ..protocol.repetition import RepetitiveResult
 from ..protocol.revisions import LATEST, METHODS, ROUND_PARAMS, STATELESS, narrow
@@ -343,6 +342,8 @@ def _check_parameters(call: Call, tool: AnyTool, arguments: dict[str, Any]) -> N
     """Hold the headers of a stateless request over HTTP against arguments; of registered tools HTTP itself does so."""
     headers = call.channel.request_headers
     if tool.mirrored and call.era == "stateless" and b"mcp-method" in headers:
+        from ..protocol.headers import check_mirrored  # which HTTP alone needs
+
         check_mirrored(headers, tool.mirrored, arguments)
 
 

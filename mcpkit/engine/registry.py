@@ -29,11 +29,11 @@ from ..protocol.jsonrpc import is_object
 from ..protocol.revisions import ALL, RESULT_TYPES, knows
 from ..state.change import Change, ListName
 from .provider import Provided, Provider, check_kinds, lists_of
-from .topic import Accept, Topic
 
 if TYPE_CHECKING:
     from ..calls.call import CallContext
     from ..calls.lifespan import Lifespans
+    from .topic import Accept, Topic
 
 _LABEL: Final = "[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
 _IDENTIFIER: Final = re.compile(rf"{_LABEL}(?:\.{_LABEL})*/[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
@@ -284,6 +284,8 @@ class Extension(Registry):
             RegistrationError: The member is taken; it or the notification is none, or one of the core protocol; or
                 `accept` is no function, or an async one.
         """
+        from .topic import Topic  # which few servers need
+
         topic = Topic(member, notification, accept, self.listeners.tell)
         with self.lock:
             before = self.topics

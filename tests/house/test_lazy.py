@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+import mcpkit
+from mcpkit import Ask, BaseTool, Elicit, LogHandler, Root, Sample, Topic, json_type, resource_dir
 from mcpkit.components.injection.plan import Injection
 from mcpkit.content.uri_template import UriTemplate
 from mcpkit.engine.chain import through
@@ -116,9 +118,36 @@ def test_what_leads_requests_through_middleware_is_loaded_where_there_is_some():
     )
 
 
-@pytest.mark.parametrize("what", [Injection, UriTemplate])
-def test_what_few_servers_need_is_loaded_where_they_do(what):
-    assert what.__module__ not in after_a_whole_conversation(9)
+RARE = (
+    Ask,
+    BaseTool,
+    Elicit,
+    Injection,
+    LogHandler,
+    Root,
+    Sample,
+    Topic,
+    UriTemplate,
+    json_type,
+    resource_dir,
+)
+
+
+def test_what_few_servers_need_is_loaded_where_they_do():
+    assert {what.__module__ for what in RARE} & after_a_whole_conversation(9) == set()
+
+
+def test_all_public_names_are_there_however_late_they_are_loaded():
+    program = "import mcpkit; assert set(mcpkit.__all__) <= {*dir(mcpkit)}; from mcpkit import *; print(Elicit, Topic)"
+    shown = subprocess.check_output([sys.executable, "-c", program], text=True, timeout=60)
+    assert shown.split() == f"{Elicit} {Topic}".split()
+
+
+def test_a_name_that_is_none_of_the_package_is_missed_as_in_others():
+    with pytest.raises(AttributeError, match="module 'mcpkit' has no attribute 'Servant'"):
+        getattr(mcpkit, "Servant")
+    with pytest.raises(ImportError, match="cannot import name 'Servant'"):
+        exec("from mcpkit import Servant")
 
 
 def test_the_import_alone_loads_nothing_of_urls():

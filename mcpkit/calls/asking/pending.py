@@ -11,7 +11,6 @@ from ...errors import AnswerError, BusyError, InvalidAnswerError
 from ...protocol import jsonrpc
 from ...protocol.jsonrpc import is_object
 from ..coroutines import within
-from .questions import asked_again
 
 if TYPE_CHECKING:
     from .questions import Question
@@ -111,6 +110,8 @@ class OpenQuestions:
                     except InvalidAnswerError as error:
                         if not error.is_form or tries == 0:
                             raise
+                        from .questions import asked_again
+
                         request = asked_again(requests[number], error.problem)
                     again = await self._send(request, channel)
                     self._close(opened[number])
