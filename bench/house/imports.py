@@ -153,11 +153,11 @@ def _defined(tree: ast.Module) -> set[str]:
 
 
 def entries(package: Path) -> list[str]:
-    """Return the files and folders at the root of the package, without the marker of typed packages."""
+    """Return the modules and the folders of modules at the root of the package."""
     return sorted(
         path.name + "/" * path.is_dir()
         for path in package.iterdir()
-        if not path.name.startswith((".", "__pycache__")) and path.name != "py.typed"
+        if path.suffix == ".py" or any(path.rglob("*.py"))
     )
 
 
