@@ -10,6 +10,7 @@ import enum
 import sys
 from collections.abc import Callable
 from decimal import Decimal
+from importlib.metadata import version
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
@@ -53,7 +54,12 @@ DAY = '"2026-01-31T09:30:00Z"'
 FITTING: list[tuple[Any, str]] = [
     *((dt.datetime, DAY), (dt.datetime, '"2026-01-31T09:30:00"'), (AwareDatetime, DAY)),
     *((dt.date, '"2026-01-31"'), (dt.time, '"09:30:00Z"'), (dt.timedelta, '"PT1H30M"')),
-    *((UUID, f'"{UUID(int=7)}"'), (Decimal, '"12.50"'), (Email, '"a@example.org"'), (Uri, '"urn:a:b"')),
+    pytest.param(
+        UUID,
+        f'"{UUID(int=7)}"',
+        marks=pytest.mark.skipif(version("pydantic-core") < "2.42", reason="by older pydantic's own call"),
+    ),
+    *((Decimal, '"12.50"'), (Email, '"a@example.org"'), (Uri, '"urn:a:b"')),
     *((int, "1"), (int, "1.0"), (int, "1e300"), (float, "1"), (str, '""'), (bool, "true")),
     *(
         (Tone, '"low"'),
