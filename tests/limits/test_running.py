@@ -148,6 +148,7 @@ async def test_processes_that_are_held(count: int, tmp_path: Path) -> None:
     assert len([*tmp_path.glob("*.begun")]) == begun, "the others wait"
     for call in calls[begun::2]:
         call.cancel()  # one that waits for a process can be cancelled, and costs none
+    await asyncio.gather(*calls[begun::2], return_exceptions=True)  # before another takes its turn
     gate = os.open(tmp_path / "gate", os.O_RDWR)  # whoever opens it from now on goes on
     try:
         found = await asyncio.gather(*calls, return_exceptions=True)
