@@ -27,6 +27,12 @@ _LONG = {
     HERE / name
     for name in (
         "calls/test_exits.py",
+        "calls/workers/test_forks.py",
+        "limits/test_arguments.py",
+        "limits/test_messages.py",
+        "limits/test_results.py",
+        "limits/test_running.py",
+        "limits/test_sessions.py",
         "schema/test_bounds.py",
         "schema/test_corpus.py",
         "schema/test_round_trip.py",
