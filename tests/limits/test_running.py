@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import os
 import threading
 from collections.abc import AsyncIterator
@@ -169,6 +170,26 @@ async def test_start(monkeypatch: pytest.MonkeyPatch) -> None:
         await bounded.run(add, {"a": 1, "b": 1})
     monkeypatch.undo()
     assert await bounded.run(add, {"a": 1, "b": 1}) == 2
+
+
+@limit("start of a worker process")
+async def test_start_that_never_ends(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What its module does while a worker imports it takes an hour."""
+    (tmp_path / "starts_for_ever.py").write_text(
+        "import multiprocessing, time\n"
+        "if multiprocessing.parent_process() is not None:\n"
+        "    time.sleep(3600)\n"
+        "def done():\n"
+        "    return 1\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    done = importlib.import_module("starts_for_ever").done
+    bounded = Processes(1)
+    monkeypatch.setattr(processes, "_START_LIMIT", 0.2)
+    with pytest.raises(ProcessEndedError, match=r"it was not ready after 0\.2 s"):
+        await bounded.run(done, {})
+    monkeypatch.undo()
+    assert await bounded.run(add, {"a": 1, "b": 1}) == 2, "its place is free again"
 
 
 @limit("time of a call")
