@@ -1,5 +1,8 @@
 """The decorators and their options: `@server.tool`, and `@tool` free of any server, have one signature."""
 
+# pyright: reportPrivateUsage=false
+# What runs in the place of the methods stands outside of their class, as they are there to be read.
+
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
