@@ -91,4 +91,5 @@ async def run_limited(run: Coroutine[Any, Any, Any], call: Call, limits: Limits 
     try:
         return await (turn.work(run) if timeout is None else turn.work_in_time(run))
     finally:
-        call.turn = None
+        if not turn.is_over:  # else what goes on alone still asks for its deadline
+            call.turn = None

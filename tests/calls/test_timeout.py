@@ -247,3 +247,22 @@ async def test_what_a_middleware_tries_again_has_its_time_again() -> None:
     async with connect(server) as client:
         assert (await client.call("wait")).text == "timed out after 0.02 s"
     assert told == [False, False]
+
+
+async def test_a_function_that_goes_on_alone_still_has_its_deadline() -> None:
+    server = Server("s")
+    may_look = threading.Event()
+    deadlines: list[float | None] = []
+    has_looked = threading.Event()
+
+    @server.tool(timeout=0.05)
+    def work(ctx: Context) -> None:
+        may_look.wait(10)
+        deadlines.append(ctx.deadline)
+        has_looked.set()
+
+    async with connect(server) as client:
+        assert (await client.call("work")).is_error
+        may_look.set()
+        assert await asyncio.to_thread(has_looked.wait, 10)
+    assert deadlines[0] is not None
