@@ -176,12 +176,12 @@ class Client:
             if sent.id in self._wire.pending:
                 given_up = self._wire.cancel(sent.id, "nobody waits for the answer any more")
                 if given_up is not None:
-                    self._connection.receive(given_up)
+                    self._connection.receive(given_up.line)
         return result
 
     def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         """Send a notification."""
-        self._connection.receive(self._wire.notification(method, params))
+        self._connection.receive(self._wire.notification(method, params).line)
 
     async def call(
         self,
@@ -334,7 +334,7 @@ class Client:
                 for waiting in self._waiting.values():
                     if not waiting.done():
                         waiting.set_exception(error)
-        self._connection.receive(reply)
+        self._connection.receive(reply.line)
 
     async def open(self) -> None:
         """Negotiate with the server; `connect` does."""

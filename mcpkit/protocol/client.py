@@ -5,24 +5,54 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import count
-from typing import Any
+from typing import Any, Final
 
 from ..errors import INTERNAL_ERROR, INVALID_REQUEST, ProtocolError
 from . import jsonrpc
 from .eras import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION
 from .jsonrpc import RequestId, is_array, is_id, is_object
 from .revisions import STATELESS
+from .types import Json
 
-Json = dict[str, Any]
+NO_HEADERS: Final[Mapping[str, str]] = {}
 
 
-class Request:
-    """A request to be sent: its id, and its line without the newline."""
+class Outgoing:
+    """A message to be sent.
 
-    __slots__ = ("id", "line")
+    Attributes:
+        line: The message as JSON, without a newline.
+        id: The id of a request; None for a notification, and for an answer.
+        method: The method; None for an answer.
+        params: The params, as they are in the line.
+        revision: The revision that it is written in; None for `initialize`, which settles one.
+        headers: What a transport over HTTP says in headers, too: arguments that the tool has clients repeat.
+    """
 
+    __slots__ = ("headers", "id", "line", "method", "params", "revision")
+
+    def __init__(
+        self,
+        line: bytes,
+        method: str | None,
+        params: Json,
+        revision: str | None,
+        id_: RequestId | None = None,
+        headers: Mapping[str, str] = NO_HEADERS,
+    ) -> None:
+        self.line = line
+        self.method = method
+        self.params = params
+        self.revision = revision
+        self.id = id_
+        self.headers = headers
+
+
+class Request(Outgoing):
+    """A request to be sent."""
+
+    __slots__ = ()
     id: RequestId
-    line: bytes
 
 
 @dataclass(slots=True)
@@ -95,7 +125,12 @@ class ClientWire:
         self._reporting: set[RequestId] = set()
 
     def request(
-        self, method: str, params: Mapping[str, Any] | None = None, *, reports_progress: bool = False
+        self,
+        method: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        reports_progress: bool = False,
+        headers: Mapping[str, str] = NO_HEADERS,
     ) -> Request:
         """Make a request, which is pending from now on.
 
@@ -103,6 +138,7 @@ class ClientWire:
             method: The method.
             params: Its params; the `_meta` that the revision wants is added.
             reports_progress: Whether the server is to tell how far it has come.
+            headers: Arguments that are repeated in HTTP headers.
 
         Raises:
             ValueError: The params have no form in JSON.
@@ -124,19 +160,19 @@ class ClientWire:
         message: Json = {"jsonrpc": "2.0", "id": id_, "method": method}
         if params:
             message["params"] = params
-        request = Request()  # without an `__init__`, which would be half of what it costs
-        request.id = id_
-        request.line = jsonrpc.encode(message)
+        revision = None if method == "initialize" else self.revision
+        request = Request(jsonrpc.encode(message), method, params, revision, id_, headers)
         self.pending[id_] = method
         if reports_progress:
             self._reporting.add(id_)
         return request
 
-    def notification(self, method: str, params: Mapping[str, Any] | None = None) -> bytes:
+    def notification(self, method: str, params: Mapping[str, Any] | None = None) -> Outgoing:
         """Make a notification."""
-        return jsonrpc.notification(method, None if params is None else dict(params))
+        told = None if params is None else dict(params)
+        return Outgoing(jsonrpc.notification(method, told), method, told or {}, self.revision)
 
-    def cancel(self, id_: RequestId, reason: str) -> bytes | None:
+    def cancel(self, id_: RequestId, reason: str) -> Outgoing | None:
         """Give a request up: an answer that still comes is ignored.
 
         Returns:
@@ -147,13 +183,16 @@ class ClientWire:
             return None
         return self.notification("notifications/cancelled", {"requestId": id_, "reason": reason})
 
-    def answer(self, id_: RequestId, result: Mapping[str, Any]) -> bytes:
+    def answer(self, id_: RequestId, result: Mapping[str, Any]) -> Outgoing:
         """Make the answer to what the server has asked."""
-        return jsonrpc.encode({"jsonrpc": "2.0", "id": id_, "result": dict(result)})
+        return self._reply({"jsonrpc": "2.0", "id": id_, "result": dict(result)})
 
-    def refuse(self, id_: RequestId, code: int, message: str) -> bytes:
+    def refuse(self, id_: RequestId, code: int, message: str) -> Outgoing:
         """Make the error that answers what the server has asked."""
-        return jsonrpc.encode({"jsonrpc": "2.0", "id": id_, "error": {"code": code, "message": message}})
+        return self._reply({"jsonrpc": "2.0", "id": id_, "error": {"code": code, "message": message}})
+
+    def _reply(self, message: Json) -> Outgoing:
+        return Outgoing(jsonrpc.encode(message), None, {}, self.revision)
 
     def receive(self, line: bytes) -> list[Event]:
         """Take a line, and return what it says: nothing, where it answers what nobody waits for.

@@ -71,8 +71,8 @@ def test_what_is_cancelled_waits_no_more() -> None:
     client = wire()
     request = client.request("tools/call", {"name": "add"})
     cancelled = client.cancel(request.id, "too late")
-    assert json.loads(cancelled)["method"] == "notifications/cancelled"
-    assert json.loads(cancelled)["params"] == {"requestId": request.id, "reason": "too late"}
+    assert json.loads(cancelled.line)["method"] == "notifications/cancelled"
+    assert json.loads(cancelled.line)["params"] == {"requestId": request.id, "reason": "too late"}
     assert not client.pending
     assert client.receive(line(id=request.id, result={})) == []
     assert client.cancel(request.id, "again") is None
@@ -84,12 +84,12 @@ def test_what_is_cancelled_waits_no_more() -> None:
 def test_questions_are_answered_or_refused_under_their_id() -> None:
     client = wire()
     assert client.receive(line(id="q", method="roots/list")) == [Asked("q", "roots/list", {})]
-    assert json.loads(client.answer("q", {"roots": []})) == {
+    assert json.loads(client.answer("q", {"roots": []}).line) == {
         "jsonrpc": "2.0",
         "id": "q",
         "result": {"roots": []},
     }
-    refused = json.loads(client.refuse("q", -32601, "no"))
+    refused = json.loads(client.refuse("q", -32601, "no").line)
     assert refused == {"jsonrpc": "2.0", "id": "q", "error": {"code": -32601, "message": "no"}}
 
 

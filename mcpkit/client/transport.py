@@ -1,0 +1,54 @@
+"""What a client asks of a transport, and what a transport finds at its other side."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from ..protocol.client import Outgoing
+from ..protocol.jsonrpc import RequestId
+
+
+class Receiver(Protocol):
+    """Who takes what a transport brings; its methods are for the loop's thread, return at once and raise nothing."""
+
+    def receive(self, line: bytes) -> None:
+        """Take one JSON text: a message, or a batch of them."""
+
+    def is_pending(self, id_: RequestId) -> bool:
+        """Say whether a request still waits for its answer."""
+        ...
+
+    def lost(self, error: Exception) -> None:
+        """Hear that nothing comes any more until the transport is opened again.
+
+        Args:
+            error: Why; a `TransportError` says whether what waits may have begun.
+        """
+
+
+class Transport(Protocol):
+    """Carries messages to one server and back.
+
+    It may be opened again after it was closed or lost. One event loop uses it at a time. Errors are
+    `TransportError`s, which say whether the server may have begun with the message.
+    """
+
+    async def open(self, receiver: Receiver) -> None:
+        """Begin: start the process, connect. What comes goes to the receiver from now on.
+
+        Raises:
+            TransportError: There is no server to talk to.
+        """
+
+    async def send(self, message: Outgoing) -> None:
+        """Send one message, and return when more may be sent.
+
+        A transport that carries each request and its answer by themselves, such as HTTP, returns when the answer has
+        been received, and raises where it cannot come any more. When it is cancelled it lets go of the answer.
+
+        Raises:
+            TransportError: It could not be sent, or its answer cannot come.
+        """
+
+    async def close(self) -> None:
+        """End: whatever has been opened is closed. Called again it does nothing."""

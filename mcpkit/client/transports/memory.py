@@ -1,0 +1,53 @@
+"""A server in the same process and event loop; every message passes through the protocol as over a wire."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+
+from ...engine.connection import Connection
+from ...engine.engine import Served
+from ...protocol.client import Outgoing
+from ...state.principal import ANYONE, Principal
+from ..transport import Receiver
+
+
+class MemoryTransport:
+    """Carries messages to a server object.
+
+    Args:
+        server: The server.
+        principal: Who the client is.
+        headers: What handlers find as the headers of the HTTP request, by name in lower case.
+    """
+
+    def __init__(
+        self, server: Served, *, principal: Principal = ANYONE, headers: dict[bytes, bytes] | None = None
+    ) -> None:
+        self._server = server
+        self._principal = principal
+        self._headers = headers or {}
+        self._open: AsyncExitStack | None = None
+        self._connection: Connection | None = None
+
+    async def open(self, receiver: Receiver) -> None:
+        """Enter the server's lifespan, and connect."""
+        engine = self._server.engine
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(engine.running())
+            await engine.ready()
+            self._connection = Connection(
+                self._server, receiver.receive, request_headers=self._headers, principal=self._principal
+            )
+            stack.push_async_callback(self._connection.aclose)
+            self._open = stack.pop_all()
+
+    async def send(self, message: Outgoing) -> None:
+        """Hand one message over."""
+        assert self._connection is not None
+        self._connection.receive(message.line)
+
+    async def close(self) -> None:
+        """Cancel what runs, and leave the lifespan."""
+        if self._open is not None:
+            stack, self._open = self._open, None
+            await stack.aclose()
