@@ -14,7 +14,7 @@ from collections.abc import (
     MutableMapping,
     Sequence,
 )
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
 
 from pydantic_core import from_json
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from .calls.channel import Channel
     from .components.component import Component
 
-UNWRAPPED: Final = frozenset({"ping", "subscriptions/listen"})
+UNWRAPPED = frozenset({"ping", "subscriptions/listen"})
 """A ping must be answered promptly however busy the server is; a stream that listens has no result to wait for."""
 
 

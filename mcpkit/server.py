@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from .calls.lifespan import Lifespans
 from .calls.limits import check_timeout
@@ -38,7 +38,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 LifespanFunction = Callable[["Server"], AbstractAsyncContextManager[Any]]
 
-_DEFAULT_CACHE: Final = {method: Cache() for method in CACHEABLE} | {"resources/read": Cache(0, "private")}
+_DEFAULT_CACHE = {method: Cache() for method in CACHEABLE} | {"resources/read": Cache(0, "private")}
 
 
 class Server(Serving, Registry):

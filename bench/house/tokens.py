@@ -2,6 +2,7 @@
 
     python bench/house/tokens.py
     python bench/house/tokens.py ../other-checkout --base ../third-checkout
+    python bench/house/tokens.py --without client --base ../other-checkout
 
 A token is what Python's own `tokenize` says, without comments, docstrings, ends of lines and indentation: how long
 names are and how lines are broken changes nothing. A docstring is any string that stands as a statement of its own.
@@ -16,6 +17,7 @@ import io
 import token
 import tokenize
 from collections import Counter
+from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
@@ -76,11 +78,13 @@ def _is_within(place: Place, ranges: list[tuple[Place, Place]]) -> bool:
     return any(start <= place < end for start, end in ranges)
 
 
-def by_room(package: Path) -> Counter[str]:
-    """Return the tokens of each room of a package."""
+def by_room(package: Path, without: Collection[str] = ()) -> Counter[str]:
+    """Return the tokens of each room of a package, some rooms left out."""
     found: Counter[str] = Counter()
     for path in sorted(package.rglob("*.py")):
-        found[room(path.relative_to(package).as_posix())] += len(code_of(path.read_text("utf-8")))
+        name = room(path.relative_to(package).as_posix())
+        if name.rstrip("/") not in without:
+            found[name] += len(code_of(path.read_text("utf-8")))
     return found
 
 
@@ -91,9 +95,10 @@ def main() -> None:
     )
     parser.add_argument("checkout", nargs="?", type=Path, default=ROOT)
     parser.add_argument("--base", type=Path, help="another checkout, to compare with")
+    parser.add_argument("--without", action="append", default=[], help="a room to leave out, such as client")
     options = parser.parse_args()
-    now = by_room(options.checkout / "mcpkit")
-    base = now if options.base is None else by_room(options.base / "mcpkit")
+    now = by_room(options.checkout / "mcpkit", options.without)
+    base = now if options.base is None else by_room(options.base / "mcpkit", options.without)
     for name in sorted(now | base, key=lambda each: (not each.endswith("/"), each)):
         _tell(name, now[name], base[name])
     _tell("the package", now.total(), base.total())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from ..content.data import LONG, may_hold_huge_number, unwritten
 from ..errors import CallEndedError
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .turn import Turn
     from .workers.stops import Stop
 
-NO_STATE: Final = object()
+NO_STATE = object()
 """In place of a handler's state, where there is no handler: in middleware."""
 
 

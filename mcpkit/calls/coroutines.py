@@ -7,11 +7,11 @@ import sys
 import types
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-WORK: Final = 0.01
+WORK = 0.01
 """Seconds for which a coroutine that could go on at once may hold the event loop."""
 
 

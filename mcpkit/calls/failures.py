@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import (
     INTERNAL_ERROR,
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("mcpkit")
 
-_SILENT: Final = "The request failed, and its handler did not say why."
-_UNSAYABLE: Final = "its text cannot be read"
+_SILENT = "The request failed, and its handler did not say why."
+_UNSAYABLE = "its text cannot be read"
 
 
 def error_response(call: Call, error: BaseException) -> bytes:

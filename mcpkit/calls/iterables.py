@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterable, Callable, Iterator
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any
 
 from ..content.lazy import MOST_ITEMS, EndlessError, is_iterator, items_of, may_block
 from ..errors import OutputError
 from ..protocol.jsonrpc import SCALARS
 from .coroutines import WORK
 
-AT_HAND: Final = SCALARS | {dict, list, tuple}
+AT_HAND = SCALARS | {dict, list, tuple}
 """The commonest classes that `is_at_hand` says yes of."""
 
 

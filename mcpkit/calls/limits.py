@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..common.signatures import Described
 from ..errors import RegistrationError
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from .call import Call
 
 
-INHERITED: Final = Described("the server's")
+INHERITED = Described("the server's")
 """Stands for the timeout of the server that serves the call."""
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import logging
-from typing import Final
 
 from ..common.current import current
 from ..protocol import jsonrpc
@@ -12,7 +11,7 @@ from ..protocol.revisions import SEVERITY
 from .call import Call
 from .reporting import reports_of
 
-_LEVELS: Final = (
+_LEVELS = (
     (70, "emergency"),
     (60, "alert"),
     (logging.CRITICAL, "critical"),
@@ -23,7 +22,7 @@ _LEVELS: Final = (
 )
 """The specification's levels by the least number that stands for them; below them all is `debug`."""
 
-_OWN: Final = "mcpkit"
+_OWN = "mcpkit"
 """The library's own logger, of which clients hear nothing."""
 
 

@@ -8,7 +8,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from ..common.current import running_loop
 from ..protocol import jsonrpc
@@ -17,18 +17,18 @@ from ..protocol.revisions import knows
 if TYPE_CHECKING:
     from .runtime import BaseCall
 
-INTERVAL: Final = 1 / 40
+INTERVAL = 1 / 40
 """Seconds from one progress notification to the next, in the long run."""
 
-BURST: Final = 10
+BURST = 10
 """How many may come at once. No second has more than 50 (basic/patterns/progress, "Implementation Notes")."""
 
-_AHEAD: Final = (BURST - 1) * INTERVAL
+_AHEAD = (BURST - 1) * INTERVAL
 
-MOST_UNREAD: Final = 16 * 1024
+MOST_UNREAD = 16 * 1024
 """Bytes that are sent before the client must have shown that it keeps up."""
 
-MOST_WAITING: Final = 256 * 1024
+MOST_WAITING = 256 * 1024
 """Bytes of log records that wait for it; further ones are dropped."""
 
 logger = logging.getLogger("mcpkit")

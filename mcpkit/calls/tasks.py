@@ -6,7 +6,7 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable, KeysView
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from ..common.current import current
 from ..errors import BusyError, ProtocolError
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Reply = Callable[[bytes | None, BaseException | None], None]
 """Takes the response to one message, or None when there will be none; and what went wrong, if something did."""
 
-OVER: Final = object()
+OVER = object()
 """In place of what a request waits for: it has been answered."""
 
 _start: Callable[..., asyncio.Task[None]] = cast("Any", asyncio.Task)

@@ -9,14 +9,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import pydantic_core
 from pydantic_core import CoreSchema, SchemaSerializer, SchemaValidator
 
 T = TypeVar("T")
 
-_CAN_BE_TOLD: Final = tuple(map(int, pydantic_core.__version__.split(".")[:2])) >= (2, 42)
+_CAN_BE_TOLD = tuple(map(int, pydantic_core.__version__.split(".")[:2])) >= (2, 42)
 _lock = threading.Lock()
 
 

@@ -8,7 +8,7 @@ import inspect
 import typing
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from typing_extensions import Unpack
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from ..schema import Parameter
     from .injection.plan import Hint, Injection
 
-MOST: Final = 100
+MOST = 100
 """Values in one answer, as the specification has it."""
 
-MOST_COUNTED: Final = 10_000
+MOST_COUNTED = 10_000
 """Values of a function that are counted; beyond that, the client is told that there are more, but not how many."""
 
-TIMEOUT: Final = 10.0
+TIMEOUT = 10.0
 """Seconds that completing an argument may take, where the server has no `timeout=`: somebody is typing meanwhile."""
 
 CompletionFunction = Callable[..., Iterable[str] | Awaitable[Iterable[str]]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, Final, TypeGuard, cast
+from typing import Any, TypeGuard, cast
 
 from typing_extensions import Unpack
 
@@ -20,7 +20,7 @@ from ..schema import Arguments, Output
 from ..schema.signature import empty
 from .function import FunctionComponent, FunctionOptions
 
-_NAME: Final = re.compile(r"[!-~]{1,128}")
+_NAME = re.compile(r"[!-~]{1,128}")
 """What the header `Mcp-Method` can carry as it is."""
 
 

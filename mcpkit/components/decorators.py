@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, Literal, Protocol, cast
+from typing import Any, Literal, Protocol, cast
 
 from typing_extensions import TypeVar
 
@@ -41,7 +41,7 @@ class Decorator(Protocol):
 F = TypeVar("F", bound=Callable[..., Any], default=Decorator)
 """The type of what is registered; where nothing is given yet, that of the decorator that waits for it."""
 
-NOT_YET: Final = cast("Decorator", None)
+NOT_YET = cast("Decorator", None)
 """Stands for the function where a decorator is called with options alone."""
 
 Build = Callable[[Callable[..., Any]], Component]

@@ -6,7 +6,7 @@ import inspect
 import logging
 from abc import abstractmethod
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from typing_extensions import Unpack
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("mcpkit")
 
-_LEFT_HERE: Final = frozenset(
+_LEFT_HERE = frozenset(
     {"_signature", "_injection", "_arguments", "_output", "_limits", "_place", "visible", "home", "watch"}
 )
 """Attributes that do not go along to a worker process."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, Literal, cast
+from typing import Any, Literal, cast
 
 from typing_extensions import Self, Unpack
 
@@ -25,7 +25,7 @@ from .component import Listed, optional
 from .function import FunctionComponent, FunctionOptions, function_name
 
 _STRUCTURES = (dict, list)
-_SMALL: Final = 2**63
+_SMALL = 2**63
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
 TextOf = Literal["json", "none"] | Callable[[Any], str]

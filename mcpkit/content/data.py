@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from pydantic_core import to_json
 
 from ..errors import OutputError
 from .plain import is_json
 
-LONG: Final = 308
+LONG = 308
 """Digits that a number needs at least to be infinite to readers of JSON that have doubles only."""
 
-_STEP: Final = 20
-_SHAPE: Final = bytes(48 if byte in b"0123456789" else 32 for byte in range(256))
-_LONG_RUN: Final = b"0" * (LONG // _STEP)
+_STEP = 20
+_SHAPE = bytes(48 if byte in b"0123456789" else 32 for byte in range(256))
+_LONG_RUN = b"0" * (LONG // _STEP)
 
 
 def json_value(value: Any, place: str = "result") -> Any:

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from operator import attrgetter, methodcaller
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from .lazy import NoFormError, is_held, items_of, may_block
 
@@ -223,7 +223,7 @@ def struct_fields(instance: Any) -> Any:
     return tag | {name: value for name, value in fields if value is not unset}
 
 
-_BY_NAME: Final[dict[tuple[str, str], Encode]] = {
+_BY_NAME: dict[tuple[str, str], Encode] = {
     # (package, class): what makes data of it, and of classes derived from it
     ("numpy", "generic"): _number_of_numpy,
     ("numpy", "ndarray"): _array_of_numpy,
@@ -249,17 +249,17 @@ _BY_NAME: Final[dict[tuple[str, str], Encode]] = {
     ("builtins", "memoryview"): bytes,
 }
 
-_BY_MARK: Final[dict[str, Encode]] = {
+_BY_MARK: dict[str, Encode] = {
     # attribute of a class: what makes data of its instances
     "__attrs_attrs__": attrs_fields,
     "__struct_encode_fields__": struct_fields,
     "__mapper__": _columns,
 }
 
-_IN_JSON: Final = (str, bytes, bytearray, int, float, dict, list, tuple, set, frozenset)
+_IN_JSON = (str, bytes, bytearray, int, float, dict, list, tuple, set, frozenset)
 """What pydantic-core writes as it is, in subclasses as well."""
 
-_BY_KIND: Final[tuple[tuple[type, Encode], ...]] = (
+_BY_KIND: tuple[tuple[type, Encode], ...] = (
     # In this order: a file is an iterator of its lines.
     (io.IOBase, _content),
     (collections.abc.Mapping, _members),

@@ -10,13 +10,13 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
 from itertools import islice
-from typing import Any, Final, TypeGuard
+from typing import Any, TypeGuard
 
 from pydantic_core import SchemaSerializer
 
 from ..common.current import current, running_loop
 
-MOST_ITEMS: Final = 100_000
+MOST_ITEMS = 100_000
 """Items that are taken from an iterator, which may have no end; who returns a list may return more."""
 
 
@@ -103,7 +103,7 @@ def is_iterator_class(kind: type[Any]) -> bool:
     return hasattr(kind, "__next__") and hasattr(kind, "__iter__") and not hasattr(kind, "read")
 
 
-_PLAIN_CODE: Final = frozenset({"array", "builtins", "collections", "os", "types"})
+_PLAIN_CODE = frozenset({"array", "builtins", "collections", "os", "types"})
 """Modules whose classes go through what they hold, and do nothing else."""
 
 

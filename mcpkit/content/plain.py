@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from itertools import chain
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from pydantic_core import from_json, to_json
 
 from ..protocol.jsonrpc import SCALARS
 
-DEEPEST: Final = 190
+DEEPEST = 190
 """The levels of arrays and objects that a result may have: readers of JSON that clients use end at 200."""
 
-_TEXT: Final = frozenset({str})
-_JSON: Final = SCALARS | {dict, list}
-_VALUES: Final = cast("Callable[[Any], Iterable[Any]]", vars(dict)["values"])
-_FEW: Final = 8
-_MANY: Final = 10_000
+_TEXT = frozenset({str})
+_JSON = SCALARS | {dict, list}
+_VALUES = cast("Callable[[Any], Iterable[Any]]", vars(dict)["values"])
+_FEW = 8
+_MANY = 10_000
 
 
 def is_json(value: Any, levels: int = DEEPEST) -> bool:

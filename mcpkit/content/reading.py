@@ -14,7 +14,7 @@ from contextlib import suppress
 from decimal import Decimal
 from functools import lru_cache
 from types import BuiltinFunctionType, FunctionType, GeneratorType, MethodType
-from typing import Any, Final, NoReturn, cast
+from typing import Any, NoReturn, cast
 
 from pydantic_core import SchemaSerializer, from_json, to_jsonable_python
 
@@ -28,14 +28,14 @@ from .plain import DEEPEST, is_json, member_name
 from .renderers import maker
 from .wording import Steps, described, path, shown, unreadable
 
-_GREATEST: Final = 2**1024
+_GREATEST = 2**1024
 """Integers beyond it, and its negative, are infinite to readers of JSON that have doubles only."""
 
-_TOO_DEEP: Final = ("Circular reference detected", "Maximum serialization depth exceeded")
+_TOO_DEEP = ("Circular reference detected", "Maximum serialization depth exceeded")
 """What pydantic says of models that hold themselves, or too many others within each other."""
 
-_TIMES: Final = frozenset({dt.datetime, dt.date, dt.time, dt.timedelta})
-_ARRAYS: Final = (list, tuple, set, frozenset, deque)
+_TIMES = frozenset({dt.datetime, dt.date, dt.time, dt.timedelta})
+_ARRAYS = (list, tuple, set, frozenset, deque)
 
 
 def converted(value: Any, place: str = "result") -> Any:
@@ -101,7 +101,7 @@ def infinite_places(value: Any) -> dict[Steps, str]:
     return reading.infinite
 
 
-_PLAINER: Final[tuple[tuple[Any, Callable[[Any], Any]], ...]] = (
+_PLAINER: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
     # In this order: an enum may be a str or an int as well, and a bool is an int.
     (enum.Enum, lambda member: member.value),
     (str, str.__str__),

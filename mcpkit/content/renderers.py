@@ -140,7 +140,7 @@ def _polars(table: Any) -> TypedText | None:
     return None if is_nested else TypedText(frame.write_csv(), "text/csv")
 
 
-_ROWS: Final[dict[str, Make]] = {
+_ROWS: dict[str, Make] = {
     "matplotlib.figure.Figure": _figure,
     "pandas.DataFrame": _pandas,
     "pandas.Series": _pandas,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from ..errors import OutputError
 from ..protocol.jsonrpc import is_object
 from .wording import described
 
-BLOCKS: Final = {
+BLOCKS = {
     "text": ("text",),
     "image": ("data", "mimeType"),
     "audio": ("data", "mimeType"),

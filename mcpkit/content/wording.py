@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from pydantic_core import to_json
 
 Steps = tuple[str | int, ...]
 """The keys and indices that lead to a value."""
 
-_LONGEST: Final = 60
+_LONGEST = 60
 
 
 def shown(value: Any) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from abc import abstractmethod
 from collections.abc import Awaitable, Mapping
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from typing_extensions import Unpack
 
@@ -28,7 +28,7 @@ from ..protocol.types import ToolAnnotations
 from ..schema import Arguments, MirroredParameter
 from ..schema.mirrored import mirrored
 
-_SUCH_AS: Final = 'such as {"content": [{"type": "text", "text": "..."}]}'
+_SUCH_AS = 'such as {"content": [{"type": "text", "text": "..."}]}'
 
 
 class BaseTool(AnyTool):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from ..calls.asking.pending import OpenQuestions
 from ..calls.call import Call
@@ -227,5 +227,5 @@ class _PipeChannel:
         """Leave the pipe open: it is not the call's alone."""
 
 
-_BEFORE_INITIALIZE: Final = Handshake(LATEST_HANDSHAKE, Client({}, {}))
+_BEFORE_INITIALIZE = Handshake(LATEST_HANDSHAKE, Client({}, {}))
 """Who asks when nobody has said so yet; only `ping` is answered then."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from ..protocol.eras import Identity
 from ..protocol.revisions import narrow
@@ -11,7 +11,7 @@ from ..protocol.revisions import narrow
 if TYPE_CHECKING:
     from .registry import Registry
 
-CAPABILITIES: Final[dict[str, dict[str, bool]]] = {
+CAPABILITIES: dict[str, dict[str, bool]] = {
     "tools": {"listChanged": True},
     "resources": {"subscribe": True, "listChanged": True},
     "prompts": {"listChanged": True},

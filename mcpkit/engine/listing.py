@@ -6,7 +6,7 @@ import base64
 import binascii
 from collections.abc import Coroutine, Iterable, Iterator
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from ..errors import INVALID_PARAMS, ProtocolError
 from ..protocol.revisions import narrow
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .providing import Position
     from .registry import Registry
 
-MEMBER: Final = {
+MEMBER = {
     "tools/list": "tools",
     "resources/list": "resources",
     "resources/templates/list": "resourceTemplates",
@@ -33,25 +33,25 @@ MEMBER: Final = {
 }
 """The member of the result that holds the list."""
 
-_PART: Final[dict[str, Kind]] = {
+_PART: dict[str, Kind] = {
     "tools/list": "tools",
     "resources/list": "resources",
     "resources/templates/list": "resource_templates",
     "prompts/list": "prompts",
 }
 
-_PARTS: Final = {method: (part,) for method, part in _PART.items()} | {
+_PARTS = {method: (part,) for method, part in _PART.items()} | {
     "resources/list": ("resources", "resource_templates")
 }
 """What a list holds entries of."""
 
-_MOST_KEPT: Final = 256
+_MOST_KEPT = 256
 """Rendered pages; a client may ask for any position, so their number must have an end."""
 
 Shown = frozenset["Component"]
 """Of the components that not everybody may see those that who asks may; what is added meanwhile stays hidden."""
 
-_NOTHING: Final[Shown] = frozenset()
+_NOTHING: Shown = frozenset()
 
 _position = attrgetter("position")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from ..calls.asking.api import check_rounds
 from ..calls.coroutines import is_cancelled_from_outside
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from .provider import Kind
     from .registry import Registry
 
-_MAX_URI_LENGTH: Final = 8192
+_MAX_URI_LENGTH = 8192
 """Characters of a URI that is read, as it is held against every template."""
 
 Handler = Callable[["Call"], Ready | Coroutine[Any, Any, Outcome]]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..calls.asking.pending import OpenQuestions
 from ..calls.call import Call
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("mcpkit")
 
-MAX_BATCH: Final = 100
+MAX_BATCH = 100
 """Messages in one JSON-RPC batch (2025-03-26)."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import itertools
 from collections.abc import Awaitable, Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from typing_extensions import Self
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Kind = Literal["tools", "resources", "resource_templates", "prompts"]
 """What can be provided."""
 
-_KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+_KINDS: tuple[Kind, ...] = get_args(Kind)
 
 _positions = itertools.count(1)
 """A cursor names a position, so a position is never given twice."""

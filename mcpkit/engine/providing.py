@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from ..calls.call import NO_STATE
 from ..calls.limits import run_limited
@@ -23,7 +23,7 @@ logger = logging.getLogger("mcpkit")
 Position = tuple[int, str]
 """Where an entry of a list stands: its component's place, and its URI among the entries of a template."""
 
-_BEHIND: Final = 10**15
+_BEHIND = 10**15
 """Positions of providers are behind those of components."""
 
 

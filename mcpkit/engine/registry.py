@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from ..common.listeners import Listeners
 from ..components.catalog import Catalog
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from ..calls.lifespan import Lifespans
     from .topic import Accept, Topic
 
-_LABEL: Final = "[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
-_IDENTIFIER: Final = re.compile(rf"{_LABEL}(?:\.{_LABEL})*/[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
+_LABEL = "[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
+_IDENTIFIER = re.compile(rf"{_LABEL}(?:\.{_LABEL})*/[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 """A key of `_meta` with a prefix (basic/index, "_meta"); one with nothing after the slash names nothing."""
 
-_REVISIONS: Final = tuple(each for each in ALL if knows(each, "ServerCapabilities", "extensions"))
+_REVISIONS = tuple(each for each in ALL if knows(each, "ServerCapabilities", "extensions"))
 """The revisions in which extensions are negotiated."""
 
 

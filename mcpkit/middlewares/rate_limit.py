@@ -7,7 +7,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable
 from time import monotonic
-from typing import Any, Final
+from typing import Any
 
 from ..context import Context
 from ..errors import BusyError
@@ -15,7 +15,7 @@ from ..middleware import UNWRAPPED, CallNext, Request, Result
 from ..protocol.eras import Handshake
 from ..protocol.revisions import METHODS
 
-RUNNING_CODE: Final = frozenset({"tools/call", "resources/read", "prompts/get", "completion/complete"})
+RUNNING_CODE = frozenset({"tools/call", "resources/read", "prompts/get", "completion/complete"})
 """The requests of the core protocol that run code of the author's."""
 
 

@@ -7,7 +7,7 @@ An exception that nobody meant to happen is recorded with its text and traceback
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from ..calls.failures import is_unmeant
 from ..context import Context
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Link, Span, TracerProvider
     from opentelemetry.util.types import AttributeValue
 
-_CARRIED: Final = ("traceparent", "tracestate", "baggage")
+_CARRIED = ("traceparent", "tracestate", "baggage")
 """What `_meta` carries of a trace (basic/index, "OpenTelemetry trace context")."""
 
-_BUCKETS: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)
+_BUCKETS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)
 """Seconds, as the conventions advise."""
 
-_LONGEST: Final = 2048
+_LONGEST = 2048
 """Characters of a URI, which is here before anybody has looked at it: spans wait in memory until they are exported."""
 
-_OTHER: Final = "_OTHER"
+_OTHER = "_OTHER"
 
 
 class Telemetry:

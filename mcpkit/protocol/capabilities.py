@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any
 
 from .jsonrpc import is_object
 
-CAPABILITIES: Final = frozenset(
+CAPABILITIES = frozenset(
     {
         "elicitation",
         "elicitation.form",
@@ -21,7 +21,7 @@ CAPABILITIES: Final = frozenset(
 )
 """Those of the specification; `extensions.<id>` and `experimental.<name>` come beside them."""
 
-_OPEN: Final = ("extensions.", "experimental.")
+_OPEN = ("extensions.", "experimental.")
 
 
 @lru_cache(maxsize=256)

@@ -6,7 +6,7 @@ Everything else, the method table and the components above all, knows no era.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 from ..errors import (
     INVALID_PARAMS,
@@ -22,23 +22,23 @@ from .capabilities import declares, tree
 from .jsonrpc import encode
 from .revisions import ALL, BATCHES, ERROR_ID_MAY_BE_ABSENT, HANDSHAKE, LATEST_HANDSHAKE, SEVERITY, STATELESS
 
-PROTOCOL_VERSION: Final = "io.modelcontextprotocol/protocolVersion"
-CLIENT_INFO: Final = "io.modelcontextprotocol/clientInfo"
-CLIENT_CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
-LOG_LEVEL: Final = "io.modelcontextprotocol/logLevel"
-SERVER_INFO: Final = "io.modelcontextprotocol/serverInfo"
-SUBSCRIPTION_ID: Final = "io.modelcontextprotocol/subscriptionId"
+PROTOCOL_VERSION = "io.modelcontextprotocol/protocolVersion"
+CLIENT_INFO = "io.modelcontextprotocol/clientInfo"
+CLIENT_CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
+LOG_LEVEL = "io.modelcontextprotocol/logLevel"
+SERVER_INFO = "io.modelcontextprotocol/serverInfo"
+SUBSCRIPTION_ID = "io.modelcontextprotocol/subscriptionId"
 
-MOST_REPEATED: Final = 100
+MOST_REPEATED = 100
 """Characters of a revision that is not known which are said again."""
 
-MAX_CLIENT_LENGTH: Final = 256 * 1024
+MAX_CLIENT_LENGTH = 256 * 1024
 """Bytes of what a client may say about itself when it opens a session."""
 
-_LONG: Final = 64 * 1024
+_LONG = 64 * 1024
 """Bytes of a result from which on it is not copied once more than it must be."""
 
-_DEFAULT_LOG_LEVEL: Final = "info"  # "the server MAY decide" until the client has said logging/setLevel
+_DEFAULT_LOG_LEVEL = "info"  # "the server MAY decide" until the client has said logging/setLevel
 
 
 class Client:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from binascii import a2b_base64, b2a_base64
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from ..errors import HEADER_MISMATCH, ProtocolError
 from .jsonrpc import is_array, is_object
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 Headers = Mapping[bytes, bytes]
 """Values by name in lower case."""
 
-_NAMED_BY: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+_NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 """The member of the params that `Mcp-Name` repeats ("Standard Request Headers")."""
 
-_PREFIX: Final = b"=?base64?"
-_SUFFIX: Final = b"?="
-_BLANKS: Final = b" \t"
-_PLAIN: Final = bytes(range(ord("!"), ord("~") + 1)).replace(b"=", b"")
+_PREFIX = b"=?base64?"
+_SUFFIX = b"?="
+_BLANKS = b" \t"
+_PLAIN = bytes(range(ord("!"), ord("~") + 1)).replace(b"=", b"")
 """What stands in a header as it is: visible ASCII, and nothing that the Base64 form begins with."""
 
-_NUMBER: Final = re.compile(r"(-?[0-9]{1,16})(?:\.0+)?")
-_LARGEST: Final = 2**53 - 1
+_NUMBER = re.compile(r"(-?[0-9]{1,16})(?:\.0+)?")
+_LARGEST = 2**53 - 1
 """Integers beyond it are not exact in JavaScript, so the specification leaves them out of headers."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Final, TypeGuard, cast
+from typing import Any, TypeGuard, cast
 
 from pydantic_core import from_json, to_json
 
@@ -11,19 +11,18 @@ from ..errors import PARSE_ERROR, ProtocolError
 
 RequestId = str | int
 
-SCALARS: Final = frozenset({str, int, float, bool, type(None)})
+SCALARS = frozenset({str, int, float, bool, type(None)})
 """The types of JSON's values that hold no others."""
 
-MAX_ID_LENGTH: Final = 256
+MAX_ID_LENGTH = 256
 """Characters of an id, which is kept while its request runs and repeated in what is said of it."""
 
-MAX_ID_BITS: Final = 64
+MAX_ID_BITS = 64
 """Bits of an id that is an integer, its sign among them: what peers have room for, and no client counts to."""
 
-_IDS_BEGIN: Final = -(2 ** (MAX_ID_BITS - 1))
-_IDS_END: Final = 2 ** (MAX_ID_BITS - 1)
+_IDS_END = 1 << MAX_ID_BITS - 1
 
-ID_FORM: Final = f"a string of at most {MAX_ID_LENGTH} characters or an integer of at most {MAX_ID_BITS} bits"
+ID_FORM = f"a string of at most {MAX_ID_LENGTH} characters or an integer of at most {MAX_ID_BITS} bits"
 """What `is_id` takes, for messages."""
 
 # A number leaves the range of a double only with a three-digit exponent or hundreds of digits. Most messages hold
@@ -172,5 +171,5 @@ def is_array(value: Any) -> TypeGuard[list[Any]]:
 def is_id(value: Any) -> TypeGuard[RequestId]:
     """Say whether a JSON value may be a request's id or a progress token; null never is, nor what nobody would keep."""
     if type(value) is int:
-        return _IDS_BEGIN <= value < _IDS_END
+        return -_IDS_END <= value < _IDS_END
     return type(value) is str and len(value) <= MAX_ID_LENGTH

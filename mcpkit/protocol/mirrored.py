@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
-KEYWORD: Final = "x-mcp-header"
+KEYWORD = "x-mcp-header"
 """What the specification calls it in a schema (basic/transports/streamable-http, "Schema Extension")."""
 
 

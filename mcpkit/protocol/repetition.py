@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 from .jsonrpc import Pieces, encode
 
-LONG: Final = 64 * 1024
+LONG = 64 * 1024
 """Characters of a text from which on encoding it twice takes longer than putting it in its places."""
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
 
 from ..errors import MalformedError
 
-_LISTS: Final = frozenset(
+_LISTS = frozenset(
     b"accept accept-charset accept-encoding accept-language access-control-request-headers baggage cache-control "
     b"connection content-encoding content-language cookie expect forwarded if-match if-none-match link pragma prefer "
     b"te trailer transfer-encoding tracestate upgrade via warning x-forwarded-for".split()

@@ -5,40 +5,40 @@ Sources: `schema/<revision>/schema.ts` and the key changes page of each revision
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
-HANDSHAKE: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+HANDSHAKE = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 """Revisions that open a session with `initialize`, oldest first."""
 
-STATELESS: Final = ("2026-07-28",)
+STATELESS = ("2026-07-28",)
 """Revisions that carry version, client and capabilities in the `_meta` of each request."""
 
-ALL: Final = HANDSHAKE + STATELESS
-LATEST_HANDSHAKE: Final = HANDSHAKE[-1]
-LATEST: Final = ALL[-1]
+ALL = HANDSHAKE + STATELESS
+LATEST_HANDSHAKE = HANDSHAKE[-1]
+LATEST = ALL[-1]
 
-BATCHES: Final = frozenset({"2025-03-26"})
+BATCHES = frozenset({"2025-03-26"})
 """Revisions with JSON-RPC batches: 2025-03-26 brought them, 2025-06-18 took them away."""
 
-ERROR_ID_MAY_BE_ABSENT: Final = frozenset({"2025-11-25", "2026-07-28"})
+ERROR_ID_MAY_BE_ABSENT = frozenset({"2025-11-25", "2026-07-28"})
 """Revisions whose error response may leave out an `id` that could not be read."""
 
-RESUMABLE: Final = frozenset({"2025-11-25"})
+RESUMABLE = frozenset({"2025-11-25"})
 """Revisions whose event streams begin with an event without data, so that clients can come back (SEP-1699)."""
 
-OBJECTS_ONLY: Final = frozenset({"2025-06-18", "2025-11-25"})
+OBJECTS_ONLY = frozenset({"2025-06-18", "2025-11-25"})
 """Revisions whose output schemas and structured content are objects; 2026-07-28 takes any JSON value."""
 
-LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 """RFC 5424 severities, least severe first (utilities/logging)."""
 
-SEVERITY: Final = {level: rank for rank, level in enumerate(LOG_LEVELS)}
+SEVERITY = {level: rank for rank, level in enumerate(LOG_LEVELS)}
 
-_EVERY: Final = frozenset(ALL)
-_BY_HANDSHAKE: Final = frozenset(HANDSHAKE)
-_STATELESS_ONLY: Final = frozenset(STATELESS)
+_EVERY = frozenset(ALL)
+_BY_HANDSHAKE = frozenset(HANDSHAKE)
+_STATELESS_ONLY = frozenset(STATELESS)
 
-METHODS: Final[dict[str, tuple[frozenset[str], str | None]]] = {
+METHODS: dict[str, tuple[frozenset[str], str | None]] = {
     # method: (revisions that have it, capability that a server must have declared)
     "initialize": (_BY_HANDSHAKE, None),
     "ping": (_BY_HANDSHAKE, None),
@@ -57,17 +57,17 @@ METHODS: Final[dict[str, tuple[frozenset[str], str | None]]] = {
     "completion/complete": (_EVERY, "completions"),
 }
 
-CLIENT_METHODS: Final = {
+CLIENT_METHODS = {
     # what a server may ask: the revisions that have it
     "elicitation/create": frozenset(revision for revision in ALL if revision >= "2025-06-18"),
     "sampling/createMessage": _EVERY,
     "roots/list": _EVERY,
 }
 
-ELICITATION_IDS: Final = frozenset({"2025-11-25"})
+ELICITATION_IDS = frozenset({"2025-11-25"})
 """Revisions in which an elicitation by URL has an id, and its completion is told."""
 
-NOTIFICATIONS: Final = frozenset(
+NOTIFICATIONS = frozenset(
     f"notifications/{name}"
     for name in (
         "cancelled",
@@ -85,16 +85,16 @@ NOTIFICATIONS: Final = frozenset(
 )
 """The notifications of the core protocol, in either direction."""
 
-RESULT_TYPES: Final = frozenset({"complete", "input_required"})
+RESULT_TYPES = frozenset({"complete", "input_required"})
 """The values of `resultType` that belong to the core protocol (basic/index, "ResultType")."""
 
-ASKING: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
+ASKING = frozenset({"tools/call", "prompts/get", "resources/read"})
 """Requests that may be answered with `input_required` in the stateless era (basic/patterns/mrtr)."""
 
-ROUND_PARAMS: Final = frozenset({"inputResponses", "requestState"})
+ROUND_PARAMS = frozenset({"inputResponses", "requestState"})
 """What such a request brings from the round before."""
 
-CACHEABLE: Final = frozenset(
+CACHEABLE = frozenset(
     {
         "server/discover",
         "tools/list",
@@ -106,7 +106,7 @@ CACHEABLE: Final = frozenset(
 )
 """Methods whose results carry `ttlMs` and `cacheScope` in the stateless era (utilities/caching)."""
 
-SINCE: Final[dict[str, dict[str, str]]] = {
+SINCE: dict[str, dict[str, str]] = {
     # object: {field: the revision that brought it}; a field that is not named has always been there.
     "Implementation": {
         "title": "2025-06-18",
@@ -135,10 +135,10 @@ SINCE: Final[dict[str, dict[str, str]]] = {
     "CreateMessageRequestParams": {"tools": "2025-11-25", "toolChoice": "2025-11-25"},
 }
 
-CONTENT_SINCE: Final = {"audio": "2025-03-26", "resource_link": "2025-06-18"}
+CONTENT_SINCE = {"audio": "2025-03-26", "resource_link": "2025-06-18"}
 """Kinds of content that came later than 2024-11-05."""
 
-SAMPLING_CONTENT: Final = {
+SAMPLING_CONTENT = {
     "text": "2024-11-05",
     "image": "2024-11-05",
     "audio": "2025-03-26",
@@ -147,7 +147,7 @@ SAMPLING_CONTENT: Final = {
 }
 """Kinds of content that a message for a client's model may have, and the revision that brought each."""
 
-_UNKNOWN: Final[dict[tuple[str, str], frozenset[str]]] = {
+_UNKNOWN: dict[tuple[str, str], frozenset[str]] = {
     (kind, revision): frozenset(field for field, since in fields.items() if since > revision)
     for kind, fields in SINCE.items()
     for revision in ALL

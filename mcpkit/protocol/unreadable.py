@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import re
-from typing import Final
 
 from pydantic_core import from_json
 
 from .jsonrpc import MAX_ID_LENGTH, RequestId, is_id
 
-_BEGINNING: Final = 64 * 1024
+_BEGINNING = 64 * 1024
 """Bytes that are looked at, which takes some milliseconds; of a longer message those at its end as well."""
 
-_STRING: Final = rb'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)'
+_STRING = rb'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)'
 """A string of JSON; one without an end goes up to the end of the message, so that nothing is looked at twice."""
 
-_TOKEN: Final = re.compile(rb"(?P<open>[\[{]+)|(?P<close>[\]}]+)|" + _STRING, re.DOTALL)
-_ID: Final = rb'"id"\s*:\s*(-?[0-9]{1,19}|"(?:[^"\\]|\\.){0,%d}")\s*' % (6 * MAX_ID_LENGTH)
-_ID_MEMBER: Final = re.compile(_ID + rb"[,}]")
-_METHOD_MEMBER: Final = re.compile(rb'"method"\s*:\s*"')
-_LAST_MEMBERS: Final = re.compile(_ID + rb'(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*\Z')
-_END: Final = 8 * MAX_ID_LENGTH
+_TOKEN = re.compile(rb"(?P<open>[\[{]+)|(?P<close>[\]}]+)|" + _STRING, re.DOTALL)
+_ID = rb'"id"\s*:\s*(-?[0-9]{1,19}|"(?:[^"\\]|\\.){0,%d}")\s*' % (6 * MAX_ID_LENGTH)
+_ID_MEMBER = re.compile(_ID + rb"[,}]")
+_METHOD_MEMBER = re.compile(rb'"method"\s*:\s*"')
+_LAST_MEMBERS = re.compile(_ID + rb'(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*\Z')
+_END = 8 * MAX_ID_LENGTH
 
 
 def id_of_unreadable(data: bytes) -> RequestId | None:

@@ -17,19 +17,19 @@ from ..common.current import current
 from ..protocol.jsonrpc import is_array, is_object
 from .references import DATA
 
-_STEPS: Final = 32
+_STEPS = 32
 """Steps that a text may take for each of its characters, which are enough for all but few patterns."""
 
-_LEAST_STEPS: Final = 256
+_LEAST_STEPS = 256
 """Steps that a short text may take."""
 
-_MOST_LINEAR: Final = 2**20
+_MOST_LINEAR = 2**20
 """Steps that a long text may take: some 30 ms."""
 
-MOST_STEPS: Final = 100_000
+MOST_STEPS = 100_000
 """Steps that a text may take where more are left for its call: some milliseconds."""
 
-MOST_LONG: Final = 20
+MOST_LONG = 20
 """Texts of one call that may take more steps than their length allows."""
 
 _long: ContextVar[tuple[object, int]] = ContextVar("_long", default=(None, 0))
@@ -39,8 +39,8 @@ _long: ContextVar[tuple[object, int]] = ContextVar("_long", default=(None, 0))
 ran_out: Final[ContextVar[bool]] = ContextVar("ran_out", default=False)
 """Whether a text has been refused because its steps ran out, since this was last set to False."""
 
-_ASCII_WORD: Final = "[0-9A-Za-z_]"
-_WORD_END: Final = f"(?:(?<={_ASCII_WORD})(?!{_ASCII_WORD})|(?<!{_ASCII_WORD})(?={_ASCII_WORD}))"
+_ASCII_WORD = "[0-9A-Za-z_]"
+_WORD_END = f"(?:(?<={_ASCII_WORD})(?!{_ASCII_WORD})|(?<!{_ASCII_WORD})(?={_ASCII_WORD}))"
 
 
 def written(pattern: str) -> str:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from ..protocol.jsonrpc import is_array, is_object
 from ..protocol.types import Json
 from .equality import identity
 from .references import DATA
 
-KEYWORD: Final = "mcpkit:enum"
+KEYWORD = "mcpkit:enum"
 """The keyword that stands for `enum` where there are many choices."""
 
-_MANY: Final = 100
+_MANY = 100
 """From how many choices on looking one up is faster, although it takes a call of Python."""
 
 

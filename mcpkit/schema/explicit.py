@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from importlib import import_module
-from typing import Any, Final
+from typing import Any
 
 from pydantic_core import core_schema
 from typing_extensions import is_typeddict
@@ -80,7 +80,7 @@ class JSONSchemaArguments(Arguments):
         raise ArgumentsError(told(found))
 
 
-_STEPS_OF_A_NAME: Final = 10_000
+_STEPS_OF_A_NAME = 10_000
 """Steps that the name of a member may take where a pattern in `patternProperties` goes back over it."""
 
 

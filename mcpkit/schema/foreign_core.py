@@ -11,7 +11,7 @@ import typing
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from types import UnionType
-from typing import Annotated, Any, Final, Literal, NamedTuple, Union, cast, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, Union, cast, get_args, get_origin
 
 import typing_extensions
 from pydantic_core import CoreSchema, core_schema
@@ -22,9 +22,9 @@ from . import types
 from .described import Described, NotInTable, is_incoming
 from .foreign_types import described, iterated_as, unaliased
 
-_METADATA: Final = "mcpkit"
-_LITERAL_STRINGS: Final = (typing_extensions.LiteralString, getattr(typing, "LiteralString", str))
-NO_SCHEMAS: Final = frozenset({"metadata", "config", "cls"})
+_METADATA = "mcpkit"
+_LITERAL_STRINGS = (typing_extensions.LiteralString, getattr(typing, "LiteralString", str))
+NO_SCHEMAS = frozenset({"metadata", "config", "cls"})
 
 # Subscribed with what is only known at run time, which no type checker follows.
 _ANNOTATED: Any = Annotated

@@ -10,7 +10,7 @@ import re
 import sys
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, get_args, get_origin
+from typing import Any, get_args, get_origin
 
 from pydantic_core import core_schema
 
@@ -21,18 +21,18 @@ from .declared import JsonType, declared
 from .described import Described, NotInTable, is_incoming
 from .values import Json
 
-_DURATION: Final = re.compile(
+_DURATION = re.compile(
     r"(-?)P(?:([0-9]+)D)?(?:T(?:([0-9]+)H)?(?:([0-9]+)M)?(?:([0-9]+)(?:\.([0-9]{1,9}))?S)?)?"
 )
-_MOST_DIMENSIONS: Final = 2
+_MOST_DIMENSIONS = 2
 """How many dimensions of an array are described, where the annotation does not say how many it has."""
 
 Convert = Callable[[Any], Any]
 Form = tuple[Json, Convert]
 """The schema of data, and what makes a value of data that fits it."""
 
-_LIST: Final[Json] = {"type": "array", "items": {}}
-_OBJECT: Final[Json] = {"type": "object", "additionalProperties": True}
+_LIST: Json = {"type": "array", "items": {}}
+_OBJECT: Json = {"type": "object", "additionalProperties": True}
 
 # Subscribed with what is only known at run time, which no type checker follows.
 _TUPLE: Any = tuple
@@ -114,13 +114,13 @@ def _array_of(items: Described, convert: Convert) -> Described:
     return _converted(form, convert)
 
 
-_DICT: Final[dict[Any, Any]] = {}
-_ITERATORS: Final = frozenset({collections.abc.Iterator, collections.abc.Generator})
-_ASYNCHRONOUS: Final = frozenset(
+_DICT: dict[Any, Any] = {}
+_ITERATORS = frozenset({collections.abc.Iterator, collections.abc.Generator})
+_ASYNCHRONOUS = frozenset(
     {collections.abc.AsyncIterator, collections.abc.AsyncGenerator, collections.abc.AsyncIterable}
 )
-_PAIRS: Final = frozenset({collections.abc.ItemsView, type(_DICT.items())})
-_VIEWS: Final = frozenset({
+_PAIRS = frozenset({collections.abc.ItemsView, type(_DICT.items())})
+_VIEWS = frozenset({
     collections.abc.Iterable, collections.abc.Reversible, collections.abc.KeysView, collections.abc.ValuesView,
     type(_DICT.keys()), type(_DICT.values())
 })  # fmt: skip
@@ -158,7 +158,7 @@ def _table(cls: Any) -> Form:
     return {"type": "array", "items": _OBJECT}, cls
 
 
-_BY_NAME: Final[dict[tuple[str, str], Callable[[Any], Form]]] = {
+_BY_NAME: dict[tuple[str, str], Callable[[Any], Form]] = {
     # (package, class): the form of such an annotation
     ("fractions", "Fraction"): lambda cls: ({"type": "string", "pattern": formats.FRACTION}, cls),
     ("builtins", "range"): lambda _: ({"type": "array", "items": {"type": "integer"}}, _range_of),
@@ -196,7 +196,7 @@ def _of_numpy(cls: Any, arguments: tuple[Any, ...]) -> Described:
     return _of_schema(*_scalar(_exact(numpy, cls)))
 
 
-_EXACT: Final = {
+_EXACT = {
     **dict.fromkeys(("integer", "signedinteger"), "int64"),
     **dict.fromkeys(("number", "inexact", "floating"), "float64"),
     "unsignedinteger": "uint64",
@@ -245,7 +245,7 @@ def _bytes(cls: Any) -> Form:
     return form, lambda text: cls(values.decode_base64(text))
 
 
-_SCALARS: Final[dict[str, Callable[[Any], Form]]] = {
+_SCALARS: dict[str, Callable[[Any], Form]] = {
     # numpy's class, or one it is derived from: before those that these are derived from in turn
     "timedelta64": _length,  # an integer, says numpy
     "integer": _integer,

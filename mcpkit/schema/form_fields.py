@@ -9,7 +9,7 @@ import enum
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from types import UnionType
-from typing import Annotated, Any, Final, Literal, NamedTuple, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
 from ..common.members import without
 from ..errors import RegistrationError
@@ -20,11 +20,11 @@ from .published import published
 from .secrets import is_secret
 from .values import Json
 
-_TEXT: Final = frozenset({"minLength", "maxLength", "format"})
-_RANGE: Final = frozenset({"minimum", "maximum"})
-_DEFAULT: Final = frozenset({"default"})
+_TEXT = frozenset({"minLength", "maxLength", "format"})
+_RANGE = frozenset({"minimum", "maximum"})
+_DEFAULT = frozenset({"default"})
 
-_NEWER: Final = {
+_NEWER = {
     "string": _TEXT | _DEFAULT,
     "integer": _RANGE | _DEFAULT,
     "number": _RANGE | _DEFAULT,
@@ -32,7 +32,7 @@ _NEWER: Final = {
     "choice": frozenset({"enum", "enumNames", "oneOf", "default"}),
     "choices": frozenset({"minItems", "maxItems", "default"}),
 }
-FORMS: Final[dict[str, dict[str, frozenset[str]]]] = {
+FORMS: dict[str, dict[str, frozenset[str]]] = {
     # revision: {kind of field: its keywords, besides `type`, `title` and `description`}
     "2025-06-18": {
         "string": _TEXT,
@@ -47,10 +47,10 @@ FORMS: Final[dict[str, dict[str, frozenset[str]]]] = {
 }
 """What a form can say, by revision."""
 
-FORMATS: Final = ("email", "uri", "date", "date-time")
+FORMATS = ("email", "uri", "date", "date-time")
 """The formats of texts, the same in every revision."""
 
-_NAMES: Final = {
+_NAMES = {
     "string": "a text",
     "integer": "an integer",
     "number": "a number",
@@ -58,11 +58,11 @@ _NAMES: Final = {
     "choice": "a choice",
     "choices": "a multiple choice",
 }
-_TYPES: Final = {"choice": "string", "choices": "array"}
-_CHOICE: Final = frozenset({"type", "enum", "enumNames", "oneOf", "anyOf", "const", "items", "uniqueItems"})
+_TYPES = {"choice": "string", "choices": "array"}
+_CHOICE = frozenset({"type", "enum", "enumNames", "oneOf", "anyOf", "const", "items", "uniqueItems"})
 """What the rendered choices say; nobody can make the same choice twice in a form."""
 
-_INSTEAD: Final = {
+_INSTEAD = {
     "choices": "ask for one of them, or for a yes or no (`bool`) for each",
     "pattern": "describe the pattern in words, and check the answer",
     "multipleOf": "describe the step in words, and check the answer",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from ..errors import RegistrationError
 from ..protocol.jsonrpc import is_array, is_object
@@ -16,8 +16,8 @@ from ..protocol.types import Json
 from .references import DATA
 
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9110, section 5.6.2
-_TYPES: Final = {"string": '""', "integer": "0", "boolean": "False"}
-NAMED: Final = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"})
+_TYPES = {"string": '""', "integer": "0", "boolean": "False"}
+NAMED = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"})
 """Keywords that hold schemas by name."""
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from pydantic import ConfigDict, PydanticUndefinedAnnotation, PydanticUserError, TypeAdapter
 from pydantic.errors import PydanticInvalidForJsonSchema
@@ -40,7 +40,7 @@ from .signature import UnresolvedHint
 from .types import KINDS, enumeration, one_of
 
 _KNOWS_NOT_ALL = ConfigDict(arbitrary_types_allowed=True)
-_OF_PYTHON: Final = frozenset({"python_schema", "strict_schema", "lax_schema", "metadata"})
+_OF_PYTHON = frozenset({"python_schema", "strict_schema", "lax_schema", "metadata"})
 """Where pydantic itself asks for instances of classes whose JSON it knows."""
 
 # Subscribed with what is only known at run time, which no type checker follows.

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from functools import cached_property
 from types import UnionType
-from typing import Annotated, Any, Final, Literal, NoReturn, Union, cast, get_args, get_origin
+from typing import Annotated, Any, Literal, NoReturn, Union, cast, get_args, get_origin
 
 from pydantic_core import (
     CoreSchema,
@@ -288,7 +288,7 @@ def _place(field: str) -> str:
     return f"result{'' if not field or field.startswith('[') else '.'}{field}"
 
 
-_SETTLED: Final = frozenset({
+_SETTLED = frozenset({
     "model", "model-fields", "model-field", "dataclass", "dataclass-args", "dataclass-field", "typed-dict",
     "typed-dict-field", "str", "int", "float", "bool", "none", "literal", "enum", "decimal", "date", "time",
     "datetime", "timedelta", "uuid", "url", "bytes", "list", "tuple", "set", "frozenset", "nullable",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import re
 from functools import cache
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 logger = logging.getLogger("mcpkit")
 
@@ -72,18 +72,16 @@ def source(pattern: str | re.Pattern[str]) -> str:
     return f"(?{flags}){pattern.pattern}" if flags else pattern.pattern
 
 
-_FLAGS: Final = {"a": re.ASCII, "i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL, "x": re.VERBOSE}
+_FLAGS = {"a": re.ASCII, "i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL, "x": re.VERBOSE}
 
 # Letters, digits, groups and classes of these: every engine reads them alike.
-_PLAIN: Final = re.compile(
-    r"\^?(?:[A-Za-z0-9_ \-:,;@/#]|\[[A-Za-z0-9_]+(?:-[A-Za-z0-9])?\][+*?]?)*", re.ASCII
-)
+_PLAIN = re.compile(r"\^?(?:[A-Za-z0-9_ \-:,;@/#]|\[[A-Za-z0-9_]+(?:-[A-Za-z0-9])?\][+*?]?)*", re.ASCII)
 
-_DIGIT: Final = "0-9"
-_WORD: Final = "A-Za-z0-9_"
-_SPACE: Final = r"\t-\r \xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
+_DIGIT = "0-9"
+_WORD = "A-Za-z0-9_"
+_SPACE = r"\t-\r \xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
 # The same without: what lies between, as a class may hold no other class in Python.
-_CLASSES: Final = {
+_CLASSES = {
     "d": _DIGIT,
     "D": r"\x00-/:-\U0010ffff",
     "w": _WORD,
@@ -92,7 +90,7 @@ _CLASSES: Final = {
     "S": r"\x00-\x08\x0e-\x1f!-\x9f\xa1-\u167f\u1681-\u1fff\u200b-\u2027\u202a-\u202e\u2030-\u205e\u2060-\u2fff"
     r"\u3001-\ufefe\uff00-\U0010ffff",
 }
-_PLACES: Final = {
+_PLACES = {
     "A": ("^", "^", r"\A"),
     "Z": ("$", "$", r"\Z"),
     "z": ("$", "$", r"\Z"),
@@ -100,22 +98,22 @@ _PLACES: Final = {
     "B": (r"\B", r"(?!(?a:\b))"),  # Python's own never matches an empty text
 }
 """Escapes that match a place, which nothing repeats, as `Pattern` has them."""
-_SYNTAX: Final = frozenset("^$\\.*+?()[]{}|/")
-_CONTROL: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "v": "\v", "a": "\a"}
-_CATEGORIES: Final = re.compile(
+_SYNTAX = frozenset("^$\\.*+?()[]{}|/")
+_CONTROL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "v": "\v", "a": "\a"}
+_CATEGORIES = re.compile(
     "L[ultmo]?|M[nce]?|N[dlo]?|P[cdseifo]?|S[mcko]?|Z[slp]?|C[cfo]?|Alphabetic|Uppercase|Lowercase|White_Space"
 )
-_NO_LINE_END: Final = r"[^\n\r\u2028\u2029]"
-_GROUP: Final = re.compile(
+_NO_LINE_END = r"[^\n\r\u2028\u2029]"
+_GROUP = re.compile(
     r"\?(?::|=|!|<=|<!|P?<(?P<name>[A-Za-z_]\w*)>|P=(?P<again>[A-Za-z_]\w*)\)|#[^)]*\))", re.ASCII
 )
-_QUANTIFIER: Final = re.compile(r"(?:[*+?]|\{(?P<least>[0-9]*)(?P<many>,)?(?P<most>[0-9]*)\})(?P<end>[?+]?)")
-_CODE: Final = re.compile(
+_QUANTIFIER = re.compile(r"(?:[*+?]|\{(?P<least>[0-9]*)(?P<many>,)?(?P<most>[0-9]*)\})(?P<end>[?+]?)")
+_CODE = re.compile(
     r"x(?P<x>[0-9A-Fa-f]{2})|u(?P<u>[0-9A-Fa-f]{4})|U(?P<U>[0-9A-Fa-f]{8})|[xuU]\{(?P<braces>[0-9A-Fa-f]{1,6})\}"
     r"|c(?P<control>[A-Za-z])|(?P<octal>0[0-7]{0,2}|[1-3][0-7]{2})"
 )
-_NUMBER: Final = re.compile("[1-9][0-9]*")
-_PROPERTY: Final = re.compile(r"(?P<not>[pP])(?:\{(?P<name>\w+)\}|(?P<letter>[A-Z]))")
+_NUMBER = re.compile("[1-9][0-9]*")
+_PROPERTY = re.compile(r"(?P<not>[pP])(?:\{(?P<name>\w+)\}|(?P<letter>[A-Z]))")
 
 
 class _Reader:
@@ -315,7 +313,7 @@ class _Reader:
         self._write(written if is_known else published, read)
 
 
-_ESCAPED: Final = re.compile(
+_ESCAPED = re.compile(
     r"\\(?:[\^$\\.*+?()\[\]{}|/tnrfv]|x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|u\{[0-9A-Fa-f]{1,6}\}|c[A-Za-z])"
 )
 """What ECMA-262 calls an escape of one character, everywhere."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from functools import partial
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from pydantic_core import CoreSchema, PydanticCustomError, ValidationError, core_schema
 
@@ -34,12 +34,12 @@ _CHANGING = frozenset({"function-before", "function-wrap", "function-plain"})
 _CODE = ("function", "post_init", "custom_init", "missing", "custom_error_type")
 """Where a core schema has code or errors of the author's."""
 
-_NO_MEMBERS: Final[frozenset[Any]] = frozenset()
+_NO_MEMBERS: frozenset[Any] = frozenset()
 
-_MOST_TRIES: Final = 10_000
+_MOST_TRIES = 10_000
 """Choices that are tried at one value of any size."""
 
-_TRIES_OF_ONE: Final = 4
+_TRIES_OF_ONE = 4
 """Times that all choices may be tried for each array and object of the value, whichever is more.
 
 Each is tried once, unless a validator of the author's makes other values of the input.

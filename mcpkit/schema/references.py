@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any
 
 from ..common.members import without
 from ..protocol.jsonrpc import is_array, is_object
 from ..protocol.types import Json
 
-DATA: Final = frozenset({"default", "examples", "enum", "const"})
+DATA = frozenset({"default", "examples", "enum", "const"})
 """Keywords that hold data of the author, whatever that looks like."""
 
 

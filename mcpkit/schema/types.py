@@ -17,7 +17,7 @@ import typing
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from decimal import Decimal
-from typing import Annotated, Any, Final, Literal, TypeGuard, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeGuard, Union, get_args, get_origin
 
 from pydantic_core import CoreSchema, core_schema, to_jsonable_python
 from typing_extensions import LiteralString, NoExtraItems, is_typeddict
@@ -162,7 +162,7 @@ def one_of(choices: list[tuple[Any, Any]]) -> Described:
     return Described(schema, values.one_of(choices), is_plain=is_plain)
 
 
-KINDS: Final[Mapping[Any, str]] = {
+KINDS: Mapping[Any, str] = {
     str: "string",
     int: "integer",
     float: "number",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from ipaddress import IPv6Address
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from pydantic_core import CoreSchema, core_schema
 
@@ -186,7 +186,7 @@ def _literal(node: Node) -> CoreSchema:
     return values.one_of([(values.plain(value), value) for value in node["expected"]])
 
 
-TEMPORAL: Final = {"datetime": "date-time", "date": "date", "time": "time", "timedelta": "duration"}
+TEMPORAL = {"datetime": "date-time", "date": "date", "time": "time", "timedelta": "duration"}
 """The format of each kind of time."""
 
 _TO_VALIDATE: dict[str, Rewrite] = {

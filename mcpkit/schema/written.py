@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 from pydantic_core import CoreSchema, core_schema
 
@@ -15,14 +15,12 @@ from .explicit import CheckedSchema
 from .types import KINDS
 from .values import Json, refusal
 
-_DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
-_NOTES: Final = frozenset({"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly",
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_NOTES = frozenset({"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly",
                           "$comment"})  # fmt: skip
-_COUNTS: Final = frozenset(
-    {"minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"}
-)
-_LIMITS: Final = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"})
-_KEYWORDS: Final[dict[str, frozenset[str]]] = {
+_COUNTS = frozenset({"minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"})
+_LIMITS = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"})
+_KEYWORDS: dict[str, frozenset[str]] = {
     # what a schema of a type may say, for the validator in Rust to hold values against all of it
     "integer": _LIMITS,
     "number": _LIMITS,
@@ -125,7 +123,7 @@ def _knows_object(schema: Json, targets: set[str]) -> bool:
     )
 
 
-_KNOWS: Final[dict[str, Callable[[Json, set[str]], bool]]] = {
+_KNOWS: dict[str, Callable[[Json, set[str]], bool]] = {
     "string": _knows_text,
     "array": _knows_array,
     "object": _knows_object,

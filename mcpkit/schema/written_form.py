@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 from ..errors import RegistrationError
 from ..protocol.jsonrpc import is_array, is_object
@@ -13,14 +13,12 @@ from .expectations import expected
 from .keywords import fits_alone
 from .values import Json
 
-_ROOT: Final = frozenset({"type", "properties", "required"})
+_ROOT = frozenset({"type", "properties", "required"})
 # What generators of schemas write and no form says.
-_DROPPED: Final = frozenset(
-    {"$schema", "$id", "$defs", "$comment", "title", "description", "additionalProperties"}
-)
+_DROPPED = frozenset({"$schema", "$id", "$defs", "$comment", "title", "description", "additionalProperties"})
 
 
-_KEYWORDS: Final[dict[str, Json]] = {
+_KEYWORDS: dict[str, Json] = {
     keyword: rule
     for rule, keywords in (
         ({"type": "string"}, ("title", "description", "format")),

@@ -7,13 +7,13 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Final, Protocol
+from typing import Protocol
 
 from .expiring import Expiring
 
 logger = logging.getLogger("mcpkit")
 
-_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+_NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class Broker(Protocol):

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal, get_args
+from typing import Any, Literal, get_args
 
 from .audience import Audience
 
 ListName = Literal["tools", "prompts", "resources"]
 """The lists whose changes the protocol announces; templates belong to `resources`."""
 
-LIST_NAMES: Final[tuple[ListName, ...]] = get_args(ListName)
+LIST_NAMES: tuple[ListName, ...] = get_args(ListName)
 
-LISTS: Final = {f"{name}ListChanged": name for name in LIST_NAMES}
+LISTS = {f"{name}ListChanged": name for name in LIST_NAMES}
 """The members of the filter of `subscriptions/listen` that say whether to listen to a list."""
 
-RESOURCES: Final = "resourceSubscriptions"
+RESOURCES = "resourceSubscriptions"
 """The member of it with the URIs of resources."""
 
 

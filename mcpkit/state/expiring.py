@@ -6,11 +6,11 @@ import threading
 import time
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
-from typing import Final, Generic, TypeVar
+from typing import Generic, TypeVar
 
 V = TypeVar("V")
 
-_STALE: Final = 64  # so many dates of the calendar may be out of date, beside one for each key
+_STALE = 64  # so many dates of the calendar may be out of date, beside one for each key
 
 
 class _Entry(Generic[V]):

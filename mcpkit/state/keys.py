@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import hmac
 
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-_VARIABLE: Final = "MCPKIT_SECRET"
-_LEAST: Final = 16  # bytes: a key of 128 bits cannot be guessed
-_NONCE: Final = 12  # bytes; random ones are good for 2**32 texts under one secret (NIST SP 800-38D, 8.3)
-_HOW: Final = 'make one with: python -c "import secrets; print(secrets.token_urlsafe(32))"'
+_VARIABLE = "MCPKIT_SECRET"
+_LEAST = 16  # bytes: a key of 128 bits cannot be guessed
+_NONCE = 12  # bytes; random ones are good for 2**32 texts under one secret (NIST SP 800-38D, 8.3)
+_HOW = 'make one with: python -c "import secrets; print(secrets.token_urlsafe(32))"'
 
 
 class Keys:

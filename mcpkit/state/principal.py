@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Final
 
 
 @dataclass(frozen=True, init=False)
@@ -37,7 +36,7 @@ class Principal:
         object.__setattr__(self, "scopes", frozenset(scopes))
 
 
-ANYONE: Final = Principal()
+ANYONE = Principal()
 """Stands for whoever asks where nobody has verified who it is."""
 
 

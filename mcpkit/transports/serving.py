@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..common.signatures import Described, runs
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from .http.app import HttpApp
     from .http.options import FindPrincipal, OwnRoute
 
-GRACE: Final = Described("10, with stdio 5")
+GRACE = Described("10, with stdio 5")
 """Stands for what `grace` of `run` is when it is left out."""
 
 

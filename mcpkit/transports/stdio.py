@@ -10,7 +10,7 @@ import sys
 from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from ..common.current import running_loop
 from ..common.numbers import check_count, check_seconds
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 GRACE = 5.0
 """Seconds from the end of input, or a signal, to the end of the process."""
 
-_TAKEN: Final = frozenset({"grace", "max_line", "principal"})
+_TAKEN = frozenset({"grace", "max_line", "principal"})
 """The options of `run("stdio")`."""
 
 _CLEANUP_SHARE = 0.2

@@ -9,16 +9,16 @@ import sys
 import textwrap
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ..engine.engine import Engine
     from ..engine.registry import Registry
 
-_MOST: Final = 8
+_MOST = 8
 """Names of one kind that are written out."""
 
-_WIDTH: Final = 78
+_WIDTH = 78
 """Columns, where the terminal's have not been asked for."""
 
 

@@ -64,3 +64,4 @@ def test_a_seed_draws_the_same_lines_again(tmp_path: Path) -> None:
     (tmp_path / "b.py").write_text("c = d\ne = f\n")
     assert draw(tmp_path, 7, 4) == draw(tmp_path, 7, 4)
     assert by_room(tmp_path) == {"low/": len(code_of(MODULE)), "b.py": 6}
+    assert by_room(tmp_path, ["low"]) == {"b.py": 6}

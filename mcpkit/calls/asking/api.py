@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from pydantic_core import from_json, to_json
 
@@ -34,13 +34,13 @@ A = TypeVar("A")
 B = TypeVar("B")
 C = TypeVar("C")
 
-_POLLS: Final = (0.1, 0.4, 1.0, *[2.0] * 9)
+_POLLS = (0.1, 0.4, 1.0, *[2.0] * 9)
 """Seconds between looks at whether a page has been dealt with, before the user is asked again.
 
 Together less than what clients wait for an answer, and not much less, as they give up after 10 rounds or so.
 """
 
-_QUESTIONS: Final = {
+_QUESTIONS = {
     "elicit": "Elicit",
     "elicit_url": "ElicitUrl",
     "sample": "Sample",

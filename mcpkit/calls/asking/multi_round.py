@@ -13,7 +13,7 @@ import logging
 import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic_core import from_json, to_json
 
@@ -39,20 +39,20 @@ T = TypeVar("T")
 
 logger = logging.getLogger("mcpkit")
 
-MAX_STATE: Final = 16 * 1024
+MAX_STATE = 16 * 1024
 """Bytes of a `requestState`."""
 
-_MAX_ANSWERS: Final = MAX_STATE // 2
+_MAX_ANSWERS = MAX_STATE // 2
 """Bytes of the answers in it; base64 and the values of `once` take the rest."""
 
-_PURPOSE: Final = "requestState 1"
+_PURPOSE = "requestState 1"
 """Another number when the members of a state change, so that those of another version are refused, not misread."""
-_MAC: Final = 32
+_MAC = 32
 
-_ASIDE: Final = ROUND_PARAMS | {"_meta"}
+_ASIDE = ROUND_PARAMS | {"_meta"}
 """Params that differ between the rounds of one request."""
 
-_SKEW: Final = 60
+_SKEW = 60
 """Seconds by which the clocks of two processes may differ: so much longer than its state a claim lives."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ...errors import AnswerError, BusyError, InvalidAnswerError
 from ...protocol import jsonrpc
@@ -15,13 +15,13 @@ from ..coroutines import within
 if TYPE_CHECKING:
     from .questions import Question
 
-_TRIES: Final = 3
+_TRIES = 3
 """How often a form is sent whose entries do not fit."""
 
-MOST_OPEN: Final = 100
+MOST_OPEN = 100
 """Questions that a client may leave open: each holds a call, whose clock stands still meanwhile."""
 
-_KEPT: Final = 100
+_KEPT = 100
 """Questions that are over, and whose late answers are known to be late."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, cast, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, cast, overload
 
 from typing_extensions import TypeVar
 
@@ -22,13 +22,13 @@ A = TypeVar("A", default=Any)
 
 logger = logging.getLogger("mcpkit")
 
-DERIVED: Final = "#"
+DERIVED = "#"
 """What the names of questions without a key begin with; then comes their place in the order of asking."""
 
-_MOST_TOLD: Final = 500
+_MOST_TOLD = 500
 """Characters that a user is told of what is wrong with the entries of a form."""
 
-_ACTIONS: Final[tuple[Literal["accept", "decline", "cancel"], ...]] = ("accept", "decline", "cancel")
+_ACTIONS: tuple[Literal["accept", "decline", "cancel"], ...] = ("accept", "decline", "cancel")
 
 
 class Question(ABC, Generic[A]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final, Literal, cast
+from typing import Any, Literal, cast
 
 from typing_extensions import TypedDict, Unpack
 
@@ -68,7 +68,7 @@ class SampleOptions(TypedDict, total=False):
     """See `Question`."""
 
 
-_WIRE: Final = {
+_WIRE = {
     "system": "systemPrompt",
     "temperature": "temperature",
     "stop_sequences": "stopSequences",

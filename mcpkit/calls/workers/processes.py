@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from ...common.numbers import check_count
 from ...errors import ProcessEndedError
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("mcpkit")
 
-_START_LIMIT: Final = 60.0
+_START_LIMIT = 60.0
 """Seconds in which a worker must have imported what it needs."""
 
-_END_LIMIT: Final = 1.0
+_END_LIMIT = 1.0
 """Seconds in which a worker that closes its connection must be gone; then it is killed."""
 
 _workers: set[Worker] = set()

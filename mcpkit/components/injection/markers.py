@@ -18,7 +18,7 @@ from collections.abc import (
     Generator,
     Iterator,
 )
-from typing import Annotated, Any, Final, TypeVar, Union, overload
+from typing import Annotated, Any, TypeVar, Union, overload
 
 from ...calls.call import Call, CallContext
 from ...errors import RegistrationError
@@ -27,7 +27,7 @@ from .principal import leaves
 
 T = TypeVar("T")
 
-_HEADER: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 class Hidden:
@@ -56,7 +56,7 @@ class FromRequest(Hidden, ABC):
 
 M = TypeVar("M", bound=Callable[..., Any])
 
-_MARKING: Final[list[Callable[..., Any]]] = []
+_MARKING: list[Callable[..., Any]] = []
 
 
 def marking(function: M) -> M:

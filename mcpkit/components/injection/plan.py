@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from types import MethodType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from ...errors import RegistrationError
 from ...schema.signature import empty, head, innermost
@@ -25,7 +25,7 @@ Overrides = Mapping[Hashable, Callable[..., Any]]
 Hint = tuple[str, Any, Any]
 """Name, annotation and default of a parameter."""
 
-_VARIADIC: Final = {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
+_VARIADIC = {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
 
 
 class Injection:

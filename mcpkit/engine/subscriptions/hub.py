@@ -7,7 +7,7 @@ import os
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 from weakref import WeakKeyDictionary
 
 from ...content.blocks import is_template
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from ...state.principal import Principal
     from ..registry import Registry
 
-_AT_A_TIME: Final = 64
+_AT_A_TIME = 64
 """Changes that are told in one turn of the loop: so many that whoever reads fast enough never overflows."""
 
-_RESOURCES: Final = Change("resources")
+_RESOURCES = Change("resources")
 """Whoever wants to hear of a URI depends on it too: another component may serve it now."""
 
 

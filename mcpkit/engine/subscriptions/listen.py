@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from ...context import Context
 from ...errors import INVALID_PARAMS, MalformedError, ProtocolError
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from ...calls.call import Call
     from ..registry import Extension
 
-MAX_URIS: Final = 1000
+MAX_URIS = 1000
 """URIs that one session or one stream may subscribe to, and keys beside them."""
 
-MAX_URIS_LENGTH: Final = 64 * 1024
+MAX_URIS_LENGTH = 64 * 1024
 """Characters in all of them together."""
 
-MAX_URI_LENGTH: Final = 2048
+MAX_URI_LENGTH = 2048
 """Characters in one of them."""
 
 

@@ -9,7 +9,6 @@ import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import islice
-from typing import Final
 
 from ...state.change import Change
 
@@ -27,7 +26,7 @@ class Pending:
 
     __slots__ = ("_changes", "_is_for_all", "_limit")
 
-    LIMIT: Final = 256
+    LIMIT = 256
     """How many may wait for one client."""
 
     def __init__(self, limit: float = LIMIT, *, is_for_all: bool = False) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from ...common.listeners import Listeners
 from ...errors import ProtocolError
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("mcpkit")
 
-MOST_WAITING: Final = 10_000
+MOST_WAITING = 10_000
 """Updates that may wait for a broker that does not answer; beyond it, others are not told of more."""
 
-MOST_ASKED: Final = 1_000
+MOST_ASKED = 1_000
 """Updates for which other processes may still say who listens; beyond it, the oldest ones are told there no more."""
 
-_WHO: Final = "who"
+_WHO = "who"
 """What a message asks that is no change: who listens for a URI."""
 
-_AT_A_TIME: Final = 50
+_AT_A_TIME = 50
 """Principals in one message."""
 
 
@@ -241,7 +241,7 @@ class Hearing:
                 return
 
 
-_MALFORMED: Final = (ProtocolError, TypeError, KeyError, ValueError, AttributeError)
+_MALFORMED = (ProtocolError, TypeError, KeyError, ValueError, AttributeError)
 """What reading a message raises that is none."""
 
 

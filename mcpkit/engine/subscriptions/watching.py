@@ -7,7 +7,7 @@ import contextvars
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from ...content.blocks import is_template
 from ...errors import ArgumentsError
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("mcpkit")
 
-FIRST_DELAY: Final = 1.0
-LONGEST_DELAY: Final = 60.0
+FIRST_DELAY = 1.0
+LONGEST_DELAY = 60.0
 """Seconds until a watch that failed starts again: doubled each time, until it yields."""
 
 

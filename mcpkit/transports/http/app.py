@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from ...errors import RegistrationError
 from ...state.keys import check_environment
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .exchange import Receive, Scope, Send
 
 
-_SUPERVISORS: Final = frozenset({"uvicorn.supervisors.multiprocess", "gunicorn.arbiter"})
+_SUPERVISORS = frozenset({"uvicorn.supervisors.multiprocess", "gunicorn.arbiter"})
 """Modules of those who run an app in several processes."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
 from ...errors import BusyError, ProtocolError
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("mcpkit")
 
-_BUSY: Final = ((b"retry-after", b"1"),)
+_BUSY = ((b"retry-after", b"1"),)
 
-_READ: Final = frozenset(
+_READ = frozenset(
     b"authorization content-length content-type host last-event-id mcp-method mcp-name mcp-protocol-version "
     b"mcp-session-id origin".split()
 )

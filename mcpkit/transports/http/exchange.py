@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, MutableMapping
 from inspect import iscoroutine
-from typing import Any, Final
+from typing import Any
 
 from ...calls.channel import NO_HEADERS
 from ...calls.coroutines import first_step, go_on, within
@@ -32,30 +32,30 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Headers = Iterable[tuple[bytes, bytes]]
 
-MOST_QUEUED: Final = 16 * 1024 * 1024
+MOST_QUEUED = 16 * 1024 * 1024
 """Bytes that may wait behind what is being sent before a client that asks for more has to read them."""
 
-_PATIENCE: Final = 30.0
+_PATIENCE = 30.0
 """Seconds in which a client must have read what one piece of a stream waits for; then it is taken for gone."""
 
-_PIECE: Final = 64 * 1024
+_PIECE = 64 * 1024
 """Bytes of a stream that are handed to the ASGI server at once."""
 
-_MANY: Final = 64
-_MUCH: Final = 1024 * 1024
+_MANY = 64
+_MUCH = 1024 * 1024
 """Events, and bytes, that wait before whoever reports has to wait, too."""
 
-_JSON: Final = (b"content-type", b"application/json")
-_TEXT: Final = (b"content-type", b"text/plain; charset=utf-8")
-_EVENT_STREAM: Final = (
+_JSON = (b"content-type", b"application/json")
+_TEXT = (b"content-type", b"text/plain; charset=utf-8")
+_EVENT_STREAM = (
     (b"content-type", b"text/event-stream"),
     (b"cache-control", b"no-cache, no-transform"),
     (b"x-accel-buffering", b"no"),
 )
-_LOST: Final = (OSError, RuntimeError)
+_LOST = (OSError, RuntimeError)
 """What servers raise for a client that has gone; uvloop the second."""
 
-_STATUS: Final = {
+_STATUS = {
     PARSE_ERROR: 400,
     INVALID_REQUEST: 400,
     HEADER_MISMATCH: 400,
@@ -66,7 +66,7 @@ _STATUS: Final = {
 
 logger = logging.getLogger("mcpkit")
 
-_BEAT: Final = b":\n\n"
+_BEAT = b":\n\n"
 
 
 async def respond(
@@ -137,18 +137,18 @@ def headers_of(problem: BaseException | None) -> tuple[tuple[bytes, bytes], ...]
 
 
 # How far the answer to a request has come
-_UNDECIDED: Final = 0
+_UNDECIDED = 0
 """Nothing has been said."""
-ANSWERED: Final = 1
+ANSWERED = 1
 """One JSON object says all."""
-_STREAMING: Final = 2
+_STREAMING = 2
 """It is an event stream, on which more may be said."""
-_ENDING: Final = 3
+_ENDING = 3
 """The last event of the stream has been said, though perhaps not sent."""
-_GONE: Final = 4
+_GONE = 4
 """The client has hung up, or does not read, or it has all."""
 
-_NEXT: Final = ((ANSWERED, _STREAMING, _ENDING, _GONE), (_GONE,), (_STREAMING, _ENDING, _GONE), (_GONE,), ())
+_NEXT = ((ANSWERED, _STREAMING, _ENDING, _GONE), (_GONE,), (_STREAMING, _ENDING, _GONE), (_GONE,), ())
 """By the state that an exchange is in, those that it may enter."""
 
 
@@ -172,7 +172,7 @@ class Source:
         """Hear that an exchange is over, as its client has hung up, does not read, or has all."""
 
 
-_NOBODY: Final = Source()
+_NOBODY = Source()
 
 
 class Exchange:

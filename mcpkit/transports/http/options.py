@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
-from typing import Annotated, Any, Final, NamedTuple, get_type_hints
+from typing import Annotated, Any, NamedTuple, get_type_hints
 
 from ...common.numbers import check_count, check_seconds
 from ...errors import RegistrationError
@@ -13,11 +13,11 @@ from ...state.principal import Principal
 FindPrincipal = Callable[[MutableMapping[str, Any]], Principal | Awaitable[Principal | None] | None]
 """Says who has sent a request, from its ASGI scope; None where nobody knows. It may raise a ChallengeError."""
 
-DEFAULT_PATH: Final = "/mcp"
+DEFAULT_PATH = "/mcp"
 """Where the MCP endpoint is, unless the author says otherwise."""
 
-SSE_PATH: Final = "/sse"
-MESSAGES_PATH: Final = "/messages"
+SSE_PATH = "/sse"
+MESSAGES_PATH = "/messages"
 """Where the transport of 2024-11-05 is served."""
 
 
@@ -182,7 +182,7 @@ def _check_principal(name: str, value: Any) -> None:
         )
 
 
-OPTIONS: Final[dict[str, Callable[[str, Any], None]]] = {
+OPTIONS: dict[str, Callable[[str, Any], None]] = {
     name: hint.__metadata__[0] for name, hint in get_type_hints(Settings, include_extras=True).items()
 }
 """What checks each option, by name."""

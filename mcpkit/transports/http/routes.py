@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -18,7 +17,7 @@ from .intake.mounting import is_mounted, mount_point, path_below
 from .intake.refused_body import watch
 from .options import DEFAULT_PATH, OwnRoute, Settings
 
-_IS_MOUNTED: Final = "mcpkit.is_mounted"
+_IS_MOUNTED = "mcpkit.is_mounted"
 """Says in a scope whether the app is mounted below another one."""
 
 

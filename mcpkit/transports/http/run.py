@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping
 from contextlib import suppress
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import uvicorn
 
@@ -21,7 +21,7 @@ logger = logging.getLogger(
     "uvicorn.error"
 )  # where uvicorn says that it listens, in the form that its user has chosen
 
-_REACHED: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+_REACHED = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 """Where on this machine a server is reached that listens at all addresses."""
 
 

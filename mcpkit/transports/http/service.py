@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Final
+from typing import Any
 
 from ...calls.call import Call
 from ...calls.failures import error_response
@@ -34,15 +34,15 @@ _LAST_WORDS = 0.05
 
 
 # How far the life of a service has come: each of these follows the one above it, and none comes again.
-_STARTING: Final = 0
+_STARTING = 0
 """Nothing can be served yet."""
-OPEN: Final = 1
+OPEN = 1
 """Work is taken; the author's lifespan is being entered."""
-READY: Final = 2
+READY = 2
 """The lifespan has been entered, too."""
-_CLOSING: Final = 3
+_CLOSING = 3
 """No more work is taken, and what runs may finish for a while."""
-_OVER: Final = 4
+_OVER = 4
 """Nothing is sent any more."""
 
 

@@ -13,16 +13,16 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
-from typing import Any, Final
+from typing import Any
 from weakref import ref
 
 from ...calls.workers.processes import kill_workers
 from ...common.ending import exit_now
 
-_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
-_SLACK: Final = 0.3
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_SLACK = 0.3
 """Seconds after the grace period in which the process may still end by itself."""
-_HASTE: Final = 1.0
+_HASTE = 1.0
 """Seconds after a second Ctrl+C in which the lifespan may be left and the process end by itself."""
 
 

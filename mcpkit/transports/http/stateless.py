@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import Any, Final
+from typing import Any
 
 from ...calls.call import Call
 from ...calls.failures import error_response
@@ -19,7 +19,7 @@ from .exchange import Exchange
 from .listener import Listener
 from .service import OPEN, Service
 
-_HANDSHAKE: Final = frozenset(revision.encode() for revision in HANDSHAKE)
+_HANDSHAKE = frozenset(revision.encode() for revision in HANDSHAKE)
 
 
 def is_stateless(message: Any, headers: Headers) -> bool:

@@ -7,11 +7,11 @@ import logging
 import multiprocessing
 import threading
 from types import FrameType
-from typing import Any, Final
+from typing import Any
 
 logger = logging.getLogger("mcpkit")
 
-CURE: Final = (
+CURE = (
     "run one process, have a proxy keep each session at one process (sticky sessions), "
     "or let them share a broker: Server(broker=...)"
 )

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from ipaddress import AddressValueError, IPv6Address
-from typing import Final
 
-_SITE: Final = 64
+_SITE = 64
 """Bits of an IPv6 address that tell one network from another; whoever has one has all addresses in it."""
 
-_PORT: Final = re.compile(r"\[([^\[\]]+)\](?::\d*)?|([^:\[\]]+):\d*")
+_PORT = re.compile(r"\[([^\[\]]+)\](?::\d*)?|([^:\[\]]+):\d*")
 """An address with a port, as some proxies say it; each connection has another one."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from inspect import iscoroutine
 from io import BytesIO
-from typing import Final, Protocol
+from typing import Protocol
 
 from ....calls.coroutines import first_step, go_on, within
 from ....calls.shares import Shares
@@ -13,7 +13,7 @@ from ..exchange import Receive, RefusedError
 from ..options import Settings
 from .refused_body import Message, UnreadError
 
-_LATER: Final = ((b"retry-after", b"1"),)
+_LATER = ((b"retry-after", b"1"),)
 
 
 class Sender(Protocol):

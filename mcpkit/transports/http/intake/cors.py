@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .guard import Guard
 
-_EXPOSED: Final = "Mcp-Session-Id, MCP-Protocol-Version, Retry-After, WWW-Authenticate"
-_METHODS: Final = "DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT"
-_PREFLIGHT_SECONDS: Final = "7200"
+_EXPOSED = "Mcp-Session-Id, MCP-Protocol-Version, Retry-After, WWW-Authenticate"
+_METHODS = "DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT"
+_PREFLIGHT_SECONDS = "7200"
 """How long a browser may keep a preflight's answer: as long as Chrome keeps any."""
 
-_ASKED: Final = ", ".join(
+_ASKED = ", ".join(
     ["Origin", *(f"Access-Control-Request-{what}" for what in ("Method", "Headers", "Private-Network"))]
 )
 

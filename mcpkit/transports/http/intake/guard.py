@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from typing import Final
 
-_LOOPBACK: Final = ("localhost", "127.0.0.1", "[::1]")
-_DEFAULT_PORTS: Final = {"http": "80", "https": "443"}
-_NAME: Final = r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::(?P<port>[0-9]{1,5}|\*))?"
-_HOST: Final = re.compile(_NAME)
-_ORIGIN: Final = re.compile(rf"(?P<scheme>[a-z][a-z0-9+.-]*)://{_NAME}")
-_BARE_ORIGINS: Final = ("null", "file://")
+_LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+_DEFAULT_PORTS = {"http": "80", "https": "443"}
+_NAME = r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::(?P<port>[0-9]{1,5}|\*))?"
+_HOST = re.compile(_NAME)
+_ORIGIN = re.compile(rf"(?P<scheme>[a-z][a-z0-9+.-]*)://{_NAME}")
+_BARE_ORIGINS = ("null", "file://")
 """Origins without a host: of sandboxed frames, and of pages of a desktop application."""
 
-_MAX_REMEMBERED: Final = 1024
-_MAX_REMEMBERED_LENGTH: Final = 512
+_MAX_REMEMBERED = 1024
+_MAX_REMEMBERED_LENGTH = 512
 """Together they bound what strangers can make the guard remember to half a megabyte."""
 
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
 
 from .refused_body import UnreadError
 
 _known: dict[bytes, bool] = {}
 """Which values of Accept have been found fine, so that each is read once: clients send the same at each call."""
 
-_MANY: Final = 64
-_LONG: Final = 512
+_MANY = 64
+_LONG = 512
 """Values, and bytes of one, beyond which nothing is remembered: the memory would be the sender's to fill."""
 
 

@@ -9,25 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping, MutableMapping
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any
 
 from ....calls.coroutines import within
 from ..exchange import Receive, RefusedError, Scope, Send
 
 Message = MutableMapping[str, Any]
 
-_SHORT: Final = 64 * 1024
+_SHORT = 64 * 1024
 """Bytes of a body that is read before the answer, since the connection is worth more."""
 
-_SOON: Final = 1.0
+_SOON = 1.0
 """Seconds that the answer waits for such a body."""
 
-_MUCH: Final = 64 * 1024 * 1024
-_LATE: Final = 5.0
+_MUCH = 64 * 1024 * 1024
+_LATE = 5.0
 """Bytes that are dropped behind an answer, and seconds that this may take; then the connection is closed."""
 
-_REFUSED: Final = 400
-_CLOSE: Final = (b"connection", b"close")
+_REFUSED = 400
+_CLOSE = (b"connection", b"close")
 
 
 class UnreadError(RefusedError):

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-MOST_EVENTS: Final = 256
+MOST_EVENTS = 256
 """What one session keeps for clients that come back; the oldest goes first."""
 
-SHARE: Final = 16
+SHARE = 16
 """One session keeps this part of what all may keep together."""
 
-_BESIDES: Final = 400
+_BESIDES = 400
 """Bytes of memory that an event takes beside its message."""
 
 

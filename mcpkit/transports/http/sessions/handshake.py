@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 import types
 from collections.abc import Coroutine, Generator
-from typing import Any, Final
+from typing import Any
 
 from ....calls.asking.pending import OpenQuestions
 from ....calls.channel import Channel
@@ -25,14 +25,14 @@ from ..exchange import ANSWERED, Exchange, Source, headers_of
 from ..service import Service
 from .response import status_of
 
-_IS_EAGER: Final = sys.version_info >= (3, 12)
+_IS_EAGER = sys.version_info >= (3, 12)
 
 _WITHOUT_HEADER = "2025-03-26"
 """The revision of a client that names none, as the specification has it ("Protocol Version Header")."""
 
 _SESSION = b"mcp-session-id"
 
-_GUESTS: Final = {revision: Handshake(revision, Client({}, {})) for revision in HANDSHAKE}
+_GUESTS = {revision: Handshake(revision, Client({}, {})) for revision in HANDSHAKE}
 """What is known of clients that have no session; nothing of it changes."""
 
 

@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Awaitable, Mapping
 from contextlib import suppress
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from ....errors import BusyError
 from ....state.broker import Broker
@@ -18,8 +18,8 @@ logger = logging.getLogger("mcpkit")
 
 T = TypeVar("T")
 
-_OPEN: Final = "open"
-_ENDED: Final = "ended"
+_OPEN = "open"
+_ENDED = "ended"
 
 
 class Record:

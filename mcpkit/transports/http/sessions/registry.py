@@ -18,7 +18,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from itertools import islice
-from typing import Final
 
 from ....calls.shares import Shares
 from ....errors import BusyError
@@ -33,14 +32,14 @@ from .record import Record, unreachable
 from .session import Session
 from .token import SessionToken, issue, read
 
-_SPACING: Final = 10.0
+_SPACING = 10.0
 """Seconds, or a tenth of a session's time to live, in which the broker is told once that it is in use."""
 
-_BRIEF: Final = 60.0
+_BRIEF = 60.0
 """Seconds, or a session's time to live, that one lives of which nothing has come after `initialize`, and for
 which any other must have been idle before it makes room: whoever only opens sessions locks nobody out."""
 
-_LOOKED_AT: Final = 64
+_LOOKED_AT = 64
 """Sessions that are looked at, from the one that has been idle for the longest time, for one to make room."""
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Final
 
 from ....state.broker import Broker
 
 logger = logging.getLogger("mcpkit")
 
-CHANGED: Final = "changed"
+CHANGED = "changed"
 """What is said when the state has changed; anything else is what the client has answered."""
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any
 
 from ....calls.asking.pending import OpenQuestions
 from ....calls.tasks import Calls, Reply, server_ended
@@ -30,17 +30,17 @@ from .remote import Following
 from .response import Answer
 from .streams import Stream, Streams, read_event_id
 
-_LEVEL: Final = "level"
-_URI: Final = "uri:"
-_QUESTION: Final = "question:"
-_ASKED_ELSEWHERE: Final = re.compile(r"[0-9a-f]{8}-\d+")
+_LEVEL = "level"
+_URI = "uri:"
+_QUESTION = "question:"
+_ASKED_ELSEWHERE = re.compile(r"[0-9a-f]{8}-\d+")
 """The id of a question of a process."""
 
-_PERHAPS_ELSEWHERE: Final = (
+_PERHAPS_ELSEWHERE = (
     "; where several processes serve, its answer may have reached another one, whose log says what to do"
 )
 
-_TELLER: Final = "teller"
+_TELLER = "teller"
 """The process with the newest stream that listens: it alone tells what changes."""
 
 

@@ -7,7 +7,6 @@ event's place in it, so what is sent again is what that stream has said, and not
 from __future__ import annotations
 
 import re
-from typing import Final
 
 from ....errors import INTERNAL_ERROR, ProtocolError
 from ....protocol import jsonrpc
@@ -15,10 +14,10 @@ from ....protocol.jsonrpc import RequestId
 from ..exchange import Exchange, Source, event
 from .events import MOST_EVENTS, Events, Shelf
 
-RETRY: Final = 1000
+RETRY = 1000
 """Milliseconds after which a client whose stream was closed comes back."""
 
-_EVENT_ID: Final = re.compile(r"(?P<stream>[0-9a-f]{8}(?P<kind>[cg])[0-9]+)-(?P<number>[0-9]{1,15})")
+_EVENT_ID = re.compile(r"(?P<stream>[0-9a-f]{8}(?P<kind>[cg])[0-9]+)-(?P<number>[0-9]{1,15})")
 
 
 class Streams(Events):

@@ -8,7 +8,7 @@ bytes are a multiple of three, so that no bit of the last character is left over
 from __future__ import annotations
 
 import binascii
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from pydantic_core import from_json, to_json
 
@@ -16,18 +16,18 @@ from ....protocol.eras import Client
 from ....state.change import ListName
 from ....state.keys import Keys
 
-MAX_LENGTH: Final = 1024
+MAX_LENGTH = 1024
 """The longest id, in characters: proxies and servers commonly bound a header line at 4 to 8 KiB."""
 
-_PURPOSE: Final = "session id 1"  # the number goes up with the format
-_MAC: Final = 32
-_ROOM: Final = MAX_LENGTH // 4 * 3 - _MAC
-_HEAD: Final = 400  # bytes for all but the client, so that a principal fits or not whoever the client is
+_PURPOSE = "session id 1"  # the number goes up with the format
+_MAC = 32
+_ROOM = MAX_LENGTH // 4 * 3 - _MAC
+_HEAD = 400  # bytes for all but the client, so that a principal fits or not whoever the client is
 
-_TO_BASE64: Final = bytes.maketrans(b"-_+/", b"+/  ")
-_FROM_BASE64: Final = bytes.maketrans(b"+/", b"-_")
+_TO_BASE64 = bytes.maketrans(b"-_+/", b"+/  ")
+_FROM_BASE64 = bytes.maketrans(b"+/", b"-_")
 
-_STANDARD: Final[dict[str, Any]] = {
+_STANDARD: dict[str, Any] = {
     "roots": {"listChanged": {}},
     "sampling": {"context": {}, "tools": {}},
     "elicitation": {"form": {}, "url": {}},
