@@ -12,6 +12,7 @@ from ..errors import CallEndedError
 from ..protocol.eras import Cache, Client
 from ..protocol.jsonrpc import RequestId
 from ..protocol.messages import Request
+from ..protocol.types import Json
 from .runtime import BaseCall, Runtime
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ class Call(BaseCall):
         """Stop the clock, and lend the slot to other calls, for as long as the block lasts."""
         return nullcontext() if self.turn is None else self.turn
 
-    def render(self, result: dict[str, Any], cache: Cache | None = None) -> bytes:
+    def render(self, result: Json, cache: Cache | None = None) -> bytes:
         """Write a result with what the era wants of every result.
 
         Args:
@@ -205,12 +206,12 @@ class CallContext:
         return self.call.method
 
     @property
-    def params(self) -> dict[str, Any]:
+    def params(self) -> Json:
         """The request's params as the client sent them, or a middleware has changed them."""
         return self.call.params
 
     @property
-    def meta(self) -> dict[str, Any]:
+    def meta(self) -> Json:
         """The `_meta` of the params; empty when there is none."""
         return self.call.meta
 

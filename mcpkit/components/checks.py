@@ -13,7 +13,7 @@ from pydantic_core import PydanticSerializationError, SchemaValidator, Validatio
 
 from ..errors import RegistrationError
 from ..protocol.capabilities import capability_path
-from ..protocol.types import Icon
+from ..protocol.types import Icon, Json
 
 _ICON_SCHEMES = ("https:", "http:", "data:")
 
@@ -51,7 +51,7 @@ def check_members(what: str, value: Any, shape: type[Mapping[str, Any]], *, requ
     if required and required not in value:
         raise RegistrationError(f"{what}: the member {required!r} is missing")
     schema, validator = _form(shape)
-    members: dict[str, Any] = dict(value)
+    members: Json = dict(value)
     try:
         validator.validate_python(members)
     except ValidationError:
@@ -95,7 +95,7 @@ def check_meta(what: str, meta: Any) -> None:
         raise RegistrationError(f"{what}: meta has no form in JSON: {error}") from None
 
 
-def json_object(what: str, value: Any) -> dict[str, Any]:
+def json_object(what: str, value: Any) -> Json:
     """Return a JSON object, separate from what the author wrote; None is an empty one.
 
     Raises:
@@ -106,7 +106,7 @@ def json_object(what: str, value: Any) -> dict[str, Any]:
     if not _is_mapping(value) or not all(isinstance(key, str) for key in value):
         raise RegistrationError(f"{what} must be a dict whose keys are strings, got {value!r}")
     try:
-        copy: dict[str, Any] = from_json(to_json(dict(value), inf_nan_mode="constants"), allow_inf_nan=False)
+        copy: Json = from_json(to_json(dict(value), inf_nan_mode="constants"), allow_inf_nan=False)
     except ValueError as error:
         raise RegistrationError(f"{what} has no form in JSON: {error}") from None
     return copy
@@ -160,7 +160,7 @@ def _is_mapping(value: Any) -> TypeGuard[Mapping[Any, Any]]:
 
 
 @cache
-def _form(shape: type[Mapping[str, Any]]) -> tuple[dict[str, Any], SchemaValidator]:
+def _form(shape: type[Mapping[str, Any]]) -> tuple[Json, SchemaValidator]:
     from ..schema import hints
 
     described = hints.describe(shape)

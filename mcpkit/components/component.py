@@ -12,7 +12,7 @@ from typing_extensions import Self, TypedDict
 from ..calls.limits import Limits
 from ..errors import RegistrationError
 from ..protocol.revisions import narrow
-from ..protocol.types import Icon
+from ..protocol.types import Icon, Json
 from ..state.principal import Principal
 from ..state.visibility import check_visible, says
 from .checks import capabilities, check_icons, check_meta, check_text
@@ -154,16 +154,16 @@ class Listed(Component):
     wire: ClassVar[str]
     """The specification's name of its listed form."""
 
-    def listed(self, revision: str) -> dict[str, Any]:
+    def listed(self, revision: str) -> Json:
         """Return the component as a list of `revision` shows it."""
         self.resolve()
         return narrow(self.wire, self.describe(revision), revision)
 
     @abstractmethod
-    def describe(self, revision: str) -> dict[str, Any]:
+    def describe(self, revision: str) -> Json:
         """Return the listed form; fields that `revision` does not know may be left in."""
 
 
-def optional(**members: Any) -> dict[str, Any]:
+def optional(**members: Any) -> Json:
     """Return the members that are not None."""
     return {name: value for name, value in members.items() if value is not None}

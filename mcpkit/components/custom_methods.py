@@ -16,6 +16,7 @@ from ..errors import ArgumentsError, MalformedError, OutputError, RegistrationEr
 from ..protocol.eras import Cache
 from ..protocol.jsonrpc import is_object
 from ..protocol.revisions import ALL, CLIENT_METHODS, METHODS
+from ..protocol.types import Json
 from ..schema import Arguments, Output
 from ..schema.signature import empty
 from .function import FunctionComponent, FunctionOptions
@@ -94,13 +95,13 @@ class Method(FunctionComponent):
         self._output = output
         self._arguments = Arguments.of(signature, drops_unknown=not takes_all)
         if self.named_by is not None and not takes_all:
-            schema: dict[str, Any] = self._arguments.schema["properties"][self.named_by]
+            schema: Json = self._arguments.schema["properties"][self.named_by]
             if any(branch.get("type") not in {"string", "null"} for branch in schema.get("anyOf", [schema])):
                 raise RegistrationError(
                     f"method {self.key!r}: the header Mcp-Name repeats a text, so annotate {self.named_by!r} as `str`"
                 )
 
-    async def serve(self, call: Call) -> dict[str, Any]:
+    async def serve(self, call: Call) -> Json:
         """Validate the params of a request, run the function and return the result object.
 
         Raises:
@@ -120,9 +121,9 @@ class Method(FunctionComponent):
             kwargs = self._arguments.validate(params)
         except ArgumentsError as error:
             raise MalformedError(str(error)) from None
-        return cast("dict[str, Any]", await self.run(kwargs, call, self.render))
+        return cast("Json", await self.run(kwargs, call, self.render))
 
-    def render(self, value: Any) -> dict[str, Any]:
+    def render(self, value: Any) -> Json:
         """Return what the function returned as the result object."""
         if value is None and self._output is None:
             return {}

@@ -16,6 +16,7 @@ from ..content.values import to_content
 from ..errors import OutputError, RegistrationError
 from ..protocol.jsonrpc import is_array, is_object
 from ..protocol.revisions import narrow
+from ..protocol.types import Json
 from .completion import Completable, Completers
 from .component import optional
 from .function import FunctionOptions, function_name
@@ -64,7 +65,7 @@ class Prompt(Completable):
             )
         super().build()
 
-    def describe(self, revision: str) -> dict[str, Any]:
+    def describe(self, revision: str) -> Json:
         """Return the `Prompt` of the specification."""
         schema = self.arguments.schema
         required = schema.get("required", ())
@@ -90,7 +91,7 @@ class Prompt(Completable):
             _meta=self.meta,
         )
 
-    async def get(self, arguments: Mapping[str, str], call: Call) -> dict[str, Any]:
+    async def get(self, arguments: Mapping[str, str], call: Call) -> Json:
         """Parse the arguments, run the function and render its messages.
 
         Args:
@@ -109,7 +110,7 @@ class Prompt(Completable):
         return optional(description=self.description, messages=messages)
 
 
-def to_messages(value: Any) -> list[dict[str, Any]]:
+def to_messages(value: Any) -> list[Json]:
     """Return what a prompt's function returned as messages of the newest revision.
 
     Args:
@@ -130,7 +131,7 @@ def to_messages(value: Any) -> list[dict[str, Any]]:
     return [message for index, part in enumerate(parts) for message in _messages(part, f"result[{index}]")]
 
 
-def _messages(part: Any, place: str) -> list[dict[str, Any]]:
+def _messages(part: Any, place: str) -> list[Json]:
     if isinstance(part, Message):
         role, blocks = part.role, to_content(part.content, f"{place}.content")
     elif is_object(part) and _is_message(part):
@@ -141,12 +142,12 @@ def _messages(part: Any, place: str) -> list[dict[str, Any]]:
     return [{"role": role, "content": block} for block in blocks]
 
 
-def _is_message(part: dict[str, Any]) -> bool:
+def _is_message(part: Json) -> bool:
     """Tell a message as a dict from data, which may have members of any name."""
     return part.keys() >= {"role", "content"} or (part.keys() == {"role"} and part["role"] in _ROLES)
 
 
-def _check_message(message: dict[str, Any], place: str) -> None:
+def _check_message(message: Json, place: str) -> None:
     if message["role"] not in _ROLES:
         hint = '; what a system prompt says belongs into a message of the "user"' * (
             message["role"] == "system"
@@ -158,7 +159,7 @@ def _check_message(message: dict[str, Any], place: str) -> None:
         raise OutputError(f'{place}.{others[0]}: unknown key; a message has "role" and "content"')
 
 
-def _blocks(content: Any, place: str) -> list[dict[str, Any]]:
+def _blocks(content: Any, place: str) -> list[Json]:
     """Return the content of a message that is a dict: as the specification writes a block, or as for a `Message`."""
     if is_array(content):
         return [block for index, item in enumerate(content) for block in _blocks(item, f"{place}[{index}]")]

@@ -13,7 +13,7 @@ from ..calls.call import Call
 from ..content.values import to_contents
 from ..errors import INVALID_PARAMS, ArgumentsError, ProtocolError, RegistrationError
 from ..protocol.eras import Cache
-from ..protocol.types import Annotations
+from ..protocol.types import Annotations, Json
 from ..state.principal import Principal
 from .checks import check_media_type, check_members, check_size
 from .completion import Completable, Completers
@@ -92,7 +92,7 @@ class Resource(FunctionComponent, Listed):
                 f"resource {self.key!r} has no expression for the parameter {required.name!r}: {cure}"
             )
 
-    def describe(self, revision: str) -> dict[str, Any]:
+    def describe(self, revision: str) -> Json:
         """Return the `Resource` of the specification."""
         return optional(
             uri=self.key,
@@ -106,11 +106,11 @@ class Resource(FunctionComponent, Listed):
             _meta=self.meta,
         )
 
-    async def read(self, call: Call) -> dict[str, Any]:
+    async def read(self, call: Call) -> Json:
         """Run the function and return a `ReadResourceResult` of the newest revision."""
         return {"contents": await self.run({}, call, self.contents)}
 
-    def contents(self, value: Any) -> list[dict[str, Any]]:
+    def contents(self, value: Any) -> list[Json]:
         """Return what its function returned as its contents, of the newest revision."""
         return to_contents(value, self.key, self.mime_type)
 
@@ -209,7 +209,7 @@ class ResourceTemplate(Completable):
                 )
         super().build()
 
-    def describe(self, revision: str) -> dict[str, Any]:
+    def describe(self, revision: str) -> Json:
         """Return the `ResourceTemplate` of the specification."""
         return optional(
             uriTemplate=self.key,
@@ -233,7 +233,7 @@ class ResourceTemplate(Completable):
         """Whether what `entries=` lists depends on who asks."""
         return self._entries_parameter is not None
 
-    def listed_entries(self, principal: Principal) -> Iterator[dict[str, Any]]:
+    def listed_entries(self, principal: Principal) -> Iterator[Json]:
         """Return the resources that exist now for who asks, by their URIs here; nothing without `entries=`.
 
         Raises:
@@ -255,7 +255,7 @@ class ResourceTemplate(Completable):
         here, there = self.key[: len(self.key) - same], self.written[: len(self.written) - same]
         return here + uri[len(there) :] if uri.startswith(there) else uri
 
-    async def read(self, uri: str, values: Mapping[str, str | list[str]], call: Call) -> dict[str, Any]:
+    async def read(self, uri: str, values: Mapping[str, str | list[str]], call: Call) -> Json:
         """Parse the values, run the function and return a `ReadResourceResult` of the newest revision.
 
         Args:

@@ -18,7 +18,7 @@ from ..content.wording import unreadable
 from ..errors import HandlerError, OutputError, ProtocolError, RegistrationError
 from ..protocol.repetition import LONG, RepetitiveResult
 from ..protocol.revisions import OBJECTS_ONLY, knows
-from ..protocol.types import ToolAnnotations
+from ..protocol.types import Json, ToolAnnotations
 from ..schema import Arguments, MirroredParameter, Output
 from .checks import check_members
 from .component import Listed, optional
@@ -58,11 +58,11 @@ class AnyTool(Listed):
         return False
 
     @abstractmethod
-    def schemas(self, revision: str) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    def schemas(self, revision: str) -> tuple[Json, Json | None]:
         """Return the JSON Schemas of its arguments and of its structured data, as a list of `revision` has them."""
 
     @abstractmethod
-    def call(self, arguments: dict[str, Any], call: Call) -> Awaitable[Any]:
+    def call(self, arguments: Json, call: Call) -> Awaitable[Any]:
         """Validate the arguments, and have the tool do its work.
 
         Args:
@@ -81,7 +81,7 @@ class AnyTool(Listed):
         check_tool_name(key)
         return super().renamed(key)
 
-    def describe(self, revision: str) -> dict[str, Any]:
+    def describe(self, revision: str) -> Json:
         """Return the `Tool` of the specification."""
         input_schema, output_schema = self.schemas(revision)
         annotations = self.annotations
@@ -206,7 +206,7 @@ class Tool(FunctionComponent, AnyTool):
         except RegistrationError as error:
             raise type(error)(f"tool {self.key!r}: {error}") from error
 
-    def schemas(self, revision: str) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    def schemas(self, revision: str) -> tuple[Json, Json | None]:
         """Return both schemas; revisions that only know objects have the structured data in one."""
         output = self.output
         if output is None:
@@ -219,7 +219,7 @@ class Tool(FunctionComponent, AnyTool):
         output = self._output
         return output is not None and output.is_wrapped
 
-    def call(self, arguments: dict[str, Any], call: Call) -> Awaitable[Any]:
+    def call(self, arguments: Json, call: Call) -> Awaitable[Any]:
         """Validate the arguments, and run the function.
 
         Args:
@@ -237,7 +237,7 @@ class Tool(FunctionComponent, AnyTool):
             kwargs = {self.signature.parameters[0].name: kwargs}
         return self.run(kwargs, call, self.render)
 
-    def render(self, value: Any) -> dict[str, Any]:
+    def render(self, value: Any) -> Json:
         """Make a `CallToolResult` of the newest revision from what the function returned; an `ExtensionResult` is none.
 
         Raises:
@@ -259,7 +259,7 @@ class Tool(FunctionComponent, AnyTool):
             return {"content": to_content(value)}
         return self._structured(value, value)
 
-    def _render_any(self, value: Any) -> dict[str, Any]:
+    def _render_any(self, value: Any) -> Json:
         """Make a result from a value that is no JSON, of which nothing is promised."""
         from ..content.reading import unrolled
 
@@ -271,7 +271,7 @@ class Tool(FunctionComponent, AnyTool):
             return {"content": to_content(data)}
         return self._structured(value, data)
 
-    def _structured(self, value: Any, data: Any) -> dict[str, Any]:
+    def _structured(self, value: Any, data: Any) -> Json:
         if self.content != "json":
             return {"content": self._content_of(value, data), "structuredContent": data}
         if type(data) is str:
@@ -287,7 +287,7 @@ class Tool(FunctionComponent, AnyTool):
                 return RepetitiveResult(data, data_json, text)
         return {"content": [{"type": "text", "text": text}], "structuredContent": data}
 
-    def _content_of(self, value: Any, data: Any) -> list[dict[str, Any]]:
+    def _content_of(self, value: Any, data: Any) -> list[Json]:
         if self.content == "json":
             return [{"type": "text", "text": text_of(data)}]
         if callable(self.content):
@@ -303,8 +303,8 @@ class Tool(FunctionComponent, AnyTool):
         except Exception as error:
             raise OutputError(unreadable("the text of its result", error)) from error
 
-    def _render_result(self, value: ToolResult) -> dict[str, Any]:
-        result: dict[str, Any] = {}
+    def _render_result(self, value: ToolResult) -> Json:
+        result: Json = {}
         structured = value.structured
         has_structured = structured is not ToolResult.ABSENT
         if self._output is not None and not has_structured and not value.is_error:

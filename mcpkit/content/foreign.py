@@ -14,6 +14,7 @@ from functools import lru_cache
 from operator import attrgetter, methodcaller
 from typing import Any, cast
 
+from ..protocol.types import Json
 from .lazy import NoFormError, is_held, items_of, may_block
 
 Encode = Callable[[Any], Any]
@@ -157,7 +158,7 @@ def _array_of_numpy(value: Any) -> Any:
     return value.tolist()
 
 
-def _interval(value: Any) -> dict[str, Any]:
+def _interval(value: Any) -> Json:
     return {"left": value.left, "right": value.right, "closed": value.closed}
 
 
@@ -178,11 +179,11 @@ def is_row_number(index: Any) -> bool:
     )
 
 
-def _columns(instance: Any) -> dict[str, Any]:
+def _columns(instance: Any) -> Json:
     """Return the columns of an instance of SQLAlchemy's ORM; nothing is loaded for it."""
     cls = _class_of(instance)
-    loaded = cast("dict[str, Any]", vars(instance))
-    columns: dict[str, Any] = {}
+    loaded = cast("Json", vars(instance))
+    columns: Json = {}
     for attribute in cls.__mapper__.column_attrs:
         if attribute.key in loaded:
             columns[attribute.key] = loaded[attribute.key]
@@ -201,7 +202,7 @@ def is_struct(cls: object) -> bool:
     )
 
 
-def attrs_fields(instance: Any) -> dict[str, Any]:
+def attrs_fields(instance: Any) -> Json:
     """Return what an instance of a class of attrs holds, by the names that its `__init__` takes."""
     cls = _class_of(instance)
     return {

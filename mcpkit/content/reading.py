@@ -20,6 +20,7 @@ from pydantic_core import SchemaSerializer, from_json, to_jsonable_python
 
 from ..errors import HandlerError, OutputError, ProtocolError, said_by
 from ..protocol.jsonrpc import SCALARS
+from ..protocol.types import Json
 from . import foreign
 from .blocks import WholeResult, base64
 from .display import is_file
@@ -222,8 +223,8 @@ class _Reading:
             here.pop()
         return result
 
-    def _object(self, value: Mapping[Any, Any]) -> dict[str, Any]:
-        result: dict[str, Any] = {}
+    def _object(self, value: Mapping[Any, Any]) -> Json:
+        result: Json = {}
         here = self._path
         members = value.items()
         for key, item in members if is_held(type(value)) else items_of(members, type(value)):
@@ -293,7 +294,7 @@ class _Reading:
         if cls.__pydantic_decorators__.model_serializers:
             return self._read(cls.__pydantic_serializer__.to_python(value, by_alias=True))
         names = [*getattr(cls, "__pydantic_fields__", ()), *getattr(cls, "__pydantic_computed_fields__", ())]
-        members: dict[str, Any] = {}
+        members: Json = {}
         serializer = cls.__pydantic_serializer__
         for name in names:
             self._path.append(name)
@@ -302,7 +303,7 @@ class _Reading:
         return self._object(members | (getattr(value, "__pydantic_extra__", None) or {}))
 
     def _dataclass(self, value: Any) -> Any:
-        members: dict[str, Any] = {}
+        members: Json = {}
         for field in dataclasses.fields(value):
             self._path.append(field.name)
             members[field.name] = getattr(value, field.name)

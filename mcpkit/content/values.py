@@ -48,7 +48,7 @@ T = TypeVar("T")
 _BYTES = (bytes, bytearray, memoryview)
 
 
-class ExtensionResult(dict[str, Any], WholeResult):
+class ExtensionResult(Json, WholeResult):
     """A result of a type that an extension has brought; `extension.result(...)` makes it.
 
     In a tool's return annotation, beside other types, it stays out of the output schema.

@@ -24,7 +24,7 @@ from ..context import Context
 from ..errors import OutputError, RegistrationError
 from ..protocol.jsonrpc import is_array, is_object
 from ..protocol.revisions import OBJECTS_ONLY
-from ..protocol.types import ToolAnnotations
+from ..protocol.types import Json, ToolAnnotations
 from ..schema import Arguments, MirroredParameter
 from ..schema.mirrored import mirrored
 
@@ -73,7 +73,7 @@ class BaseTool(AnyTool):
             raise RegistrationError(
                 f'tool {name!r}: input_schema: the root of the JSON Schema must say `"type": "object"`'
             )
-        self.output_schema: dict[str, Any] | None = None
+        self.output_schema: Json | None = None
         if output_schema is not None:
             self.output_schema = json_object(f"tool {name!r}: output_schema", output_schema)
         self._mirrored = mirrored(f"tool {name!r}: input_schema", self.input_schema)
@@ -96,7 +96,7 @@ class BaseTool(AnyTool):
         """That `execute` may log."""
         return True
 
-    def schemas(self, revision: str) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    def schemas(self, revision: str) -> tuple[Json, Json | None]:
         """Return both schemas; one of no object is kept from revisions that only know objects."""
         output = self.output_schema
         if output is not None and revision in OBJECTS_ONLY and output.get("type") != "object":
@@ -104,7 +104,7 @@ class BaseTool(AnyTool):
         return self.input_schema, output
 
     @abstractmethod
-    async def execute(self, arguments: dict[str, Any], ctx: Context) -> dict[str, Any]:
+    async def execute(self, arguments: Json, ctx: Context) -> Json:
         """Do what the tool is for.
 
         Args:
@@ -119,13 +119,13 @@ class BaseTool(AnyTool):
             ToolError: What the model is to read; and whatever else a function of a tool may raise.
         """
 
-    def call(self, arguments: dict[str, Any], call: Call) -> Awaitable[Any]:
+    def call(self, arguments: Json, call: Call) -> Awaitable[Any]:
         """Validate the arguments where that is wanted, and execute it within its limits; see `AnyTool.call`."""
         if self._arguments is not None:
             arguments = self._arguments.validate(arguments)
         return run_limited(self._run(dict(arguments), call), call, self._limits)
 
-    async def _run(self, arguments: dict[str, Any], call: Call) -> dict[str, Any]:
+    async def _run(self, arguments: Json, call: Call) -> Json:
         if call.dialogue is not None:
             call.dialogue.begin()
         try:
@@ -134,7 +134,7 @@ class BaseTool(AnyTool):
                 raise TypeError(
                     f"{self.origin}.execute returned {described(pending)}: write `async def execute`"
                 )
-            result: dict[str, Any] = await pending
+            result: Json = await pending
         except BaseException as error:
             if spoken(error) is not error:  # not kept in a variable: its traceback has this frame
                 raise spoken(error) from None
@@ -144,7 +144,7 @@ class BaseTool(AnyTool):
         return result if isinstance(result, ExtensionResult) else _checked(result)
 
 
-def _checked(result: Any) -> dict[str, Any]:
+def _checked(result: Any) -> Json:
     """Return the result of a tool, whose members that the specification has are as every revision needs them.
 
     Raises:
@@ -168,4 +168,4 @@ def _checked(result: Any) -> dict[str, Any]:
         if name in result and not isinstance(result[name], kind):
             raise OutputError(f"result.{name}: expected {what}, got {described(result[name])}")
     with staying():  # what is no JSON yet
-        return cast("dict[str, Any]", json_value(result))
+        return cast("Json", json_value(result))

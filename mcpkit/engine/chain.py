@@ -14,6 +14,7 @@ from ..middleware import UNWRAPPED, Hooks, Request, Result, ToolCall, ToolCallRe
 from ..protocol import content, jsonrpc
 from ..protocol.jsonrpc import Outcome, Ready
 from ..protocol.revisions import LATEST
+from ..protocol.types import Json
 from .methods import Handler, becomes_result
 
 
@@ -89,11 +90,11 @@ def _taken(call: Call) -> tuple[BaseException | None, str | None]:
     return exception, None if exception is None or not is_masked(exception) else ref_of(call)
 
 
-def _is_tool_call(params: dict[str, Any]) -> bool:
+def _is_tool_call(params: Json) -> bool:
     return isinstance(params.get("name"), str) and isinstance(params.get("arguments", {}), dict)
 
 
-def _has_blocks(result: dict[str, Any]) -> bool:
+def _has_blocks(result: Json) -> bool:
     blocks = result.get("content")
     if not isinstance(blocks, (list, tuple)):
         return False
@@ -103,7 +104,7 @@ def _has_blocks(result: dict[str, Any]) -> bool:
     )
 
 
-def _completed(call: Call, hook: Any, result: dict[str, Any]) -> Outcome:
+def _completed(call: Call, hook: Any, result: Json) -> Outcome:
     """Give a result that a middleware has made what the revision and the era want of it.
 
     Raises:

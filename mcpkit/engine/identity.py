@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..protocol.eras import Identity
 from ..protocol.revisions import narrow
+from ..protocol.types import Json
 
 if TYPE_CHECKING:
     from .registry import Registry
@@ -32,7 +33,7 @@ class Declared:
         offers: What it declares before anything is registered for it.
     """
 
-    def __init__(self, registry: Registry, implementation: dict[str, Any], offers: Collection[str]) -> None:
+    def __init__(self, registry: Registry, implementation: Json, offers: Collection[str]) -> None:
         self._registry = registry
         self._implementation = implementation
         self._identities: dict[str, Identity] = {}
@@ -70,9 +71,9 @@ class Declared:
             self._names.add(capability)
         return is_offered
 
-    def capabilities(self, revision: str) -> dict[str, Any]:
+    def capabilities(self, revision: str) -> Json:
         """Return its `ServerCapabilities` with the members that `revision` knows."""
-        declared: dict[str, Any] = {name: how for name, how in CAPABILITIES.items() if self.has(name)}
+        declared: Json = {name: how for name, how in CAPABILITIES.items() if self.has(name)}
         if extensions := self._registry.extensions:
             declared["extensions"] = {name: each.settings for name, each in extensions.items()}
         return narrow("ServerCapabilities", declared, revision)

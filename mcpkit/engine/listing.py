@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import INVALID_PARAMS, ProtocolError
 from ..protocol.revisions import narrow
+from ..protocol.types import Json
 from .conditional import Conditional
 from .provider import Kind, lists_of
 
@@ -118,7 +119,7 @@ class Listing:
         self._pages[key] = (changes, page)
         return page
 
-    def shown(self, name: ListName, revision: str, principal: Principal) -> list[dict[str, Any]] | None:
+    def shown(self, name: ListName, revision: str, principal: Principal) -> list[Json] | None:
         """Return all that a client is shown of a list, templates among resources; None where only functions know it."""
         registry = self._registry
         if name in lists_of(registry.providers) or (name == "resources" and _with_entries(registry)):
@@ -152,8 +153,8 @@ class Listing:
             after = resumed(after, entries)
         return self._render(call, after, entries, self._runtime.cache[call.method].private)
 
-    async def _all_resources(self, call: Call, shown: Shown) -> list[tuple[Position, dict[str, Any]]]:
-        entries: list[tuple[Position, dict[str, Any]]] = await self._runtime.threads.run(
+    async def _all_resources(self, call: Call, shown: Shown) -> list[tuple[Position, Json]]:
+        entries: list[tuple[Position, Json]] = await self._runtime.threads.run(
             _all_resources,
             {
                 "registry": self._registry,
@@ -168,14 +169,14 @@ class Listing:
         self,
         call: Call,
         after: Position | None,
-        entries: Iterable[tuple[Position, dict[str, Any]]],
+        entries: Iterable[tuple[Position, Json]],
         cache: Cache | None,
     ) -> bytes:
         if after is not None:
             entries = (entry for entry in entries if entry[0] > after)
         page = list(entries)
         size = self._page_size
-        result: dict[str, Any] = {}
+        result: Json = {}
         if size is not None and len(page) > size:
             del page[size:]
             result["nextCursor"] = encode_cursor(page[-1][0])
@@ -185,7 +186,7 @@ class Listing:
 
 def _components(
     registry: Registry, method: str, revision: str, shown: Shown
-) -> Iterator[tuple[Position, dict[str, Any]]]:
+) -> Iterator[tuple[Position, Json]]:
     components: list[Listed] = sorted(getattr(registry, _PART[method]), key=_position)
     for component in components:
         if component.is_enabled and _is_shown(component, shown):
@@ -206,7 +207,7 @@ def _with_entries(registry: Registry) -> list[ResourceTemplate]:
 
 def _all_resources(
     registry: Registry, revision: str, shown: Shown, principal: Principal
-) -> list[tuple[Position, dict[str, Any]]]:
+) -> list[tuple[Position, Json]]:
     found = list(_components(registry, "resources/list", revision, shown))
     for template in _with_entries(registry):
         if not _is_shown(template, shown):

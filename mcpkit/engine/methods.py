@@ -20,6 +20,7 @@ from ..protocol.eras import Handshake, check_log_level
 from ..protocol.jsonrpc import Outcome, Ready
 from ..protocol.repetition import RepetitiveResult
 from ..protocol.revisions import LATEST, METHODS, ROUND_PARAMS, STATELESS, narrow
+from ..protocol.types import Json
 from ..state.change import LIST_NAMES
 from .subscriptions.listen import check_keys
 
@@ -331,14 +332,14 @@ def becomes_result(call: Call, error: BaseException) -> bool:
     return not is_cancelled_from_outside(error)
 
 
-def _tool_result(call: Call, tool: AnyTool, result: dict[str, Any]) -> bytes:
+def _tool_result(call: Call, tool: AnyTool, result: Json) -> bytes:
     revision = call.envelope.revision
     if revision != LATEST and not isinstance(result, ExtensionResult):
         result = content.tool_result(result, revision, wrapped=tool.is_wrapped)
     return call.render(result)
 
 
-def _check_parameters(call: Call, tool: AnyTool, arguments: dict[str, Any]) -> None:
+def _check_parameters(call: Call, tool: AnyTool, arguments: Json) -> None:
     """Hold the headers of a stateless request over HTTP against arguments; of registered tools HTTP itself does so."""
     headers = call.channel.request_headers
     if tool.mirrored and call.era == "stateless" and b"mcp-method" in headers:
@@ -364,15 +365,15 @@ def _reference(call: Call) -> tuple[Kind, str]:
     raise ProtocolError(INVALID_PARAMS, "ref.type: expected ref/prompt or ref/resource")
 
 
-def _text(params: dict[str, Any], name: str, where: str = "") -> str:
+def _text(params: Json, name: str, where: str = "") -> str:
     value = params.get(name)
     if not isinstance(value, str):
         raise MalformedError(f"{where}{name}: expected a string")
     return value
 
 
-def _object(params: dict[str, Any], name: str) -> dict[str, Any]:
-    value: dict[str, Any] | None = params.get(name)
+def _object(params: Json, name: str) -> Json:
+    value: Json | None = params.get(name)
     if value is None:
         return {}
     if type(value) is not dict:
@@ -380,7 +381,7 @@ def _object(params: dict[str, Any], name: str) -> dict[str, Any]:
     return value
 
 
-def _texts(params: dict[str, Any], name: str, where: str = "") -> dict[str, str]:
+def _texts(params: Json, name: str, where: str = "") -> dict[str, str]:
     values = _object(params, name)
     for key, value in values.items():
         if not isinstance(value, str):

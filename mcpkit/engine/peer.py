@@ -19,6 +19,7 @@ from ..protocol import jsonrpc, messages
 from ..protocol.eras import Envelope, Handshake
 from ..protocol.jsonrpc import RequestId, is_id, is_object
 from ..protocol.messages import Notification, Request, Response, invalid, is_initialize, names_revision
+from ..protocol.types import Json
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -60,7 +61,7 @@ class Peer(ABC):
     # What transports decide
 
     @abstractmethod
-    def envelope(self, method: str, params: dict[str, Any], meta: dict[str, Any]) -> Envelope:
+    def envelope(self, method: str, params: Json, meta: Json) -> Envelope:
         """Return who asks, and in which revision.
 
         Raises:
@@ -152,7 +153,7 @@ class Peer(ABC):
                 logger.debug("request %.100r was cancelled: %.200r", id_, params.get("reason"))
                 self._cancel(id_)
 
-    def _receive_response(self, message: dict[str, Any], reply: Reply) -> None:
+    def _receive_response(self, message: Json, reply: Reply) -> None:
         """Hand an answer to whoever waits for it; one where no session can have asked is refused."""
         if self.session is None:
             self._refuse(None, invalid("nothing has been asked, so there is nothing to answer"), reply)

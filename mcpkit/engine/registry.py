@@ -27,6 +27,7 @@ from ..middleware import Middlewares
 from ..protocol.capabilities import tree
 from ..protocol.jsonrpc import is_object
 from ..protocol.revisions import ALL, RESULT_TYPES, knows
+from ..protocol.types import Json
 from ..state.change import Change, ListName
 from .provider import Provided, Provider, check_kinds, lists_of
 
@@ -300,7 +301,7 @@ class Extension(Registry):
                 raise
         return topic
 
-    def _of_method(self, name: str, options: dict[str, Any]) -> dict[str, Any]:
+    def _of_method(self, name: str, options: Json) -> Json:
         also = capabilities(f"method {name!r}", options.get("requires"))
         return {"revisions": _REVISIONS, **options, "requires": (self.capability, *also)}
 
@@ -311,11 +312,11 @@ class Extension(Registry):
         """
         return ctx.revision in _REVISIONS and ctx.client.supports(self.capability)
 
-    def client_settings(self, ctx: CallContext) -> dict[str, Any] | None:
+    def client_settings(self, ctx: CallContext) -> Json | None:
         """Return what the client has declared of the extension; None where it does not support it."""
         if not self.is_supported(ctx):
             return None
-        settings: dict[str, Any] = ctx.client.capabilities["extensions"][self.identifier]
+        settings: Json = ctx.client.capabilities["extensions"][self.identifier]
         return settings
 
     def result(self, ctx: CallContext, result_type: str, members: Any = None) -> ExtensionResult:

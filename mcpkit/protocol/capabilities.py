@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Any
 
 from .jsonrpc import is_object
+from .types import Json
 
 CAPABILITIES = frozenset(
     {
@@ -40,7 +40,7 @@ def capability_path(name: str) -> tuple[str, ...]:
     )
 
 
-def declares(capabilities: dict[str, Any], name: str) -> bool:
+def declares(capabilities: Json, name: str) -> bool:
     """Say whether a client that declared `capabilities` has this one.
 
     Raises:
@@ -55,9 +55,9 @@ def declares(capabilities: dict[str, Any], name: str) -> bool:
     return not rest or is_object(declared.get(rest[0]))
 
 
-def tree(names: Iterable[str]) -> dict[str, Any]:
+def tree(names: Iterable[str]) -> Json:
     """Return capabilities as a client declares them."""
-    declared: dict[str, Any] = {}
+    declared: Json = {}
     for name in names:
         first, *rest = capability_path(name)
         within = declared.setdefault(first, {})

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from .jsonrpc import encode
 from .revisions import CONTENT_SINCE, knows, narrow
+from .types import Json
 
 
-def block(value: dict[str, Any], revision: str) -> dict[str, Any]:
+def block(value: Json, revision: str) -> Json:
     """Return a content block as `revision` can say it.
 
     Args:
@@ -31,25 +30,25 @@ def block(value: dict[str, Any], revision: str) -> dict[str, Any]:
     return narrow("ContentBlock", value, revision)
 
 
-def _audio_as_blob(audio: dict[str, Any]) -> dict[str, Any]:
+def _audio_as_blob(audio: Json) -> Json:
     contents = {"uri": "content://audio", "mimeType": audio["mimeType"], "blob": audio["data"]}
-    embedded: dict[str, Any] = {"type": "resource", "resource": contents}
+    embedded: Json = {"type": "resource", "resource": contents}
     if "annotations" in audio:
         embedded["annotations"] = audio["annotations"]
     return embedded
 
 
-def _link_as_text(link: dict[str, Any]) -> dict[str, Any]:
+def _link_as_text(link: Json) -> Json:
     lines = [f"{link.get('title') or link['name']}: {link['uri']}"]
     if "description" in link:
         lines.append(link["description"])
-    text: dict[str, Any] = {"type": "text", "text": "\n".join(lines)}
+    text: Json = {"type": "text", "text": "\n".join(lines)}
     if "annotations" in link:
         text["annotations"] = link["annotations"]
     return text
 
 
-def tool_result(result: dict[str, Any], revision: str, *, wrapped: bool) -> dict[str, Any]:
+def tool_result(result: Json, revision: str, *, wrapped: bool) -> Json:
     """Return the result of `tools/call` as `revision` can say it.
 
     Args:

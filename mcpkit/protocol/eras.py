@@ -21,6 +21,7 @@ from ..errors import (
 from .capabilities import declares, tree
 from .jsonrpc import encode
 from .revisions import ALL, BATCHES, ERROR_ID_MAY_BE_ABSENT, HANDSHAKE, LATEST_HANDSHAKE, SEVERITY, STATELESS
+from .types import Json
 
 PROTOCOL_VERSION = "io.modelcontextprotocol/protocolVersion"
 CLIENT_INFO = "io.modelcontextprotocol/clientInfo"
@@ -51,7 +52,7 @@ class Client:
 
     __slots__ = ("capabilities", "info")
 
-    def __init__(self, info: dict[str, Any], capabilities: dict[str, Any]) -> None:
+    def __init__(self, info: Json, capabilities: Json) -> None:
         self.info = info
         self.capabilities = capabilities
 
@@ -129,7 +130,7 @@ class Identity:
 
     __slots__ = ("closing", "info")
 
-    def __init__(self, info: dict[str, Any]) -> None:
+    def __init__(self, info: Json) -> None:
         self.info = info
         self.closing = b"," + encode({"_meta": {SERVER_INFO: info}})[1:]
 
@@ -173,9 +174,7 @@ class Stateless(_Envelope):
     era = "stateless"
     missing_capability_code = MISSING_CLIENT_CAPABILITY
 
-    def __init__(
-        self, revision: str, info: dict[str, Any], capabilities: dict[str, Any], log_level: str | None
-    ) -> None:
+    def __init__(self, revision: str, info: Json, capabilities: Json, log_level: str | None) -> None:
         self.revision = revision
         self.log_level = log_level
         self._info = info
@@ -190,7 +189,7 @@ class Stateless(_Envelope):
         return self._client
 
     @classmethod
-    def receive(cls, meta: dict[str, Any]) -> Stateless:
+    def receive(cls, meta: Json) -> Stateless:
         """Read the per-request fields.
 
         Raises:
@@ -202,10 +201,10 @@ class Stateless(_Envelope):
             if not isinstance(revision, str):
                 raise _malformed(PROTOCOL_VERSION, "a string such as " + STATELESS[-1])
             raise unsupported_version(revision)
-        capabilities: dict[str, Any] | None = meta.get(CLIENT_CAPABILITIES)
+        capabilities: Json | None = meta.get(CLIENT_CAPABILITIES)
         if type(capabilities) is not dict:
             raise _malformed(CLIENT_CAPABILITIES, "an object; {} declares none")
-        info: dict[str, Any] | None = meta.get(CLIENT_INFO)
+        info: Json | None = meta.get(CLIENT_INFO)
         if info is None:
             info = {}
         elif type(info) is not dict or not _is_implementation(info):
@@ -215,11 +214,9 @@ class Stateless(_Envelope):
             check_log_level(level)
         return cls(revision, info, capabilities, level)
 
-    def render(
-        self, result: dict[str, Any], identity: Callable[[str], Identity], cache: Cache | None
-    ) -> bytes:
+    def render(self, result: Json, identity: Callable[[str], Identity], cache: Cache | None) -> bytes:
         """Write a result with `resultType`, the cache hints of a method that has them, and the server's identity."""
-        finished: dict[str, Any] = {"resultType": "complete", **result}
+        finished: Json = {"resultType": "complete", **result}
         if cache is not None:
             finished["ttlMs"] = int(cache.ttl * 1000)
             finished["cacheScope"] = cache.scope
@@ -264,9 +261,7 @@ class Handshake(_Envelope):
         self.on_subscription = on_subscription
 
     @classmethod
-    def receive(
-        cls, params: dict[str, Any], on_subscription: Callable[[str, bool], None] | None = None
-    ) -> Handshake:
+    def receive(cls, params: Json, on_subscription: Callable[[str, bool], None] | None = None) -> Handshake:
         """Open a session from the params of `initialize`; see the class.
 
         A revision that is not of this era is answered with a counter-offer, the newest one.
@@ -277,10 +272,10 @@ class Handshake(_Envelope):
         wanted = params.get("protocolVersion")
         if not isinstance(wanted, str):
             raise _malformed("protocolVersion", "a string such as " + LATEST_HANDSHAKE)
-        capabilities: dict[str, Any] | None = params.get("capabilities")
+        capabilities: Json | None = params.get("capabilities")
         if type(capabilities) is not dict:
             raise _malformed("capabilities", "an object; {} declares none")
-        info: dict[str, Any] | None = params.get("clientInfo")
+        info: Json | None = params.get("clientInfo")
         if type(info) is not dict or not _is_implementation(info):
             raise _malformed("clientInfo", "an object with the strings name and version")
         if len(encode([capabilities, info])) > MAX_CLIENT_LENGTH:
@@ -306,9 +301,7 @@ class Handshake(_Envelope):
         """Whether an error response without an id leaves it out, instead of saying null."""
         return self.revision in ERROR_ID_MAY_BE_ABSENT
 
-    def render(
-        self, result: dict[str, Any], identity: Callable[[str], Identity], cache: Cache | None
-    ) -> bytes:
+    def render(self, result: Json, identity: Callable[[str], Identity], cache: Cache | None) -> bytes:
         """Write a result as it is: the handshake has said the rest."""
         return encode(result)
 
@@ -344,7 +337,7 @@ def check_log_level(level: Any) -> str:
     return level
 
 
-def _is_implementation(value: dict[str, Any]) -> bool:
+def _is_implementation(value: Json) -> bool:
     return isinstance(value.get("name"), str) and isinstance(value.get("version"), str)
 
 

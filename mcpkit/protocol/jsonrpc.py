@@ -8,6 +8,7 @@ from typing import Any, TypeGuard, cast
 from pydantic_core import from_json, to_json
 
 from ..errors import PARSE_ERROR, ProtocolError
+from .types import Json
 
 RequestId = str | int
 
@@ -90,7 +91,7 @@ def _find_infinity(value: Any, most: int) -> bool | None:
                 if math.isinf(each):
                     return True
             elif type(each) is dict:
-                waiting.append(cast("dict[str, Any]", each).values())
+                waiting.append(cast("Json", each).values())
             elif type(each) is list:
                 waiting.append(each)
     return False
@@ -118,7 +119,7 @@ class Pieces(tuple[bytes, ...]):
     __slots__ = ()
 
 
-Ready = dict[str, Any] | bytes
+Ready = Json | bytes
 """A result object, or its JSON already rendered."""
 
 Outcome = Ready | Pieces
@@ -143,7 +144,7 @@ def error(id_: RequestId | None, problem: ProtocolError, *, absent: bool = True)
         absent: Whether the member `id` is left out when there is none; revisions before
             2025-11-25 want null instead.
     """
-    body: dict[str, Any] = {"code": problem.code, "message": problem.message}
+    body: Json = {"code": problem.code, "message": problem.message}
     if problem.data is not None:
         body["data"] = problem.data
     if id_ is None and absent:
@@ -151,14 +152,14 @@ def error(id_: RequestId | None, problem: ProtocolError, *, absent: bool = True)
     return encode({"jsonrpc": "2.0", "id": id_, "error": body})
 
 
-def notification(method: str, params: dict[str, Any] | None = None) -> bytes:
+def notification(method: str, params: Json | None = None) -> bytes:
     """Write a notification."""
     if params is None:
         return encode({"jsonrpc": "2.0", "method": method})
     return encode({"jsonrpc": "2.0", "method": method, "params": params})
 
 
-def is_object(value: Any) -> TypeGuard[dict[str, Any]]:
+def is_object(value: Any) -> TypeGuard[Json]:
     """Say whether a JSON value is an object."""
     return isinstance(value, dict)
 

@@ -5,7 +5,7 @@ The one reader of messages, for every transport and both eras.
 
 from __future__ import annotations
 
-from typing import Any, Protocol, final
+from typing import Protocol, final
 
 from ..errors import INVALID_REQUEST, MalformedError, ProtocolError
 from .eras import PROTOCOL_VERSION, Envelope
@@ -30,8 +30,8 @@ class Request:
     envelope: Envelope
     id: RequestId
     method: str
-    params: dict[str, Any]
-    meta: dict[str, Any]
+    params: Json
+    meta: Json
 
 
 @final
@@ -60,7 +60,7 @@ class Response:
 
     __slots__ = ("message",)
 
-    def __init__(self, message: dict[str, Any]) -> None:
+    def __init__(self, message: Json) -> None:
         self.message = message
 
 
@@ -87,7 +87,7 @@ class Sender(Protocol):
         """Say whether a request of the sender's runs under an id."""
         ...
 
-    def envelope(self, method: str, params: dict[str, Any], meta: dict[str, Any]) -> Envelope:
+    def envelope(self, method: str, params: Json, meta: Json) -> Envelope:
         """Return who asks, and in which revision.
 
         Raises:
@@ -114,12 +114,12 @@ def read(message: object, sender: Sender) -> Request | Notification | Response |
     if sender.is_taken(id_):
         return Refusal(None, invalid(f"a request with the id {str(id_)[:60]!r} is running already"))
     try:
-        params: dict[str, Any] | None = message.get("params")
+        params: Json | None = message.get("params")
         if params is None:
             params = {}
         elif type(params) is not dict:
             raise MalformedError("params: expected an object")
-        meta: dict[str, Any] | None = params.get("_meta")
+        meta: Json | None = params.get("_meta")
         if meta is None:
             meta = {}
         elif type(meta) is not dict:
@@ -137,7 +137,7 @@ def read(message: object, sender: Sender) -> Request | Notification | Response |
     return request
 
 
-def _read_other(message: dict[str, Any], sender: Sender) -> Notification | Response | Refusal:
+def _read_other(message: Json, sender: Sender) -> Notification | Response | Refusal:
     """Tell what a message is that is no request."""
     if message.get("jsonrpc") != "2.0":
         return Refusal(readable_id(message.get("id"), sender) if "method" in message else None, _not_ours())

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from typing_extensions import TypedDict
 
 Json = dict[str, Any]
+"""A JSON object, whatever its members hold."""
 
 
 class Icon(TypedDict, total=False):

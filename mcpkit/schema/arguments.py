@@ -12,12 +12,12 @@ from ..common.built import validator
 from ..errors import ArgumentsError, Problem, RegistrationError
 from ..protocol.jsonrpc import is_array, is_object
 from ..protocol.mirrored import MirroredParameter
+from ..protocol.types import Json
 from . import hints, types, values
 from .described import Described
 from .mirrored import mirrored
 from .published import published
 from .signature import Parameter, Signature, UnresolvedHint, empty
-from .values import Json
 
 if TYPE_CHECKING:
     from ..content.wording import Steps
@@ -121,7 +121,7 @@ class Arguments:
     def _validator(self) -> SchemaValidator:
         return validator(self._core)
 
-    def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
+    def validate(self, arguments: Json) -> Json:
         """Check the arguments of a call and convert them.
 
         What does not fit is looked at again: a string that holds JSON is read where a string cannot be
@@ -163,7 +163,7 @@ class Arguments:
         # Checks of the author's own have no place in the schema.
         raise ArgumentsError(told(found) or from_validator(error, arguments, self.schema)) from None
 
-    def validate_strings(self, arguments: Mapping[str, str | list[str]]) -> dict[str, Any]:
+    def validate_strings(self, arguments: Mapping[str, str | list[str]]) -> Json:
         """Check the arguments of a prompt or a URI template, each of which is text, and convert them.
 
         Text for a parameter that takes a string is that string; for any other it is read as JSON.

@@ -14,6 +14,7 @@ from ..common.members import without
 from ..content.wording import Steps, shown
 from ..errors import ArgumentsError, RegistrationError
 from ..protocol.jsonrpc import is_array, is_object
+from ..protocol.types import Json
 from . import choices
 from .arguments import Arguments
 from .backtracking import within_bounds
@@ -24,7 +25,7 @@ from .problems import Fault, Fits, Reader, told
 from .published import published
 from .secrets import holds_secret
 from .signature import of_keys, parameter
-from .values import Json, matches
+from .values import matches
 
 
 def arguments(schema: Any, *, drops_unknown: bool = False) -> Arguments:
@@ -67,7 +68,7 @@ class JSONSchemaArguments(Arguments):
         self._checked = CheckedSchema(schema, "input_schema")
         self.mirrored = mirrored("input_schema", schema)
 
-    def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
+    def validate(self, arguments: Json) -> Json:
         """Check the arguments; see `Arguments.validate`. They come back as JSON values."""
         if self._checked.fits(arguments):
             return arguments

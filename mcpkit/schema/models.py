@@ -22,6 +22,7 @@ from ..content.foreign import is_struct
 from ..content.serializing import serializing
 from ..errors import RegistrationError
 from ..protocol.jsonrpc import is_object
+from ..protocol.types import Json
 from . import (
     described,
     foreign_core,
@@ -157,9 +158,7 @@ class _Generator(GenerateJsonSchema):
 
     def _without_title(self, schema: JsonSchemaValue, core: Any) -> JsonSchemaValue:
         cls = core.get("cls")
-        config: dict[str, Any] = (
-            getattr(cls, "model_config", None) or getattr(cls, "__pydantic_config__", None) or {}
-        )
+        config: Json = getattr(cls, "model_config", None) or getattr(cls, "__pydantic_config__", None) or {}
         if "title" not in config and "model_title_generator" not in config:
             schema.pop("title", None)
         return schema

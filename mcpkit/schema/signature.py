@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args, get_orig
 import typing_extensions
 
 from ..errors import RegistrationError
+from ..protocol.types import Json
 from . import typed_dict
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ class Head(NamedTuple):
     name: str
     function: Any
     parameters: tuple[inspect.Parameter, ...]
-    hints: dict[str, Any]
+    hints: Json
     bound: frozenset[str]
 
 
@@ -314,7 +315,7 @@ def _bound_keywords(fn: Any) -> frozenset[str]:
     return frozenset(bound)
 
 
-def _hints(function: Any, name: str) -> dict[str, Any]:
+def _hints(function: Any, name: str) -> Json:
     # inspect.get_annotations evaluates what PEP 649 defers, and raises NameError as PEP 563's strings do
     # below; CPython 3.14 itself is untested.
     function = function.__init__ if inspect.isclass(function) else function
@@ -330,10 +331,10 @@ def _hints(function: Any, name: str) -> dict[str, Any]:
         raise RegistrationError(f"{name}: its type hints cannot be read: {error}") from error
 
 
-def _closure(function: Any) -> dict[str, Any]:
+def _closure(function: Any) -> Json:
     names: tuple[str, ...] = getattr(getattr(function, "__code__", None), "co_freevars", ())
     cells = getattr(function, "__closure__", None) or ()
-    closure: dict[str, Any] = {}
+    closure: Json = {}
     for name, cell in zip(names, cells, strict=True):
         try:
             closure[name] = cell.cell_contents
@@ -342,9 +343,7 @@ def _closure(function: Any) -> dict[str, Any]:
     return closure
 
 
-def resolve(
-    annotations: Mapping[str, Any], namespace: dict[str, Any], closure: dict[str, Any]
-) -> dict[str, Any]:
+def resolve(annotations: Mapping[str, Any], namespace: Json, closure: Json) -> Json:
     """Return annotations with every string and forward reference in them evaluated."""
     if all(type(annotation) is type for annotation in annotations.values()):
         return dict(annotations)

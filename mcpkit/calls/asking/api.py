@@ -17,6 +17,7 @@ from ...errors import AnswerError, MissingCapabilityError
 from ...protocol import jsonrpc
 from ...protocol.capabilities import tree
 from ...protocol.revisions import CLIENT_METHODS, ELICITATION_IDS
+from ...protocol.types import Json
 from ..call import CallContext
 from ..workers.threads import finish_awaitable
 
@@ -93,7 +94,7 @@ class Asking(CallContext):
     @overload
     async def elicit(
         self, message: str, type_: Mapping[str, Any], *, key: str | None = None
-    ) -> Answer[dict[str, Any]]: ...
+    ) -> Answer[Json]: ...
     @overload
     async def elicit(self, message: str, type_: type[T], *, key: str | None = None) -> Answer[T]: ...
     @overload
@@ -331,7 +332,7 @@ def _close(value: object) -> None:
         value.close()
 
 
-async def _requests(call: Call, questions: tuple[Question[Any], ...]) -> list[dict[str, Any]]:
+async def _requests(call: Call, questions: tuple[Question[Any], ...]) -> list[Json]:
     """Return how the client is asked, which can be asked; a file that is shown to it is read in a thread."""
     can_ask = dialogue_of(call).can_ask
     for question in questions:
@@ -339,7 +340,7 @@ async def _requests(call: Call, questions: tuple[Question[Any], ...]) -> list[di
             raise MissingCapabilityError(question.capabilities, tree(question.capabilities))
         call.client.require(*question.capabilities)
     requests = [partial(question.request, call.revision) for question in questions]
-    said: list[dict[str, Any]] = []
+    said: list[Json] = []
     with suppress(LeaveLoop):
         said = [request() for request in requests]
     if not said:

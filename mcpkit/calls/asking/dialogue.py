@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from ...protocol.types import Json
 from .questions import DERIVED
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ class Dialogue:
 
     def __init__(self) -> None:
         self.call_id = os.urandom(12).hex()
-        self._once: dict[str, Any] = {}
+        self._once: Json = {}
         self._until: dict[str, float] = {}  # key: when the time for what a page is for is over
         self._used: set[tuple[str, str]] = set()
         self._count = 0
@@ -102,7 +103,7 @@ class Dialogue:
         return True
 
     async def ask(
-        self, questions: Sequence[Question[Any]], requests: Sequence[dict[str, Any]], names: Sequence[str]
+        self, questions: Sequence[Question[Any]], requests: Sequence[Json], names: Sequence[str]
     ) -> list[Any]:
         """Return the answers to all the questions.
 
@@ -130,7 +131,7 @@ class Dialogue:
             BusyError: The broker does not answer.
         """
 
-    def result(self) -> dict[str, Any]:
+    def result(self) -> Json:
         """Return the result that ends a round.
 
         Raises:

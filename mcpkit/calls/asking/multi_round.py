@@ -27,6 +27,7 @@ from ...errors import (
 )
 from ...protocol.jsonrpc import is_object
 from ...protocol.revisions import ASKING, ROUND_PARAMS
+from ...protocol.types import Json
 from .dialogue import Dialogue
 from .questions import asked_again
 
@@ -83,7 +84,7 @@ class Rounds(Dialogue):
         self._answered: dict[str, list[Any]] = {}  # key: digest of the question, result
         self._asked: dict[str, str] = {}  # key: digest of the question, which the last round ended with
         self._settled: frozenset[str] = frozenset()  # keys of what was answered in earlier rounds
-        self._pending: dict[str, tuple[str, dict[str, Any]]] = {}  # key: digest of the question, request
+        self._pending: dict[str, tuple[str, Json]] = {}  # key: digest of the question, request
         self._round = 0
         self._expires: float | None = (
             None  # when the state does that has come, as long as no further answer has
@@ -130,7 +131,7 @@ class Rounds(Dialogue):
     # Asking
 
     async def ask(
-        self, questions: Sequence[Question[Any]], requests: Sequence[dict[str, Any]], names: Sequence[str]
+        self, questions: Sequence[Question[Any]], requests: Sequence[Json], names: Sequence[str]
     ) -> list[Any]:
         """Return the answers, if all are there; else end the round."""
         found = [self._find(*each) for each in zip(names, questions, requests, strict=True)]
@@ -145,7 +146,7 @@ class Rounds(Dialogue):
             raise InputRequired
         return answers
 
-    def _find(self, key: str, question: Question[Any], request: dict[str, Any]) -> tuple[Any] | None:
+    def _find(self, key: str, question: Question[Any], request: Json) -> tuple[Any] | None:
         asked = _digest(request)
         known = self._answered.get(key)
         before = known[0] if known is not None else self._asked.get(key)
@@ -169,7 +170,7 @@ class Rounds(Dialogue):
             self._expires = None  # else what `once` has returned could be kept for ever, by answering nothing
         return (answer,)
 
-    def _not_deterministic(self, key: str, asked: str, request: dict[str, Any]) -> ProtocolError:
+    def _not_deterministic(self, key: str, asked: str, request: Json) -> ProtocolError:
         digests = {**self._asked, **{name: digest for name, (digest, _) in self._answered.items()}}
         other = next((name for name, digest in digests.items() if digest == asked), None)
         # No texts: there may be answers in them.
@@ -196,7 +197,7 @@ class Rounds(Dialogue):
 
     # The end of a round
 
-    def result(self) -> dict[str, Any]:
+    def result(self) -> Json:
         """Return the `InputRequiredResult`."""
         return {
             "resultType": "input_required",
@@ -253,7 +254,7 @@ def _sealed(keys: Keys, data: bytes, *, is_secret: bool) -> bytes:
     return keys.encrypt(_PURPOSE, data) if is_secret else keys.sign(_PURPOSE, data) + data
 
 
-def _opened(keys: Keys, text: str, *, is_secret: bool) -> dict[str, Any] | None:
+def _opened(keys: Keys, text: str, *, is_secret: bool) -> Json | None:
     """Return a state that was sealed here; None for any other text."""
     if len(text) > MAX_STATE or not text.isascii():
         return None
@@ -272,7 +273,7 @@ def _opened(keys: Keys, text: str, *, is_secret: bool) -> dict[str, Any] | None:
         if not keys.verify(_PURPOSE, data, mac):
             return None
     # As with ids of sessions, what clients have said is kept in no cache of the parser's.
-    state: dict[str, Any] | None = None if data is None else from_json(data, cache_strings="none")
+    state: Json | None = None if data is None else from_json(data, cache_strings="none")
     return state
 
 

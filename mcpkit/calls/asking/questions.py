@@ -12,6 +12,7 @@ from typing_extensions import TypeVar
 from ...errors import AnswerError, ArgumentsError, ElicitationError, InvalidAnswerError
 from ...protocol.jsonrpc import is_array, is_object
 from ...protocol.revisions import ELICITATION_IDS, knows
+from ...protocol.types import Json
 from .roots import Root
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class Question(ABC, Generic[A]):
         self.capabilities = capabilities
 
     @abstractmethod
-    def params(self, revision: str) -> dict[str, Any]:
+    def params(self, revision: str) -> Json:
         """Return the request's params.
 
         Args:
@@ -75,7 +76,7 @@ class Question(ABC, Generic[A]):
             InvalidAnswerError: It is not what was asked for.
         """
 
-    def request(self, revision: str) -> dict[str, Any]:
+    def request(self, revision: str) -> Json:
         """Return method and params.
 
         Raises:
@@ -88,7 +89,7 @@ class Question(ABC, Generic[A]):
         return {"method": self.method, "params": params} if params else {"method": self.method}
 
 
-def asked_again(request: dict[str, Any], problem: str) -> dict[str, Any]:
+def asked_again(request: Json, problem: str) -> Json:
     """Return the request of a form that says below its message what was wrong with the entries."""
     params = request["params"]
     if len(problem) > _MOST_TOLD:
@@ -149,7 +150,7 @@ class Elicit(Question[Answer[T]]):
 
     @overload
     def __init__(
-        self: Elicit[dict[str, Any]], message: str, type_: Mapping[str, Any], *, key: str | None = None
+        self: Elicit[Json], message: str, type_: Mapping[str, Any], *, key: str | None = None
     ) -> None: ...
     @overload
     def __init__(self, message: str, type_: type[T], *, key: str | None = None) -> None: ...
@@ -164,7 +165,7 @@ class Elicit(Question[Answer[T]]):
         self.message = _text("message", message)
         self._form = Form.of(type_)
 
-    def params(self, revision: str) -> dict[str, Any]:
+    def params(self, revision: str) -> Json:
         """Return message and schema."""
         from ...schema.form import CannotAskError
 
@@ -173,7 +174,7 @@ class Elicit(Question[Answer[T]]):
         except CannotAskError as error:
             logger.warning("a client cannot be asked to fill in a form: %s", error)
             raise ValueError(error.lack) from None
-        params: dict[str, Any] = {"message": self.message, "requestedSchema": schema}
+        params: Json = {"message": self.message, "requestedSchema": schema}
         if knows(revision, "ElicitRequestParams", "mode"):
             params = {"mode": "form", **params}
         return params
@@ -220,7 +221,7 @@ class ElicitUrl(Question[Answer[None]]):
         self.url = url
         self.elicitation_id = elicitation_id
 
-    def params(self, revision: str) -> dict[str, Any]:
+    def params(self, revision: str) -> Json:
         """Return message and URL."""
         if not knows(revision, "ElicitRequestParams", "mode"):
             raise ValueError(f"revision {revision} has no elicitation by URL")
@@ -242,7 +243,7 @@ class ListRoots(Question[list[Root]]):
     def __init__(self, *, key: str | None = None) -> None:
         super().__init__(key, "roots")
 
-    def params(self, revision: str) -> dict[str, Any]:
+    def params(self, revision: str) -> Json:
         """Return nothing: the request has no params."""
         return {}
 

@@ -14,6 +14,7 @@ from ...content.values import to_content
 from ...errors import InvalidAnswerError, OutputError
 from ...protocol.jsonrpc import is_array, is_object
 from ...protocol.revisions import SAMPLING_CONTENT, knows
+from ...protocol.types import Json
 from .questions import Question
 
 
@@ -29,7 +30,7 @@ class Sampled:
 
     __slots__ = ("content", "model", "role", "stop_reason")
 
-    def __init__(self, content: list[dict[str, Any]], role: str, model: str, stop_reason: str | None) -> None:
+    def __init__(self, content: list[Json], role: str, model: str, stop_reason: str | None) -> None:
         self.content = content
         self.role = role
         self.model = model
@@ -104,10 +105,10 @@ class Sample(Question[Sampled]):
         if max_tokens < 1:
             raise ValueError(f"max_tokens must be at least 1, got {max_tokens!r}")
         self._given = messages
-        self._read_messages: list[dict[str, Any]] | None = None
+        self._read_messages: list[Json] | None = None
         with suppress(LeaveLoop):  # a file in them is read when the client is asked
             self._read_messages = _messages(messages)
-        self._params: dict[str, Any] = {"maxTokens": max_tokens}
+        self._params: Json = {"maxTokens": max_tokens}
         for name, wire in _WIRE.items():
             if (value := options.get(name)) is not None:
                 self._params[wire] = value
@@ -121,7 +122,7 @@ class Sample(Question[Sampled]):
             needed.append("sampling.tools")
         super().__init__(options.get("key"), *needed)
 
-    def params(self, revision: str) -> dict[str, Any]:
+    def params(self, revision: str) -> Json:
         """Return what the revision knows of the request.
 
         Raises:
@@ -161,21 +162,21 @@ def _blocks(message: Mapping[str, Any]) -> list[Any]:
     return content if is_array(content) else [content]
 
 
-def _content(message: Message, place: str) -> list[dict[str, Any]]:
+def _content(message: Message, place: str) -> list[Json]:
     try:
         return to_content(message.content, place)
     except OutputError as error:  # it is no result here
         raise ValueError(str(error)) from error.__cause__
 
 
-def _messages(messages: object) -> list[dict[str, Any]]:
+def _messages(messages: object) -> list[Json]:
     if isinstance(messages, str):
         return [{"role": "user", "content": {"type": "text", "text": messages}}]
     if not isinstance(messages, Sequence):
         raise TypeError(
             f'messages are a string, or a list of user("...") and assistant("..."), got {messages!r}'
         )
-    found: list[dict[str, Any]] = []
+    found: list[Json] = []
     for index, message in enumerate(cast("Sequence[object]", messages)):
         if isinstance(message, Message):
             blocks = _content(message, f"messages[{index}].content")

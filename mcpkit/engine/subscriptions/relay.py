@@ -12,6 +12,7 @@ from ...common.listeners import Listeners
 from ...errors import ProtocolError
 from ...protocol import jsonrpc
 from ...protocol.jsonrpc import is_object
+from ...protocol.types import Json
 from ...state.audience import Audience
 from ...state.change import LIST_NAMES, Change
 from ...state.principal import Principal
@@ -76,7 +77,7 @@ class Publisher:
                     await self._publish_one(message)
             await asyncio.sleep(0)  # a broker in memory never suspends, and changes may come without end
 
-    def _messages(self, change: Change) -> Iterator[dict[str, Any]]:
+    def _messages(self, change: Change) -> Iterator[Json]:
         """Say what is published of a change; who is meant by a function, others are asked for."""
         key, audience = change.key, change.audience
         if isinstance(change, _Late):
@@ -85,7 +86,7 @@ class Publisher:
         elif change.params is not None:
             for asked in self._asked.values():
                 asked.is_followed_by(change)
-        message: dict[str, Any] = {"origin": self._origin, "what": change.kind, "uri": key}
+        message: Json = {"origin": self._origin, "what": change.kind, "uri": key}
         told = message if change.params is None else {**message, "params": change.params}
         if audience is None or key is None:
             yield told
@@ -113,7 +114,7 @@ class Publisher:
             if meant:
                 self._mailbox.put(_Late(asked, meant))
 
-    async def _publish_one(self, message: dict[str, Any]) -> None:
+    async def _publish_one(self, message: Json) -> None:
         try:
             await self._broker.publish(self._topic, jsonrpc.encode(message).decode())
         except Exception:

@@ -14,6 +14,7 @@ from ...protocol.headers import Headers, check_mirrored, check_standard
 from ...protocol.jsonrpc import RequestId, is_object
 from ...protocol.messages import Notification, Refusal, Request, invalid, names_revision, read
 from ...protocol.revisions import ALL, HANDSHAKE, METHODS, STATELESS
+from ...protocol.types import Json
 from ...state.principal import Principal
 from .exchange import Exchange
 from .listener import Listener
@@ -95,7 +96,7 @@ class _Post:
         """Say no: POSTs share no ids."""
         return False
 
-    def envelope(self, method: str, params: dict[str, Any], meta: dict[str, Any]) -> Stateless:
+    def envelope(self, method: str, params: Json, meta: Json) -> Stateless:
         """Hold the headers against the request, and return who asks."""
         version = meta.get(PROTOCOL_VERSION)
         headers = self._headers
@@ -114,7 +115,7 @@ class _Post:
             self._check_parameters(params)
         return envelope
 
-    def _check_parameters(self, params: dict[str, Any]) -> None:
+    def _check_parameters(self, params: Json) -> None:
         name = params.get("name")
         tool = self._service.engine.registry.tools.get(name) if type(name) is str else None
         if tool is not None and (mirrored := tool.mirrored) and tool.is_visible(self._principal):

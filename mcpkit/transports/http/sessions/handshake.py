@@ -21,6 +21,7 @@ from ....protocol.headers import Headers
 from ....protocol.jsonrpc import Outcome, Ready, is_array, is_object
 from ....protocol.messages import Request, invalid, is_initialize
 from ....protocol.revisions import HANDSHAKE
+from ....protocol.types import Json
 from ..exchange import ANSWERED, Exchange, Source, headers_of
 from ..service import Service
 from .response import status_of
@@ -172,7 +173,7 @@ class Guest(Peer):
         """Answer the POST."""
         self._exchange.answer(message, 202 if message is None else status_of(problem), headers_of(problem))
 
-    def envelope(self, method: str, params: dict[str, Any], meta: dict[str, Any]) -> Envelope:
+    def envelope(self, method: str, params: Json, meta: Json) -> Envelope:
         """Return what is known of it, which is no session."""
         if method in {"resources/subscribe", "resources/unsubscribe"}:
             raise ProtocolError(METHOD_NOT_FOUND, f"Method not found: {method} (this server has no sessions)")
@@ -230,7 +231,7 @@ class Newcomer(Guest, Source):
         self._id: str | None = None
         exchange.attach(self)
 
-    def envelope(self, method: str, params: dict[str, Any], meta: dict[str, Any]) -> Handshake:
+    def envelope(self, method: str, params: Json, meta: Json) -> Handshake:
         """Negotiate with it."""
         self.session = Handshake.receive(params)
         return self.session
@@ -273,7 +274,7 @@ class Newcomer(Guest, Source):
         return self._id
 
 
-async def _initialize(service: Service, message: dict[str, Any], exchange: Exchange) -> None:
+async def _initialize(service: Service, message: Json, exchange: Exchange) -> None:
     newcomer = Newcomer(service, exchange)
     newcomer.receive(message)
     if newcomer.request is None:

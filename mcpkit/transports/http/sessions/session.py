@@ -21,6 +21,7 @@ from ....protocol.eras import Envelope, Handshake
 from ....protocol.jsonrpc import is_array
 from ....protocol.messages import invalid
 from ....protocol.revisions import RESUMABLE, SEVERITY
+from ....protocol.types import Json
 from ....state.change import Change
 from ....state.principal import Principal
 from ..environment import Environment
@@ -216,7 +217,7 @@ class Session(Peer):
         """Whether something of it runs or listens, so that it is in use though no request comes."""
         return bool(self._calls or self._listening)
 
-    def envelope(self, method: str, params: dict[str, Any], meta: dict[str, Any]) -> Envelope:
+    def envelope(self, method: str, params: Json, meta: Json) -> Envelope:
         """Return what was negotiated; a session is initialized once."""
         if method == "initialize":
             raise invalid("this session is initialized already")
@@ -257,7 +258,7 @@ class Session(Peer):
         """Take an answer that another process was given; nothing happens where it is not to a question of ours."""
         self.questions.answer(jsonrpc.decode(answer.encode()))
 
-    def _receive_response(self, message: dict[str, Any], reply: Reply) -> None:
+    def _receive_response(self, message: Json, reply: Reply) -> None:
         id_ = message.get("id")
         if isinstance(id_, str) and not id_.startswith(f"{self._environment.process}-"):
             if _QUESTION + id_ in self.record.fields:

@@ -8,11 +8,12 @@ bytes are a multiple of three, so that no bit of the last character is left over
 from __future__ import annotations
 
 import binascii
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pydantic_core import from_json, to_json
 
 from ....protocol.eras import Client
+from ....protocol.types import Json
 from ....state.change import ListName
 from ....state.keys import Keys
 
@@ -27,7 +28,7 @@ _HEAD = 400  # bytes for all but the client, so that a principal fits or not who
 _TO_BASE64 = bytes.maketrans(b"-_+/", b"+/  ")
 _FROM_BASE64 = bytes.maketrans(b"+/", b"-_")
 
-_STANDARD: dict[str, Any] = {
+_STANDARD: Json = {
     "roots": {"listChanged": {}},
     "sampling": {"context": {}, "tools": {}},
     "elicitation": {"form": {}, "url": {}},
@@ -124,10 +125,10 @@ def _payload(token: SessionToken) -> bytes:
     return to_json([*head, {"name": name, "version": version}, standard])
 
 
-def _standard(declared: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
-    kept: dict[str, Any] = {}
+def _standard(declared: Json, known: Json) -> Json:
+    kept: Json = {}
     for name, below in known.items():
-        value: dict[str, Any] | bool | None = declared.get(name)
+        value: Json | bool | None = declared.get(name)
         if isinstance(value, dict):
             kept[name] = _standard(value, below)
         elif isinstance(value, bool):
