@@ -64,6 +64,9 @@ if TYPE_CHECKING:
     from .calls.asking.roots import Root
     from .calls.asking.sampling import Sample, Sampled
     from .calls.log_handler import LogHandler
+    from .client.client import Client
+    from .client.errors import AuthorizationError, OutcomeUnknownError, StatusError, TransportError
+    from .client.results import CallResult
     from .components.injection.ask import Ask
     from .components.resource_dir import resource_dir
     from .engine.base_tool import BaseTool
@@ -79,6 +82,12 @@ else:
         "Sample": "calls.asking.sampling",
         "Sampled": "calls.asking.sampling",
         "LogHandler": "calls.log_handler",
+        "AuthorizationError": "client.errors",
+        "CallResult": "client.results",
+        "Client": "client.client",
+        "OutcomeUnknownError": "client.errors",
+        "StatusError": "client.errors",
+        "TransportError": "client.errors",
         "Ask": "components.injection.ask",
         "resource_dir": "components.resource_dir",
         "BaseTool": "engine.base_tool",
@@ -104,11 +113,14 @@ __all__ = [
     "ArgumentsError",
     "Ask",
     "Audio",
+    "AuthorizationError",
     "BaseTool",
     "Broker",
     "Cache",
+    "CallResult",
     "CallTimeoutError",
     "ChallengeError",
+    "Client",
     "Complete",
     "Context",
     "Depends",
@@ -135,6 +147,7 @@ __all__ = [
     "Message",
     "Method",
     "MissingCapabilityError",
+    "OutcomeUnknownError",
     "Principal",
     "ProcessEndedError",
     "Prompt",
@@ -152,6 +165,7 @@ __all__ = [
     "Sample",
     "Sampled",
     "Server",
+    "StatusError",
     "Store",
     "Stored",
     "Text",
@@ -160,6 +174,7 @@ __all__ = [
     "ToolError",
     "ToolResult",
     "Topic",
+    "TransportError",
     "Uri",
     "as_content",
     "assistant",

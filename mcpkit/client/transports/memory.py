@@ -43,6 +43,10 @@ class MemoryTransport:
 
     async def send(self, message: Outgoing) -> None:
         """Hand one message over."""
+        self.post(message)
+
+    def post(self, message: Outgoing) -> None:
+        """Hand one message over at once."""
         assert self._connection is not None
         self._connection.receive(message.line)
 

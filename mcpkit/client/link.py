@@ -1,0 +1,430 @@
+"""One server, as a client knows it: the transport to it, what was negotiated, and who waits for what."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+from ..calls.coroutines import uncancel
+from ..common.listeners import Listeners
+from ..errors import INTERNAL_ERROR, ProtocolError
+from ..protocol.client import (
+    NO_HEADERS,
+    Answered,
+    Asked,
+    ClientWire,
+    Event,
+    Outgoing,
+    Progressed,
+    Refused,
+    Request,
+)
+from ..protocol.jsonrpc import RequestId, is_id
+from ..protocol.revisions import LATEST
+from ..protocol.types import Json
+from .errors import TransportError
+from .transport import Transport
+
+logger = logging.getLogger("mcpkit")
+
+Progress = Callable[[float, "float | None", "str | None"], object]
+"""Called with how much is done, of how much, and a text."""
+
+_CLOSED: Final = "the client has been closed"
+
+
+class Answerer(Protocol):
+    """What answers a server's questions."""
+
+    @property
+    def capabilities(self) -> Json:
+        """What the client declares: what it can answer."""
+        ...
+
+    async def answer(self, method: str, params: Json) -> Json:
+        """Answer a question: take its method and params, and return the result.
+
+        Raises:
+            ProtocolError: This is the answer.
+            BaseException: There is none; the calls that wait raise it.
+        """
+        ...
+
+
+class Negotiated:
+    """What a server and a client have agreed upon.
+
+    Attributes:
+        revision: The revision that they speak.
+        reason: Why it is that one, in words.
+        info: What the server says it is.
+        capabilities: What it declares.
+        instructions: How it says that a model should use it, or None.
+    """
+
+    __slots__ = ("capabilities", "info", "instructions", "reason", "revision")
+
+    def __init__(self, revision: str, reason: str, info: Json, result: Json) -> None:
+        self.revision = revision
+        self.reason = reason
+        self.info = info
+        self.capabilities: Json = result.get("capabilities") or {}
+        self.instructions: str | None = result.get("instructions")
+
+
+class Link:
+    """The link to one server; it opens when it is first used, and again when it was lost.
+
+    It belongs to one event loop. It may be used by many tasks, and closed in another than it was opened in.
+
+    Args:
+        transports: The ways to the server, in the order in which they are tried.
+        negotiate: Opens one of them, by `use`, and agrees with the server upon a revision.
+        info: The client's `Implementation`.
+        answerer: What answers the server's questions.
+
+    Attributes:
+        wire: The protocol's state on this side.
+        transport: The transport in use.
+        negotiated: What has been agreed upon last; None before that.
+        generation: How often it has been opened.
+        listeners: Called with method and params of each notification that belongs to no request.
+        opened: Called each time it has been opened.
+    """
+
+    def __init__(
+        self,
+        transports: Sequence[Transport],
+        negotiate: Callable[[Link], Awaitable[Negotiated]],
+        *,
+        info: Json,
+        answerer: Answerer,
+    ) -> None:
+        self.transports = transports
+        self.transport = transports[0]
+        self.answerer = answerer
+        self.wire = ClientWire(LATEST, info=info, capabilities=answerer.capabilities)
+        self.negotiated: Negotiated | None = None
+        self.generation = 0
+        self.listeners: Listeners[[str, Json | None]] = Listeners()
+        self.opened: Listeners[[]] = Listeners()
+        self.is_open = False
+        self._is_closed = True
+        self._negotiate = negotiate
+        self._opening: asyncio.Task[None] | None = None
+        self._waiting: dict[RequestId, asyncio.Future[Json]] = {}
+        self._clocks: dict[RequestId, _Clock] = {}
+        self._progress: dict[RequestId, Progress] = {}
+        self._tasks: set[asyncio.Future[Any]] = set()
+        self._asked: dict[RequestId, asyncio.Task[None]] = {}
+
+    # Its life
+
+    async def begin(self) -> None:
+        """Open it, for the first time or after it was closed; raises what `ready` raises."""
+        self._loop = asyncio.get_running_loop()
+        self._is_closed = False
+        await self.ready()
+
+    async def ready(self) -> None:
+        """Return once it is open; whoever comes meanwhile waits for the same opening.
+
+        Raises:
+            ConnectionError: There is no way to the server, or the client has been closed.
+            ProtocolError: The server refuses.
+            TimeoutError: It has not answered in time.
+        """
+        if self.is_open:
+            return
+        if self._is_closed:
+            raise ConnectionError(_CLOSED)
+        if self._opening is None:
+            self._opening = asyncio.create_task(self._open())
+            self._opening.add_done_callback(self._has_opened)
+        try:
+            await asyncio.shield(self._opening)
+        except asyncio.CancelledError:
+            if self._is_closed:
+                raise ConnectionError(_CLOSED) from None
+            raise
+
+    async def _open(self) -> None:
+        try:
+            self.negotiated = await self._negotiate(self)
+        except BaseException:
+            await self.transport.close()
+            raise
+        self.wire.revision = self.negotiated.revision
+        self.generation += 1
+        self.is_open = True
+        self.opened.tell()
+
+    def _has_opened(self, opening: asyncio.Task[None]) -> None:
+        self._opening = None
+        if not opening.cancelled():
+            opening.exception()  # whoever waited has it
+
+    async def use(self, transport: Transport) -> None:
+        """Open a transport in the place of the one before, which is closed.
+
+        Raises:
+            TransportError: There is no server to talk to.
+        """
+        await self.transport.close()
+        self._fail(TransportError("the connection is opened anew", may_have_begun=True))
+        self.transport = transport
+        await transport.open(self)
+
+    async def close(self) -> None:
+        """End all that waits, and close the transport; called again it does nothing."""
+        self._is_closed = True
+        self.is_open = False
+        self._fail(ConnectionError(_CLOSED))
+        for task in self._tasks:
+            task.cancel()
+        try:
+            if self._opening is not None:
+                self._opening.cancel()
+                await asyncio.wait((self._opening,))
+        finally:
+            await self.transport.close()
+
+    # What is asked
+
+    async def request(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None = None,
+        progress: Progress | None = None,
+        timeout: float | None = None,
+        max_timeout: float | None = None,
+        headers: Mapping[str, str] = NO_HEADERS,
+    ) -> Json:
+        """Send a request and return its result, as it came; opens the link where it is not.
+
+        Args:
+            method: The method.
+            params: Its params; the `_meta` that the revision wants is added.
+            progress: Called at each progress notification.
+            timeout: Seconds without an answer and without progress after which it is given up; None for any number.
+            max_timeout: Seconds after which it is given up whatever comes; None for any number.
+            headers: Arguments that are repeated in HTTP headers.
+
+        Raises:
+            ProtocolError: The server has answered with an error.
+            TimeoutError: The time is over; the server has been told.
+            TransportError: It did not reach the server, or its answer did not come back.
+            ConnectionError: The client has been closed.
+        """
+        if not self.is_open:
+            await self.ready()
+        return await self.exchange(method, params, progress, timeout, max_timeout, headers)
+
+    async def exchange(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None = None,
+        progress: Progress | None = None,
+        timeout: float | None = None,
+        max_timeout: float | None = None,
+        headers: Mapping[str, str] = NO_HEADERS,
+    ) -> Json:
+        """Do what `request` does on a transport that is open, whether or not anything has been negotiated."""
+        generation = self.generation
+        request = self.wire.request(method, params, reports_progress=progress is not None, headers=headers)
+        answer: asyncio.Future[Json] = self._loop.create_future()
+        self._waiting[request.id] = answer
+        clock: _Clock | None = None
+        if timeout is not None or max_timeout is not None:
+            clock = self._clocks[request.id] = _Clock(method, answer, timeout, max_timeout)
+        if progress is not None:
+            self._progress[request.id] = progress
+        try:
+            await self.transport.send(request)
+            if clock is not None:
+                clock.sender = None
+            return await answer
+        except asyncio.CancelledError:
+            if clock is not None and clock.has_interrupted():
+                raise clock.too_late() from None
+            raise
+        except TransportError as error:
+            if answer.done():  # before the way back broke
+                return answer.result()
+            if error.session_is_gone and generation == self.generation:
+                self.is_open = False
+            raise
+        finally:
+            self._end(request, clock)
+
+    def _end(self, request: Request, clock: _Clock | None) -> None:
+        """Forget a request, and tell the server where it still waits for its answer."""
+        answer = self._waiting.pop(request.id)
+        self._progress.pop(request.id, None)
+        if clock is not None:
+            clock.stop()
+            del self._clocks[request.id]
+        if request.id in self.wire.pending:
+            is_late = clock is not None and clock.is_late
+            why = "the time for it is over" if is_late else "nobody waits for the answer any more"
+            given_up = self.wire.cancel(request.id, why)
+            if given_up is not None:
+                self.send_soon(given_up)
+        if answer.done() and not answer.cancelled():
+            answer.exception()  # heard by whoever it was for, or by nobody
+
+    def notify(self, method: str, params: Mapping[str, Any] | None = None) -> Awaitable[None]:
+        """Send a notification; what is returned need not be awaited, and is done when more may be sent."""
+        return self.send_soon(self.wire.notification(method, params))
+
+    def send_soon(self, message: Outgoing) -> asyncio.Future[None]:
+        """Send a message that nobody answers.
+
+        Returns:
+            What is done when it has been sent, or could not be: the server has gone then, as others hear.
+        """
+        return self._keep(self._loop.create_task(self._send(message)))
+
+    async def _send(self, message: Outgoing) -> None:
+        try:
+            await self.transport.send(message)
+        except TransportError as error:
+            logger.debug("A message was not sent: %s", error)
+
+    # What comes
+
+    def receive(self, line: bytes) -> None:
+        """Take one JSON text from the transport."""
+        try:
+            events = self.wire.receive(line)
+        except ProtocolError as error:
+            logger.warning("The server has sent what is no message, which is passed over: %s", error)
+            return
+        for event in events:
+            self._take(event)
+
+    def is_pending(self, id_: RequestId) -> bool:
+        """Say whether a request still waits for its answer."""
+        return id_ in self.wire.pending
+
+    def lost(self, error: Exception) -> None:
+        """Hear from the transport that nothing comes any more."""
+        self.is_open = False
+        self._fail(error)
+
+    def _take(self, event: Event) -> None:
+        if isinstance(event, Answered):
+            answer = self._waiting.get(event.id)
+            if answer is not None and not answer.done():
+                answer.set_result(event.result)
+        elif isinstance(event, Refused):
+            self._fail_one(event.id, ProtocolError(event.code, event.message, event.data))
+        elif isinstance(event, Progressed):
+            self._tell_progress(event)
+        elif isinstance(event, Asked):
+            task = self._loop.create_task(self._reply(event))
+            self._asked[event.id] = task
+            task.add_done_callback(lambda _: self._asked.pop(event.id, None))
+            self._keep(task)
+        else:
+            if event.method == "notifications/cancelled" and event.params is not None:
+                self._withdraw(event.params.get("requestId"))
+            try:
+                self.listeners.tell(event.method, event.params)
+            except Exception:
+                logger.exception("What listens to notifications has failed")
+
+    def _withdraw(self, id_: object) -> None:
+        """Answer a question no more."""
+        if is_id(id_) and (asked := self._asked.get(id_)) is not None:
+            asked.cancel()
+
+    def _tell_progress(self, event: Progressed) -> None:
+        if (clock := self._clocks.get(event.id)) is not None:
+            clock.begin_anew()
+        if (progress := self._progress.get(event.id)) is not None:
+            try:
+                progress(event.done, event.total, event.message)
+            except Exception as error:  # noqa: BLE001 - the caller's own function; the call raises it
+                self._fail_one(event.id, error)
+
+    async def _reply(self, asked: Asked) -> None:
+        try:
+            if asked.method == "ping":
+                reply = self.wire.answer(asked.id, {})
+            else:
+                reply = self.wire.answer(asked.id, await self.answerer.answer(asked.method, asked.params))
+        except ProtocolError as error:
+            reply = self.wire.refuse(asked.id, error.code, error.message)
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:  # noqa: BLE001 - an assertion of a test's, say: the calls that wait raise it
+            reply = self.wire.refuse(asked.id, INTERNAL_ERROR, "the client's handler has failed")
+            for id_ in self._waiting:
+                self._fail_one(id_, error)
+        await self._send(reply)
+
+    def _fail(self, error: Exception) -> None:
+        """End all that waits."""
+        for id_ in self.wire.end():
+            self._fail_one(id_, error)
+        for asked in self._asked.values():
+            asked.cancel()
+
+    def _fail_one(self, id_: RequestId, error: BaseException) -> None:
+        answer = self._waiting.get(id_)
+        if answer is not None and not answer.done():
+            answer.set_exception(error)
+
+    def _keep(self, task: asyncio.Future[Any]) -> asyncio.Future[Any]:
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+
+class _Clock:
+    """The time of one request."""
+
+    __slots__ = ("_answer", "_ends", "_loop", "_method", "_timeout", "_timer", "is_late", "sender")
+
+    def __init__(
+        self, method: str, answer: asyncio.Future[Json], timeout: float | None, max_timeout: float | None
+    ) -> None:
+        self._loop = answer.get_loop()
+        self._method = method
+        self._answer = answer
+        self._timeout = timeout
+        self._ends = None if max_timeout is None else self._loop.time() + max_timeout
+        self.is_late = False
+        self.sender: asyncio.Task[Any] | None = asyncio.current_task()
+        self._timer = self._start()
+
+    def _start(self) -> asyncio.TimerHandle:
+        quiet = None if self._timeout is None else self._loop.time() + self._timeout
+        return self._loop.call_at(min(end for end in (quiet, self._ends) if end is not None), self._give_up)
+
+    def _give_up(self) -> None:
+        self.is_late = True
+        if self.sender is not None:
+            self.sender.cancel()
+        elif not self._answer.done():
+            self._answer.set_exception(self.too_late())
+
+    def begin_anew(self) -> None:
+        """Take note of a sign of life; the time that holds whatever comes goes on."""
+        self._timer.cancel()
+        self._timer = self._start()
+
+    def has_interrupted(self) -> bool:
+        """Say whether it has cancelled the sender, and nobody else has."""
+        return self.is_late and self.sender is not None and uncancel(self.sender) == 0
+
+    def too_late(self) -> TimeoutError:
+        """Say that the time is over."""
+        return TimeoutError(f"{self._method} has not been answered in time, and was given up")
+
+    def stop(self) -> None:
+        """Interrupt nobody any more."""
+        self._timer.cancel()
