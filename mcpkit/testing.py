@@ -70,7 +70,7 @@ class Client(BaseClient):
 
     def notify(self, method: str, params: Mapping[str, Any] | None = None) -> Awaitable[None]:
         """Send a notification; what is returned need not be awaited."""
-        self._memory.post(self._link.wire.notification(method, params))
+        self._memory.send(self._link.wire.notification(method, params))
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         done.set_result(None)
         return done

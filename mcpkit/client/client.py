@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, Final
 
@@ -11,16 +12,26 @@ from typing_extensions import Self, TypeIs
 from ..common.version import __version__
 from ..engine.engine import Served
 from ..errors import METHOD_NOT_FOUND, ProtocolError
-from ..protocol.eras import LOG_LEVEL
+from ..protocol.eras import LOG_LEVEL, check_log_level
+from ..protocol.jsonrpc import is_object
+from ..protocol.revisions import STATELESS
 from ..protocol.types import Json
+from .answers import malformed, member_object, objects, strings
+from .errors import TransportError
 from .link import Answerer, Link, Negotiated, Progress
 from .negotiation import Negotiation
 from .results import CallResult
+from .retrying import Retrying
 from .rounds import answered
 from .transport import Transport
 from .transports.memory import MemoryTransport
 
 _INFO: Final = {"name": "mcpkit", "version": __version__}
+
+_MOST_PAGES: Final = 10_000
+
+Log = Callable[[str, Any, "str | None"], object]
+"""Called with level, data and the logger's name of a log message."""
 
 
 class Client:
@@ -39,6 +50,11 @@ class Client:
         timeout: Seconds without an answer and without progress after which a request is given up; None for any number.
         max_timeout: Seconds after which a request is given up whatever comes; None for any number.
         connect_timeout: Seconds that it may take to connect and to agree upon a revision.
+        log: Called with level, data and logger's name (or None) of each log message of the server's.
+        log_level: The least severe level that the server is to log; None for what it chooses, and in the stateless era
+            for nothing. `set_log_level` changes it.
+        tries: How often a request is tried in all when the way to the server has broken and nothing is done twice.
+        longest_wait: Seconds that are waited at most where a server says when to come back.
 
     Raises:
         ValueError: There is no such revision.
@@ -55,6 +71,10 @@ class Client:
         timeout: float | None = None,
         max_timeout: float | None = None,
         connect_timeout: float | None = 60.0,
+        log: Log | None = None,
+        log_level: str | None = None,
+        tries: int = 3,
+        longest_wait: float = 30.0,
     ) -> None:
         self._link = Link(
             _ways(target),
@@ -64,6 +84,13 @@ class Client:
         )
         self._timeout = timeout
         self._max_timeout = max_timeout
+        self._harmless: set[str | None] = set()
+        self._retrying = Retrying(tries, longest_wait)
+        self._log = log
+        self._log_level = None if log_level is None else check_log_level(log_level)
+        if log is not None:
+            self._link.listeners.add(self._hear_log)
+        self._link.renewals.append(self._tell_log_level)
 
     # Its life
 
@@ -137,6 +164,7 @@ class Client:
         log_level: str | None = None,
         timeout: float | None = None,
         max_timeout: float | None = None,
+        retry: bool | None = None,
     ) -> Json:
         """Send any request, and return its result, once the server has asked all that it wants to know.
 
@@ -147,26 +175,34 @@ class Client:
             log_level: The level to ask for in this request; stateless revisions only.
             timeout: As for the client, which says what holds where this is None.
             max_timeout: The same.
+            retry: Whether it may be done twice; None where its method says so.
 
         Raises:
             ProtocolError: The server answered with an error.
             TimeoutError: The time is over; the server has been told.
+            OutcomeUnknownError: It may or may not have been done.
             ConnectionError: The server cannot be reached, or its answer did not come back.
         """
-        told: Json = {} if params is None else {**params}
-        if log_level is not None:
-            told["_meta"] = {**told.get("_meta", {}), LOG_LEVEL: log_level}
         link = self._link
+        log_level = log_level or self._log_level
+        if log_level is not None and link.wire.revision in STATELESS:
+            params = {} if params is None else params
+            params = {**params, "_meta": {LOG_LEVEL: log_level, **params.get("_meta", {})}}
         timeout = self._timeout if timeout is None else timeout
         max_timeout = self._max_timeout if max_timeout is None else max_timeout
-        result = await link.request(method, told, progress, timeout, max_timeout)
+        try:
+            result = await link.request(method, params, progress, timeout, max_timeout)
+        except TransportError as error:
+            again = partial(link.request, method, params, progress, timeout, max_timeout)
+            result = await self._retrying.go_on(error, again, method, retry)
         if result.get("resultType") != "input_required":
             return result
 
-        def again(params: Json) -> Awaitable[Json]:
-            return link.request(method, params, progress, timeout, max_timeout)
+        async def ask(params: Json) -> Json:
+            again = partial(link.request, method, params, progress, timeout, max_timeout)
+            return await self._retrying.ask(again, method, retry)
 
-        return await answered(again, method, told, result, link.answerer)
+        return await answered(ask, method, dict(params or {}), result, link.answerer)
 
     def notify(self, method: str, params: Mapping[str, Any] | None = None) -> Awaitable[None]:
         """Send a notification; what is returned need not be awaited, and is done when it has been sent."""
@@ -181,6 +217,7 @@ class Client:
         log_level: str | None = None,
         timeout: float | None = None,
         max_timeout: float | None = None,
+        retry: bool | None = None,
     ) -> CallResult:
         """Call a tool.
 
@@ -191,10 +228,13 @@ class Client:
             log_level: The level to ask for in this request; stateless revisions only.
             timeout: As for the client, which says what holds where this is None.
             max_timeout: The same.
+            retry: Whether the call may be done twice, where the way to the server or back has broken; None where the
+                tool says that it is read-only or idempotent, as far as it has been listed.
 
         Raises:
             ProtocolError: The server answered with an error, for example because there is no such tool.
             TimeoutError: The time is over; the server has been told.
+            OutcomeUnknownError: It may or may not have been done.
             ConnectionError: The server cannot be reached, or its answer did not come back.
         """
         params = {"name": name, "arguments": arguments or {}}
@@ -206,12 +246,15 @@ class Client:
                 log_level=log_level,
                 timeout=timeout,
                 max_timeout=max_timeout,
+                retry=name in self._harmless if retry is None else retry,
             )
         )
 
     async def list_tools(self) -> list[Json]:
         """Return all tools, page by page."""
-        return await self._list("tools/list", "tools")
+        tools = await self._list("tools/list", "tools")
+        self._harmless = {tool.get("name") for tool in tools if _is_harmless(tool)}
+        return tools
 
     async def list_resources(self) -> list[Json]:
         """Return all resources, page by page."""
@@ -231,8 +274,7 @@ class Client:
         Raises:
             ProtocolError: The server answered with an error, for example because there is no such resource.
         """
-        contents: list[Json] = (await self.request("resources/read", {"uri": uri}))["contents"]
-        return contents
+        return objects(await self.request("resources/read", {"uri": uri}), "contents", "resources/read")
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> list[Json]:
         """Get a prompt and return its messages.
@@ -241,8 +283,7 @@ class Client:
             ProtocolError: The server answered with an error.
         """
         params = {"name": name, "arguments": arguments or {}}
-        messages: list[Json] = (await self.request("prompts/get", params))["messages"]
-        return messages
+        return objects(await self.request("prompts/get", params), "messages", "prompts/get")
 
     async def complete(
         self, reference: str, argument: str, value: str, arguments: Mapping[str, str] | None = None
@@ -266,16 +307,54 @@ class Client:
         params: Json = {"ref": ref, "argument": {"name": argument, "value": value}}
         if arguments:
             params["context"] = {"arguments": arguments}
-        values: list[str] = (await self.request("completion/complete", params))["completion"]["values"]
-        return values
+        method = "completion/complete"
+        completion = member_object(await self.request(method, params), "completion", method)
+        return strings(completion, "values", method)
+
+    async def set_log_level(self, level: str) -> None:
+        """Say which log messages the server is to send from now on, on this connection and on later ones.
+
+        Args:
+            level: The least severe level, such as `warning`.
+
+        Raises:
+            ProtocolError: There is no such level, or the server does not log.
+        """
+        self._log_level = check_log_level(level)
+        if self._link.wire.revision not in STATELESS:
+            await self.request("logging/setLevel", {"level": level})
+
+    async def _tell_log_level(self) -> None:
+        link = self._link
+        if (
+            self._log_level is None
+            or link.wire.revision in STATELESS
+            or "logging" not in self.server_capabilities
+        ):
+            return
+        await link.exchange("logging/setLevel", {"level": self._log_level})
+
+    def _hear_log(self, method: str, params: Json | None) -> None:
+        if self._log is not None and method == "notifications/message" and params is not None:
+            self._log(params.get("level", "info"), params.get("data"), params.get("logger"))
 
     async def _list(self, method: str, member: str) -> list[Json]:
         page = await self.request(method)
-        found: list[Json] = page[member]
-        while "nextCursor" in page:
-            page = await self.request(method, {"cursor": page["nextCursor"]})
-            found += page[member]
+        found = objects(page, member, method)
+        cursors: set[object] = set()
+        while (cursor := page.get("nextCursor")) is not None:
+            if cursor in cursors or len(cursors) == _MOST_PAGES:
+                raise malformed(method, f"pages that come to an end, at most {_MOST_PAGES:,}")
+            cursors.add(cursor)
+            page = await self.request(method, {"cursor": cursor})
+            found += objects(page, member, method)
         return found
+
+
+def _is_harmless(tool: Json) -> bool:
+    """Say whether a tool says that it may be called twice."""
+    hints = tool.get("annotations")
+    return is_object(hints) and True in (hints.get("readOnlyHint"), hints.get("idempotentHint"))
 
 
 class _Nobody:

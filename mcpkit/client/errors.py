@@ -11,6 +11,7 @@ class TransportError(ConnectionError):
         may_have_begun: Whether the server may have begun to do what it was asked.
         retry_after: Seconds after which the server wants to be asked again; None where it has not said so.
         session_is_gone: Whether the server knows the session no more, so that another one has to be opened.
+        may_pass: Whether it may be otherwise the next time.
     """
 
     def __init__(
@@ -20,8 +21,10 @@ class TransportError(ConnectionError):
         may_have_begun: bool,
         retry_after: float | None = None,
         session_is_gone: bool = False,
+        may_pass: bool = True,
     ) -> None:
         super().__init__(message)
+        self.may_pass = may_pass
         self.may_have_begun = may_have_begun
         self.retry_after = retry_after
         self.session_is_gone = session_is_gone
@@ -48,7 +51,11 @@ class StatusError(TransportError):
         session_is_gone: bool = False,
     ) -> None:
         super().__init__(
-            message, may_have_begun=may_have_begun, retry_after=retry_after, session_is_gone=session_is_gone
+            message,
+            may_have_begun=may_have_begun,
+            retry_after=retry_after,
+            session_is_gone=session_is_gone,
+            may_pass=session_is_gone or status == 429 or status >= 500,
         )
         self.status = status
 
@@ -71,4 +78,4 @@ class OutcomeUnknownError(TransportError):
     """A call may or may not have been done: its answer was lost, and doing it again might do it twice."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(message, may_have_begun=True)
+        super().__init__(message, may_have_begun=True, may_pass=False)

@@ -91,7 +91,7 @@ class Link:
         negotiated: What has been agreed upon last; None before that.
         generation: How often it has been opened.
         listeners: Called with method and params of each notification that belongs to no request.
-        opened: Called each time it has been opened.
+        renewals: Awaited each time it has been opened, before anything is asked: what a new session must be told.
     """
 
     def __init__(
@@ -109,14 +109,13 @@ class Link:
         self.negotiated: Negotiated | None = None
         self.generation = 0
         self.listeners: Listeners[[str, Json | None]] = Listeners()
-        self.opened: Listeners[[]] = Listeners()
+        self.renewals: list[Callable[[], Awaitable[None]]] = []
         self.is_open = False
         self._is_closed = True
         self._negotiate = negotiate
         self._opening: asyncio.Task[None] | None = None
         self._waiting: dict[RequestId, asyncio.Future[Json]] = {}
-        self._clocks: dict[RequestId, _Clock] = {}
-        self._progress: dict[RequestId, Progress] = {}
+        self._watched: dict[RequestId, _Watch] = {}
         self._tasks: set[asyncio.Future[Any]] = set()
         self._asked: dict[RequestId, asyncio.Task[None]] = {}
 
@@ -153,13 +152,14 @@ class Link:
     async def _open(self) -> None:
         try:
             self.negotiated = await self._negotiate(self)
+            self.wire.revision = self.negotiated.revision
+            self.generation += 1
+            for renew in self.renewals:
+                await renew()
         except BaseException:
             await self.transport.close()
             raise
-        self.wire.revision = self.negotiated.revision
-        self.generation += 1
         self.is_open = True
-        self.opened.tell()
 
     def _has_opened(self, opening: asyncio.Task[None]) -> None:
         self._opening = None
@@ -193,7 +193,7 @@ class Link:
 
     # What is asked
 
-    async def request(
+    def request(
         self,
         method: str,
         params: Mapping[str, Any] | None = None,
@@ -201,8 +201,8 @@ class Link:
         timeout: float | None = None,
         max_timeout: float | None = None,
         headers: Mapping[str, str] = NO_HEADERS,
-    ) -> Json:
-        """Send a request and return its result, as it came; opens the link where it is not.
+    ) -> Awaitable[Json]:
+        """Send a request; to be awaited for its result, as it came. The link is opened where it is not.
 
         Args:
             method: The method.
@@ -218,9 +218,12 @@ class Link:
             TransportError: It did not reach the server, or its answer did not come back.
             ConnectionError: The client has been closed.
         """
-        if not self.is_open:
-            await self.ready()
-        return await self.exchange(method, params, progress, timeout, max_timeout, headers)
+        ask = self.exchange if self.is_open else self._open_and_ask
+        return ask(method, params, progress, timeout, max_timeout, headers)
+
+    async def _open_and_ask(self, method: str, *rest: Any) -> Json:
+        await self.ready()
+        return await self.exchange(method, *rest)
 
     async def exchange(
         self,
@@ -236,19 +239,19 @@ class Link:
         request = self.wire.request(method, params, reports_progress=progress is not None, headers=headers)
         answer: asyncio.Future[Json] = self._loop.create_future()
         self._waiting[request.id] = answer
-        clock: _Clock | None = None
-        if timeout is not None or max_timeout is not None:
-            clock = self._clocks[request.id] = _Clock(method, answer, timeout, max_timeout)
-        if progress is not None:
-            self._progress[request.id] = progress
+        watch: _Watch | None = None
+        if progress is not None or timeout is not None or max_timeout is not None:
+            watch = self._watched[request.id] = _Watch(method, answer, progress, timeout, max_timeout)
         try:
-            await self.transport.send(request)
-            if clock is not None:
-                clock.sender = None
+            sending = self.transport.send(request)
+            if sending is not None:
+                await sending
+            if watch is not None:
+                watch.sender = None
             return await answer
         except asyncio.CancelledError:
-            if clock is not None and clock.has_interrupted():
-                raise clock.too_late() from None
+            if watch is not None and watch.has_interrupted():
+                raise watch.too_late() from None
             raise
         except TransportError as error:
             if answer.done():  # before the way back broke
@@ -257,23 +260,19 @@ class Link:
                 self.is_open = False
             raise
         finally:
-            self._end(request, clock)
+            del self._waiting[request.id]
+            if watch is not None:
+                watch.stop()
+                del self._watched[request.id]
+            if request.id in self.wire.pending:
+                self._give_up(request, is_late=watch is not None and watch.is_late)
 
-    def _end(self, request: Request, clock: _Clock | None) -> None:
-        """Forget a request, and tell the server where it still waits for its answer."""
-        answer = self._waiting.pop(request.id)
-        self._progress.pop(request.id, None)
-        if clock is not None:
-            clock.stop()
-            del self._clocks[request.id]
-        if request.id in self.wire.pending:
-            is_late = clock is not None and clock.is_late
-            why = "the time for it is over" if is_late else "nobody waits for the answer any more"
-            given_up = self.wire.cancel(request.id, why)
-            if given_up is not None:
-                self.send_soon(given_up)
-        if answer.done() and not answer.cancelled():
-            answer.exception()  # heard by whoever it was for, or by nobody
+    def _give_up(self, request: Request, *, is_late: bool) -> None:
+        """Tell the server that nobody waits for the answer of a request."""
+        why = "the time for it is over" if is_late else "nobody waits for the answer any more"
+        given_up = self.wire.cancel(request.id, why)
+        if given_up is not None:
+            self.send_soon(given_up)
 
     def notify(self, method: str, params: Mapping[str, Any] | None = None) -> Awaitable[None]:
         """Send a notification; what is returned need not be awaited, and is done when more may be sent."""
@@ -289,7 +288,9 @@ class Link:
 
     async def _send(self, message: Outgoing) -> None:
         try:
-            await self.transport.send(message)
+            sending = self.transport.send(message)
+            if sending is not None:
+                await sending
         except TransportError as error:
             logger.debug("A message was not sent: %s", error)
 
@@ -322,7 +323,8 @@ class Link:
         elif isinstance(event, Refused):
             self._fail_one(event.id, ProtocolError(event.code, event.message, event.data))
         elif isinstance(event, Progressed):
-            self._tell_progress(event)
+            if (watch := self._watched.get(event.id)) is not None:
+                watch.has_come(event)
         elif isinstance(event, Asked):
             task = self._loop.create_task(self._reply(event))
             self._asked[event.id] = task
@@ -340,15 +342,6 @@ class Link:
         """Answer a question no more."""
         if is_id(id_) and (asked := self._asked.get(id_)) is not None:
             asked.cancel()
-
-    def _tell_progress(self, event: Progressed) -> None:
-        if (clock := self._clocks.get(event.id)) is not None:
-            clock.begin_anew()
-        if (progress := self._progress.get(event.id)) is not None:
-            try:
-                progress(event.done, event.total, event.message)
-            except Exception as error:  # noqa: BLE001 - the caller's own function; the call raises it
-                self._fail_one(event.id, error)
 
     async def _reply(self, asked: Asked) -> None:
         try:
@@ -384,26 +377,43 @@ class Link:
         return task
 
 
-class _Clock:
-    """The time of one request."""
+class _Watch:
+    """Looks at the time and the progress of one request."""
 
-    __slots__ = ("_answer", "_ends", "_loop", "_method", "_timeout", "_timer", "is_late", "sender")
+    __slots__ = (
+        "_answer",
+        "_ends",
+        "_loop",
+        "_method",
+        "_progress",
+        "_timeout",
+        "_timer",
+        "is_late",
+        "sender",
+    )
 
     def __init__(
-        self, method: str, answer: asyncio.Future[Json], timeout: float | None, max_timeout: float | None
+        self,
+        method: str,
+        answer: asyncio.Future[Json],
+        progress: Progress | None,
+        timeout: float | None,
+        max_timeout: float | None,
     ) -> None:
         self._loop = answer.get_loop()
         self._method = method
         self._answer = answer
+        self._progress = progress
         self._timeout = timeout
         self._ends = None if max_timeout is None else self._loop.time() + max_timeout
         self.is_late = False
         self.sender: asyncio.Task[Any] | None = asyncio.current_task()
         self._timer = self._start()
 
-    def _start(self) -> asyncio.TimerHandle:
+    def _start(self) -> asyncio.TimerHandle | None:
         quiet = None if self._timeout is None else self._loop.time() + self._timeout
-        return self._loop.call_at(min(end for end in (quiet, self._ends) if end is not None), self._give_up)
+        ends = [end for end in (quiet, self._ends) if end is not None]
+        return self._loop.call_at(min(ends), self._give_up) if ends else None
 
     def _give_up(self) -> None:
         self.is_late = True
@@ -412,10 +422,16 @@ class _Clock:
         elif not self._answer.done():
             self._answer.set_exception(self.too_late())
 
-    def begin_anew(self) -> None:
-        """Take note of a sign of life; the time that holds whatever comes goes on."""
-        self._timer.cancel()
+    def has_come(self, progressed: Progressed) -> None:
+        """Take note of progress: the time begins anew, but not that which holds whatever comes."""
+        self.stop()
         self._timer = self._start()
+        if self._progress is not None:
+            try:
+                self._progress(progressed.done, progressed.total, progressed.message)
+            except Exception as error:  # noqa: BLE001 - the caller's own function; the call raises it
+                if not self._answer.done():
+                    self._answer.set_exception(error)
 
     def has_interrupted(self) -> bool:
         """Say whether it has cancelled the sender, and nobody else has."""
@@ -427,4 +443,5 @@ class _Clock:
 
     def stop(self) -> None:
         """Interrupt nobody any more."""
-        self._timer.cancel()
+        if self._timer is not None:
+            self._timer.cancel()

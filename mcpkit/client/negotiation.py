@@ -203,7 +203,9 @@ async def _initialize(link: Link, revision: str, reason: str) -> Negotiated:
     if agreed not in HANDSHAKE:
         raise _no_common([agreed])
     link.wire.revision = agreed
-    await link.transport.send(link.wire.notification("notifications/initialized"))
+    sending = link.transport.send(link.wire.notification("notifications/initialized"))
+    if sending is not None:
+        await sending
     if agreed != revision:
         reason = f"{reason}; the server answered initialize with {agreed}"
     return Negotiated(agreed, reason, info if is_object(info) else {}, result)

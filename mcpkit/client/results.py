@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..protocol.types import Json
+from .answers import objects
 
 
 class CallResult:
@@ -24,7 +25,7 @@ class CallResult:
     def __init__(self, result: Json) -> None:
         self.data = result
         self.type: str = result.get("resultType", "complete")
-        self.content: list[Json] = result["content"] if self.type == "complete" else []
+        self.content = objects(result, "content", "tools/call") if self.type == "complete" else []
         self.structured: Any = result.get("structuredContent")
         self.is_error: bool = result.get("isError", False)
         self.meta: Json = result.get("_meta", {})
@@ -32,7 +33,7 @@ class CallResult:
     @property
     def text(self) -> str:
         """The text blocks, one after the other."""
-        return "\n".join(block["text"] for block in self.content if block["type"] == "text")
+        return "\n".join(str(block.get("text")) for block in self.content if block.get("type") == "text")
 
     def __repr__(self) -> str:
         """Show the text."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import Protocol
 
 from ..protocol.client import Outgoing
@@ -40,10 +41,10 @@ class Transport(Protocol):
             TransportError: There is no server to talk to.
         """
 
-    async def send(self, message: Outgoing) -> None:
-        """Send one message, and return when more may be sent.
+    def send(self, message: Outgoing) -> Awaitable[None] | None:
+        """Send one message; what is returned is done when more may be sent, None where that is at once.
 
-        A transport that carries each request and its answer by themselves, such as HTTP, returns when the answer has
+        A transport that carries each request and its answer by themselves, such as HTTP, is done when the answer has
         been received, and raises where it cannot come any more. When it is cancelled it lets go of the answer.
 
         Raises:

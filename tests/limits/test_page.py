@@ -75,6 +75,7 @@ def test_each_constant_that_bounds_something_has_a_row() -> None:
     found = {
         f"{file.name}:{match['name']}"
         for file in (ROOT / "mcpkit").rglob("*.py")
+        if not file.is_relative_to(ROOT / "mcpkit" / "client")  # its page says what a client bounds
         for match in BOUND.finditer(file.read_text())
     }
     missing = found - in_rows - set(NO_BOUNDS)

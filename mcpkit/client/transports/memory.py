@@ -41,12 +41,8 @@ class MemoryTransport:
             stack.push_async_callback(self._connection.aclose)
             self._open = stack.pop_all()
 
-    async def send(self, message: Outgoing) -> None:
+    def send(self, message: Outgoing) -> None:
         """Hand one message over."""
-        self.post(message)
-
-    def post(self, message: Outgoing) -> None:
-        """Hand one message over at once."""
         assert self._connection is not None
         self._connection.receive(message.line)
 
