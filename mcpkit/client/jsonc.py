@@ -1,0 +1,26 @@
+"""JSON as editors allow it in their settings: with comments, and commas after the last."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Final
+
+_TEXT: Final = r'"(?:[^"\\\n]|\\.)*"'
+_COMMENT: Final = re.compile(rf"({_TEXT})|//[^\n]*|/\*.*?\*/", re.DOTALL)
+_LAST_COMMA: Final = re.compile(rf"({_TEXT}|[\[{{,]\s*,)|,(?=\s*[}}\]])")  # not one that follows no item
+
+
+def loads(text: str) -> object:
+    """Read JSON that may have `//` and `/* */` comments, and commas after the last item.
+
+    Raises:
+        ValueError: It is something else; its message says in which line and column.
+    """
+    plain = _COMMENT.sub(_blank, text)
+    return json.loads(_LAST_COMMA.sub(_blank, plain))
+
+
+def _blank(found: re.Match[str]) -> str:
+    """Return strings as they are, and spaces for all else, so that every place stays where it was."""
+    return found[1] or re.sub(r"[^\n]", " ", found[0])

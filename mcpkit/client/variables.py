@@ -1,0 +1,81 @@
+"""Variables in the configurations of hosts: `$NAME`, `${NAME}`, `${NAME:-default}`, `${env:NAME}`, `${userHome}`."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+_REFERENCE: Final = re.compile(r"\$(?:\{([^}]*)\}|([A-Za-z_][A-Za-z0-9_]*))")
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+class Variables:
+    """What the variables of a configuration stand for.
+
+    Args:
+        folder: The folder that stands for the host's workspace.
+        inputs: What an editor would ask its user for (`inputs` of VS Code): descriptions by id.
+    """
+
+    def __init__(self, folder: Path, inputs: Mapping[str, str]) -> None:
+        self._inputs = inputs
+        self._places = {
+            "workspaceFolder": str(folder),
+            "workspaceFolderBasename": folder.name,
+            "userHome": str(Path.home()),
+            "pathSeparator": os.sep,
+            "/": os.sep,
+        }
+
+    def fill(self, text: str, place: str) -> str:
+        """Return a text with the values of its variables.
+
+        Args:
+            text: The text.
+            place: Where it stands, for the error.
+
+        Raises:
+            ValueError: A variable is not set and has no default, or only a host knows it; no value is shown.
+        """
+        return _REFERENCE.sub(lambda found: self._value(found, place), text)
+
+    def _value(self, found: re.Match[str], place: str) -> str:
+        braced: str | None = found[1]
+        if braced is None:
+            return _set(
+                found[2],
+                place,
+                "; if no variable is meant, put the whole text into one and write ${ITS_NAME}",
+            )
+        if braced in self._places:
+            return self._places[braced]
+        kind, colon, rest = braced.partition(":")
+        if colon and kind == "input":
+            asked = f" ({self._inputs[rest]})" if rest in self._inputs else ""
+            raise ValueError(
+                f"{place}: ${{input:{rest}}}{asked} is what an editor asks its user for, and there is none here; "
+                "set a variable of the environment, and write ${env:ITS_NAME}"
+            )
+        name, has_default, default = (rest if colon and kind == "env" else braced).partition(":-")
+        if "${" in default:
+            raise ValueError(
+                f"{place}: the default of ${{{name}}} holds another variable, which is not looked up"
+            )
+        if _NAME.fullmatch(name) is None:
+            raise ValueError(
+                f"{place}: ${{{name}}} is not known here; known are ${{NAME}}, ${{env:NAME}} and ${{NAME:-default}} "
+                f"of the environment, and {', '.join(f'${{{each}}}' for each in self._places)}"
+            )
+        if has_default:
+            return os.environ.get(name) or default
+        return _set(name, place, f", or write ${{{name}:-default}}")
+
+
+def _set(name: str, place: str, way_out: str) -> str:
+    value = os.environ.get(name)
+    if value is None:
+        raise ValueError(f"{place}: the environment variable {name} is not set; set it{way_out}")
+    return value

@@ -1,0 +1,87 @@
+"""The transports to a target, and the options that it has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcpkit import Server
+from mcpkit.client.targets import TargetOptions, transports_of
+from mcpkit.client.transports.memory import MemoryTransport
+
+server = Server("weather")
+
+
+def test_a_transport_of_ones_own_is_used_as_it_is() -> None:
+    transport = MemoryTransport(server)
+    [entry] = transports_of(transport)
+    assert list(entry.transports) == [transport]
+
+
+def test_a_configuration_in_python_may_have_any_target() -> None:
+    transport = MemoryTransport(server)
+    entries = transports_of({"mcpServers": {"weather": server, "maps": transport}})
+    assert [entry.name for entry in entries] == ["weather", "maps"]
+    assert list(entries[1].transports) == [transport]
+
+
+def test_a_file_may_not(tmp_path: Path) -> None:
+    (path := tmp_path / "mcp.json").write_text('{"mcpServers": {"weather": "server.py"}}')
+    with pytest.raises(
+        TypeError, match=r"server 'weather': an entry is an object with command or url, not a str"
+    ):
+        transports_of(path)
+
+
+def test_a_configuration_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"there is no .*mcp\.json in"):
+        transports_of(str(tmp_path / "mcp.json"))
+
+
+def everything(target: Any, **options: Any) -> None:
+    transports_of(target, TargetOptions(**options))
+
+
+@pytest.mark.parametrize(
+    ("target", "options", "message"),
+    [
+        (server, {"env": {}}, "env= is nothing that a server object has; "),
+        (
+            MemoryTransport(server),
+            {"headers": {}},
+            "headers= is nothing that a transport has; it has no options",
+        ),
+        (
+            ["uvx", "it"],
+            {"headers": {"A": "b"}},
+            "headers= is nothing that a process has; there are env=, cwd=, stderr=, max_answer=",
+        ),
+        (
+            "https://example.com/mcp",
+            {"stderr": None, "env": {}},
+            "env= is nothing that a URL has; there are headers=, t",
+        ),
+        (server.asgi(), {"proxy": "http://a"}, "proxy= is nothing that an ASGI app has; "),
+        (
+            {"mcpServers": {"a": server}},
+            {"token": "t"},
+            "token= is nothing that a server object has; there are headers=",
+        ),
+        (
+            {"mcpServers": {"a": {"command": "a"}, "b": {"url": "https://b.c"}}},
+            {"token": "secret"},
+            "token= would be for each of the 2 servers of the configuration; write it in the entry of the one that it",
+        ),
+        (
+            {"mcpServers": {"a": {"command": "a"}, "b": {"command": "b"}}},
+            {"proxy": "http://a"},
+            "proxy= is nothing that a process has; there are env=",
+        ),
+    ],
+)
+def test_options_that_a_target_does_not_have_are_refused(target: Any, options: Any, message: str) -> None:
+    with pytest.raises(ValueError, match="=") as raised:
+        everything(target, **options)
+    assert str(raised.value).startswith(message)
