@@ -14,21 +14,19 @@ from collections.abc import (
     MutableMapping,
     Sequence,
 )
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
+from typing import Any, Literal, TypeVar, cast, overload
 
 from pydantic_core import from_json
 
+from .calls.call import Call
+from .calls.channel import Channel
 from .calls.tasks import Calls, server_ended
+from .components.component import Component
 from .context import Context
 from .errors import ProtocolError, RegistrationError
 from .protocol import jsonrpc
 from .protocol.jsonrpc import Outcome
 from .protocol.revisions import METHODS
-
-if TYPE_CHECKING:
-    from .calls.call import Call
-    from .calls.channel import Channel
-    from .components.component import Component
 
 UNWRAPPED = frozenset({"ping", "subscriptions/listen"})
 """A ping must be answered promptly however busy the server is; a stream that listens has no result to wait for."""

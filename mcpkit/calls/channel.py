@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+from ..state.principal import Principal
 from .asking.pending import OpenQuestions, Sender
-
-if TYPE_CHECKING:
-    from ..state.principal import Principal
 
 NO_HEADERS: Mapping[bytes, bytes] = MappingProxyType({})
 """Stands for the headers of a request where there are none."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from ..errors import (
     INTERNAL_ERROR,
@@ -22,9 +22,7 @@ from ..errors import (
     said_by,
 )
 from ..protocol import jsonrpc
-
-if TYPE_CHECKING:
-    from .call import Call
+from .call import Call
 
 logger = logging.getLogger("mcpkit")
 

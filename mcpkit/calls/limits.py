@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from ..common.signatures import Described
 from ..errors import RegistrationError
+from .call import Call
 from .turn import Slots, Turn
-
-if TYPE_CHECKING:
-    from .call import Call
-
 
 INHERITED = Described("the server's")
 """Stands for the timeout of the server that serves the call."""

@@ -6,13 +6,11 @@ import inspect
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..content.lazy import LeaveLoop, is_iterator, taken
+from .call import Call
 from .iterables import AT_HAND, collected, is_async_iterable, is_at_hand, listed
-
-if TYPE_CHECKING:
-    from .call import Call
 
 Make = Callable[[Any], Any]
 """Makes a result of what a function returned: the same, however often it is called and wherever."""

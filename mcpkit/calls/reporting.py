@@ -7,16 +7,14 @@ import logging
 import math
 import threading
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sized
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from ..protocol import jsonrpc
 from ..protocol.revisions import NOTIFICATIONS, SEVERITY
 from .asking.api import Asking
+from .call import Call
 from .coroutines import WORK
 from .reports import Reports
-
-if TYPE_CHECKING:
-    from .call import Call
 
 T = TypeVar("T")
 

@@ -8,14 +8,12 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..common.current import running_loop
 from ..protocol import jsonrpc
 from ..protocol.revisions import knows
-
-if TYPE_CHECKING:
-    from .runtime import BaseCall
+from .runtime import BaseCall
 
 INTERVAL = 1 / 40
 """Seconds from one progress notification to the next, in the long run."""

@@ -6,19 +6,17 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable, KeysView
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from ..common.current import current
 from ..errors import BusyError, ProtocolError
 from ..protocol import jsonrpc
+from ..protocol.jsonrpc import Outcome
 from .call import Call
 from .coroutines import cancellations, first_step, go_on, is_cancelled_from_outside, uncancel
 from .failures import error_response
 from .workers import forks
 from .workers.threads import is_fatal
-
-if TYPE_CHECKING:
-    from ..protocol.jsonrpc import Outcome
 
 Reply = Callable[[bytes | None, BaseException | None], None]
 """Takes the response to one message, or None when there will be none; and what went wrong, if something did."""

@@ -8,14 +8,12 @@ import time
 from collections import deque
 from collections.abc import Coroutine
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import CallTimeoutError
 from .coroutines import kept_from_anyio
+from .runtime import BaseCall
 from .workers.threads import log_late, of_a_function
-
-if TYPE_CHECKING:
-    from .runtime import BaseCall
 
 _left_behind: set[asyncio.Task[None]] = set()
 """Coroutines that go on after their time is over; the event loop alone would let go of them."""

@@ -6,22 +6,20 @@ import threading
 from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ..calls.lifespan import Lifespans
 from ..common.listeners import Listeners
 from ..errors import RegistrationError
 from ..state.audience import Audience
 from ..state.change import Change, ListName
+from ..state.principal import Principal
 from .collection import Components
 from .component import Component
 from .custom_methods import Method
 from .prompts import Prompt
 from .resources import Resource, ResourceTemplate
 from .tools import AnyTool
-
-if TYPE_CHECKING:
-    from ..calls.lifespan import Lifespans
-    from ..state.principal import Principal
 
 Listener = Callable[["Components[Any]", str, Component], None]
 """Called with the part that changed, what happened (`added`, `removed`, `switched`) and to which."""

@@ -5,16 +5,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from threading import RLock
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
+from ..calls.lifespan import Lifespans
 from ..common.listeners import Listeners
 from ..errors import RegistrationError
 from ..schema import UnresolvedHint
 from ..state.change import ListName
 from .component import Component
-
-if TYPE_CHECKING:
-    from ..calls.lifespan import Lifespans
 
 C = TypeVar("C", bound=Component)
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from ..components.component import Component
-    from ..state.principal import Principal
-    from .registry import Registry
+from ..components.component import Component
+from ..state.principal import Principal
+from .registry import Registry
 
 
 class Conditional:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..calls.asking.pending import OpenQuestions
 from ..calls.call import Call
@@ -30,12 +30,10 @@ from ..protocol.messages import invalid, readable_id
 from ..protocol.revisions import LATEST_HANDSHAKE
 from ..state.change import ListName
 from ..state.principal import ANYONE, Principal
+from .engine import Served
 from .identity import CAPABILITIES
 from .peer import Peer
 from .subscriptions.pipe import Places, Subscriptions
-
-if TYPE_CHECKING:
-    from .engine import Served
 
 
 class Connection(Peer):

@@ -6,23 +6,20 @@ import threading
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+from ..calls.call import Call
+from ..calls.lifespan import Lifespans
+from ..calls.runtime import Runtime
+from ..state.broker import Broker
 from ..state.change import LIST_NAMES
 from .entrance import Entrance
+from .identity import Declared
 from .listing import Listing
-from .methods import Methods
+from .methods import Handler, Methods
+from .registry import Registry
 from .subscriptions.hub import Changes, Hubs
 from .subscriptions.listen import Listen
-
-if TYPE_CHECKING:
-    from ..calls.call import Call
-    from ..calls.lifespan import Lifespans
-    from ..calls.runtime import Runtime
-    from ..state.broker import Broker
-    from .identity import Declared
-    from .methods import Handler
-    from .registry import Registry
 
 
 class Served(Protocol):

@@ -7,17 +7,14 @@ import logging
 import threading
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakKeyDictionary
 
-from .identity import CAPABILITIES
-
-if TYPE_CHECKING:
-    from ..calls.call import Call
-    from ..calls.lifespan import Lifespan
-    from ..protocol.jsonrpc import Outcome, Ready
-    from .identity import Declared
-    from .methods import Handler
+from ..calls.call import Call
+from ..calls.lifespan import Lifespan
+from ..protocol.jsonrpc import Outcome, Ready
+from .identity import CAPABILITIES, Declared
+from .methods import Handler
 
 logger = logging.getLogger("mcpkit")
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING
 
 from ..protocol.eras import Identity
 from ..protocol.revisions import narrow
 from ..protocol.types import Json
-
-if TYPE_CHECKING:
-    from .registry import Registry
+from .registry import Registry
 
 CAPABILITIES: dict[str, dict[str, bool]] = {
     "tools": {"listChanged": True},

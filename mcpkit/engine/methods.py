@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..calls.asking.api import check_rounds
+from ..calls.call import Call
 from ..calls.coroutines import is_cancelled_from_outside
 from ..calls.failures import is_protocol_error, not_found, tool_error
+from ..calls.lifespan import Lifespans
 from ..calls.workers.threads import is_fatal
 from ..components.completion import complete
-from ..components.component import optional
+from ..components.component import Component, optional
+from ..components.custom_methods import Method
+from ..components.prompts import Prompt
 from ..components.resources import Resource, ResourceTemplate
+from ..components.tools import AnyTool
 from ..content.values import ExtensionResult
 from ..errors import INVALID_PARAMS, METHOD_NOT_FOUND, MalformedError, ProtocolError
 from ..protocol import content
@@ -22,19 +27,11 @@ from ..protocol.repetition import RepetitiveResult
 from ..protocol.revisions import LATEST, METHODS, ROUND_PARAMS, STATELESS, narrow
 from ..protocol.types import Json
 from ..state.change import LIST_NAMES
+from .identity import Declared
+from .listing import Listing
+from .provider import Kind
+from .registry import Registry
 from .subscriptions.listen import check_keys
-
-if TYPE_CHECKING:
-    from ..calls.call import Call
-    from ..calls.lifespan import Lifespans
-    from ..components.component import Component
-    from ..components.custom_methods import Method
-    from ..components.prompts import Prompt
-    from ..components.tools import AnyTool
-    from .identity import Declared
-    from .listing import Listing
-    from .provider import Kind
-    from .registry import Registry
 
 _MAX_URI_LENGTH = 8192
 """Characters of a URI that is read, as it is held against every template."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from ..calls.asking.pending import OpenQuestions
 from ..calls.call import Call
@@ -20,9 +20,7 @@ from ..protocol.eras import Envelope, Handshake
 from ..protocol.jsonrpc import RequestId, is_id, is_object
 from ..protocol.messages import Notification, Request, Response, invalid, is_initialize, names_revision
 from ..protocol.types import Json
-
-if TYPE_CHECKING:
-    from .engine import Engine
+from .engine import Engine
 
 logger = logging.getLogger("mcpkit")
 

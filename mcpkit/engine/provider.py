@@ -5,10 +5,11 @@ from __future__ import annotations
 import inspect
 import itertools
 from collections.abc import Awaitable, Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 from typing_extensions import Self
 
+from ..calls.lifespan import Lifespans
 from ..common.listeners import Listeners
 from ..components.catalog import Catalog
 from ..components.component import Listed
@@ -17,9 +18,6 @@ from ..content.wording import described
 from ..context import Context
 from ..errors import RegistrationError
 from ..state.change import ListName
-
-if TYPE_CHECKING:
-    from ..calls.lifespan import Lifespans
 
 Kind = Literal["tools", "resources", "resource_templates", "prompts"]
 """What can be provided."""

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ..calls.call import NO_STATE
+from ..calls.call import NO_STATE, Call
+from ..calls.lifespan import Lifespans
 from ..calls.limits import run_limited
+from ..components.component import Listed
 from ..context import Context
 from ..errors import INTERNAL_ERROR, ProtocolError
-
-if TYPE_CHECKING:
-    from ..calls.call import Call
-    from ..calls.lifespan import Lifespans
-    from ..components.component import Listed
-    from .provider import Kind, Provided
-    from .registry import Registry
+from .provider import Kind, Provided
+from .registry import Registry
 
 logger = logging.getLogger("mcpkit")
 

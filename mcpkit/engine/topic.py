@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..content.data import json_of, json_value
 from ..content.lazy import staying
+from ..context import Context
 from ..errors import RegistrationError
 from ..protocol import jsonrpc
 from ..protocol.jsonrpc import is_array, is_object
 from ..protocol.revisions import NOTIFICATIONS
 from ..state.audience import Audience
 from ..state.change import LISTS, RESOURCES, Change
-
-if TYPE_CHECKING:
-    from ..context import Context
-    from ..state.principal import Principal
+from ..state.principal import Principal
 
 Accept = Callable[[list[str], "Context[Any]"], list[str]]
 """Returns those of the keys that who asks may listen to."""

@@ -9,13 +9,11 @@ from __future__ import annotations
 import re
 from binascii import a2b_base64, b2a_base64
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import HEADER_MISMATCH, ProtocolError
 from .jsonrpc import is_array, is_object
-
-if TYPE_CHECKING:
-    from .mirrored import MirroredParameter
+from .mirrored import MirroredParameter
 
 Headers = Mapping[bytes, bytes]
 """Values by name in lower case."""

@@ -10,11 +10,11 @@ import sys
 from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from ..common.current import running_loop
 from ..common.numbers import check_count, check_seconds
 from ..engine.connection import Connection
+from ..engine.engine import Engine, Served
 from ..errors import ProtocolError
 from ..state.principal import ANYONE, Principal, checked_principal
 from .framing import MAX_LINE, Framing
@@ -22,9 +22,6 @@ from .pipe_input import CHUNK, read_pipe
 from .pipe_output import PipeOutput
 from .standard_streams import StandardStreams, hold_standard_descriptors, take_over_standard_streams
 from .watchdog import Watchdog
-
-if TYPE_CHECKING:
-    from ..engine.engine import Engine, Served
 
 GRACE = 5.0
 """Seconds from the end of input, or a signal, to the end of the process."""

@@ -9,11 +9,10 @@ import sys
 import textwrap
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from ..engine.engine import Engine
-    from ..engine.registry import Registry
+from ..engine.engine import Engine
+from ..engine.registry import Registry
 
 _MOST = 8
 """Names of one kind that are written out."""

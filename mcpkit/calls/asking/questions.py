@@ -5,18 +5,15 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, cast, overload
+from typing import Any, ClassVar, Generic, Literal, cast, overload
 
-from typing_extensions import TypeVar
+from typing_extensions import TypeForm, TypeVar
 
 from ...errors import AnswerError, ArgumentsError, ElicitationError, InvalidAnswerError
 from ...protocol.jsonrpc import is_array, is_object
 from ...protocol.revisions import ELICITATION_IDS, knows
 from ...protocol.types import Json
 from .roots import Root
-
-if TYPE_CHECKING:
-    from typing_extensions import TypeForm
 
 T = TypeVar("T")
 A = TypeVar("A", default=Any)

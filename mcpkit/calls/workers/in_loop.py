@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from ...common.current import running_loop
 from ...errors import CallEndedError
-
-if TYPE_CHECKING:
-    from ..call import Call
+from ..call import Call
 
 T = TypeVar("T")
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Coroutine, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from ...errors import RegistrationError
 from ...schema.signature import innermost
+from ..call import Call
 from ..making import Make, finish_call
-
-if TYPE_CHECKING:
-    from ..call import Call
 
 Place = Literal["loop", "process"]
 

@@ -7,17 +7,15 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from types import MethodType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ...calls.call import Call
+from ...calls.making import Make
 from ...errors import RegistrationError
 from ...schema.signature import empty, head, innermost
 from .markers import Dependency, FromRequest, context_type, hidden, is_hidden
 from .parts import Fills, Part, Plan, Step
 from .run import call_filled
-
-if TYPE_CHECKING:
-    from ...calls.call import Call
-    from ...calls.making import Make
 
 Overrides = Mapping[Hashable, Callable[..., Any]]
 """What stands for a function in a test, by the function's `identity`."""

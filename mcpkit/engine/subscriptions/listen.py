@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ...calls.call import Call
 from ...context import Context
 from ...errors import INVALID_PARAMS, MalformedError, ProtocolError
 from ...protocol import jsonrpc
 from ...protocol.eras import SUBSCRIPTION_ID
 from ...protocol.jsonrpc import is_array, is_object
 from ...state.change import LISTS, RESOURCES, Change
-
-if TYPE_CHECKING:
-    from ...calls.call import Call
-    from ..registry import Extension
+from ..registry import Extension
 
 MAX_URIS = 1000
 """URIs that one session or one stream may subscribe to, and keys beside them."""

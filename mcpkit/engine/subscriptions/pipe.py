@@ -6,19 +6,17 @@ import asyncio
 import logging
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
+from ...calls.channel import Channel
 from ...errors import INTERNAL_ERROR, ProtocolError
 from ...protocol.eras import Handshake
 from ...protocol.jsonrpc import RequestId
 from ...state.change import LIST_NAMES, Change, ListName
+from ...state.principal import Principal
+from .hub import Changes
 from .listen import Listen, notification
 from .mailbox import Pending
-
-if TYPE_CHECKING:
-    from ...calls.channel import Channel
-    from ...state.principal import Principal
-    from .hub import Changes
 
 logger = logging.getLogger("mcpkit")
 

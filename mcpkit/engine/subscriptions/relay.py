@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...common.listeners import Listeners
 from ...errors import ProtocolError
@@ -14,12 +14,10 @@ from ...protocol import jsonrpc
 from ...protocol.jsonrpc import is_object
 from ...protocol.types import Json
 from ...state.audience import Audience
+from ...state.broker import Broker
 from ...state.change import LIST_NAMES, Change
 from ...state.principal import Principal
 from .mailbox import Mailbox
-
-if TYPE_CHECKING:
-    from ...state.broker import Broker
 
 logger = logging.getLogger("mcpkit")
 

@@ -7,17 +7,15 @@ import contextvars
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
+from ...components.resources import Resource, ResourceTemplate
 from ...content.blocks import is_template
 from ...errors import ArgumentsError
 from ...state.audience import Audience
 from ...state.change import Change
 from ...state.principal import Principal
-
-if TYPE_CHECKING:
-    from ...components.resources import Resource, ResourceTemplate
-    from ..registry import Registry
+from ..registry import Registry
 
 logger = logging.getLogger("mcpkit")
 

@@ -6,16 +6,14 @@ import asyncio
 import logging
 import os
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...calls.shares import Shares
+from ...engine.engine import Engine
 from ...state.broker import Broker
 from .options import Settings
 from .sessions.events import Shelf
 from .workers import CURE
-
-if TYPE_CHECKING:
-    from ...engine.engine import Engine
 
 logger = logging.getLogger("mcpkit")
 
