@@ -66,10 +66,7 @@ class HttpApp:
         """
         if not path.startswith("/"):
             raise RegistrationError(f"an app is mounted at a path such as '/other', got {path!r}")
-        with self._lock:
-            self._mounts.append((path, app))
-            if self._door is not None:
-                self._door.mount(path, app)
+        self._mounts.append((path, app))
 
     def around(self, parent: ASGIApp) -> ASGIApp:
         """Return a site: an app below which this one is mounted, and the routes of this one that are outside its mount.
@@ -95,8 +92,5 @@ class HttpApp:
 
         with self._lock:  # event loops of several threads may come at once
             if self._door is None:
-                door = Door(self._engine, self._routes, self.settings, self._guard)
-                for path, app in self._mounts:
-                    door.mount(path, app)
-                self._door = door
+                self._door = Door(self._engine, self._routes, self._mounts, self.settings, self._guard)
             return self._door

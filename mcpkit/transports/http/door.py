@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
@@ -12,9 +12,8 @@ from ...errors import BusyError, ProtocolError
 from ...protocol import jsonrpc
 from ...protocol.request_headers import JoinedHeaders
 from ...state.broker import MemoryBroker
-from ...state.principal import Principal
 from .environment import Environment
-from .exchange import Exchange, Receive, RefusedError, Scope, Send, headers_by_name, refuse, respond
+from .exchange import Exchange, Receive, RefusedError, Scope, Send, headers_by_name, refuse
 from .intake.authenticated import find_principal, principal_of
 from .intake.cors import Cors
 from .intake.guard import Guard
@@ -45,7 +44,7 @@ _READ = frozenset(
 )
 """Headers that decide what is done, here or in an authentication middleware before the app; so do `Mcp-Param-*`."""
 
-_Endpoint = Callable[[Service, Scope, dict[bytes, bytes], Principal, Receive, Send], Awaitable[None]]
+_Endpoint = Callable[[Service, Scope, Exchange], Awaitable[None]]
 
 
 class Door:
@@ -53,6 +52,8 @@ class Door:
 
     Args:
         engine: Who answers.
+        routes: The author's routes.
+        mounts: Other apps, and where they are served; both lists may grow.
         settings: The options.
         guard: Which hosts and origins are answered.
 
@@ -60,7 +61,14 @@ class Door:
         routes: What is served beside the protocol's paths.
     """
 
-    def __init__(self, engine: Engine, routes: list[OwnRoute], settings: Settings, guard: Guard) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        routes: Sequence[OwnRoute],
+        mounts: Sequence[tuple[str, ASGIApp]],
+        settings: Settings,
+        guard: Guard,
+    ) -> None:
         self._engine = engine
         self._settings = settings
         self._guard = guard
@@ -69,16 +77,12 @@ class Door:
         self._keys = engine.runtime.keys
         self._broker = MemoryBroker() if engine.broker is None else engine.broker
         self._services: dict[asyncio.AbstractEventLoop, Service] = {}
-        self.routes = Routes(routes, guard, settings, is_ready=self._is_ready)
+        self.routes = Routes(routes, mounts, guard, settings, is_ready=self._is_ready)
         self._cors = Cors(self._serve_page, guard) if settings.cors else self._serve_page
         endpoints = {settings.path.rstrip("/"): self._mcp}
         if settings.sse:
             endpoints |= {SSE_PATH: self._sse, MESSAGES_PATH: self._messages}
         self._endpoints = {path + end: each for path, each in endpoints.items() for end in ("", "/")}
-
-    def mount(self, path: str, app: ASGIApp) -> None:
-        """Serve another app below a path."""
-        self.routes.mount(path, app)
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Begin to serve one connection as ASGI has it, and return what serves it."""
@@ -114,7 +118,8 @@ class Door:
                 service = await self._open()
             find = self._settings.principal
             principal = principal_of(scope) if find is None else await find_principal(scope, find)
-            await endpoint(service, scope, headers, principal, receive, send)
+            keep_alive, peer = self._settings.keep_alive, scope.get("client")
+            await endpoint(service, scope, Exchange(receive, send, keep_alive, headers, principal, peer))
         except RefusedError as error:
             if is_post and isinstance(error, UnreadError):
                 _, send = watch(scope, headers, receive, send)
@@ -126,104 +131,63 @@ class Door:
 
     # The endpoints
 
-    async def _mcp(
-        self,
-        service: Service,
-        scope: Scope,
-        headers: dict[bytes, bytes],
-        principal: Principal,
-        receive: Receive,
-        send: Send,
-    ) -> None:
+    async def _mcp(self, service: Service, scope: Scope, exchange: Exchange) -> None:
         if scope["method"] != "POST":
-            await self._get_or_delete(service, scope, headers, principal, receive, send)
+            await self._get_or_delete(service, scope["method"], exchange)
             return
-        is_streamable = may_stream(headers)
-        settings = self._settings
-        exchange = Exchange(
-            receive, send, settings.keep_alive, headers, principal, is_streamable, scope.get("client")
-        )
+        exchange.may_stream = may_stream(exchange.request_headers)
         try:
-            message = jsonrpc.decode(  # of the bytes nothing is left while the message is served
-                await service.bodies.read(receive, headers.get(b"content-length"), exchange)
-            )
+            # of the bytes nothing is left while the message is served
+            message = jsonrpc.decode(await service.bodies.read(exchange))
         except ProtocolError as error:
-            await respond(send, 400, jsonrpc.error(None, error))
+            exchange.answer(jsonrpc.error(None, error), 400)
+            await exchange.respond()
             return
-        if is_stateless(message, headers):
-            await serve_stateless(service, message, headers, exchange)
+        if is_stateless(message, exchange.request_headers):
+            await serve_stateless(service, message, exchange)
         else:
-            await serve_handshake(service, message, headers, exchange)
+            await serve_handshake(service, message, exchange)
 
-    async def _get_or_delete(
-        self,
-        service: Service,
-        scope: Scope,
-        headers: dict[bytes, bytes],
-        principal: Principal,
-        receive: Receive,
-        send: Send,
-    ) -> None:
-        method = scope["method"]
+    async def _get_or_delete(self, service: Service, method: str, exchange: Exchange) -> None:
+        headers = exchange.request_headers
         has_sessions = not self._settings.stateless and not is_stateless(None, headers)
         is_known = method in {"GET", "DELETE"}
         if not (is_known and has_sessions):
             if is_known and (problem := unknown_revision(headers)) is not None:
-                await respond(send, 400, jsonrpc.error(None, problem))
+                exchange.answer(jsonrpc.error(None, problem), 400)
+                await exchange.respond()
                 return
             allowed = b"GET, POST, DELETE" if has_sessions else b"POST"
             raise RefusedError(405, f"{method} means nothing here", ((b"allow", allowed),))
-        exchange = Exchange(
-            receive, send, self._settings.keep_alive, principal=principal, peer=scope.get("client")
-        )
         if method == "DELETE":
-            await serve_delete(service, headers, exchange)
+            await serve_delete(service, exchange)
         elif accepts(headers.get(b"accept", b"*/*"), b"text/event-stream"):
-            await serve_get(service, headers, exchange)
+            await serve_get(service, exchange)
         else:
             raise RefusedError(406, "a GET is answered with an event stream: accept text/event-stream")
 
-    async def _sse(
-        self,
-        service: Service,
-        scope: Scope,
-        headers: dict[bytes, bytes],
-        principal: Principal,
-        receive: Receive,
-        send: Send,
-    ) -> None:
+    async def _sse(self, service: Service, scope: Scope, exchange: Exchange) -> None:
         if scope["method"] != "GET":
             raise UnreadError(405, "the event stream is opened with a GET", ((b"allow", b"GET"),))
-        exchange = Exchange(
-            receive, send, self._settings.keep_alive, headers, principal, peer=scope.get("client")
-        )
         pipe = Pipe(service.environment, service.pipes, exchange, mount_point(scope) + MESSAGES_PATH)
         try:
             await service.serve(exchange)
         finally:
             await pipe.aclose()
 
-    async def _messages(
-        self,
-        service: Service,
-        scope: Scope,
-        headers: dict[bytes, bytes],
-        principal: Principal,
-        receive: Receive,
-        send: Send,
-    ) -> None:
+    async def _messages(self, service: Service, scope: Scope, exchange: Exchange) -> None:
         if scope["method"] != "POST":
             raise RefusedError(405, "messages are sent with a POST", ((b"allow", b"POST"),))
-        check_content(headers)
+        check_content(exchange.request_headers)
         query = parse_qs(scope.get("query_string", b"").decode("latin-1"))
         pipe = service.pipes.get(query.get("session_id", [""])[0])
-        if pipe is None or pipe.principal.id != principal.id:
+        if pipe is None or pipe.principal.id != exchange.principal.id:
             raise UnreadError(404, "there is no such session: open /sse again")
         if pipe.is_behind:
             raise UnreadError(503, "too much waits on the stream: read it, then send this again", _BUSY)
-        body = await service.bodies.read(receive, headers.get(b"content-length"), pipe)
-        pipe.connection.receive(body, principal)
-        await refuse(send, 202, "Accepted")
+        pipe.connection.receive(await service.bodies.read(exchange), exchange.principal)
+        exchange.answer(None, 202)
+        await exchange.respond()
 
     # Its life
 

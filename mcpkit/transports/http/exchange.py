@@ -118,15 +118,18 @@ def event(data: bytes, id_: str | None = None) -> bytes:
     return b"".join((b"id: ", id_.encode(), b"\nevent: message\ndata: ", data, b"\n\n"))
 
 
-def status_of(problem: BaseException | None) -> int:
-    """Return the HTTP status of an answer in the stateless era."""
-    if problem is None:
-        return 200
-    if isinstance(problem, MissingCapabilityError | MalformedError):
-        return 400
+def status_of(problem: BaseException | None, statuses: Mapping[int, int] = _STATUS) -> int:
+    """Return the HTTP status of an answer.
+
+    Args:
+        problem: What went wrong, if anything did.
+        statuses: The statuses of errors by their codes, where they are not 200; those of the stateless era.
+    """
     if isinstance(problem, BusyError | ChallengeError):
         return problem.status
-    return _STATUS.get(problem.code, 200) if isinstance(problem, ProtocolError) else 200
+    if isinstance(problem, MissingCapabilityError | MalformedError):
+        return statuses.get(MISSING_CLIENT_CAPABILITY, 200)
+    return statuses.get(problem.code, 200) if isinstance(problem, ProtocolError) else 200
 
 
 def headers_of(problem: BaseException | None) -> tuple[tuple[bytes, bytes], ...]:
@@ -186,15 +189,16 @@ class Exchange:
         keep_alive: Seconds of silence after which a comment keeps a stream open.
         request_headers: The headers of the request by name in lower case.
         principal: Who has sent it.
-        may_stream: Whether the client takes an event stream.
         peer: The address and the port that it comes from, as the ASGI scope has them; None where nobody knows.
 
     Attributes:
         state: How far the answer has come, such as `ANSWERED`.
+        may_stream: Whether the client takes an event stream.
     """
 
     # Most exchanges are one answer, and never change what only streams have.
     state: int = _UNDECIDED
+    may_stream = True
     _source = _NOBODY
     _answer: bytes | None = None
     _answer_headers: Headers = ()
@@ -210,14 +214,12 @@ class Exchange:
         keep_alive: float,
         request_headers: Mapping[bytes, bytes] = NO_HEADERS,
         principal: Principal = ANYONE,
-        may_stream: bool = True,
         peer: tuple[str, int] | None = None,
     ) -> None:
         self.request_headers = request_headers
         self.principal = principal
-        self.may_stream = may_stream
+        self.receive = receive
         self._peer = peer
-        self._receive = receive
         self._send = send
         self._keep_alive = keep_alive
         self._queue: list[bytes] = []
@@ -429,7 +431,7 @@ class Exchange:
 
     async def _hear(self) -> None:
         try:
-            while (await self._receive())["type"] != "http.disconnect":
+            while (await self.receive())["type"] != "http.disconnect":
                 pass
         except Exception:  # middleware's; whatever it was, nothing more is heard of the client
             logger.debug("the client cannot be heard any more", exc_info=True)

@@ -37,7 +37,8 @@ class Routes:
     slash at the end of a path is as good as none.
 
     Args:
-        routes: The author's routes; those that are added later are served too.
+        routes: The author's routes.
+        mounts: Other apps, and where they are served; what is added later to either is served too.
         guard: Which hosts and origins are answered.
         settings: The options.
         is_ready: Whether the app takes work: neither starting nor shutting down.
@@ -49,12 +50,13 @@ class Routes:
     def __init__(
         self,
         routes: Sequence[OwnRoute],
+        mounts: Sequence[tuple[str, ASGIApp]],
         guard: Guard,
         settings: Settings,
         *,
         is_ready: Callable[[], bool],
     ) -> None:
-        self._own = routes
+        self._own, self._given = routes, mounts
         self._guard = guard
         self._settings = settings
         self._health = settings.health
@@ -66,12 +68,8 @@ class Routes:
         self._answer: ASGIApp = Cors(self._starlette, guard) if settings.cors else self._starlette
         self._mounts: list[Mount] = []
         self._outside: list[BaseRoute] = []
-        self._served = -1
+        self._served = -1, -1
         self.take_up()
-
-    def mount(self, path: str, app: ASGIApp) -> None:
-        """Serve another app below a path; see `HttpApp.mount`."""
-        self._mounts.append(Mount(path, app))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request whose path is none of the protocol's.
@@ -125,14 +123,15 @@ class Routes:
         return is_read and self._health is not None and path.rstrip("/") == self._health.rstrip("/")
 
     def take_up(self) -> None:
-        """Serve the routes that have been added since the last time.
+        """Serve the routes and apps that have been added since the last time.
 
         Raises:
             RegistrationError: The path of one is taken.
         """
-        if self._served == len(self._own):
+        served = len(self._own), len(self._given)
+        if self._served == served:
             return
-        added = tuple(self._own)
+        added = self._own[: served[0]]
         for each in added:
             self._settings.check_route(each)
         own: list[BaseRoute] = [
@@ -146,7 +145,8 @@ class Routes:
         )
         self._starlette.router.routes = [*readiness, *own]
         self._outside = [route for route in own if isinstance(route, _OutsideRoute)]
-        self._served = len(own)
+        self._mounts = [Mount(*each) for each in self._given[: served[1]]]
+        self._served = served
 
     async def _point(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a path at which nothing is: whoever has taken the address of the site for that of the endpoint."""

@@ -15,7 +15,6 @@ from ...protocol.jsonrpc import RequestId, is_object
 from ...protocol.messages import Notification, Refusal, Request, invalid, names_revision, read
 from ...protocol.revisions import ALL, HANDSHAKE, METHODS, STATELESS
 from ...protocol.types import Json
-from ...state.principal import Principal
 from .exchange import Exchange
 from .listener import Listener
 from .service import OPEN, Service
@@ -36,28 +35,27 @@ def is_stateless(message: Any, headers: Headers) -> bool:
     return version is not None and version not in _HANDSHAKE and version.strip() not in _HANDSHAKE
 
 
-def serve_stateless(service: Service, message: Any, headers: Headers, exchange: Exchange) -> Awaitable[None]:
+def serve_stateless(service: Service, message: Any, exchange: Exchange) -> Awaitable[None]:
     """Serve one POST of the stateless era.
 
     Args:
         service: What serves it.
         message: The JSON value of the body.
-        headers: The headers.
-        exchange: The answer.
+        exchange: The request, and its answer.
     """
     if service.stage == OPEN:
-        return _serve_early(service, message, headers, exchange)
-    return _serve(service, message, headers, exchange)
+        return _serve_early(service, message, exchange)
+    return _serve(service, message, exchange)
 
 
-async def _serve_early(service: Service, message: Any, headers: Headers, exchange: Exchange) -> None:
+async def _serve_early(service: Service, message: Any, exchange: Exchange) -> None:
     """Serve a POST that has come before the lifespan was entered: its headers may be those of a tool to come."""
     if await exchange.stays(service.engine.entrance.passed()):
-        await _serve(service, message, headers, exchange)
+        await _serve(service, message, exchange)
 
 
-def _serve(service: Service, message: Any, headers: Headers, exchange: Exchange) -> Awaitable[None]:
-    request = read(message, _Post(service, headers, exchange.principal))
+def _serve(service: Service, message: Any, exchange: Exchange) -> Awaitable[None]:
+    request = read(message, _Post(service, exchange))
     if type(request) is Request:
         if request.method != "subscriptions/listen":
             return service.call(exchange, request, exchange.reply, service.settings.stream_after)
@@ -67,7 +65,7 @@ def _serve(service: Service, message: Any, headers: Headers, exchange: Exchange)
         except Exception as error:  # noqa: BLE001 - every request is answered
             exchange.reply(error_response(call, error), error)
     elif isinstance(request, Notification):
-        if (problem := unknown_revision(headers)) is not None:
+        if (problem := unknown_revision(exchange.request_headers)) is not None:
             _refuse(exchange, None, problem)
         else:
             exchange.answer(None, 202)  # there is no notification that means something here
@@ -85,12 +83,11 @@ def _refuse(exchange: Exchange, id_: RequestId | None, problem: ProtocolError) -
 class _Post:
     """Who has sent a POST: nothing is known but what that says."""
 
-    __slots__ = ("_headers", "_principal", "_service")
+    __slots__ = ("_exchange", "_registry")
 
-    def __init__(self, service: Service, headers: Headers, principal: Principal) -> None:
-        self._service = service
-        self._headers = headers
-        self._principal = principal
+    def __init__(self, service: Service, exchange: Exchange) -> None:
+        self._registry = service.engine.registry
+        self._exchange = exchange
 
     def is_taken(self, id_: RequestId) -> bool:
         """Say no: POSTs share no ids."""
@@ -99,7 +96,7 @@ class _Post:
     def envelope(self, method: str, params: Json, meta: Json) -> Stateless:
         """Hold the headers against the request, and return who asks."""
         version = meta.get(PROTOCOL_VERSION)
-        headers = self._headers
+        headers = self._exchange.request_headers
         if version is None and (problem := unknown_revision(headers)) is not None:
             raise problem
         if type(version) is str:
@@ -117,14 +114,16 @@ class _Post:
 
     def _check_parameters(self, params: Json) -> None:
         name = params.get("name")
-        tool = self._service.engine.registry.tools.get(name) if type(name) is str else None
-        if tool is not None and (mirrored := tool.mirrored) and tool.is_visible(self._principal):
+        tool = self._registry.tools.get(name) if type(name) is str else None
+        if tool is not None and (mirrored := tool.mirrored) and tool.is_visible(self._exchange.principal):
             arguments = params.get("arguments")
-            check_mirrored(self._headers, mirrored, arguments if is_object(arguments) else {})
+            check_mirrored(
+                self._exchange.request_headers, mirrored, arguments if is_object(arguments) else {}
+            )
 
     def _named_by(self, method: str) -> str | None:
-        own = self._service.engine.registry.methods.get(method)
-        return own.named_by if own is not None and own.is_visible(self._principal) else None
+        own = self._registry.methods.get(method)
+        return own.named_by if own is not None and own.is_visible(self._exchange.principal) else None
 
 
 def unknown_revision(headers: Headers) -> ProtocolError | None:

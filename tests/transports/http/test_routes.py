@@ -62,8 +62,8 @@ OWN = [
 ]
 
 
-def served(own=OWN, guard=None, cors=True, health="/health", is_ready=lambda: True) -> Routes:
-    return Routes(own, guard or Guard(), Settings(cors=cors, health=health), is_ready=is_ready)
+def served(own=OWN, guard=None, cors=True, health="/health", is_ready=lambda: True, mounts=()) -> Routes:
+    return Routes(own, mounts, guard or Guard(), Settings(cors=cors, health=health), is_ready=is_ready)
 
 
 def client(app, base_url="http://localhost:8000", **options) -> TestClient:
@@ -187,8 +187,7 @@ def test_own_routes_are_guarded():
 
 def test_another_app_is_served_below_a_path():
     inner = served([OwnRoute("/where", where, ["GET"], None)], Guard(allowed_hosts=["inner.example"]))
-    outer = served()
-    outer.mount("/inner", inner)
+    outer = served(mounts=[("/inner", inner)])
     http = client(Starlette(routes=[Mount("/a", outer)]))
     assert http.get("/a/inner/where").text == "http://localhost:8000/a/inner/where"
     assert http.get("/a/where").text == "http://localhost:8000/a/where"
@@ -196,8 +195,8 @@ def test_another_app_is_served_below_a_path():
 
 
 def test_another_app_has_a_guard_of_its_own():
-    outer = served(guard=Guard(allowed_hosts=["outer.example"]))
-    outer.mount("/inner", served(guard=Guard(allowed_hosts=["inner.example"])))
+    inner = served(guard=Guard(allowed_hosts=["inner.example"]))
+    outer = served(guard=Guard(allowed_hosts=["outer.example"]), mounts=[("/inner", inner)])
     http = client(outer)
     for path, host, status in (
         ("/inner/hello", "inner.example", 200),
@@ -210,8 +209,8 @@ def test_another_app_has_a_guard_of_its_own():
 
 @pytest.mark.parametrize("path", ["/inner", "/inner/"])
 def test_an_app_is_served_at_the_path_itself_too(path):
-    outer = served()
-    outer.mount("/inner", served(own=[OwnRoute("/", hello, ["GET"], None)]))
+    inner = served(own=[OwnRoute("/", hello, ["GET"], None)])
+    outer = served(mounts=[("/inner", inner)])
     assert client(outer).get(path).status_code == 200
 
 

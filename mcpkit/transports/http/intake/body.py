@@ -5,23 +5,14 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from inspect import iscoroutine
 from io import BytesIO
-from typing import Protocol
 
 from ....calls.coroutines import first_step, go_on, within
 from ....calls.shares import Shares
-from ..exchange import Receive, RefusedError
+from ..exchange import Exchange, RefusedError
 from ..options import Settings
 from .refused_body import Message, UnreadError
 
 _LATER = ((b"retry-after", b"1"),)
-
-
-class Sender(Protocol):
-    """Who sends a body."""
-
-    @property
-    def caller(self) -> str | None:
-        """What tells it from others; see `Shares`."""
 
 
 class Bodies:
@@ -41,19 +32,18 @@ class Bodies:
         self._seconds = settings.body_timeout
         self._shares = Shares()
 
-    async def read(self, receive: Receive, length: bytes | None, sender: Sender) -> bytes:
+    async def read(self, exchange: Exchange) -> bytes:
         """Read one whole body.
 
         Args:
-            receive: The request's ASGI channel.
-            length: The value of its Content-Length header.
-            sender: Who sends it.
+            exchange: The request, of whose body nothing has been read.
 
         Raises:
             RefusedError: 413 for more bytes, 408 for a longer time, 503 where too many bytes are on their way, 400 for
                 a client that has gone. It is an UnreadError where there is more of the body.
         """
         limit = self._limit
+        length = exchange.request_headers.get(b"content-length")
         if (
             length is not None
             and self._limit_length <= len(length) < 20
@@ -62,7 +52,7 @@ class Bodies:
         ):
             raise UnreadError(413, _too_long(limit))
         message: Message | None = None
-        reading: Awaitable[Message] = receive()
+        reading: Awaitable[Message] = exchange.receive()
         if iscoroutine(reading):  # most bodies are there already, and need no timer
             is_there, value = first_step(reading)
             if is_there:
@@ -75,7 +65,7 @@ class Bodies:
                 raise RefusedError(413, _too_long(limit))
             return body
         try:
-            parts = self._read_parts(message, reading, receive, length, sender.caller)
+            parts = self._read_parts(message, reading, length, exchange)
             return await within(self._seconds, parts)
         except TimeoutError:
             raise UnreadError(408, f"the body did not arrive within {self._seconds:g} seconds") from None
@@ -84,10 +74,10 @@ class Bodies:
         self,
         message: Message | None,
         reading: Awaitable[Message],
-        receive: Receive,
         length: bytes | None,
-        caller: str | None,
+        exchange: Exchange,
     ) -> bytes:
+        caller = exchange.caller
         declared = int(length) if length is not None and len(length) < 20 and length.isdigit() else 0
         body = BytesIO()  # it gives its bytes away without a copy
         size = counted = 0
@@ -106,7 +96,7 @@ class Bodies:
                 if (uncounted := max(size, declared) - counted) > 0:
                     self._count(caller, uncounted, is_alone=self._shares.taken == counted)
                     counted += uncounted
-                message, reading = None, receive()
+                message, reading = None, exchange.receive()
         finally:
             if counted:
                 self._shares.give_back(caller, counted)

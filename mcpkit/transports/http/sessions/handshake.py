@@ -17,14 +17,14 @@ from ....engine.peer import Peer
 from ....errors import INVALID_REQUEST, METHOD_NOT_FOUND, ProtocolError
 from ....protocol import jsonrpc
 from ....protocol.eras import Client, Envelope, Handshake
-from ....protocol.headers import Headers
 from ....protocol.jsonrpc import Outcome, Ready, is_array, is_object
 from ....protocol.messages import Request, invalid, is_initialize
 from ....protocol.revisions import HANDSHAKE
 from ....protocol.types import Json
-from ..exchange import ANSWERED, Exchange, Source, headers_of
+from ..exchange import ANSWERED, Exchange, Source, headers_of, status_of
 from ..service import Service
-from .response import status_of
+from .response import IN_SESSION
+from .session import Session
 
 _IS_EAGER = sys.version_info >= (3, 12)
 
@@ -37,14 +37,13 @@ _GUESTS = {revision: Handshake(revision, Client({}, {})) for revision in HANDSHA
 """What is known of clients that have no session; nothing of it changes."""
 
 
-async def serve_handshake(service: Service, message: Any, headers: Headers, exchange: Exchange) -> None:
+async def serve_handshake(service: Service, message: Any, exchange: Exchange) -> None:
     """Serve one POST of the handshake era.
 
     Args:
         service: What serves it.
         message: The JSON value of the body.
-        headers: The headers.
-        exchange: The answer.
+        exchange: The request, and its answer.
 
     Raises:
         BusyError: The broker does not answer.
@@ -53,11 +52,10 @@ async def serve_handshake(service: Service, message: Any, headers: Headers, exch
         await _initialize(service, message, exchange)
         return
     if service.settings.stateless:
-        await _serve_guest(service, message, headers, exchange)
+        await _serve_guest(service, message, exchange)
         return
-    session = await service.sessions.find(_session_id(headers), exchange)
+    session = await _find_session(service, exchange)
     if session is None:
-        await _refuse_session(headers, exchange)
         return
     session.post(message, exchange)
     has_middleware = service.engine.has_middleware
@@ -70,23 +68,21 @@ async def serve_handshake(service: Service, message: Any, headers: Headers, exch
         await session.save_rest()  # what it has let through later
 
 
-async def serve_get(service: Service, headers: Headers, exchange: Exchange) -> None:
+async def serve_get(service: Service, exchange: Exchange) -> None:
     """Serve a GET: a stream for what belongs to no call, or the rest of one that was cut off.
 
     Args:
         service: What serves it.
-        headers: The headers.
-        exchange: The answer.
+        exchange: The request, and its answer.
 
     Raises:
         BusyError: Too many streams are open, or the broker does not answer.
     """
-    session = await service.sessions.find(_session_id(headers), exchange)
+    session = await _find_session(service, exchange)
     if session is None:
-        await _refuse_session(headers, exchange)
         return
     service.environment.check_room(exchange.caller)
-    problem = session.get(exchange, headers.get(b"last-event-id", b"").strip().decode("latin-1"))
+    problem = session.get(exchange, _header(exchange, b"last-event-id"))
     try:
         if problem is not None:
             exchange.answer(jsonrpc.error(None, problem), 400)
@@ -96,28 +92,30 @@ async def serve_get(service: Service, headers: Headers, exchange: Exchange) -> N
         exchange.hang_up()  # whatever came between, the session must not wait for it
 
 
-async def serve_delete(service: Service, headers: Headers, exchange: Exchange) -> None:
+async def serve_delete(service: Service, exchange: Exchange) -> None:
     """Serve a DELETE: the session ends.
 
     Raises:
         BusyError: The broker does not answer.
     """
-    session = await service.sessions.find(_session_id(headers), exchange)
+    session = await _find_session(service, exchange)
     if session is None:
-        await _refuse_session(headers, exchange)
         return
     await service.sessions.end(session)
     exchange.answer(None, 204)
     await exchange.respond()
 
 
-def _session_id(headers: Headers) -> str:
-    return headers.get(_SESSION, b"").strip().decode("latin-1")
+def _header(exchange: Exchange, name: bytes) -> str:
+    return exchange.request_headers.get(name, b"").strip().decode("latin-1")
 
 
-async def _refuse_session(headers: Headers, exchange: Exchange) -> None:
-    """Refuse a request because it names no session, or none that there is."""
-    if _SESSION not in headers:
+async def _find_session(service: Service, exchange: Exchange) -> Session | None:
+    """Return the session of a request; None where that names none, or none that there is, and has been refused."""
+    session = await service.sessions.find(_header(exchange, _SESSION), exchange)
+    if session is not None:
+        return session
+    if _SESSION not in exchange.request_headers:
         problem = invalid(
             "there is no Mcp-Session-Id header: send initialize first, and the id that it returns"
         )
@@ -126,6 +124,7 @@ async def _refuse_session(headers: Headers, exchange: Exchange) -> None:
         problem = ProtocolError(INVALID_REQUEST, "Session not found: it has ended; send initialize again")
         exchange.answer(jsonrpc.error(None, problem), 404)
     await exchange.respond()
+    return None
 
 
 @types.coroutine
@@ -171,7 +170,9 @@ class Guest(Peer):
 
     def reply(self, message: bytes | None, problem: BaseException | None) -> None:
         """Answer the POST."""
-        self._exchange.answer(message, 202 if message is None else status_of(problem), headers_of(problem))
+        self._exchange.answer(
+            message, 202 if message is None else status_of(problem, IN_SESSION), headers_of(problem)
+        )
 
     def envelope(self, method: str, params: Json, meta: Json) -> Envelope:
         """Return what is known of it, which is no session."""
@@ -193,8 +194,8 @@ class Guest(Peer):
         """Tell nothing: there is no stream to tell it on."""
 
 
-async def _serve_guest(service: Service, message: Any, headers: Headers, exchange: Exchange) -> None:
-    named = headers.get(b"mcp-protocol-version", b"").strip().decode("latin-1")
+async def _serve_guest(service: Service, message: Any, exchange: Exchange) -> None:
+    named = _header(exchange, b"mcp-protocol-version")
     is_batch = is_array(message)
     calls = Calls() if is_batch else service.calls
     guest = Guest(service, calls, _GUESTS[named if named in HANDSHAKE else _WITHOUT_HEADER], exchange)

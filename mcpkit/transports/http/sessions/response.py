@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from ....calls.asking.pending import OpenQuestions
-from ....errors import INVALID_REQUEST, PARSE_ERROR, BusyError, ChallengeError, ProtocolError
+from ....errors import INVALID_REQUEST, PARSE_ERROR
 from ....protocol.jsonrpc import is_array, is_object
-from ..exchange import Exchange, Source, headers_of
+from ..exchange import Exchange, Source, headers_of, status_of
 from .streams import Stream, Streams
+
+IN_SESSION = {PARSE_ERROR: 400, INVALID_REQUEST: 400}
+"""The HTTP statuses of errors in the handshake era, by their codes."""
 
 
 class Answer(Source):
@@ -87,7 +90,7 @@ class Answer(Source):
         exchange = self._exchange
         if self._stream is None:
             if problem is not None and message is not None:
-                exchange.answer(message, status_of(problem), headers_of(problem))
+                exchange.answer(message, status_of(problem, IN_SESSION), headers_of(problem))
             elif message is not None:
                 exchange.answer(message)
             elif exchange.may_stream and _has_request(self._message):
@@ -113,13 +116,3 @@ class Answer(Source):
 def _has_request(message: Any) -> bool:
     messages: list[Any] = message if is_array(message) else [message]
     return any(is_object(each) and "id" in each and "method" in each for each in messages)
-
-
-def status_of(problem: BaseException | None) -> int:
-    """Return the HTTP status of an answer in the handshake era."""
-    if problem is None:
-        return 200
-    if isinstance(problem, BusyError | ChallengeError):
-        return problem.status
-    is_invalid = isinstance(problem, ProtocolError) and problem.code in {PARSE_ERROR, INVALID_REQUEST}
-    return 400 if is_invalid else 200

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from asgi_client import Serve
 from event_streams import ACCEPT, Site, eventually, site, stateless_meta
 from mcpkit import Server
-from mcpkit.transports.http.exchange import RefusedError
+from mcpkit.state.principal import Principal
+from mcpkit.transports.http.exchange import Exchange, RefusedError
 from mcpkit.transports.http.intake.body import Bodies
 from mcpkit.transports.http.options import Settings
 from pipe import settle
@@ -50,18 +51,21 @@ class Reading:
     """A body that is being read, part by part."""
 
     def __init__(self, bodies: Bodies, body: Body) -> None:
-        self.caller = body.caller
         self.body = body
         self.coming = [*body.parts]
         self._parts: asyncio.Queue[dict[str, Any] | Exception] = asyncio.Queue()
-        length = b"%d" % sum(body.parts) if body.is_declared else None
-        self.task = asyncio.ensure_future(bodies.read(self._receive, length, self))
+        headers = {b"content-length": b"%d" % sum(body.parts)} if body.is_declared else {}
+        exchange = Exchange(self._receive, self._send, 15, headers, Principal(body.caller))
+        self.task = asyncio.ensure_future(bodies.read(exchange))
 
     async def _receive(self) -> dict[str, Any]:
         part = await self._parts.get()
         if isinstance(part, Exception):
             raise part
         return part
+
+    async def _send(self, message: object) -> None:
+        raise AssertionError("whoever reads answers nothing")
 
     def go_on(self) -> None:
         if self.coming:
@@ -98,7 +102,7 @@ def test_what_is_on_its_way_is_bounded_and_given_back(bodies: list[Body], order:
             each.go_on()
             await settle()
             assert shares.taken <= TOTAL
-            assert shares.taken_by("eve") + shares.taken_by("ada") <= shares.taken
+            assert shares.taken_by("principal 'eve'") + shares.taken_by("principal 'ada'") <= shares.taken
             if not each.task.done():
                 continue
             going.remove(each)

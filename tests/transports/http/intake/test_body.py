@@ -9,15 +9,15 @@ import pytest
 
 from event_streams import ACCEPT, site, stateless_meta
 from mcpkit import Server
-from mcpkit.transports.http.exchange import RefusedError
+from mcpkit.transports.http.exchange import Exchange, RefusedError
 from mcpkit.transports.http.intake.body import Bodies
 from mcpkit.transports.http.options import Settings
 
 pytestmark = pytest.mark.anyio
 
 
-class Somebody:
-    caller = None
+async def send(message: object) -> None:
+    raise AssertionError("whoever reads answers nothing")
 
 
 async def read(
@@ -42,7 +42,7 @@ async def read(
         return message
 
     bodies = Bodies(Settings(max_body=limit, body_timeout=seconds))
-    return await bodies.read(receive, None, Somebody())
+    return await bodies.read(Exchange(receive, send, 15))
 
 
 @pytest.mark.parametrize("is_late", [False, True])
@@ -58,7 +58,7 @@ async def test_a_server_may_give_any_awaitable() -> None:
         asyncio.get_running_loop().call_soon(future.set_result, message)
         return future
 
-    assert await Bodies(Settings()).read(receive, None, Somebody()) == b"{}"
+    assert await Bodies(Settings()).read(Exchange(receive, send, 15)) == b"{}"
 
 
 async def test_a_body_is_as_long_as_allowed_however_it_is_cut() -> None:
