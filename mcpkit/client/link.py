@@ -256,6 +256,7 @@ class Link:
         except TransportError as error:
             if answer.done():  # before the way back broke
                 return answer.result()
+            self.wire.cancel(request.id, "")  # whose answer cannot come: there is nobody to tell
             if error.session_is_gone and generation == self.generation:
                 self.is_open = False
             raise

@@ -179,16 +179,16 @@ async def _discover_or_initialize(link: Link) -> Negotiated:
         if not done:
             reason = f"server/discover was not answered within {PROBE:g} s"
             initializing = asyncio.ensure_future(_initialize(link, LATEST_HANDSHAKE, reason))
-            done, _ = await asyncio.wait((discovering, initializing), return_when=asyncio.FIRST_COMPLETED)
-            if initializing in done and (initializing.exception() is None or discovering in done):
-                return initializing.result()
-            if discovering in done and discovering.exception() is not None:
+            await asyncio.wait((discovering, initializing), return_when=asyncio.FIRST_COMPLETED)
+            if not discovering.done() and initializing.exception() is not None:
+                await asyncio.wait((discovering,))
+            if not discovering.done() or discovering.exception() is not None:
                 return await initializing
         return await discovering
     finally:
         for task in (discovering, initializing):
-            if task is not None and not task.done():
-                task.cancel()
+            if task is not None and not task.cancel():
+                task.exception()  # heard, where the other one counts
 
 
 async def _initialize(link: Link, revision: str, reason: str) -> Negotiated:

@@ -1,0 +1,234 @@
+"""What is asked again when the way to the server or back has broken, and what must not be."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from mcpkit import AuthorizationError, Client, OutcomeUnknownError, StatusError, TransportError
+from scripted_transport import Message, ScriptedTransport, discovered, initialized, text
+
+pytestmark = pytest.mark.anyio
+
+Fault = Callable[[ScriptedTransport], None]
+
+TOOLS = [
+    {"name": "bake", "inputSchema": {"type": "object"}},
+    {"name": "taste", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}},
+    {"name": "clean", "inputSchema": {"type": "object"}, "annotations": {"idempotentHint": True}},
+    {"name": "sell", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": False}},
+]
+
+
+def dies(transport: ScriptedTransport) -> None:
+    """End after the request was read."""
+    transport.die()
+
+
+def refuses(**members: Any) -> Fault:
+    """Refuse to take the request."""
+
+    def fault(transport: ScriptedTransport) -> None:
+        raise TransportError("it was refused", may_have_begun=False, **members)
+
+    return fault
+
+
+def answers(status: int, **members: Any) -> Fault:
+    def fault(transport: ScriptedTransport) -> None:
+        raise StatusError(f"HTTP {status}", status, may_have_begun=status >= 500, **members)
+
+    return fault
+
+
+class Failing(ScriptedTransport):
+    """A server that fails so often and then works.
+
+    Args:
+        method: At which method.
+        faults: How, in this order.
+    """
+
+    def __init__(self, method: str, *faults: Fault, revision: str = "2026-07-28") -> None:
+        super().__init__(self._answer)
+        self.done: Counter[str] = Counter()
+        self._method = method
+        self._faults = list(faults)
+        self._revision = revision
+
+    def _answer(self, transport: ScriptedTransport, message: Message) -> list[Message]:
+        method = message["method"]
+        if method == "server/discover":
+            return [discovered(message)]
+        if method == "initialize":
+            return [initialized(message)]
+        if "id" not in message:
+            return []
+        self.done[method] += 1
+        if method == self._method and self._faults:
+            self._faults.pop(0)(self)
+            return []
+        return [
+            {"id": message["id"], "result": {"tools": TOOLS}}
+            if method == "tools/list"
+            else text(message, "ok")
+        ]
+
+
+@pytest.mark.parametrize("fault", [dies, refuses(), answers(502), answers(503), answers(504)])
+async def test_a_list_is_asked_for_again(fault: Fault) -> None:
+    server = Failing("tools/list", fault)
+    async with Client(server) as client:
+        assert [tool["name"] for tool in await client.list_tools()] == ["bake", "taste", "clean", "sell"]
+    assert server.done == {"tools/list": 2}
+
+
+@pytest.mark.parametrize("name", ["bake", "sell", "unlisted"])
+@pytest.mark.parametrize("fault", [dies, answers(502), answers(504)])
+async def test_a_call_of_unknown_fate_is_not_repeated(fault: Fault, name: str) -> None:
+    server = Failing("tools/call", fault)
+    async with Client(server) as client:
+        await client.list_tools()
+        with pytest.raises(OutcomeUnknownError, match="may or may not have been done"):
+            await client.call(name)
+        assert server.done["tools/call"] == 1
+        assert (await client.call(name)).text == "ok"  # the next one finds the server as it is now
+
+
+@pytest.mark.parametrize("name", ["taste", "clean"])
+@pytest.mark.parametrize("fault", [dies, answers(502)])
+async def test_a_tool_that_may_be_called_twice_is(fault: Fault, name: str) -> None:
+    server = Failing("tools/call", fault)
+    async with Client(server) as client:
+        await client.list_tools()
+        assert (await client.call(name)).text == "ok"
+    assert server.done["tools/call"] == 2
+
+
+async def test_the_caller_has_the_last_word() -> None:
+    server = Failing("tools/call", dies, dies)
+    async with Client(server) as client:
+        await client.list_tools()
+        assert (await client.call("bake", retry=True)).text == "ok"
+    server = Failing("tools/call", dies)
+    async with Client(server) as client:
+        await client.list_tools()
+        with pytest.raises(OutcomeUnknownError):
+            await client.call("taste", retry=False)
+
+
+@pytest.mark.parametrize("fault", [refuses(), answers(429), refuses(session_is_gone=True)])
+async def test_a_call_that_never_began_is_made_again(fault: Fault) -> None:
+    server = Failing("tools/call", fault)
+    async with Client(server) as client:
+        assert (await client.call("bake")).text == "ok"
+    assert server.done["tools/call"] == 2
+
+
+async def test_it_is_tried_so_often_and_no_oftener() -> None:
+    server = Failing("tools/call", *[refuses()] * 9)
+    async with Client(server, tries=4) as client:
+        with pytest.raises(TransportError, match="it was refused"):
+            await client.call("bake")
+    assert server.done["tools/call"] == 4
+
+
+@pytest.mark.parametrize("fault", [answers(400), answers(403), answers(404), refuses(may_pass=False)])
+async def test_what_will_not_pass_is_not_tried_again(fault: Fault) -> None:
+    server = Failing("tools/call", fault)
+    async with Client(server) as client:
+        with pytest.raises(TransportError):
+            await client.call("bake")
+    assert server.done["tools/call"] == 1
+
+
+async def test_who_must_say_who_he_is_is_told_at_once() -> None:
+    def fault(transport: ScriptedTransport) -> None:
+        raise AuthorizationError("it wants a token", 401, "Bearer")
+
+    server = Failing("tools/list", fault)
+    async with Client(server) as client:
+        with pytest.raises(AuthorizationError, match="it wants a token") as caught:
+            await client.list_tools()
+    assert (caught.value.status, caught.value.challenge) == (401, "Bearer")
+    assert server.done["tools/list"] == 1
+
+
+async def test_it_comes_back_when_the_server_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[float] = []
+    sleep = asyncio.sleep
+
+    async def slept(seconds: float) -> None:
+        waited.append(seconds)
+        await sleep(0)
+
+    monkeypatch.setattr(asyncio, "sleep", slept)
+    server = Failing("tools/list", answers(503, retry_after=7), answers(429, retry_after=2.5))
+    async with Client(server) as client:
+        await client.list_tools()
+    assert waited == [7, 2.5]
+
+
+async def test_a_wait_that_is_too_long_is_left_to_the_caller() -> None:
+    server = Failing("tools/list", answers(503, retry_after=3600))
+    async with Client(server) as client:
+        with pytest.raises(StatusError) as caught:
+            await client.list_tools()
+    assert caught.value.retry_after == 3600
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+async def test_what_is_gone_is_opened_again_once_for_all_who_wait(revision: str) -> None:
+    server = Failing("tools/call", revision=revision)
+    async with Client(server, revision=revision) as client:
+        server.die()
+        results = await asyncio.gather(*(client.call("bake") for _ in range(20)))
+    assert [result.text for result in results] == ["ok"] * 20
+    assert server.opened == 2
+
+
+async def test_the_log_level_is_told_again() -> None:
+    server = Failing("tools/call", refuses(session_is_gone=True), revision="2025-11-25")
+    async with Client(server, revision="2025-11-25", log_level="error") as client:
+        await client.call("bake")
+    told = [message["params"] for message in server.sent if message["method"] == "logging/setLevel"]
+    assert told == [{"level": "error"}] * 2
+
+
+async def test_rounds_go_on_where_the_way_broke() -> None:
+    asked = 0
+
+    def script(transport: ScriptedTransport, message: Message) -> Any:
+        nonlocal asked
+        if message["method"] == "server/discover":
+            return [discovered(message)]
+        asked += 1
+        if asked == 1:
+            question = {"method": "roots/list", "params": {}}
+            result = {
+                "resultType": "input_required",
+                "inputRequests": {"a": question},
+                "requestState": "s/é ",
+            }
+            return [{"id": message["id"], "result": result}]
+        if asked == 2:
+            raise TransportError("it was refused", may_have_begun=False)
+        assert message["params"]["requestState"] == "s/é "
+        assert message["params"]["inputResponses"] == {"a": {"roots": []}}
+        return [text(message, "ok")]
+
+    class Answerer:
+        capabilities: Any = {"roots": {}}
+
+        async def answer(self, method: str, params: Any) -> Any:
+            return {"roots": []}
+
+    transport = ScriptedTransport(script)
+    async with Client(transport, answerer=Answerer()) as client:
+        assert (await client.call("bake")).text == "ok"
+    ids = [message["id"] for message in transport.sent]
+    assert len(set(ids)) == len(ids)

@@ -1,0 +1,98 @@
+"""A transport whose server is a function of the test's."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from mcpkit import TransportError
+from mcpkit.client.transport import Receiver
+from mcpkit.protocol.client import Outgoing
+
+Message = dict[str, Any]
+Script = Callable[["ScriptedTransport", Message], "Iterable[Message] | None"]
+
+
+class ScriptedTransport:
+    """A pipe whose other end does what a function says.
+
+    Args:
+        script: Takes the transport and each message that was sent; returns those that come back.
+
+    Attributes:
+        sent: All messages that were sent, oldest first.
+        opened: How often it has been opened.
+        is_open: Whether it is.
+    """
+
+    def __init__(self, script: Script) -> None:
+        self.sent: list[Message] = []
+        self.opened = 0
+        self.is_open = False
+        self._script = script
+        self._receiver: Receiver | None = None
+
+    async def open(self, receiver: Receiver) -> None:
+        """Open it."""
+        self.opened += 1
+        self.is_open = True
+        self._receiver = receiver
+
+    def send(self, message: Outgoing) -> None:
+        """Let the script answer."""
+        if not self.is_open:
+            raise TransportError("the pipe is closed", may_have_begun=False)
+        sent = json.loads(message.line)
+        self.sent.append(sent)
+        for each in self._script(self, sent) or ():
+            self.say(each)
+
+    def say(self, message: Message) -> None:
+        """Send a message to the client."""
+        assert self._receiver is not None
+        self._receiver.receive(json.dumps({"jsonrpc": "2.0", **message}).encode())
+
+    def die(self, *, may_have_begun: bool = True) -> None:
+        """Break."""
+        assert self._receiver is not None
+        self.is_open = False
+        self._receiver.lost(TransportError("the server has ended", may_have_begun=may_have_begun))
+
+    async def close(self) -> None:
+        """Close it."""
+        self.is_open = False
+
+    def methods(self) -> list[str]:
+        """Return the methods of what was sent."""
+        return [message["method"] for message in self.sent if "method" in message]
+
+
+def discovered(message: Message, **members: Any) -> Message:
+    """Return a server's answer to `server/discover`."""
+    info = {"io.modelcontextprotocol/serverInfo": {"name": "scripted", "version": "1"}}
+    result = {
+        "resultType": "complete",
+        "supportedVersions": ["2026-07-28"],
+        "capabilities": {"tools": {}},
+        "_meta": info,
+        **members,
+    }
+    return {"id": message["id"], "result": result}
+
+
+def initialized(message: Message, revision: str = "2025-11-25") -> Message:
+    """Return a server's answer to `initialize`."""
+    info = {"name": "scripted", "version": "1"}
+    result = {"protocolVersion": revision, "capabilities": {"tools": {}, "logging": {}}, "serverInfo": info}
+    return {"id": message["id"], "result": result}
+
+
+def text(message: Message, said: str) -> Message:
+    """Return a tool's answer."""
+    return {"id": message["id"], "result": {"content": [{"type": "text", "text": said}]}}
+
+
+def error(message: Message, code: int, said: str = "no", data: Any = None) -> Message:
+    """Return an error."""
+    return {"id": message["id"], "error": {"code": code, "message": said, "data": data}}
