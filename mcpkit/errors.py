@@ -77,11 +77,13 @@ class TooLongError(ProtocolError):
     Args:
         message: How long it may be.
         beginning: Its first bytes, which may tell whose it is.
+        ending: The last bytes of it that have come.
     """
 
-    def __init__(self, message: str, beginning: bytes = b"") -> None:
+    def __init__(self, message: str, beginning: bytes = b"", ending: bytes = b"") -> None:
         super().__init__(INVALID_REQUEST, message)
         self.beginning = beginning
+        self.ending = ending
 
 
 class BusyError(ProtocolError):

@@ -322,7 +322,7 @@ class Link:
             if answer is not None and not answer.done():
                 answer.set_result(event.result)
         elif isinstance(event, Refused):
-            self._fail_one(event.id, ProtocolError(event.code, event.message, event.data))
+            self.fail(event.id, ProtocolError(event.code, event.message, event.data))
         elif isinstance(event, Progressed):
             if (watch := self._watched.get(event.id)) is not None:
                 watch.has_come(event)
@@ -357,17 +357,18 @@ class Link:
         except BaseException as error:  # noqa: BLE001 - an assertion of a test's, say: the calls that wait raise it
             reply = self.wire.refuse(asked.id, INTERNAL_ERROR, "the client's handler has failed")
             for id_ in self._waiting:
-                self._fail_one(id_, error)
+                self.fail(id_, error)
         await self._send(reply)
 
     def _fail(self, error: Exception) -> None:
         """End all that waits."""
         for id_ in self.wire.end():
-            self._fail_one(id_, error)
+            self.fail(id_, error)
         for asked in self._asked.values():
             asked.cancel()
 
-    def _fail_one(self, id_: RequestId, error: BaseException) -> None:
+    def fail(self, id_: RequestId, error: BaseException) -> None:
+        """End one request that waits."""
         answer = self._waiting.get(id_)
         if answer is not None and not answer.done():
             answer.set_exception(error)

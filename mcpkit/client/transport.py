@@ -19,6 +19,9 @@ class Receiver(Protocol):
         """Say whether a request still waits for its answer."""
         ...
 
+    def fail(self, id_: RequestId, error: Exception) -> None:
+        """Hear that a request has no answer that could be received, while others may have one."""
+
     def lost(self, error: Exception) -> None:
         """Hear that nothing comes any more until the transport is opened again.
 

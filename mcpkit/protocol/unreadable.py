@@ -31,11 +31,36 @@ def id_of_unreadable(data: bytes) -> RequestId | None:
     Returns:
         The member `id` of the outermost object, where that has a member `method`, too; None where there is none.
     """
-    if not data.startswith(b"{"):
-        return None
+    id_, has_method = _outermost(data)
+    if id_ is not None:
+        return id_ if has_method else None
+    is_whole = len(data) <= _BEGINNING
+    return None if is_whole or not has_method else _last_id(data)
+
+
+def id_of_answer(beginning: bytes, ending: bytes) -> RequestId | None:
+    """Return the id of the request that a message answers, as far as it can be told.
+
+    Args:
+        beginning: The first bytes of a message that was not kept.
+        ending: Its last bytes.
+    """
+    id_, _ = _outermost(beginning)
+    return id_ if id_ is not None or not beginning.startswith(b"{") else _last_id(ending)
+
+
+def is_call(beginning: bytes) -> bool:
+    """Whether a message is a request or a notification, as its first bytes tell."""
+    return _outermost(beginning)[1]
+
+
+def _outermost(data: bytes) -> tuple[RequestId | None, bool]:
+    """Find the member `id` of the outermost object, and whether there is a member `method`, near the beginning."""
     id_: RequestId | None = None
     has_method = False
     depth = 0
+    if not data.startswith(b"{"):
+        return None, False
     for token in _TOKEN.finditer(data, 0, _BEGINNING):
         if (opened := token["open"]) is not None:
             depth += len(opened)
@@ -46,12 +71,14 @@ def id_of_unreadable(data: bytes) -> RequestId | None:
             id_ = id_ if member is None else _read(member[1])
         elif depth == 1 and token[0] == b'"method"':
             has_method = has_method or _METHOD_MEMBER.match(data, token.start(), _BEGINNING) is not None
-        if has_method and id_ is not None:
-            return id_
-        if depth <= 0:
-            return None
-    is_whole = len(data) <= _BEGINNING
-    last = None if is_whole or not has_method else _LAST_MEMBERS.search(data, len(data) - _END)
+        if depth <= 0 or (has_method and id_ is not None):
+            break
+    return id_, has_method
+
+
+def _last_id(data: bytes) -> RequestId | None:
+    """Find the member `id` among the last members of the outermost object."""
+    last = _LAST_MEMBERS.search(data, max(0, len(data) - _END))
     return None if last is None else _read(last[1])
 
 

@@ -19,6 +19,9 @@ _BLANK = b" \t\r\n"
 _BEGINNING = 4096
 """Bytes of a line that is too long which are kept to tell whose it is."""
 
+_ENDING = 1024
+"""The same of its end."""
+
 
 class Framing:
     r"""Cuts a stream of bytes into messages.
@@ -33,14 +36,16 @@ class Framing:
     Args:
         max_line: The longest line that is taken, in bytes, without its newline. A longer one is reported
             once and skipped up to its newline, without being kept in memory.
+        waits_for_end: Whether it is reported with its end, once that has come, and not as soon as it is too long.
     """
 
-    __slots__ = ("_is_skipping", "_max_line", "_partial")
+    __slots__ = ("_max_line", "_partial", "_skipped", "_waits_for_end")
 
-    def __init__(self, max_line: int = MAX_LINE) -> None:
+    def __init__(self, max_line: int = MAX_LINE, *, waits_for_end: bool = False) -> None:
         self._max_line = max_line
+        self._waits_for_end = waits_for_end
         self._partial: BytesIO | None = None  # its content becomes a line without being copied
-        self._is_skipping = False
+        self._skipped: TooLongError | None = None
 
     def feed(self, chunk: bytes) -> list[bytes | ProtocolError]:
         """Take the next bytes of the stream.
@@ -56,7 +61,7 @@ class Framing:
         if (
             end == len(chunk) - 1
             and self._partial is None
-            and not self._is_skipping
+            and self._skipped is None
             and end <= self._max_line
         ):
             line = chunk.strip(_BLANK)  # one whole line, as most chunks are
@@ -80,8 +85,11 @@ class Framing:
         return self.feed(b"\n")
 
     def _end_line(self, piece: bytes, lines: list[bytes | ProtocolError]) -> None:
-        if self._is_skipping:
-            self._is_skipping = False
+        if self._skipped is not None:
+            if self._waits_for_end:
+                self._skipped.ending = (self._skipped.ending + piece)[-_ENDING:]
+                lines.append(self._skipped)
+            self._skipped = None
             return
         partial, self._partial = self._partial, None
         if len(piece) + (partial.tell() if partial is not None else 0) > self._max_line:
@@ -94,18 +102,22 @@ class Framing:
             lines.append(line)
 
     def _extend(self, piece: bytes, lines: list[bytes | ProtocolError]) -> None:
-        if self._is_skipping:
+        if self._skipped is not None:
+            self._skipped.ending = (self._skipped.ending + piece)[-_ENDING:]
             return
         if self._partial is None:
             self._partial = BytesIO()
         if self._partial.tell() + len(piece) > self._max_line:
-            lines.append(self._too_long(self._partial, piece))
+            self._skipped = self._too_long(self._partial, piece)
             self._partial = None
-            self._is_skipping = True
+            if not self._waits_for_end:
+                lines.append(self._skipped)
             return
         self._partial.write(piece)
 
     def _too_long(self, partial: BytesIO | None, piece: bytes) -> TooLongError:
         begun = b"" if partial is None else bytes(partial.getbuffer()[:_BEGINNING])
+        before = b"" if partial is None else bytes(partial.getbuffer()[-_ENDING:])
         beginning = (begun + piece[: _BEGINNING - len(begun)]).lstrip(_JSON_WHITESPACE)
-        return TooLongError(f"Message too long: a line has at most {self._max_line} bytes", beginning)
+        message = f"Message too long: a line has at most {self._max_line} bytes"
+        return TooLongError(message, beginning, (before + piece)[-_ENDING:])

@@ -1,7 +1,8 @@
 """Writes messages to a descriptor from an event loop, without blocking the loop.
 
-The descriptor stays a blocking one: changing that would change the open file itself, which the host, a
-terminal or a sibling process may share. What certainly fits is written at once; a thread writes the rest.
+A descriptor that others may have too stays a blocking one: changing that would change the open file itself, which
+the host, a terminal or a sibling process may share. What certainly fits is written at once; a thread writes the rest.
+One that is nobody else's is non-blocking, and the loop writes all of it.
 """
 
 from __future__ import annotations
@@ -48,10 +49,16 @@ class PipeOutput:
         on_room: Called in the loop when the output was full and is no longer.
         on_broken: Called in the loop when nobody reads the other end any more. What is sent from then on is
             dropped.
+        is_own: Whether it is this end of a pipe that nobody else has, and non-blocking.
     """
 
     def __init__(
-        self, descriptor: int, *, on_room: Callable[[], None], on_broken: Callable[[], None]
+        self,
+        descriptor: int,
+        *,
+        on_room: Callable[[], None],
+        on_broken: Callable[[], None],
+        is_own: bool = False,
     ) -> None:
         self.is_full = False
         self.is_broken = False
@@ -63,11 +70,13 @@ class PipeOutput:
         self._last_write = 0.0
         self._gathered: list[bytes] = []
         self._gathered_size = 0
-        self._thread = _WritingThread(descriptor, self._loop, self._after_write)
+        is_polled = is_own and sys.platform != "win32"
+        writing = _PolledWriting if is_polled else _WritingThread
+        self._rest: _PolledWriting | _WritingThread = writing(descriptor, self._loop, self._after_write)
         self._has_room = asyncio.Event()
         self._has_room.set()
         self._has_written = asyncio.Event()
-        self._poll = _poll_of(descriptor)
+        self._poll, self._piece = (_always, _AT_ONCE) if is_polled else (_poll_of(descriptor), _PIPE_BUF)
         enlarge(
             descriptor
         )  # what is long leaves without taking turns with a host that reads little at a time
@@ -78,7 +87,7 @@ class PipeOutput:
             if self._gathered:
                 self._write_gathered()
             if not self.is_broken:
-                self._thread.write(message, b"\n")
+                self._rest.write(message, b"\n")
         elif not self._is_gathering:
             self._is_gathering = True
             self._last_write = time.monotonic()
@@ -89,9 +98,14 @@ class PipeOutput:
             self._gathered_size += len(message) + 1
             if time.monotonic() - self._last_write > _LONGEST_WAIT:
                 self._write_gathered()
-        if self._thread.unwritten + self._gathered_size > _FULL and not self.is_broken:
+        if self._rest.unwritten + self._gathered_size > _FULL and not self.is_broken:
             self.is_full = True
             self._has_room.clear()
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether something has been given to the system, or to a thread, and not been taken yet."""
+        return self._rest.unwritten > 0
 
     async def ready(self) -> None:
         """Return once more is welcome."""
@@ -100,14 +114,16 @@ class PipeOutput:
     async def flush(self) -> None:
         """Return once everything sent has been written, or dropped."""
         self._end_turn()
-        while self._thread.unwritten and not self.is_broken:
+        while self._rest.unwritten and not self.is_broken:
             self._has_written.clear()
             await self._has_written.wait()
 
     def close(self) -> None:
-        """Write nothing more."""
+        """Write nothing more; nobody waits for room any longer."""
         self.is_broken = True
-        self._thread.close()
+        self.is_full = False
+        self._has_room.set()
+        self._rest.close()
 
     def _end_turn(self) -> None:
         self._is_gathering = False
@@ -126,22 +142,22 @@ class PipeOutput:
     def _write(self, data: bytes) -> None:
         if self.is_broken:
             return
-        if not self._thread.unwritten and len(data) <= _AT_ONCE:
+        if not self._rest.unwritten and len(data) <= _AT_ONCE:
             try:
                 data = self._write_what_fits(data)
             except OSError as error:
                 self._break(error)
                 return
         if data:
-            self._thread.write(data)
+            self._rest.write(data)
 
     def _write_what_fits(self, data: bytes) -> bytes:
         # POSIX: where poll() reports room, a write of at most PIPE_BUF bytes does not block.
         position = 0
         while position < len(data) and self._poll(0):
             try:
-                position += os.write(self._descriptor, data[position : position + _PIPE_BUF])
-            except BlockingIOError:  # the host made the pipe non-blocking
+                position += os.write(self._descriptor, data[position : position + self._piece])
+            except BlockingIOError:  # it is our own, or the host made the pipe non-blocking
                 break
         return data[position:]
 
@@ -153,7 +169,7 @@ class PipeOutput:
             self._make_room()
 
     def _make_room(self) -> None:
-        if self.is_full and self._thread.unwritten + self._gathered_size <= _ROOM:
+        if self.is_full and self._rest.unwritten + self._gathered_size <= _ROOM:
             self.is_full = False
             self._has_room.set()
             self._on_room()
@@ -166,6 +182,55 @@ class PipeOutput:
         self.is_full = False
         self._has_room.set()
         self._on_broken()
+
+
+class _PolledWriting:
+    """Does the writing that has to wait in the loop, which says when there is room.
+
+    Args:
+        descriptor: What to write to; it is non-blocking.
+        loop: The loop that runs.
+        after_write: Called after each write, with the error if there was one.
+    """
+
+    def __init__(
+        self,
+        descriptor: int,
+        loop: asyncio.AbstractEventLoop,
+        after_write: Callable[[OSError | None], None],
+    ) -> None:
+        self.unwritten = 0
+        """Bytes given and not yet written."""
+        self._descriptor = descriptor
+        self._loop = loop
+        self._after_write = after_write
+        self._blocks: deque[memoryview] = deque()
+
+    def write(self, *blocks: bytes) -> None:
+        if not self._blocks:
+            self._loop.add_writer(self._descriptor, self._run)
+        self._blocks.extend(map(memoryview, blocks))
+        self.unwritten += sum(map(len, blocks))
+
+    def close(self) -> None:
+        if self._blocks:
+            self._blocks.clear()
+            self._loop.remove_writer(self._descriptor)
+
+    def _run(self) -> None:
+        try:
+            written = _write_some(self._descriptor, self._blocks)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self.close()
+            self._after_write(error.with_traceback(None))
+            return
+        self.unwritten -= written
+        _take_off(written, self._blocks)
+        if not self._blocks:
+            self._loop.remove_writer(self._descriptor)
+        self._after_write(None)
 
 
 class _WritingThread:
@@ -233,11 +298,21 @@ class _WritingThread:
                 continue
             except OSError as error:
                 return error.with_traceback(None)  # which would hold what could not be written
-            while blocks and written >= len(blocks[0]):
-                written -= len(blocks.popleft())
-            if written:
-                blocks[0] = blocks[0][written:]
+            _take_off(written, blocks)
         return None
+
+
+def _take_off(size: int, blocks: deque[memoryview]) -> None:
+    """Take so many bytes off the beginning."""
+    while blocks and size >= len(blocks[0]):
+        size -= len(blocks.popleft())
+    if size:
+        blocks[0] = blocks[0][size:]
+
+
+def _always(timeout: float | None) -> object:
+    """Say that there may be room, as a write tells."""
+    return True
 
 
 if sys.platform == "win32":  # it cannot tell whether a pipe has room, so the thread writes everything

@@ -1,0 +1,202 @@
+"""A child process at the head of its own group: how it starts, and how it ends with all that it has started."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Final
+
+from .orphans import Guard, forget, remember
+from .starting import start
+
+if sys.platform == "win32":
+    from .windows import Job
+
+    _KILL: Final = signal.SIGTERM
+else:
+    _KILL: Final = signal.SIGKILL
+
+_POLL: Final = 0.01
+"""Seconds between two looks at whom a process has left behind; nothing tells when they end."""
+
+_KILLED: Final = 1.0
+"""Seconds for the kernel to end a process that has been killed, where nobody waits for it any more."""
+
+
+class Process:
+    """A child process with pipes for its standard streams.
+
+    On POSIX it has a session of its own: a Ctrl+C in the terminal goes to this process alone, which then ends the child
+    in order, and signals reach all that the child has started, such as the server behind `npx`. On Windows a job object
+    does the same.
+
+    Args:
+        command: The program and its arguments.
+        environment: All of its environment.
+        cwd: Where it runs; None for the folder of this process.
+        grace: Seconds that it has to end by itself when its input has ended, and once more after SIGTERM.
+
+    Attributes:
+        stdin: The descriptor to write to.
+        stdout: The descriptor to read from.
+        stderr: The same of its standard error.
+        exited: Done when it has ended.
+
+    Raises:
+        TransportError: It cannot be started.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        cwd: str | os.PathLike[str] | None,
+        grace: float,
+    ) -> None:
+        self.grace = grace
+        self._loop = asyncio.get_running_loop()
+        self.exited: asyncio.Future[None] = self._loop.create_future()
+        self._popen, (self.stdin, self.stdout, self.stderr) = start(command, environment, cwd)
+        self._open = {self.stdin, self.stdout, self.stderr}
+        remember(self)
+        if sys.platform == "win32":
+            self._job = Job(self._popen)
+        else:
+            for descriptor in self._open:
+                os.set_blocking(descriptor, False)
+        self._guard = Guard(self._popen.pid, grace)
+        self._life = self._watch()
+
+    @property
+    def pid(self) -> int:
+        """The id of the process, and on POSIX of its group."""
+        return self._popen.pid
+
+    @property
+    def status(self) -> int | None:
+        """The exit status, or minus the number of the signal that has ended it; None while it lives."""
+        return self._popen.returncode
+
+    def close_input(self) -> None:
+        """Let it find the end of its standard input."""
+        self._close(self.stdin)
+
+    if sys.platform == "win32":
+
+        def signal(self, number: int) -> bool:
+            """End the whole job, as there are no signals."""
+            self._job.terminate()
+            return False
+
+    else:
+
+        def signal(self, number: int) -> bool:
+            """Send a signal to the whole group, and say whether there was anybody."""
+            try:
+                os.killpg(self.pid, number)
+            except (ProcessLookupError, PermissionError):  # nobody, or another user's
+                return False
+            return True
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for its exit, blocking, and say whether it has come."""
+        with suppress(subprocess.TimeoutExpired):
+            self._popen.wait(seconds)
+        return self._popen.returncode is not None
+
+    async def stop(self) -> None:
+        """End it and all that it has started: by the end of its input, then SIGTERM, then SIGKILL.
+
+        Each step has its grace, or less: when this is cancelled, the next step is taken at once.
+        """
+        self.close_input()
+        for number in (None, signal.SIGTERM, _KILL):
+            if number is not None:
+                self.signal(number)
+            if await self._is_over_in_time():
+                break
+        else:
+            self.wait(_KILLED)
+        await self._stop_others()
+
+    def close(self) -> None:
+        """Give everything back; the descriptors must not be in use any more."""
+        self._guard.close()
+        if sys.platform == "win32":
+            self._job.close()
+        if self._life is not None:
+            self._loop.remove_reader(self._life)
+        self._close_all()
+        forget(self)
+
+    def forget(self) -> None:
+        """Close all descriptors in a forked child of this process."""
+        self._guard.forget()
+        self._close_all()
+
+    async def _is_over_in_time(self) -> bool:
+        with suppress(asyncio.CancelledError):  # the next step is taken at once
+            await asyncio.wait((self.exited,), timeout=self.grace)
+        return self.exited.done()
+
+    async def _stop_others(self) -> None:
+        """End whom the process has left behind."""
+        deadline = self._loop.time() + self.grace
+        number: int = signal.SIGTERM
+        while self.signal(number):
+            number = 0
+            _reap(self.pid)
+            try:
+                await asyncio.sleep(_POLL)
+            except asyncio.CancelledError:
+                deadline = 0
+            if self._loop.time() > deadline:
+                self.signal(_KILL)
+                _reap(self.pid)
+                return
+
+    def _watch(self) -> int | None:
+        """Hear of the exit, and return the descriptor that tells of it; None where a thread does."""
+        if sys.platform == "linux":
+            with suppress(OSError, AttributeError):  # an old kernel, or one that does not let us
+                life = os.pidfd_open(self.pid)
+                self._open.add(life)
+                self._loop.add_reader(life, self._note_exit, life)
+                return life
+        threading.Thread(target=self._wait_in_thread, name="mcpkit-child", daemon=True).start()
+        return None
+
+    def _wait_in_thread(self) -> None:
+        self._popen.wait()
+        with suppress(RuntimeError):  # the loop has been closed
+            self._loop.call_soon_threadsafe(self._note_exit)
+
+    def _note_exit(self, life: int | None = None) -> None:
+        if life is not None:
+            self._loop.remove_reader(life)
+            self._popen.wait()
+        if not self.exited.done():
+            self.exited.set_result(None)
+
+    def _close(self, descriptor: int) -> None:
+        if descriptor in self._open:
+            self._open.discard(descriptor)
+            os.close(descriptor)
+
+    def _close_all(self) -> None:
+        while self._open:
+            os.close(self._open.pop())
+
+
+def _reap(group: int) -> None:
+    """Bury members of a group that have ended, where they are this process's: it is the first of a container."""
+    if sys.platform != "win32":
+        with suppress(ChildProcessError):
+            os.waitpid(-group, os.WNOHANG)
