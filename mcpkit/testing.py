@@ -63,6 +63,7 @@ class Client(BaseClient):
             info=info,
             answerer=_Answers(answers, capabilities),
             connect_timeout=None,
+            cache=False,
         )
         self.notifications: list[dict[str, Any]] = []
         self._arrival = asyncio.Event()

@@ -6,10 +6,10 @@ import marshal
 import time
 from asyncio import Future, get_running_loop, sleep, wait
 from collections import Counter
-from collections.abc import Awaitable, Callable, Hashable, Iterable
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ..protocol import jsonrpc
 from ..protocol.types import Json
@@ -89,7 +89,7 @@ class ResultCache:
     What is kept is copied out for each caller, who may change it. The oldest use makes room for the newest.
 
     Args:
-        max_entries: As many results are kept at most.
+        max_entries: As many results are kept at most; with 0 each request is sent, as if there were no cache.
         max_size: As many bytes they take at most, all together.
         clock: Seconds; a clock that nobody sets.
     """
@@ -118,7 +118,7 @@ class ResultCache:
     async def answer(
         self,
         method: str,
-        params: Json,
+        params: Mapping[str, Any],
         ask: Callable[[], Awaitable[Json]],
         *,
         context: Hashable = None,
@@ -142,7 +142,7 @@ class ResultCache:
         Raises:
             Exception: Whatever `ask` raises, which is never kept.
         """
-        if method not in METHODS or not _UNNAMED.isdisjoint(params):
+        if method not in METHODS or not self._max_entries or not _UNNAMED.isdisjoint(params):
             return await ask()
         uri = params.get("uri")
         question = _Question(method, jsonrpc.encode(params), uri if isinstance(uri, str) else None, context)

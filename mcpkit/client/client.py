@@ -16,10 +16,12 @@ from ..protocol.eras import LOG_LEVEL, check_log_level
 from ..protocol.jsonrpc import is_object
 from ..protocol.revisions import STATELESS
 from ..protocol.types import Json
-from .answers import malformed, member_object, objects, strings
+from .answers import member_object, objects, strings
+from .cache import METHODS, ResultCache
 from .errors import TransportError
 from .link import Answerer, Link, Negotiated, Progress
 from .negotiation import Negotiation
+from .pages import ALL_PAGES, all_pages
 from .results import CallResult
 from .retrying import Retrying
 from .rounds import answered
@@ -27,8 +29,6 @@ from .transport import Transport
 from .transports.memory import MemoryTransport
 
 _INFO: Final = {"name": "mcpkit", "version": __version__}
-
-_MOST_PAGES: Final = 10_000
 
 Log = Callable[[str, Any, "str | None"], object]
 """Called with level, data and the logger's name of a log message."""
@@ -50,6 +50,7 @@ class Client:
         timeout: Seconds without an answer and without progress after which a request is given up; None for any number.
         max_timeout: Seconds after which a request is given up whatever comes; None for any number.
         connect_timeout: Seconds that it may take to connect and to agree upon a revision.
+        cache: Whether results are used again for as long as the server says that they hold, until a change is heard.
         log: Called with level, data and logger's name (or None) of each log message of the server's.
         log_level: The least severe level that the server is to log; None for what it chooses, and in the stateless era
             for nothing. `set_log_level` changes it.
@@ -71,6 +72,7 @@ class Client:
         timeout: float | None = None,
         max_timeout: float | None = None,
         connect_timeout: float | None = 60.0,
+        cache: bool = True,
         log: Log | None = None,
         log_level: str | None = None,
         tries: int = 3,
@@ -84,6 +86,9 @@ class Client:
         )
         self._timeout = timeout
         self._max_timeout = max_timeout
+        self._cache = ResultCache() if cache else ResultCache(max_entries=0)
+        self._link.listeners.add(self._cache.hear)
+        self._link.renewals.append(self._begin_anew)
         self._harmless: set[str | None] = set()
         self._retrying = Retrying(tries, longest_wait)
         self._log = log
@@ -165,6 +170,7 @@ class Client:
         timeout: float | None = None,
         max_timeout: float | None = None,
         retry: bool | None = None,
+        fresh: bool = False,
     ) -> Json:
         """Send any request, and return its result, once the server has asked all that it wants to know.
 
@@ -176,6 +182,7 @@ class Client:
             timeout: As for the client, which says what holds where this is None.
             max_timeout: The same.
             retry: Whether it may be done twice; None where its method says so.
+            fresh: Whether to ask also where a result is kept that still holds.
 
         Raises:
             ProtocolError: The server answered with an error.
@@ -184,25 +191,29 @@ class Client:
             ConnectionError: The server cannot be reached, or its answer did not come back.
         """
         link = self._link
-        log_level = log_level or self._log_level
-        if log_level is not None and link.wire.revision in STATELESS:
-            params = {} if params is None else params
-            params = {**params, "_meta": {LOG_LEVEL: log_level, **params.get("_meta", {})}}
-        timeout = self._timeout if timeout is None else timeout
-        max_timeout = self._max_timeout if max_timeout is None else max_timeout
+        told = self._with_log_level(params, log_level)
+        quiet = self._timeout if timeout is None else timeout
+        longest = self._max_timeout if max_timeout is None else max_timeout
         try:
-            result = await link.request(method, params, progress, timeout, max_timeout)
+            if method in METHODS and link.wire.revision in STATELESS:
+                is_shared = progress is None and timeout is None and max_timeout is None
+                once = partial(link.request, method, told, progress, quiet, longest)
+                result = await self._cache.answer(
+                    method, params or {}, once, fresh=fresh, is_shared=is_shared
+                )
+            else:
+                result = await link.request(method, told, progress, quiet, longest)
         except TransportError as error:
-            again = partial(link.request, method, params, progress, timeout, max_timeout)
+            again = partial(link.request, method, told, progress, quiet, longest)
             result = await self._retrying.go_on(error, again, method, retry)
         if result.get("resultType") != "input_required":
             return result
 
         async def ask(params: Json) -> Json:
-            again = partial(link.request, method, params, progress, timeout, max_timeout)
+            again = partial(link.request, method, params, progress, quiet, longest)
             return await self._retrying.ask(again, method, retry)
 
-        return await answered(ask, method, dict(params or {}), result, link.answerer)
+        return await answered(ask, method, dict(told or {}), result, link.answerer)
 
     def notify(self, method: str, params: Mapping[str, Any] | None = None) -> Awaitable[None]:
         """Send a notification; what is returned need not be awaited, and is done when it has been sent."""
@@ -250,31 +261,37 @@ class Client:
             )
         )
 
-    async def list_tools(self) -> list[Json]:
-        """Return all tools, page by page."""
-        tools = await self._list("tools/list", "tools")
+    async def list_tools(self, *, fresh: bool = False) -> list[Json]:
+        """Return all tools, page by page; `fresh` asks also where a list is kept that still holds."""
+        tools = await self._list("tools/list", "tools", fresh)
         self._harmless = {tool.get("name") for tool in tools if _is_harmless(tool)}
         return tools
 
-    async def list_resources(self) -> list[Json]:
-        """Return all resources, page by page."""
-        return await self._list("resources/list", "resources")
+    async def list_resources(self, *, fresh: bool = False) -> list[Json]:
+        """Return all resources, page by page; `fresh` asks also where a list is kept that still holds."""
+        return await self._list("resources/list", "resources", fresh)
 
-    async def list_resource_templates(self) -> list[Json]:
-        """Return all resource templates, page by page."""
-        return await self._list("resources/templates/list", "resourceTemplates")
+    async def list_resource_templates(self, *, fresh: bool = False) -> list[Json]:
+        """Return all resource templates, page by page; `fresh` asks also where a list is kept that still holds."""
+        return await self._list("resources/templates/list", "resourceTemplates", fresh)
 
-    async def list_prompts(self) -> list[Json]:
-        """Return all prompts, page by page."""
-        return await self._list("prompts/list", "prompts")
+    async def list_prompts(self, *, fresh: bool = False) -> list[Json]:
+        """Return all prompts, page by page; `fresh` asks also where a list is kept that still holds."""
+        return await self._list("prompts/list", "prompts", fresh)
 
-    async def read(self, uri: str) -> list[Json]:
+    async def read(self, uri: str, *, fresh: bool = False) -> list[Json]:
         """Read a resource and return its contents.
+
+        Args:
+            uri: Its URI.
+            fresh: Whether to read also where contents are kept that still hold.
 
         Raises:
             ProtocolError: The server answered with an error, for example because there is no such resource.
         """
-        return objects(await self.request("resources/read", {"uri": uri}), "contents", "resources/read")
+        return objects(
+            await self.request("resources/read", {"uri": uri}, fresh=fresh), "contents", "resources/read"
+        )
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> list[Json]:
         """Get a prompt and return its messages.
@@ -338,17 +355,32 @@ class Client:
         if self._log is not None and method == "notifications/message" and params is not None:
             self._log(params.get("level", "info"), params.get("data"), params.get("logger"))
 
-    async def _list(self, method: str, member: str) -> list[Json]:
-        page = await self.request(method)
-        found = objects(page, member, method)
-        cursors: set[object] = set()
-        while (cursor := page.get("nextCursor")) is not None:
-            if cursor in cursors or len(cursors) == _MOST_PAGES:
-                raise malformed(method, f"pages that come to an end, at most {_MOST_PAGES:,}")
-            cursors.add(cursor)
-            page = await self.request(method, {"cursor": cursor})
-            found += objects(page, member, method)
-        return found
+    def _with_log_level(
+        self, params: Mapping[str, Any] | None, log_level: str | None
+    ) -> Mapping[str, Any] | None:
+        log_level = log_level or self._log_level
+        if log_level is None or self._link.wire.revision not in STATELESS:
+            return params
+        params = {} if params is None else params
+        return {**params, "_meta": {LOG_LEVEL: log_level, **params.get("_meta", {})}}
+
+    async def _begin_anew(self) -> None:
+        self._cache.clear()  # it may be another server now
+
+    async def _list(self, method: str, member: str, fresh: bool) -> list[Json]:
+        cache, link = self._cache, self._link
+
+        async def page(params: Json) -> Json:
+            told = self._with_log_level(params, None)
+            ask = partial(link.request, method, told, None, self._timeout, self._max_timeout)
+            return await self._retrying.ask(ask, method, None)
+
+        def pages() -> Awaitable[Json]:
+            return all_pages(method, member, page, changes=lambda: cache.changes(method), clock=cache.clock)
+
+        may_share = link.wire.revision in STATELESS
+        whole = await cache.answer(method, ALL_PAGES, pages, fresh=fresh, is_shared=may_share)
+        return objects(whole, member, method)
 
 
 def _is_harmless(tool: Json) -> bool:

@@ -6,13 +6,16 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from ..errors import INTERNAL_ERROR, INVALID_PARAMS, ProtocolError
-from ..protocol.jsonrpc import is_array
+from ..errors import INVALID_PARAMS, ProtocolError
 from ..protocol.types import Json
+from .answers import malformed, objects
 from .cache import time_to_live
 
 MAX_PAGES: Final = 10_000
 """As many pages of a list are asked for; a server that has more is taken to go round in a circle."""
+
+ALL_PAGES: Final[Json] = {"cursor": None}
+"""Params that no request has, under which all pages are kept together: kept one by one, they might be of two times."""
 
 _ATTEMPTS: Final = 3
 
@@ -68,30 +71,19 @@ async def _with_the_rest(
     clock: Callable[[], float],
 ) -> Json:
     whole = {**page}
-    items = [*_items(page, method, member)]
+    items = [*objects(page, member, method)]
     ends = clock() + time_to_live(page)
     asked: set[str] = set()
     while (cursor := page.get("nextCursor")) is not None:
         if not isinstance(cursor, str):
-            raise _unusable(method, "a cursor that is no string")
+            raise malformed(method, "a string as nextCursor")
         if cursor in asked or len(asked) == MAX_PAGES:
-            raise _unusable(method, "pages without end")
+            raise malformed(method, f"pages that come to an end, at most {MAX_PAGES:,}")
         asked.add(cursor)
         page = await ask({"cursor": cursor})
-        items += _items(page, method, member)
+        items += objects(page, member, method)
         ends = min(ends, clock() + time_to_live(page))
         if page.get("cacheScope") != "public":
             whole["cacheScope"] = "private"
     whole.pop("nextCursor", None)
     return {**whole, member: items, "ttlMs": max(0, int((ends - clock()) * 1000))}
-
-
-def _items(page: Json, method: str, member: str) -> list[object]:
-    items = page.get(member)
-    if not is_array(items):
-        raise _unusable(method, f"a page without {member}")
-    return items
-
-
-def _unusable(method: str, what: str) -> ProtocolError:
-    return ProtocolError(INTERNAL_ERROR, f"the server has answered {method} with {what}")

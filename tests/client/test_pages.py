@@ -23,16 +23,17 @@ async def listed(
         return answer(params)
 
     heard = ResultCache() if cache is None else cache
-    return await all_pages(
+    whole = await all_pages(
         "tools/list", "tools", ask, changes=lambda: heard.changes("tools/list"), clock=clock
     )
+    return {**whole, "tools": [each["n"] for each in whole["tools"]]}
 
 
 def pages(*all_: dict[str, Any]) -> Ask:
     def answer(params: dict[str, Any]) -> dict[str, Any]:
         number = int(params.get("cursor", 0))
         more = {"nextCursor": str(number + 1)} if number + 1 < len(all_) else {}
-        return {"tools": [number], **more, **all_[number]}
+        return {"tools": [{"n": number}], **more, **all_[number]}
 
     return answer
 
@@ -46,9 +47,9 @@ async def test_the_items_of_all_pages_are_one_list() -> None:
 async def test_an_empty_cursor_is_a_cursor_and_null_is_none() -> None:
     def answer(params: dict[str, Any]) -> dict[str, Any]:
         return (
-            {"tools": [1], "nextCursor": None}
+            {"tools": [{"n": 1}], "nextCursor": None}
             if params == {"cursor": ""}
-            else {"tools": [0], "nextCursor": ""}
+            else {"tools": [{"n": 0}], "nextCursor": ""}
         )
 
     assert (await listed(answer))["tools"] == [0, 1]
@@ -87,7 +88,7 @@ async def test_when_a_cursor_does_not_hold_any_more_all_is_asked_for_again() -> 
         asked.append(params)
         if len(asked) == 2:
             raise ProtocolError(-32602, "no such cursor")
-        return {"tools": [len(asked)]} if params else {"tools": [len(asked)], "nextCursor": "2"}
+        return {"tools": [{"n": len(asked)}]} if params else {"tools": [{"n": len(asked)}], "nextCursor": "2"}
 
     assert (await listed(answer))["tools"] == [3, 4]
     assert asked == [{}, {"cursor": "2"}, {}, {"cursor": "2"}]
@@ -134,7 +135,7 @@ async def test_a_list_that_changes_between_two_pages_is_asked_for_again() -> Non
             cache.hear("notifications/prompts/list_changed", {})
         if len(asked) == 2:
             cache.hear("notifications/tools/list_changed", {})
-        return {"tools": [len(asked)]} if params else {"tools": [len(asked)], "nextCursor": "2"}
+        return {"tools": [{"n": len(asked)}]} if params else {"tools": [{"n": len(asked)}], "nextCursor": "2"}
 
     assert (await listed(answer, cache))["tools"] == [3, 4]
 
@@ -144,7 +145,7 @@ async def test_a_list_that_never_stops_changing_is_returned_as_it_came() -> None
 
     def answer(params: dict[str, Any]) -> dict[str, Any]:
         cache.hear("notifications/tools/list_changed", {})
-        return {"tools": [1]} if params else {"tools": [0], "nextCursor": "2"}
+        return {"tools": [{"n": 1}]} if params else {"tools": [{"n": 0}], "nextCursor": "2"}
 
     assert (await listed(answer, cache))["tools"] == [0, 1]
 
@@ -152,15 +153,18 @@ async def test_a_list_that_never_stops_changing_is_returned_as_it_came() -> None
 @pytest.mark.parametrize(
     ("page", "said"),
     [
-        ({}, "a page without tools"),
-        ({"tools": None}, "a page without tools"),
-        ({"tools": {"a": 1}}, "a page without tools"),
-        ({"tools": [], "nextCursor": 1}, "a cursor that is no string"),
-        ({"tools": [], "nextCursor": "same"}, "pages without end"),
+        ({}, "an array of objects as tools"),
+        ({"tools": None}, "an array of objects as tools"),
+        ({"tools": [1]}, "an array of objects as tools"),
+        ({"tools": {"a": 1}}, "an array of objects as tools"),
+        ({"tools": [], "nextCursor": 1}, "a string as nextCursor"),
+        ({"tools": [], "nextCursor": "same"}, "pages that come to an end"),
     ],
 )
 async def test_what_is_no_page_is_an_error_that_says_so(page: dict[str, Any], said: str) -> None:
-    with pytest.raises(ProtocolError, match=f"answered tools/list with {said}"):
+    with pytest.raises(
+        ProtocolError, match=f"the server's answer to tools/list is malformed: expected {said}"
+    ):
         await listed(lambda _: page)
 
 
@@ -172,6 +176,6 @@ async def test_pages_under_ever_new_cursors_come_to_an_end() -> None:
         asked += 1
         return {"tools": [], "nextCursor": str(asked)}
 
-    with pytest.raises(ProtocolError, match="pages without end"):
+    with pytest.raises(ProtocolError, match="pages that come to an end"):
         await listed(answer)
     assert asked == MAX_PAGES + 1
