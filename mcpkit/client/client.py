@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from types import TracebackType
 from typing import Any, Final
 
-from typing_extensions import Self, TypeIs
+from typing_extensions import Self, Unpack
 
 from ..common.version import __version__
-from ..engine.engine import Served
 from ..errors import METHOD_NOT_FOUND, ProtocolError
 from ..protocol.eras import LOG_LEVEL, check_log_level
 from ..protocol.jsonrpc import is_object
@@ -20,13 +19,13 @@ from .answers import member_object, objects, strings
 from .cache import METHODS, ResultCache
 from .errors import TransportError
 from .link import Answerer, Link, Negotiated, Progress
+from .meant import Target
 from .negotiation import Negotiation
 from .pages import ALL_PAGES, all_pages
 from .results import CallResult
 from .retrying import Retrying
 from .rounds import answered
-from .transport import Transport
-from .transports.memory import MemoryTransport
+from .targets import ServerEntry, TargetOptions, transports_of
 
 _INFO: Final = {"name": "mcpkit", "version": __version__}
 
@@ -43,7 +42,8 @@ class Client:
     It may be used by many tasks at once, and closed in another task than it was opened in. It can be opened again.
 
     Args:
-        target: The server: an object, or a transport.
+        target: The server: an object; a script (`"server.py"`), or a folder with one; a command, as a list; a URL; a
+            transport; an ASGI app; an entry of a host's configuration, a whole one, or the path of its file.
         revision: The revision to speak; None for the newest that both know.
         info: The client's `Implementation`.
         answerer: What answers the server's questions.
@@ -56,15 +56,19 @@ class Client:
             for nothing. `set_log_level` changes it.
         tries: How often a request is tried in all when the way to the server has broken and nothing is done twice.
         longest_wait: Seconds that are waited at most where a server says when to come back.
+        options: How the server is reached, see `TargetOptions`: `env=`, `cwd=` and `stderr=` of a process; `headers=`,
+            `token=`, `auth=`, `verify=`, `cert=`, `proxy=`, `trust_env=` and `http_client=` of a URL; `path=` of an
+            ASGI app; `max_answer=`.
 
     Raises:
-        ValueError: There is no such revision.
+        FileNotFoundError: There is no such file or folder.
         TypeError: The target is nothing that can be connected to.
+        ValueError: It cannot be connected to, or an option is not for it; or there is no such revision.
     """
 
     def __init__(
         self,
-        target: Served | Transport,
+        target: Target | ServerEntry,
         *,
         revision: str | None = None,
         info: Json | None = None,
@@ -77,14 +81,16 @@ class Client:
         log_level: str | None = None,
         tries: int = 3,
         longest_wait: float = 30.0,
+        **options: Unpack[TargetOptions],
     ) -> None:
+        [entry] = transports_of(target, **options)
         self._link = Link(
-            _ways(target),
+            entry.transports,
             Negotiation(revision, connect_timeout),
             info=info or _INFO,
             answerer=answerer or _Nobody(),
         )
-        self._timeout = timeout
+        self._timeout = timeout if entry.timeout is None else entry.timeout
         self._max_timeout = max_timeout
         self._cache = ResultCache() if cache else ResultCache(max_entries=0)
         self._link.listeners.add(self._cache.hear)
@@ -397,11 +403,3 @@ class _Nobody:
     async def answer(self, method: str, params: Json) -> Json:
         """Refuse: nothing was declared."""
         raise ProtocolError(METHOD_NOT_FOUND, f"this client does not answer {method[:60]}")
-
-
-def _ways(target: Served | Transport) -> Sequence[Transport]:
-    return [MemoryTransport(target) if _is_server(target) else target]
-
-
-def _is_server(target: Served | Transport) -> TypeIs[Served]:
-    return hasattr(target, "engine")

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
+from typing_extensions import TypedDict, Unpack
+
 from ..protocol.types import Json
+from ..schema.nearest import nearest
 from .configuration import Configuration, load, workspace
 from .entry import ALL_TOOLS, Configured, Process, Remote, Tools
 from .meant import Meant, Target, existing, is_served, is_transport, meant
@@ -23,45 +26,39 @@ if TYPE_CHECKING:
     import httpx2
     from starlette.types import ASGIApp
 
+    from .transports.standard_error import Stderr
 
-@dataclass(frozen=True)
-class TargetOptions:
-    """How a server is reached; None where nothing is said.
 
-    Attributes:
-        env: Variables of the environment of its process.
-        cwd: The folder in which its process starts; of a configuration the folder that stands for the host's workspace.
-        stderr: Where the standard error of its process goes.
-        headers: Headers of each request.
-        token: The bearer token of each request, or a function that returns it.
-        auth: How each request is authorized, by httpx2.
-        verify: Whether the server's certificate is verified, or the context that does.
-        cert: The client's certificate: a file, or a certificate's and a key's.
-        proxy: The proxy that is used in the place of that of the environment.
-        http_client: The client that makes the requests.
-        path: Where in an ASGI app its endpoint is; `/mcp` where nothing is said.
-        max_answer: Bytes that a message of the server's may have.
-        connect_timeout: Seconds that it may take to connect.
-    """
+class TargetOptions(TypedDict, total=False):
+    """How a server is reached; None where nothing is said."""
 
-    env: Mapping[str, str] | None = None
-    cwd: str | os.PathLike[str] | None = None
-    stderr: object = None
-    headers: Mapping[str, str] | None = None
-    token: str | Callable[[], object] | None = None
-    auth: httpx2.Auth | None = None
-    verify: bool | ssl.SSLContext | None = None
-    cert: object = None
-    proxy: str | None = None
-    http_client: httpx2.AsyncClient | None = None
-    path: str | None = None
-    max_answer: int | None = None
-    connect_timeout: float | None = None
-
-    def given(self) -> Json:
-        """Return those that say something, by name."""
-        named = ((each.name, getattr(self, each.name)) for each in fields(self))
-        return {name: value for name, value in named if value is not None}
+    env: Mapping[str, str] | None
+    """Variables of the environment of its process, on top of the few that are inherited."""
+    cwd: str | os.PathLike[str] | None
+    """The folder in which its process starts; of a configuration the folder that stands for the host's workspace."""
+    stderr: Stderr
+    """Where the standard error of its process goes: a function that is called with each line, an open file,
+    `subprocess.DEVNULL`, or None for that of this process."""
+    headers: Mapping[str, str] | None
+    """Headers of each request."""
+    token: str | Callable[[], str | Awaitable[str]] | None
+    """The bearer token of each request, or a function that returns it."""
+    auth: httpx2.Auth | tuple[str, str] | Callable[[httpx2.Request], httpx2.Request] | None
+    """How requests are authorized: by an `httpx2.Auth`, a user and a password, or a function."""
+    verify: bool | str | Path | ssl.SSLContext | None
+    """Whether the server's certificate is verified; or a file or folder of authorities, or an `SSLContext`."""
+    cert: str | Path | tuple[str, ...] | None
+    """A file with the client's certificate and key; or two files, and the key's password as a third item."""
+    proxy: str | None
+    """The URL of a proxy; None for that of the environment."""
+    trust_env: bool | None
+    """Whether the environment names proxies and authorities; it does where nothing is said."""
+    http_client: httpx2.AsyncClient | None
+    """A client that makes the requests, and is not closed."""
+    path: str | None
+    """Where in an ASGI app its endpoint is; `/mcp` where nothing is said."""
+    max_answer: int | None
+    """Bytes that a message of the server's may have."""
 
 
 @dataclass(frozen=True)
@@ -81,19 +78,17 @@ class ServerEntry:
     tools: Tools = ALL_TOOLS
 
 
-_NOTHING: Final = TargetOptions()
-
 _OF_PROCESSES: Final = ("env", "cwd", "stderr", "max_answer")
 _OF_URLS: Final = (
-    "headers", "token", "auth", "verify", "cert", "proxy", "http_client", "max_answer", "connect_timeout"
+    "headers", "token", "auth", "verify", "cert", "proxy", "trust_env", "http_client", "max_answer"
 )  # fmt: skip
 _OF_APPS: Final = ("headers", "token", "auth", "path", "max_answer")
 _OF_SERVERS: Final = ("headers",)
-_OF_ALL: Final = frozenset({"cwd", "stderr", "verify", "proxy", "max_answer", "connect_timeout"})
+_OF_ALL: Final = frozenset({"cwd", "stderr", "verify", "proxy", "trust_env", "max_answer"})
 """What may be said of several servers at once: nothing of it is meant for one of them, as a token is."""
 
 
-def transports_of(target: Target, options: TargetOptions = _NOTHING) -> Sequence[ServerEntry]:
+def transports_of(target: Target | ServerEntry, **options: Unpack[TargetOptions]) -> Sequence[ServerEntry]:
     """Return the servers that a target means, and the ways to them. Nothing is opened or started yet.
 
     Args:
@@ -106,10 +101,12 @@ def transports_of(target: Target, options: TargetOptions = _NOTHING) -> Sequence
 
     Raises:
         FileNotFoundError: There is no such file or folder.
-        TypeError: The target, or something in it, is nothing that can be connected to.
+        TypeError: The target, or something in it, is nothing that can be connected to; or there is no such option.
         ValueError: It has the right type, and cannot be connected to all the same; or an option is not for it.
     """
-    given = options.given()
+    given: Json = {option: value for option, value in options.items() if value is not None}
+    if isinstance(target, ServerEntry):
+        return [target]
     if isinstance(target, Mapping):
         configuration = Configuration(dict(target), "the configuration", Path.cwd() / given.pop("cwd", ""))
         servers = {name: _entry(configuration, name) for name in configuration.entries}
@@ -150,13 +147,18 @@ def _known(server: Configured | Meant) -> tuple[str, Sequence[str]]:
 
 def _check(given: Json, servers: Sequence[Configured | Meant]) -> None:
     """Refuse options that nobody would hear of, or that more would hear of than was meant."""
+    known = [_known(server) for server in servers]
     for option in given:
+        if option not in TargetOptions.__optional_keys__:
+            close = nearest(option, TargetOptions.__optional_keys__)
+            raise TypeError(
+                f"a client has no option {option}=" + (f"; did you mean {close}=?" if close else "")
+            )
         if len(servers) > 1 and option not in _OF_ALL:
             raise ValueError(
                 f"{option}= would be for each of the {len(servers)} servers of the configuration; "
                 "write it in the entry of the one that it is meant for"
             )
-        known = [_known(server) for server in servers]
         if not any(option in options for _, options in known):
             kind, options = known[0]
             there_are = (
@@ -175,7 +177,9 @@ def _server(name: str, server: Configured | Meant, given: Json) -> ServerEntry:
 def _ways(reached: Meant, given: Json) -> Sequence[Transport]:
     if isinstance(reached, Process):
         env = {**reached.env, **given.pop("env", {})}
-        return [_made("stdio", "StdioTransport", reached.command, env=env, **{"cwd": reached.cwd, **given})]
+        from .transports.stdio import StdioTransport
+
+        return [StdioTransport(reached.command, env=env, **{"cwd": reached.cwd, **given})]
     if isinstance(reached, Remote):
         headers = {**reached.headers, **given.pop("headers", {})}
         if reached.token is not None:

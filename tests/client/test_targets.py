@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mcpkit import Server
-from mcpkit.client.targets import TargetOptions, transports_of
+from mcpkit.client.targets import transports_of
 from mcpkit.client.transports.memory import MemoryTransport
 
 server = Server("weather")
@@ -41,7 +41,7 @@ def test_a_configuration_that_is_not_there_is_told(tmp_path: Path) -> None:
 
 
 def everything(target: Any, **options: Any) -> None:
-    transports_of(target, TargetOptions(**options))
+    transports_of(target, **options)
 
 
 @pytest.mark.parametrize(
@@ -85,3 +85,8 @@ def test_options_that_a_target_does_not_have_are_refused(target: Any, options: A
     with pytest.raises(ValueError, match="=") as raised:
         everything(target, **options)
     assert str(raised.value).startswith(message)
+
+
+def test_an_option_that_there_is_not_is_told() -> None:
+    with pytest.raises(TypeError, match="a client has no option hedaers=; did you mean headers="):
+        everything(server, hedaers={})

@@ -1,0 +1,107 @@
+"""Targets, each of them connected to for real."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from mcpkit import Server
+from mcpkit.client.client import Client
+
+pytestmark = pytest.mark.anyio
+
+SCRIPT = '''
+import os
+
+from mcpkit import Server
+
+server = Server("where")
+
+
+@server.tool
+def where() -> list[str]:
+    """Say where it runs, and what it was told."""
+    return [os.getcwd(), os.environ.get("CITY", "")]
+
+
+server.run()
+'''
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "server.py").write_text(SCRIPT)
+    return tmp_path
+
+
+async def where(client: Client) -> object:
+    async with client:
+        return (await client.call("where")).structured
+
+
+async def test_a_script(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    assert await where(Client("server.py", env={"CITY": "Oslo"})) == [str(folder), "Oslo"]
+
+
+async def test_a_script_elsewhere(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder.parent)
+    assert await where(Client(f"{folder.name}/server.py", cwd="/")) == ["/", ""]
+
+
+async def test_a_folder(folder: Path) -> None:
+    assert await where(Client(folder, cwd=folder)) == [str(folder), ""]
+
+
+async def test_a_package_whose_modules_import_each_other(folder: Path) -> None:
+    (package := folder / "weather").mkdir()
+    (package / "__init__.py").touch()
+    (package / "tools.py").write_text(SCRIPT.replace("server.run()", ""))
+    (package / "__main__.py").write_text("from .tools import server\n\nserver.run()\n")
+    assert await where(Client(package, cwd="/")) == ["/", ""]
+
+
+async def test_a_command(folder: Path) -> None:
+    assert await where(Client([sys.executable, folder / "server.py"], cwd=folder)) == [str(folder), ""]
+
+
+async def test_a_program(folder: Path) -> None:
+    (program := folder / "my-server").write_text(f"#!{sys.executable}\n{SCRIPT}")
+    program.chmod(0o755)
+    assert await where(Client(program, cwd=folder)) == [str(folder), ""]
+
+
+async def test_the_only_server_of_a_configuration(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOWN", "Bergen")
+    (folder / ".vscode").mkdir()
+    (folder / "inside").mkdir()
+    entry = {
+        "command": sys.executable,
+        "args": ["${workspaceFolder}/server.py"],
+        "env": {"CITY": "${env:TOWN}"},
+        "cwd": "inside",
+    }
+    (path := folder / ".vscode" / "mcp.json").write_text(
+        f"// of the editor\n{json.dumps({'servers': {'where': entry}})}"
+    )
+    assert await where(Client(path)) == [str(folder / "inside"), "Bergen"]
+    assert await where(Client(path, env={"CITY": "Oslo"})) == [str(folder / "inside"), "Oslo"]
+
+
+async def test_an_entry(folder: Path) -> None:
+    entry = {"command": sys.executable, "args": ["server.py"]}
+    assert await where(Client(entry, cwd=folder)) == [str(folder), ""]
+
+
+async def test_a_server_object() -> None:
+    server = Server("here")
+
+    @server.tool
+    def where() -> list[str]:
+        return ["here"]
+
+    async with Client(server) as client:
+        assert (await client.call("where")).structured == ["here"]
