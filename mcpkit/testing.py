@@ -13,8 +13,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
+from .client.awaited import Progress as ProgressCallback
 from .client.client import Client as BaseClient
-from .client.link import Progress as ProgressCallback
 from .client.results import CallResult
 from .client.transports.memory import MemoryTransport
 from .errors import METHOD_NOT_FOUND, ProtocolError

@@ -16,9 +16,10 @@ from ..protocol.jsonrpc import is_object
 from ..protocol.revisions import STATELESS
 from ..protocol.types import Json
 from .answers import member_object, objects, strings
+from .awaited import Progress
 from .cache import METHODS, ResultCache
 from .errors import TransportError
-from .link import Answerer, Link, Negotiated, Progress
+from .link import Answerer, Link, Negotiated
 from .meant import Target
 from .negotiation import Negotiation
 from .pages import ALL_PAGES, all_pages

@@ -7,7 +7,6 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
-from ..calls.coroutines import uncancel
 from ..common.listeners import Listeners
 from ..errors import INTERNAL_ERROR, ProtocolError
 from ..protocol.client import (
@@ -22,15 +21,13 @@ from ..protocol.client import (
     Request,
 )
 from ..protocol.jsonrpc import RequestId, is_id
-from ..protocol.revisions import LATEST
+from ..protocol.revisions import LATEST, STATELESS
 from ..protocol.types import Json
+from .awaited import Awaited, Progress
 from .errors import TransportError
 from .transport import Transport
 
 logger = logging.getLogger("mcpkit")
-
-Progress = Callable[[float, "float | None", "str | None"], object]
-"""Called with how much is done, of how much, and a text."""
 
 _CLOSED: Final = "the client has been closed"
 
@@ -90,8 +87,11 @@ class Link:
         transport: The transport in use.
         negotiated: What has been agreed upon last; None before that.
         generation: How often it has been opened.
+        is_open: Whether requests can be sent at once.
+        is_closed: Whether it is closed, so that nothing opens it but `begin`.
         listeners: Called with method and params of each notification that belongs to no request.
         renewals: Awaited each time it has been opened, before anything is asked: what a new session must be told.
+        losses: Called each time it has been lost, with why, and once it is closed.
     """
 
     def __init__(
@@ -110,12 +110,13 @@ class Link:
         self.generation = 0
         self.listeners: Listeners[[str, Json | None]] = Listeners()
         self.renewals: list[Callable[[], Awaitable[None]]] = []
+        self.losses: Listeners[[Exception]] = Listeners()
         self.is_open = False
-        self._is_closed = True
+        self.is_closed = True
         self._negotiate = negotiate
         self._opening: asyncio.Task[None] | None = None
         self._waiting: dict[RequestId, asyncio.Future[Json]] = {}
-        self._watched: dict[RequestId, _Watch] = {}
+        self._watched: dict[RequestId, Awaited] = {}
         self._tasks: set[asyncio.Future[Any]] = set()
         self._asked: dict[RequestId, asyncio.Task[None]] = {}
 
@@ -124,7 +125,7 @@ class Link:
     async def begin(self) -> None:
         """Open it, for the first time or after it was closed; raises what `ready` raises."""
         self._loop = asyncio.get_running_loop()
-        self._is_closed = False
+        self.is_closed = False
         await self.ready()
 
     async def ready(self) -> None:
@@ -137,7 +138,7 @@ class Link:
         """
         if self.is_open:
             return
-        if self._is_closed:
+        if self.is_closed:
             raise ConnectionError(_CLOSED)
         if self._opening is None:
             self._opening = asyncio.create_task(self._open())
@@ -145,7 +146,7 @@ class Link:
         try:
             await asyncio.shield(self._opening)
         except asyncio.CancelledError:
-            if self._is_closed:
+            if self.is_closed:
                 raise ConnectionError(_CLOSED) from None
             raise
 
@@ -179,9 +180,8 @@ class Link:
 
     async def close(self) -> None:
         """End all that waits, and close the transport; called again it does nothing."""
-        self._is_closed = True
-        self.is_open = False
-        self._fail(ConnectionError(_CLOSED))
+        self.is_closed = True
+        self.lost(ConnectionError(_CLOSED))
         for task in self._tasks:
             task.cancel()
         try:
@@ -233,15 +233,21 @@ class Link:
         timeout: float | None = None,
         max_timeout: float | None = None,
         headers: Mapping[str, str] = NO_HEADERS,
+        begins: Callable[[RequestId], object] | None = None,
     ) -> Json:
-        """Do what `request` does on a transport that is open, whether or not anything has been negotiated."""
+        """Do what `request` does on a transport that is open, whether or not anything has been negotiated.
+
+        What `begins` is, is called with the id of the request before that is sent.
+        """
         generation = self.generation
         request = self.wire.request(method, params, reports_progress=progress is not None, headers=headers)
         answer: asyncio.Future[Json] = self._loop.create_future()
         self._waiting[request.id] = answer
-        watch: _Watch | None = None
+        watch: Awaited | None = None
         if progress is not None or timeout is not None or max_timeout is not None:
-            watch = self._watched[request.id] = _Watch(method, answer, progress, timeout, max_timeout)
+            watch = self._watched[request.id] = Awaited(method, answer, progress, timeout, max_timeout)
+        if begins is not None:
+            begins(request.id)
         try:
             sending = self.transport.send(request)
             if sending is not None:
@@ -257,8 +263,9 @@ class Link:
             if answer.done():  # before the way back broke
                 return answer.result()
             self.wire.cancel(request.id, "")  # whose answer cannot come: there is nobody to tell
-            if error.session_is_gone and generation == self.generation:
+            if error.session_is_gone and generation == self.generation and self.is_open:
                 self.is_open = False
+                self.losses.tell(error)
             raise
         finally:
             del self._waiting[request.id]
@@ -315,6 +322,7 @@ class Link:
         """Hear from the transport that nothing comes any more."""
         self.is_open = False
         self._fail(error)
+        self.losses.tell(error)
 
     def _take(self, event: Event) -> None:
         if isinstance(event, Answered):
@@ -333,15 +341,22 @@ class Link:
             self._keep(task)
         else:
             if event.method == "notifications/cancelled" and event.params is not None:
-                self._withdraw(event.params.get("requestId"))
+                self._withdraw(event.params.get("requestId"), event.params.get("reason"))
             try:
                 self.listeners.tell(event.method, event.params)
             except Exception:
                 logger.exception("What listens to notifications has failed")
 
-    def _withdraw(self, id_: object) -> None:
-        """Answer a question no more."""
-        if is_id(id_) and (asked := self._asked.get(id_)) is not None:
+    def _withdraw(self, id_: object, reason: object) -> None:
+        """Answer a question no more, or, in the stateless era, give up what the server has dropped."""
+        if not is_id(id_):
+            return
+        if self.wire.revision in STATELESS:
+            if self.wire.pending.get(id_) == "subscriptions/listen":
+                self.wire.cancel(id_, "")  # the server knows
+                why = f"the server has dropped the subscription: {str(reason)[:200]}"
+                self.fail(id_, TransportError(why, may_have_begun=True))
+        elif (asked := self._asked.get(id_)) is not None:
             asked.cancel()
 
     async def _reply(self, asked: Asked) -> None:
@@ -377,73 +392,3 @@ class Link:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
-
-
-class _Watch:
-    """Looks at the time and the progress of one request."""
-
-    __slots__ = (
-        "_answer",
-        "_ends",
-        "_loop",
-        "_method",
-        "_progress",
-        "_timeout",
-        "_timer",
-        "is_late",
-        "sender",
-    )
-
-    def __init__(
-        self,
-        method: str,
-        answer: asyncio.Future[Json],
-        progress: Progress | None,
-        timeout: float | None,
-        max_timeout: float | None,
-    ) -> None:
-        self._loop = answer.get_loop()
-        self._method = method
-        self._answer = answer
-        self._progress = progress
-        self._timeout = timeout
-        self._ends = None if max_timeout is None else self._loop.time() + max_timeout
-        self.is_late = False
-        self.sender: asyncio.Task[Any] | None = asyncio.current_task()
-        self._timer = self._start()
-
-    def _start(self) -> asyncio.TimerHandle | None:
-        quiet = None if self._timeout is None else self._loop.time() + self._timeout
-        ends = [end for end in (quiet, self._ends) if end is not None]
-        return self._loop.call_at(min(ends), self._give_up) if ends else None
-
-    def _give_up(self) -> None:
-        self.is_late = True
-        if self.sender is not None:
-            self.sender.cancel()
-        elif not self._answer.done():
-            self._answer.set_exception(self.too_late())
-
-    def has_come(self, progressed: Progressed) -> None:
-        """Take note of progress: the time begins anew, but not that which holds whatever comes."""
-        self.stop()
-        self._timer = self._start()
-        if self._progress is not None:
-            try:
-                self._progress(progressed.done, progressed.total, progressed.message)
-            except Exception as error:  # noqa: BLE001 - the caller's own function; the call raises it
-                if not self._answer.done():
-                    self._answer.set_exception(error)
-
-    def has_interrupted(self) -> bool:
-        """Say whether it has cancelled the sender, and nobody else has."""
-        return self.is_late and self.sender is not None and uncancel(self.sender) == 0
-
-    def too_late(self) -> TimeoutError:
-        """Say that the time is over."""
-        return TimeoutError(f"{self._method} has not been answered in time, and was given up")
-
-    def stop(self) -> None:
-        """Interrupt nobody any more."""
-        if self._timer is not None:
-            self._timer.cancel()

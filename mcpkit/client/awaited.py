@@ -1,0 +1,84 @@
+"""The time and the progress of one request whose answer is awaited."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from ..calls.coroutines import uncancel
+from ..protocol.client import Progressed
+from ..protocol.types import Json
+
+Progress = Callable[[float, "float | None", "str | None"], object]
+"""Called with how much is done, of how much, and a text."""
+
+
+class Awaited:
+    """Looks at the time and the progress of one request."""
+
+    __slots__ = (
+        "_answer",
+        "_ends",
+        "_loop",
+        "_method",
+        "_progress",
+        "_timeout",
+        "_timer",
+        "is_late",
+        "sender",
+    )
+
+    def __init__(
+        self,
+        method: str,
+        answer: asyncio.Future[Json],
+        progress: Progress | None,
+        timeout: float | None,
+        max_timeout: float | None,
+    ) -> None:
+        self._loop = answer.get_loop()
+        self._method = method
+        self._answer = answer
+        self._progress = progress
+        self._timeout = timeout
+        self._ends = None if max_timeout is None else self._loop.time() + max_timeout
+        self.is_late = False
+        self.sender: asyncio.Task[Any] | None = asyncio.current_task()
+        self._timer = self._start()
+
+    def _start(self) -> asyncio.TimerHandle | None:
+        quiet = None if self._timeout is None else self._loop.time() + self._timeout
+        ends = [end for end in (quiet, self._ends) if end is not None]
+        return self._loop.call_at(min(ends), self._give_up) if ends else None
+
+    def _give_up(self) -> None:
+        self.is_late = True
+        if self.sender is not None:
+            self.sender.cancel()
+        elif not self._answer.done():
+            self._answer.set_exception(self.too_late())
+
+    def has_come(self, progressed: Progressed) -> None:
+        """Take note of progress: the time begins anew, but not that which holds whatever comes."""
+        self.stop()
+        self._timer = self._start()
+        if self._progress is not None:
+            try:
+                self._progress(progressed.done, progressed.total, progressed.message)
+            except Exception as error:  # noqa: BLE001 - the caller's own function; the call raises it
+                if not self._answer.done():
+                    self._answer.set_exception(error)
+
+    def has_interrupted(self) -> bool:
+        """Say whether it has cancelled the sender, and nobody else has."""
+        return self.is_late and self.sender is not None and uncancel(self.sender) == 0
+
+    def too_late(self) -> TimeoutError:
+        """Say that the time is over."""
+        return TimeoutError(f"{self._method} has not been answered in time, and was given up")
+
+    def stop(self) -> None:
+        """Interrupt nobody any more."""
+        if self._timer is not None:
+            self._timer.cancel()
