@@ -18,7 +18,7 @@ from .mirrored import MirroredParameter
 Headers = Mapping[bytes, bytes]
 """Values by name in lower case."""
 
-_NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 """The member of the params that `Mcp-Name` repeats ("Standard Request Headers")."""
 
 _PREFIX = b"=?base64?"
@@ -26,6 +26,9 @@ _SUFFIX = b"?="
 _BLANKS = b" \t"
 _PLAIN = bytes(range(ord("!"), ord("~") + 1)).replace(b"=", b"")
 """What stands in a header as it is: visible ASCII, and nothing that the Base64 form begins with."""
+
+_FITS = re.compile(r"(?![\t ])[\t -~]*(?<![\t ])")
+"""Text that a header carries unchanged, unless it looks like the Base64 form."""
 
 _NUMBER = re.compile(r"(-?[0-9]{1,16})(?:\.0+)?")
 _LARGEST = 2**53 - 1
@@ -54,7 +57,7 @@ def check_standard(
     told = headers.get(b"mcp-method")
     if told != method.encode() and (told is None or told.strip(_BLANKS) != method.encode()):
         raise _mismatch("Mcp-Method", told, method)
-    if (member := _NAMED_BY.get(method, named_by)) is not None:
+    if (member := NAMED_BY.get(method, named_by)) is not None:
         value = params.get(member)
         # Params without a name, or with something else in its place, are malformed whatever the header says.
         if type(value) is str:
@@ -130,6 +133,19 @@ def decode(field: str, value: bytes) -> str:
         HEADER_MISMATCH,
         f"Header mismatch: {field} must be visible ASCII characters, or =?base64?...?= with the Base64 of UTF-8",
     )
+
+
+def encode(text: str) -> bytes:
+    """Return what a header carries for a text: itself where it can, else the Base64 of its UTF-8 ("Value Encoding").
+
+    Raises:
+        ValueError: The text holds half of a surrogate pair.
+    """
+    if _FITS.fullmatch(text):
+        plain = text.encode("ascii")
+        if not (plain.startswith(_PREFIX) and plain.endswith(_SUFFIX)):
+            return plain
+    return _PREFIX + b2a_base64(text.encode(), newline=False) + _SUFFIX
 
 
 def _mismatch(field: str, told: bytes | None, value: Any) -> ProtocolError:

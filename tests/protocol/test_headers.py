@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mcpkit import ProtocolError
 from mcpkit.errors import HEADER_MISMATCH
-from mcpkit.protocol.headers import check_mirrored, check_standard, decode
+from mcpkit.protocol.headers import check_mirrored, check_standard, decode, encode
 from mcpkit.schema import MirroredParameter
 
 REVISION = "2026-07-28"
@@ -279,6 +279,7 @@ TEXTS = st.text() | st.from_regex(r"\A[ \t]?(=\?base64\?)?[A-Za-z0-9+/=!]{0,12}(
 @settings(max_examples=300)
 def test_what_a_client_encodes_comes_back(value: str) -> None:
     told = as_the_specification_encodes(value)
+    assert encode(value) == told
     assert decode("Mcp-Name", told) == value
     assert refused(told, {"region": value}) is None
     assert standard({b"mcp-name": told}, name=value) is None

@@ -1,0 +1,122 @@
+"""A session of the handshake era as its client keeps it: its id, and the stream of what the server says unasked.
+
+In the stateless era there is neither, and a session without an id stands for that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from ...calls.coroutines import within
+from ..errors import TransportError
+from ..transport import Receiver
+from .http_client import HttpClient, Pairs, header
+from .http_stream import MOST_FAILURES, MessageStream
+
+if TYPE_CHECKING:
+    import httpx2
+
+LONGEST_WAIT = 30.0
+"""Seconds that lie at most between two tries to join the stream of a server that is away."""
+
+_FAREWELL = 2.0
+"""Seconds that the server has to take note that the session ends."""
+_SESSION_ID = re.compile(rb"[!-~]+")
+
+
+class HttpSession:
+    """What a client and a server share from `initialize` on (basic/transports, "Session Management").
+
+    Args:
+        http: Sends requests.
+        receiver: Takes what the server says unasked.
+        lost: Called where the server does not know the session any more.
+        missed: Called where something that the server said unasked may have been missed.
+
+    Attributes:
+        id: The session's id; None where there is no session.
+    """
+
+    def __init__(
+        self,
+        http: HttpClient,
+        receiver: Receiver,
+        lost: Callable[[TransportError], object],
+        missed: Callable[[], object],
+    ) -> None:
+        self.id: bytes | None = None
+        self._http = http
+        self._receiver = receiver
+        self._lost = lost
+        self._missed = missed
+        self._headers: Pairs = []
+        self._listening: asyncio.Task[None] | None = None
+
+    def begin(self, response: httpx2.Response) -> None:
+        """Take the id from the answer of `initialize`.
+
+        Raises:
+            TransportError: It is none that a header can have.
+        """
+        id_ = header(response, b"mcp-session-id")
+        if id_ and not _SESSION_ID.fullmatch(id_):
+            message = (
+                f"{self._http.origin} has given the session an id that is not of visible ASCII characters"
+            )
+            raise TransportError(message, may_have_begun=True, may_pass=False)
+        self.id = id_ or None
+        self._headers = self.headers(None)
+
+    def headers(self, revision: str | None) -> Pairs:
+        """Return the headers of all requests of the session."""
+        headers: Pairs = []
+        if revision is not None:
+            headers.append((b"MCP-Protocol-Version", revision.encode("ascii")))
+        if self.id is not None:
+            headers.append((b"Mcp-Session-Id", self.id))
+        return headers
+
+    def listen(self, revision: str | None) -> None:
+        """Hear from now on what the server says unasked, where there is a session and the server has such a stream."""
+        self._headers = self.headers(revision)
+        if self.id is not None and self._listening is None:
+            self._listening = asyncio.get_running_loop().create_task(self._listen())
+
+    async def _listen(self) -> None:
+        stream = MessageStream(self._http, self._receiver, self._headers, missed=self._missed)
+        while True:
+            try:
+                broken = await stream.join()
+            except TransportError as error:
+                if stream.connections and error.session_is_gone:
+                    self._lost(error)
+                return  # the server has no such stream, or has it no more
+            assert broken is not None, "it answers no request"
+            if not stream.connections and stream.failures >= MOST_FAILURES:
+                return
+            # A server that is away comes back some time, and calls say meanwhile that it is away.
+            wait = stream.wait(broken)
+            await asyncio.sleep(max(wait, min(LONGEST_WAIT, wait * 2 ** min(stream.failures - 1, 10))))
+
+    async def close(self, *, says_farewell: bool) -> None:
+        """End it.
+
+        Args:
+            says_farewell: Whether the server is told. It may refuse (405), and has two seconds.
+        """
+        listening, self._listening = self._listening, None
+        if listening is not None:
+            listening.cancel()
+            await asyncio.wait((listening,))
+        id_, self.id = self.id, None
+        if id_ is not None and says_farewell:
+            with suppress(TransportError, TimeoutError):
+                await within(_FAREWELL, self._farewell())
+
+    async def _farewell(self) -> None:
+        response = await self._http.ask("DELETE", self._headers)
+        await self._http.finish(response)

@@ -1,0 +1,251 @@
+"""An HTTP server of raw bytes that does what a script says, be it right or wrong, and the parts of such scripts.
+
+A script is a coroutine function that takes a request and the way to answer it. What it raises fails the test.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+PATIENCE = 30.0
+SESSION = "the-session"
+
+Headers = Mapping[str, str]
+
+
+@dataclass
+class Asked:
+    """A request that has come, with the names of its headers in lower case."""
+
+    method: str
+    target: str
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def message(self) -> Any:
+        """Its body."""
+        return json.loads(self.body)
+
+    @property
+    def rpc(self) -> str | None:
+        """The method of the message; None for an answer, and where there is no body."""
+        return self.message.get("method") if self.body else None
+
+
+class Reply:
+    """The way to answer one request.
+
+    Args:
+        asked: The request.
+        reader: What the client sends.
+        writer: What the client gets.
+    """
+
+    def __init__(self, asked: Asked, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.asked = asked
+        self.is_over = False
+        self._reader = reader
+        self._writer = writer
+
+    async def raw(self, data: bytes) -> None:
+        """Send bytes."""
+        self._writer.write(data)
+        await self._writer.drain()
+
+    async def send(
+        self, status: int, body: bytes = b"", headers: Headers | None = None, *, length: int | None = None
+    ) -> None:
+        """Send a whole answer; `length` is what it says its body has, where that is not so."""
+        told = {"Content-Length": str(len(body) if length is None else length), **(headers or {})}
+        await self.raw(_head(status, told) + body)
+
+    async def json(self, message: Any, status: int = 200, headers: Headers | None = None) -> None:
+        """Send a message."""
+        await self.send(
+            status, json.dumps(message).encode(), {"Content-Type": "application/json", **(headers or {})}
+        )
+
+    async def result(self, result: Any, headers: Headers | None = None) -> None:
+        """Send the result of the request as JSON."""
+        await self.json(self.answer(result), headers=headers)
+
+    async def error(
+        self, status: int, code: int, text: str, headers: Headers | None = None, **more: Any
+    ) -> None:
+        """Send a JSON-RPC error, with the request's id unless `more` says otherwise."""
+        error = {
+            "jsonrpc": "2.0",
+            "id": self.asked.message["id"],
+            "error": {"code": code, "message": text},
+        } | more
+        await self.json(error, status, headers)
+
+    def answer(self, result: Any) -> Any:
+        """Return the message that answers the request."""
+        return {"jsonrpc": "2.0", "id": self.asked.message["id"], "result": result}
+
+    async def begin_stream(self, headers: Headers | None = None) -> None:
+        """Begin an event stream."""
+        await self.raw(
+            _head(
+                200, {"Content-Type": "text/event-stream", "Transfer-Encoding": "chunked", **(headers or {})}
+            )
+        )
+
+    async def chunk(self, data: bytes) -> None:
+        """Send bytes of a stream."""
+        await self.raw(b"%x\r\n%s\r\n" % (len(data), data))
+
+    async def event(self, message: Any = None, *, id_: str | None = None, retry: int | None = None) -> None:
+        """Send an event of a stream."""
+        lines = [] if id_ is None else [f"id: {id_}"]
+        lines += [] if retry is None else [f"retry: {retry}"]
+        lines += ["data:"] if message is None else [f"data: {json.dumps(message)}"]
+        await self.chunk(("\n".join(lines) + "\n\n").encode())
+
+    async def end_stream(self) -> None:
+        """End the stream as HTTP has it."""
+        await self.raw(b"0\r\n\r\n")
+
+    def cut(self) -> None:
+        """Break the connection off."""
+        self.is_over = True
+        self._writer.transport.abort()
+
+    async def hang_up(self) -> None:
+        """Wait until the client has gone."""
+        self.is_over = True
+        with suppress(ConnectionError):
+            while await asyncio.wait_for(self._reader.read(65536), PATIENCE):
+                pass
+
+
+Script = Callable[[Asked, Reply], Awaitable[None]]
+
+
+class ScriptedServer:
+    """A server that does what a script says.
+
+    Args:
+        script: What it does.
+
+    Attributes:
+        asked: The requests that have come.
+        open: How many connections are open.
+        url: Where it is.
+    """
+
+    def __init__(self, script: Script) -> None:
+        self.script = script
+        self.asked: list[Asked] = []
+        self.open = 0
+        self.url = ""
+        self.failures: list[BaseException] = []
+        self._news = asyncio.Condition()
+        self._connections: set[asyncio.Task[None]] = set()
+
+    def of(self, method: str, rpc: str | None = None) -> list[Asked]:
+        """Return the requests with a method of HTTP, and one of JSON-RPC."""
+        return [each for each in self.asked if each.method == method and (rpc is None or each.rpc == rpc)]
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve one connection."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._connections.add(task)
+        self.open += 1
+        try:
+            while (asked := await _read(reader)) is not None:
+                self.asked.append(asked)
+                reply = Reply(asked, reader, writer)
+                await self.script(asked, reply)
+                if reply.is_over:
+                    return
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass  # the client has gone
+        except Exception as error:
+            self.failures.append(error)
+        finally:
+            self.open -= 1
+            self._connections.discard(task)
+            writer.transport.abort()
+
+    async def close(self) -> None:
+        """End all connections."""
+        for task in self._connections:
+            task.cancel()
+        if self._connections:
+            await asyncio.wait(self._connections)
+
+
+async def _read(reader: asyncio.StreamReader) -> Asked | None:
+    try:
+        head = await reader.readuntil(b"\r\n\r\n")
+    except asyncio.IncompleteReadError:
+        return None
+    first, *lines = head.decode("latin-1").split("\r\n")
+    method, target, _ = first.split(" ")
+    headers = {
+        name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines if line)
+    }
+    return Asked(method, target, headers, await reader.readexactly(int(headers.get("content-length", "0"))))
+
+
+def _head(status: int, headers: Headers) -> bytes:
+    lines = [f"HTTP/1.1 {status} Said", *(f"{name}: {value}" for name, value in headers.items())]
+    return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
+
+
+@asynccontextmanager
+async def scripted(script: Script) -> AsyncIterator[ScriptedServer]:
+    """Serve a script until the end of the block, where nobody may be connected any more."""
+    server = ScriptedServer(script)
+    listener = await asyncio.start_server(server.serve, "127.0.0.1", 0)
+    server.url = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}/mcp"
+    try:
+        yield server
+    finally:
+        listener.close()
+        await server.close()
+        await listener.wait_closed()
+    assert not server.failures, server.failures
+
+
+def greeting(script: Script, *, session: str | None = SESSION, revision: str | None = None) -> Script:
+    """Return a script that answers the beginning itself, and leaves the rest to another.
+
+    Args:
+        script: What does the rest.
+        session: The id of the session, or None for none.
+        revision: The revision of the handshake; None for the one that is asked for.
+    """
+
+    async def greet(asked: Asked, reply: Reply) -> None:
+        if asked.rpc == "server/discover":
+            await reply.result(
+                {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
+            )
+        elif asked.rpc == "initialize":
+            agreed = revision or asked.message["params"]["protocolVersion"]
+            told = {"name": "scripted", "version": "1"}
+            await reply.result(
+                {"protocolVersion": agreed, "capabilities": {"tools": {}}, "serverInfo": told},
+                {"Mcp-Session-Id": session} if session else None,
+            )
+        elif asked.rpc == "notifications/initialized":
+            await reply.send(202)
+        else:
+            await script(asked, reply)
+
+    return greet
+
+
+def text(said: str) -> Any:
+    """Return the result of a tool that has said a text."""
+    return {"content": [{"type": "text", "text": said}]}
