@@ -125,7 +125,7 @@ async def _pinned(link: Link, revision: str, reason: str) -> Negotiated:
         raise ProtocolError(UNSUPPORTED_PROTOCOL_VERSION, message) from wanted.__cause__
 
 
-async def _discover(link: Link, revision: str, reason: str) -> Negotiated:
+async def _discover(link: Link, revision: str, reason: str, *, is_again: bool = False) -> Negotiated:
     link.wire.revision = revision
     try:
         result = await link.exchange("server/discover")
@@ -136,7 +136,8 @@ async def _discover(link: Link, revision: str, reason: str) -> Negotiated:
             raise _HandshakeWantedError(f"server/discover was answered with error {error.code}") from error
         supported = error.data.get("supported") if is_object(error.data) else None
         common = _newest(supported)
-        if common is None or common == revision:
+        # Where it is the revision that was refused, the server is taken at its word: it is tried once more.
+        if common is None or (is_again and common in STATELESS):
             raise
     else:
         supported = result.get("supportedVersions")
@@ -150,7 +151,8 @@ async def _discover(link: Link, revision: str, reason: str) -> Negotiated:
         if common is None or common == revision:
             raise _no_common(supported)
     if common in STATELESS:
-        return await _discover(link, common, "the newest that the server knows, too")
+        reason = reason if common == revision else "the newest that the server knows, too"
+        return await _discover(link, common, reason, is_again=True)
     raise _HandshakeWantedError(f"the server knows {', '.join(map(str, supported or ()))}")
 
 

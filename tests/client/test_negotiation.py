@@ -98,6 +98,32 @@ async def test_where_no_revision_is_known_to_both_that_is_said(supported: Any) -
             pass
 
 
+async def test_a_server_that_refuses_what_it_says_it_speaks_is_asked_once_more() -> None:
+    refused: list[Message] = []
+
+    def script(transport: ScriptedTransport, message: Message) -> list[Message]:
+        if refused:
+            return [discovered(message)]
+        refused.append(message)
+        return [error(message, -32022, data={"supported": ["2026-07-28"], "requested": "2026-07-28"})]
+
+    transport = ScriptedTransport(script)
+    async with Client(transport) as client:
+        assert client.revision == "2026-07-28"
+        assert client.revision_reason == "the newest that both know"
+    assert transport.methods() == ["server/discover"] * 2
+
+
+async def test_a_server_that_refuses_it_again_is_not_asked_a_third_time() -> None:
+    transport = answers(
+        {"error": {"code": -32022, "message": "no such", "data": {"supported": ["2026-07-28"]}}}
+    )
+    with pytest.raises(ProtocolError, match="no such"):
+        async with Client(transport):
+            pass
+    assert transport.methods() == ["server/discover"] * 2
+
+
 @pytest.mark.parametrize("agreed", ["2030-01-01", "2026-07-28", 7, None])
 async def test_a_counter_offer_that_is_not_known_is_refused(agreed: Any) -> None:
     def script(transport: ScriptedTransport, message: Message) -> list[Message]:
