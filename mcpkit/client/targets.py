@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     import ssl
 
     import httpx2
-    from starlette.types import ASGIApp
 
     from .transports.standard_error import Stderr
 
@@ -184,26 +183,26 @@ def _ways(reached: Meant, given: Json) -> Sequence[Transport]:
         headers = {**reached.headers, **given.pop("headers", {})}
         if reached.token is not None:
             given = {"token": reached.token, **given}
-        http, sse = (
-            _made(file, name, reached.url, headers=headers, **given)
-            for file, name in (("http", "HttpTransport"), ("sse", "SseTransport"))
-        )
-        if reached.way == "sse":
-            return [sse]
-        names_sse = "sse" in urlsplit(reached.url).path.split("/")
-        return [sse, http] if names_sse and reached.way is None else [http, sse]
+        return _by_http(reached.url, reached.way, headers=headers, **given)
     if is_served(reached):
         headers = given.get("headers", {})
         named = {name.lower().encode("ascii"): value.encode() for name, value in headers.items()}
         return [MemoryTransport(reached, headers=named)]
     if is_transport(reached):
         return [reached]
-    return [_app(reached, given)]
+    # With a port, as servers allow `localhost:*` and mean by it that there is one.
+    return _by_http(f"http://127.0.0.1:8000{given.pop('path', '/mcp')}", None, app=reached, **given)
 
 
-def _app(app: ASGIApp, given: Json) -> Transport:
-    path = given.pop("path", "/mcp")
-    return _made("http", "HttpTransport", f"http://127.0.0.1{path}", app=app, **given)
+def _by_http(url: str, way: str | None, **given: object) -> Sequence[Transport]:
+    """Return the ways to a URL: the one that is named, else both; SSE comes first where the path names it."""
+    http, sse = (
+        _made(file, name, url, **given) for file, name in (("http", "HttpTransport"), ("sse", "SseTransport"))
+    )
+    if way == "sse":
+        return [sse]
+    names_sse = "sse" in urlsplit(url).path.split("/")
+    return [sse, http] if names_sse and way is None else [http, sse]
 
 
 def _made(file: str, name: str, *arguments: object, **given: object) -> Transport:

@@ -180,7 +180,9 @@ class _Exchange(httpx2.AsyncByteStream):
         self._writable.set()
         if not self.begun.done():
             self.begun.set_exception(
-                TransportError("the client was closed before the app has answered", may_have_begun=True)
+                TransportError(
+                    "the client was closed before the app has answered", may_have_begun=True, may_pass=False
+                )
             )
 
     # What the app does
@@ -226,7 +228,7 @@ class _Exchange(httpx2.AsyncByteStream):
             self._end = f"the app has raised {type(failure).__name__}: {failure},"
         self._readable.set()
         if not self.begun.done():
-            error = TransportError(f"{self._end} without a response", may_have_begun=True)
+            error = TransportError(f"{self._end} without a response", may_have_begun=True, may_pass=False)
             error.__cause__ = failure
             self.begun.set_exception(error)
         elif failure is not None:

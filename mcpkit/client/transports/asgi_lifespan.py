@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 from weakref import WeakValueDictionary
 
+from ...calls.coroutines import within
 from ...calls.lifespan import Lifespans
 from ...protocol.types import Json
 from ..errors import TransportError
@@ -47,10 +48,12 @@ async def _running(app: ASGIApp) -> AsyncGenerator[Json]:
         await life.tell("startup")
         yield life.state
         try:
-            await asyncio.wait_for(life.tell("shutdown"), _PATIENCE)
-        except asyncio.TimeoutError:
+            await within(_PATIENCE, life.tell("shutdown"))
+        except TimeoutError:
             raise TransportError(
-                f"the app has not shut down within {_PATIENCE:g} s, and was cancelled", may_have_begun=False
+                f"the app has not shut down within {_PATIENCE:g} s, and was cancelled",
+                may_have_begun=False,
+                may_pass=False,
             ) from None
     finally:
         await life.end()

@@ -1,0 +1,166 @@
+"""ASGI apps as a client's server: the server's own and those of others, alone and mounted, in every revision."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from litestar import Litestar, asgi
+from mcp.server import MCPServer
+from mcp.server.mcpserver import Context as OfficialContext
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.base import BaseHTTPMiddleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Mount
+
+from mcpkit.client.client import Client
+from mcpkit.client.errors import AuthorizationError, StatusError, TransportError
+from mcpkit.client.transports.http import HttpTransport
+from mcpkit.client.transports.sse import SseTransport
+from toured import REVISIONS, Toured, tour
+
+pytestmark = pytest.mark.anyio
+
+ORIGIN = "http://127.0.0.1:8000"
+Site = Callable[[Any], Any]
+
+
+def in_starlette(app: Any) -> Any:
+    return Starlette(routes=[Mount("/api", app)])
+
+
+def in_fastapi(app: Any) -> Any:
+    api = FastAPI()
+    api.mount("/api", app)
+    return api
+
+
+def in_litestar(app: Any) -> Any:
+    return Litestar([asgi("/api", is_mount=True, copy_scope=True)(app)])
+
+
+SITES = [(lambda app: app, ""), (in_starlette, "/api"), (in_fastapi, "/api"), (in_litestar, "/api")]
+EVERY_SITE = pytest.mark.parametrize(
+    ("site", "prefix"), SITES, ids=["alone", "starlette", "fastapi", "litestar"]
+)
+
+
+@EVERY_SITE
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_a_server_is_used_as_an_app(site: Site, prefix: str, revision: str) -> None:
+    toured = Toured()
+    before = asyncio.all_tasks()
+    transport = HttpTransport(f"{ORIGIN}{prefix}/mcp", app=site(toured.server.asgi(grace=0)))
+    await tour(transport, revision, toured)
+    if not prefix:  # the lifespan of what is mounted is left with the event loop
+        assert asyncio.all_tasks() == before
+
+
+@EVERY_SITE
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_a_server_is_used_as_an_app_by_the_first_transport(
+    site: Site, prefix: str, revision: str
+) -> None:
+    toured = Toured()
+    before = asyncio.all_tasks()
+    transport = SseTransport(f"{ORIGIN}{prefix}/sse", app=site(toured.server.asgi(grace=0)))
+    await tour(transport, revision, toured)
+    if not prefix:
+        assert asyncio.all_tasks() == before
+
+
+def official() -> MCPServer:
+    server = MCPServer("official", log_level="ERROR")
+
+    @server.tool()
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    @server.tool()
+    async def steps(ctx: OfficialContext[Any]) -> str:
+        for step in range(3):
+            await ctx.report_progress(step + 1, 3)
+        return "done"
+
+    return server
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+@pytest.mark.parametrize("kind", ["streams", "json", "sse"])
+async def test_the_official_server_is_used_as_an_app(kind: str, revision: str) -> None:
+    server = official()
+    transport = (
+        SseTransport(f"{ORIGIN}/sse", app=server.sse_app())
+        if kind == "sse"
+        else HttpTransport(f"{ORIGIN}/mcp", app=server.streamable_http_app(json_response=kind == "json"))
+    )
+    async with Client(transport, revision=revision) as client:
+        assert client.revision == revision
+        assert [tool["name"] for tool in await client.list_tools()] == ["add", "steps"]
+        assert (await client.call("add", {"a": 1, "b": 2})).text == "3"
+        told: list[Any] = []
+        result = await client.call("steps", progress=lambda *progress: told.append(progress))
+        assert result.text == "done"
+        if kind != "json":
+            assert told == [(1, 3, None), (2, 3, None), (3, 3, None)]
+
+
+async def test_clients_of_one_app_are_told_apart() -> None:
+    toured = Toured()
+    app = toured.server.asgi()
+    transports = [
+        HttpTransport(f"{ORIGIN}/mcp", app=app, headers={"X-Name": name}) for name in ("first", "second")
+    ]
+    async with Client(transports[0]) as first, Client(transports[1]) as second:
+        for client, name in ((first, "first"), (second, "second")):
+            assert (await client.call("headers", {"name": "x-name"})).text == name
+
+
+async def test_middleware_of_an_app_is_met() -> None:
+    async def check(request: Request, call_next: Any) -> Response:
+        if request.headers.get("authorization") != "Bearer secret":
+            return Response(status_code=401, headers={"WWW-Authenticate": 'Bearer scope="tools"'})
+        response: Response = await call_next(request)
+        return response
+
+    app = Starlette(
+        routes=[Mount("/", Toured().server.asgi())],
+        middleware=[Middleware(BaseHTTPMiddleware, dispatch=check)],
+    )
+    with pytest.raises(AuthorizationError, match="tools"):
+        async with Client(HttpTransport(f"{ORIGIN}/mcp", app=app)):
+            pass
+    await tour(HttpTransport(f"{ORIGIN}/mcp", app=app, token="secret"), "2025-11-25")
+
+
+async def test_an_app_that_fails_is_told() -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            raise ValueError("no such table")
+
+    with pytest.raises(TransportError, match="the app has raised ValueError: no such table"):
+        async with Client(HttpTransport(f"{ORIGIN}/mcp", app=app)):
+            pass
+
+
+@pytest.mark.parametrize(
+    ("path", "transport"), [("/mcp", HttpTransport), ("/sse", SseTransport), ("/events", SseTransport)]
+)
+async def test_an_app_is_a_target_whatever_it_speaks(path: str, transport: type) -> None:
+    server = official()
+    app = server.streamable_http_app() if path == "/mcp" else server.sse_app(sse_path=path)
+    async with Client(app, path=path) as client:
+        assert isinstance(client._link.transport, transport)
+        assert (await client.call("add", {"a": 1, "b": 2})).text == "3"
+
+
+async def test_an_app_that_has_nothing_at_the_path_is_told() -> None:
+    with pytest.raises(StatusError, match="HTTP 404") as told:
+        async with Client(in_fastapi(Toured().server.asgi())):
+            pass
+    assert told.value.status == 404
