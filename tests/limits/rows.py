@@ -96,11 +96,6 @@ ROWS: dict[str, tuple[Any, ...]] = {
 """Of each row the setting, or the constants, whose values are its default."""
 
 NO_BOUNDS = {
-    "asgi.py:_MOST_WAITING": "when an app waits for a client in its own process",
-    "asgi.py:_PATIENCE": "when what an app does is cancelled by a client in its own process",
-    "asgi_lifespan.py:_PATIENCE": "the same of its shutdown",
-    "cache.py:MAX_TTL": "when a client asks again",
-    "pages.py:MAX_PAGES": "when a client takes a list to be endless",
     "server.asgi(stream_after=)": "when an answer becomes a stream",
     "server.asgi(keep_alive=)": "how often a silent stream says that it is there",
     "pending.py:_KEPT": "questions that are over",

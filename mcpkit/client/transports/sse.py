@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from typing_extensions import Unpack
 
 from ...calls.coroutines import within
 from ...protocol.client import Outgoing
+from ...protocol.jsonrpc import RequestId
 from ..errors import TransportError
 from ..transport import Receiver
 from .event_stream import Event, EventStream, TooLargeEventError
@@ -22,6 +23,9 @@ from .http_stream import EVENT_STREAM
 
 if TYPE_CHECKING:
     import httpx2
+
+_LATE: Final = 10.0
+"""Seconds that a server has to say that it has taken a message when it has answered that already."""
 
 
 class SseTransport:
@@ -40,6 +44,8 @@ class SseTransport:
         self._http = HttpClient(url, **options)
         self._reader: asyncio.Task[None] | None = None
         self._endpoint: asyncio.Future[httpx2.URL] | None = None
+        self._posting: set[asyncio.Task[None]] = set()
+        self._answered: dict[RequestId, asyncio.Future[None]] = {}
 
     def __repr__(self) -> str:
         """Show the server, without what could be a secret."""
@@ -67,7 +73,7 @@ class SseTransport:
             raise
 
     async def send(self, message: Outgoing) -> None:
-        """Post a message, and return when the server has taken it; what it answers comes on the stream.
+        """Post a message, and return when the server has taken it, or answered it on the stream.
 
         Raises:
             TransportError: The server has not taken it, or the stream has ended meanwhile.
@@ -75,25 +81,40 @@ class SseTransport:
         reader, endpoint = self._reader, self._endpoint
         if reader is None or endpoint is None or reader.done():
             raise TransportError(f"{self!r} is not open", may_have_begun=False)
-        posting = asyncio.create_task(self._post(endpoint.result(), message))
+        loop = asyncio.get_running_loop()
+        answered: asyncio.Future[None] = loop.create_future()
+        if message.id is not None:
+            self._answered[message.id] = answered
+        posting = loop.create_task(self._post(endpoint.result(), message))
+        self._posting.add(posting)
+        posting.add_done_callback(self._posted)
         try:
-            await asyncio.wait((posting, reader), return_when=asyncio.FIRST_COMPLETED)
-            if not posting.done():
+            await asyncio.wait((posting, answered, reader), return_when=asyncio.FIRST_COMPLETED)
+            if posting.done():
+                posting.result()
+            elif not answered.done():
                 raise self._ended()
-            posting.result()
         finally:
-            if posting.cancel():
-                await asyncio.wait((posting,))
+            if message.id is not None:
+                del self._answered[message.id]
+            if answered.done() and not posting.done():
+                loop.call_later(_LATE, posting.cancel)
+            else:
+                await _cancelled(posting)
 
     async def close(self) -> None:
         """Close the stream, which ends the session; again it does nothing."""
         reader, self._reader = self._reader, None
         try:
             if reader is not None:
-                reader.cancel()
-                await asyncio.wait((reader,))
+                await _cancelled(reader, *self._posting)
         finally:
             await self._http.close()
+
+    def _posted(self, posting: asyncio.Task[None]) -> None:
+        self._posting.discard(posting)
+        if not posting.cancelled():
+            posting.exception()  # raised by `send`, unless the answer was there before
 
     async def _post(self, endpoint: httpx2.URL, message: Outgoing) -> None:
         headers: Pairs = [(b"Content-Type", b"application/json")]
@@ -152,6 +173,9 @@ class SseTransport:
     ) -> None:
         if event.name == b"message":
             receiver.receive(event.data)
+            for id_, answered in self._answered.items():
+                if not receiver.is_pending(id_) and not answered.done():
+                    answered.set_result(None)
         elif event.name == b"endpoint" and not endpoint.done():
             reference = event.data.decode("utf-8", "replace")
             target = self._http.within_origin(url, reference)
@@ -163,3 +187,10 @@ class SseTransport:
                     may_pass=False,
                 )
             endpoint.set_result(target)
+
+
+async def _cancelled(*tasks: asyncio.Task[None]) -> None:
+    """Cancel tasks, and wait until they have ended."""
+    running = [task for task in tasks if task.cancel()]
+    if running:
+        await asyncio.wait(running)

@@ -32,17 +32,19 @@ class Recorder:
     Attributes:
         lines: The messages.
         losses: Why nothing comes any more.
+        answered: The ids of requests that wait no more.
     """
 
     def __init__(self) -> None:
         self.lines: asyncio.Queue[bytes] = asyncio.Queue()
         self.losses: asyncio.Queue[Exception] = asyncio.Queue()
+        self.answered: set[object] = set()
 
     def receive(self, line: bytes) -> None:
         self.lines.put_nowait(line)
 
     def is_pending(self, id_: object) -> bool:
-        return True
+        return id_ not in self.answered
 
     def lost(self, error: Exception) -> None:
         self.losses.put_nowait(error)
@@ -308,6 +310,38 @@ async def test_a_post_that_is_never_answered_ends_with_the_stream() -> None:
             await within(transport.send(PING))
         assert told.value.may_have_begun
         assert isinstance(await within(recorder.losses.get()), TransportError)
+
+
+@pytest.mark.parametrize("end", ["cancelled", "failed", "closed"])
+async def test_an_answer_may_come_before_its_message_is_taken(end: str) -> None:
+    server = Server()
+    ended = asyncio.Event()
+
+    async def late() -> Response:
+        if end == "failed":
+            await ended.wait()
+            raise ValueError("no such table")
+        await server.nothing()
+        ended.set()
+        return Response()
+
+    server.answer = late
+    async with opened(server.app) as (transport, recorder):
+        recorder.answered.add(PING.id)
+        clock = LoopClock()
+        sending = asyncio.ensure_future(transport.send(PING))
+        while not server.posted:
+            await asyncio.sleep(0)
+        assert not sending.done()
+        server.say('data: {"id":1}\n\n')
+        await within(sending)
+        assert not ended.is_set()
+        if end == "failed":
+            ended.set()
+        elif end == "cancelled":
+            clock.ahead += 10
+            await within(ended.wait())
+    await within(ended.wait())
 
 
 async def test_a_post_is_given_up_when_it_is_cancelled() -> None:
