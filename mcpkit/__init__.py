@@ -64,9 +64,9 @@ if TYPE_CHECKING:
     from .calls.asking.roots import Root
     from .calls.asking.sampling import Sample, Sampled
     from .calls.log_handler import LogHandler
-    from .client.client import Client
     from .client.errors import AuthorizationError, OutcomeUnknownError, StatusError, TransportError
     from .client.results import CallResult
+    from .client.roof import Client
     from .components.injection.ask import Ask
     from .components.resource_dir import resource_dir
     from .engine.base_tool import BaseTool
@@ -84,7 +84,7 @@ else:
         "LogHandler": "calls.log_handler",
         "AuthorizationError": "client.errors",
         "CallResult": "client.results",
-        "Client": "client.client",
+        "Client": "client.roof",
         "OutcomeUnknownError": "client.errors",
         "StatusError": "client.errors",
         "TransportError": "client.errors",

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
+from functools import partial, wraps
 from types import TracebackType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from typing_extensions import Self, Unpack
 
@@ -26,7 +26,7 @@ from .pages import ALL_PAGES, all_pages
 from .results import CallResult
 from .retrying import Retrying
 from .rounds import answered
-from .targets import ServerEntry, TargetOptions, transports_of
+from .targets import ServerEntry, TargetOptions, is_path_of_configuration, transports_of
 
 _INFO: Final = {"name": "mcpkit", "version": __version__}
 
@@ -104,6 +104,23 @@ class Client:
             self._link.listeners.add(self._hear_log)
         self._link.renewals.append(self._tell_log_level)
 
+    _of_several: ClassVar[type[Client] | None] = None
+
+    def __init_subclass__(cls, *, is_of_several: bool = False) -> None:
+        """Take a subclass, which may be the one that is made of configurations."""
+        if is_of_several:
+            Client._of_several = cls
+
+    if not TYPE_CHECKING:
+
+        @wraps(__init__, assigned=())
+        def __new__(cls, target: object, *arguments: object, **options: object) -> Self:
+            """Make a client; of a configuration, the one that has its servers under one roof."""
+            is_configuration = isinstance(target, Mapping) or is_path_of_configuration(target)
+            return super().__new__(
+                (Client._of_several if cls is Client and is_configuration else None) or cls
+            )
+
     # Its life
 
     async def __aenter__(self) -> Self:
@@ -127,6 +144,18 @@ class Client:
     async def close(self) -> None:
         """End all that waits, and leave the server; called again it does nothing."""
         await self._link.close()
+
+    # The servers
+
+    @property
+    def servers(self) -> Mapping[str, Client]:
+        """The clients of the servers of a configuration, by name; otherwise there is one that is called `server`."""
+        return {"server": self}
+
+    @property
+    def failures(self) -> Mapping[str, Exception]:
+        """Why servers of a configuration are left out, by name: they could not be reached."""
+        return {}
 
     # What was agreed upon
 

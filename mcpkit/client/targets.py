@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeGuard
 from urllib.parse import urlsplit
 
 from typing_extensions import TypedDict, Unpack
@@ -103,13 +102,17 @@ def transports_of(target: Target | ServerEntry, **options: Unpack[TargetOptions]
         TypeError: The target, or something in it, is nothing that can be connected to; or there is no such option.
         ValueError: It has the right type, and cannot be connected to all the same; or an option is not for it.
     """
+    if unknown := options.keys() - TargetOptions.__optional_keys__:
+        option = min(unknown)
+        close = nearest(option, TargetOptions.__optional_keys__)
+        raise TypeError(f"a client has no option {option}=" + (f"; did you mean {close}=?" if close else ""))
     given: Json = {option: value for option, value in options.items() if value is not None}
     if isinstance(target, ServerEntry):
         return [target]
     if isinstance(target, Mapping):
         configuration = Configuration(dict(target), "the configuration", Path.cwd() / given.pop("cwd", ""))
         servers = {name: _entry(configuration, name) for name in configuration.entries}
-    elif isinstance(target, str | os.PathLike) and _is_configuration(os.fspath(target)):
+    elif is_path_of_configuration(target):
         path = existing(Path(target).expanduser())
         folder = Path.cwd() / given.pop("cwd") if "cwd" in given else workspace(path)
         configuration = Configuration(load(path), str(target), folder)
@@ -120,7 +123,11 @@ def transports_of(target: Target | ServerEntry, **options: Unpack[TargetOptions]
     return [_server(name, server, given) for name, server in servers.items()]
 
 
-def _is_configuration(path: str) -> bool:
+def is_path_of_configuration(target: object) -> TypeGuard[str | os.PathLike[str]]:
+    """Say whether a target is the path of a configuration."""
+    if not isinstance(target, str | os.PathLike):
+        return False
+    path = os.fspath(target)
     return path.casefold().endswith((".json", ".jsonc")) and "://" not in path
 
 
@@ -175,15 +182,15 @@ def _server(name: str, server: Configured | Meant, given: Json) -> ServerEntry:
 
 def _ways(reached: Meant, given: Json) -> Sequence[Transport]:
     if isinstance(reached, Process):
-        env = {**reached.env, **given.pop("env", {})}
         from .transports.stdio import StdioTransport
 
+        env = {**reached.env, **given.pop("env", {})}
         return [StdioTransport(reached.command, env=env, **{"cwd": reached.cwd, **given})]
     if isinstance(reached, Remote):
         headers = {**reached.headers, **given.pop("headers", {})}
         if reached.token is not None:
             given = {"token": reached.token, **given}
-        return _by_http(reached.url, reached.way, headers=headers, **given)
+        return _by_http(reached.url, reached.way, {"headers": headers, **given})
     if is_served(reached):
         headers = given.get("headers", {})
         named = {name.lower().encode("ascii"): value.encode() for name, value in headers.items()}
@@ -191,21 +198,16 @@ def _ways(reached: Meant, given: Json) -> Sequence[Transport]:
     if is_transport(reached):
         return [reached]
     # With a port, as servers allow `localhost:*` and mean by it that there is one.
-    return _by_http(f"http://127.0.0.1:8000{given.pop('path', '/mcp')}", None, app=reached, **given)
+    return _by_http(f"http://127.0.0.1:8000{given.pop('path', '/mcp')}", None, {"app": reached, **given})
 
 
-def _by_http(url: str, way: str | None, **given: object) -> Sequence[Transport]:
+def _by_http(url: str, way: str | None, given: Json) -> Sequence[Transport]:
     """Return the ways to a URL: the one that is named, else both; SSE comes first where the path names it."""
-    http, sse = (
-        _made(file, name, url, **given) for file, name in (("http", "HttpTransport"), ("sse", "SseTransport"))
-    )
+    from .transports.http import HttpTransport
+    from .transports.sse import SseTransport
+
+    http, sse = HttpTransport(url, **given), SseTransport(url, **given)
     if way == "sse":
         return [sse]
     names_sse = "sse" in urlsplit(url).path.split("/")
     return [sse, http] if names_sse and way is None else [http, sse]
-
-
-def _made(file: str, name: str, *arguments: object, **given: object) -> Transport:
-    """Make a transport: imported when it is used, as each of them imports what the others do not need."""
-    made: Transport = getattr(import_module(f"{__package__}.transports.{file}"), name)(*arguments, **given)
-    return made

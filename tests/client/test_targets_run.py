@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mcpkit import Server
-from mcpkit.client.client import Client
+from mcpkit import Client, Server
 
 pytestmark = pytest.mark.anyio
 

@@ -1,0 +1,358 @@
+"""The servers of a configuration under one roof: a client of each of them, used as one."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final
+
+from typing_extensions import Self
+
+from ..content.uri_template import UriTemplate
+from ..errors import INVALID_PARAMS, METHOD_NOT_FOUND, ProtocolError, RegistrationError
+from ..protocol.types import Json
+from ..schema.nearest import nearest
+from .client import Client
+from .meant import Target
+from .names import Names
+from .results import CallResult
+from .targets import TargetOptions, transports_of
+
+__all__ = ["Client", "Roof"]
+
+logger = logging.getLogger("mcpkit")
+
+_NOT_FOUND: Final = frozenset({-32002, INVALID_PARAMS, METHOD_NOT_FOUND})
+"""How servers say, in one revision or another, that they have no such resource."""
+
+_FAILURES: Final = (OSError, ProtocolError, ImportError)
+"""What keeps one server away, and no other: among them are `ConnectionError` and `TimeoutError`."""
+
+
+class Roof(Client, is_of_several=True):
+    """A client of the servers of a configuration; `Client` makes one where it is given a configuration.
+
+    Tools and prompts are told apart by the names of their servers (`weather_forecast`), where there are several. A
+    resource is read from the server that lists it, or has a template for it. What is said to nobody in particular is
+    for all. A server that cannot be reached is left out; see `failures`.
+
+    Args:
+        target: The configuration.
+        options: As for `Client`: they hold for each of the servers.
+    """
+
+    def __init__(self, target: Target, **options: Any) -> None:
+        reaching: Json = {
+            option: options.pop(option) for option in TargetOptions.__optional_keys__ & options.keys()
+        }
+        entries = transports_of(target, **reaching)
+        self._clients = {entry.name: Client(entry, **options) for entry in entries}
+        self._wanted = {entry.name: entry.tools for entry in entries}
+        self._names = Names(list(self._clients))
+        self._meant: dict[str, dict[str, tuple[str, str]]] = {"tools": {}, "prompts": {}}
+        self._owners: dict[str, str] | None = (
+            None  # the servers of resources, by URI; None before they are listed
+        )
+        self._templates: dict[str, str] | None = None  # the same by URI template
+        self._failures: dict[str, Exception] = {}
+        self._is_open = False
+
+    # Its life
+
+    async def __aenter__(self) -> Self:
+        """Connect to all servers at once.
+
+        Raises:
+            ConnectionError: None of them can be reached.
+        """
+        self._is_open = True
+        try:
+            await asyncio.gather(*(self._open(name) for name in self._clients))
+            if len(self._failures) == len(self._clients):
+                raise self._nobody()
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def _open(self, name: str) -> None:
+        try:
+            await self._clients[name].__aenter__()
+        except _FAILURES as error:
+            self._leave_out(name, error)
+
+    def _leave_out(self, name: str, error: Exception) -> None:
+        if len(self._clients) > 1:
+            logger.warning("The server %s is left out, as it cannot be reached: %s", name, error)
+        self._failures[name] = error
+
+    def _nobody(self) -> Exception:
+        """Return what is raised where no server can be reached."""
+        first = next(iter(self._failures.values()))
+        if len(self._clients) == 1:
+            return first
+        each = "; ".join(f"{name}: {error}" for name, error in self._failures.items())
+        none = ConnectionError(f"none of the {len(self._clients)} servers can be reached: {each}")
+        none.__cause__ = first
+        return none
+
+    async def close(self) -> None:
+        """Leave all servers; called again it does nothing."""
+        self._is_open = False
+        await asyncio.gather(*(client.close() for client in self._clients.values()))
+        self._failures.clear()
+
+    async def _reach(self, name: str) -> Client:
+        """Return the client of a server; where it could not be reached, it is tried once more."""
+        client = self._clients[name]
+        if not self._is_open:
+            raise ConnectionError("the client is not open: write `async with Client(...) as client:`")
+        if name in self._failures:
+            await client.__aenter__()
+            del self._failures[name]
+        return client
+
+    # Who they are
+
+    @property
+    def servers(self) -> Mapping[str, Client]:
+        """The clients of the servers, by name."""
+        return dict(self._clients)
+
+    @property
+    def failures(self) -> Mapping[str, Exception]:
+        """Why servers are left out, by name."""
+        return dict(self._failures)
+
+    @property
+    def revision(self) -> str:
+        """The revision that is spoken with the only server."""
+        return self._only("revision").revision
+
+    @property
+    def revision_reason(self) -> str:
+        """Why it is that one, in words."""
+        return self._only("revision_reason").revision_reason
+
+    @property
+    def server_info(self) -> Json:
+        """What the only server says it is."""
+        return self._only("server_info").server_info
+
+    @property
+    def server_capabilities(self) -> Json:
+        """What the only server declares."""
+        return self._only("server_capabilities").server_capabilities
+
+    @property
+    def instructions(self) -> str | None:
+        """How the servers say that a model should use them, or None; of several each after its name."""
+        if len(self._clients) == 1:
+            return self._only("instructions").instructions
+        said = {name: self._clients[name].instructions for name in self._there()}
+        return "\n\n".join(f"{name}: {text}" for name, text in said.items() if text) or None
+
+    def _only(self, what: str) -> Client:
+        """Return the client of the only server.
+
+        Raises:
+            ValueError: There are several.
+        """
+        if len(self._clients) > 1:
+            name = next(iter(self._clients))
+            raise ValueError(
+                f"there are several servers: ask for that of one, client.servers[{name!r}].{what}"
+            )
+        return next(iter(self._clients.values()))
+
+    def _there(self, capability: str | None = None) -> list[str]:
+        """Return the servers that are not left out, and have something."""
+        return [
+            name
+            for name, client in self._clients.items()
+            if self._is_open
+            and name not in self._failures
+            and (capability is None or capability in client.server_capabilities)
+        ]
+
+    # What is asked
+
+    async def request(self, method: str, params: Mapping[str, Any] | None = None, **options: Any) -> Json:
+        """Send any request to the only server, and return its result.
+
+        Raises:
+            ValueError: There are several.
+        """
+        return await self._only("request(...)").request(method, params, **options)
+
+    def notify(self, method: str, params: Mapping[str, Any] | None = None) -> Awaitable[None]:
+        """Send a notification to all servers; what is returned need not be awaited."""
+        sent = [self._clients[name].notify(method, params) for name in self._there()]
+        return asyncio.ensure_future(_all(sent))
+
+    async def call(self, name: str, arguments: Mapping[str, Any] | None = None, **options: Any) -> CallResult:
+        """Call a tool of the server that has it.
+
+        Raises:
+            ProtocolError: No server has it, or the configuration leaves it out; or what the server has answered.
+        """
+        server, own = await self._find("tools", name, self.list_tools)
+        if not self._wanted[server].have(own):
+            raise ProtocolError(
+                INVALID_PARAMS, f"the configuration leaves out the tool {own} of the server {server}"
+            )
+        return await (await self._reach(server)).call(own, arguments, **options)
+
+    async def get_prompt(
+        self, name: str, arguments: Mapping[str, str] | None = None, **options: Any
+    ) -> list[Json]:
+        """Get a prompt of the server that has it, and return its messages."""
+        server, own = await self._find("prompts", name, self.list_prompts)
+        return await (await self._reach(server)).get_prompt(own, arguments, **options)
+
+    async def list_tools(self, **options: Any) -> list[Json]:
+        """Return the tools of all servers that are there, without those that the configuration leaves out."""
+        listed = await self._ask_all("tools", "name", lambda client: client.list_tools(**options))
+        for server, tools in listed.items():
+            listed[server] = [tool for tool in tools if self._wanted[server].have(tool["name"])]
+        return self._named("tools", listed)
+
+    async def list_prompts(self, **options: Any) -> list[Json]:
+        """Return the prompts of all servers that are there."""
+        return self._named(
+            "prompts", await self._ask_all("prompts", "name", lambda client: client.list_prompts(**options))
+        )
+
+    async def list_resources(self, **options: Any) -> list[Json]:
+        """Return the resources of all servers that are there; of those of one URI the first."""
+        listed = await self._ask_all("resources", "uri", lambda client: client.list_resources(**options))
+        self._owners, resources = _firsts(listed, "uri")
+        return resources
+
+    async def list_resource_templates(self, **options: Any) -> list[Json]:
+        """Return the resource templates of all servers that are there; of those that are alike the first."""
+        listed = await self._ask_all(
+            "resources", "uriTemplate", lambda client: client.list_resource_templates(**options)
+        )
+        self._templates, templates = _firsts(listed, "uriTemplate")
+        return templates
+
+    async def read(self, uri: str, **options: Any) -> list[Json]:
+        """Read a resource from the server that lists it, or has a template for it; else from whichever has it.
+
+        Raises:
+            ProtocolError: No server has it; or what the server has answered.
+        """
+        *others, last = await self._having(uri)
+        for server in others:
+            try:
+                return await (await self._reach(server)).read(uri, **options)
+            except ProtocolError as error:
+                if error.code not in _NOT_FOUND:
+                    raise
+        return await (await self._reach(last)).read(uri, **options)
+
+    async def complete(self, reference: str, *arguments: Any, **options: Any) -> list[str]:
+        """Complete an argument of a prompt or template of the server that has it, and return the values."""
+        if "{" in reference:
+            if self._templates is None:
+                await self.list_resource_templates()
+            server = (self._templates or {}).get(reference) or next(iter(self._clients))
+        else:
+            server, reference = await self._find("prompts", reference, self.list_prompts)
+        return await (await self._reach(server)).complete(reference, *arguments, **options)
+
+    async def set_log_level(self, level: str) -> None:
+        """Say which log messages the servers are to send from now on: all that send any."""
+        await asyncio.gather(*(self._clients[name].set_log_level(level) for name in self._there("logging")))
+
+    async def _find(self, kind: str, name: str, list_all: Callable[[], Awaitable[object]]) -> tuple[str, str]:
+        """Return the server that has something of a name, and the name that it has there.
+
+        Raises:
+            ProtocolError: There is no such server.
+        """
+        if name not in self._meant[kind] and not self._names.is_certain(name):
+            await list_all()
+        likely = self._meant[kind].get(name) or next(iter(self._names.likely(name)), None)
+        if likely is None:
+            close = nearest(name, self._meant[kind])
+            hint = f"; did you mean {close}?" if close else f": there are {', '.join(self._clients)}"
+            raise ProtocolError(INVALID_PARAMS, f"no server has {name[:100]} among its {kind}{hint}")
+        return likely
+
+    async def _having(self, uri: str) -> list[str]:
+        """Return the servers that may have a resource: one that is known to, else all that have any."""
+        servers = self._there("resources") or list(self._clients)
+        if len(servers) == 1:
+            return servers
+        if self._owners is None or self._templates is None:
+            await asyncio.gather(self.list_resources(), self.list_resource_templates())
+        if (owner := (self._owners or {}).get(uri)) is not None:
+            return [owner]
+        return [
+            server for template, server in (self._templates or {}).items() if _matches(template, uri)
+        ] or servers
+
+    async def _ask_all(
+        self, capability: str, member: str, ask: Callable[[Client], Awaitable[list[Json]]]
+    ) -> dict[str, list[Json]]:
+        """Ask all servers that are there for what they have; one that fails has nothing.
+
+        Args:
+            capability: What a server declares that has any.
+            member: What tells one of them from others; those without are left out.
+            ask: Asks one of them.
+
+        Raises:
+            Exception: Each of them has failed: the error of the first.
+        """
+        asked = self._there(capability)
+        answers = await asyncio.gather(*(ask(self._clients[name]) for name in asked), return_exceptions=True)
+        listed: dict[str, list[Json]] = {}
+        errors: list[BaseException] = []
+        for server, answer in zip(asked, answers, strict=True):
+            if not isinstance(answer, BaseException):
+                listed[server] = [each for each in answer if isinstance(each.get(member), str)]
+                continue
+            errors.append(answer)
+            if not isinstance(answer, _FAILURES):
+                raise answer
+            logger.warning("What the server %s has is left out of a list: %s", server, answer)
+        if errors and not listed:
+            raise errors[0]
+        return listed
+
+    def _named(self, kind: str, listed: Mapping[str, Sequence[Json]]) -> list[Json]:
+        """Return what servers have listed, each under the name that tells it apart."""
+        own = {server: [each["name"] for each in found] for server, found in listed.items()}
+        meant = self._meant[kind] = self._names.given(own)
+        names = {place: name for name, place in meant.items()}
+        return [
+            {**each, "name": names[server, each["name"]]}
+            for server, found in listed.items()
+            for each in found
+        ]
+
+
+def _firsts(listed: Mapping[str, Sequence[Json]], member: str) -> tuple[dict[str, str], list[Json]]:
+    """Return which server is the first to list what, and what it lists."""
+    owners: dict[str, str] = {}
+    firsts: list[Json] = []
+    for server, found in listed.items():
+        for each in found:
+            if owners.setdefault(each[member], server) == server:
+                firsts.append(each)
+    return owners, firsts
+
+
+def _matches(template: str, uri: str) -> bool:
+    try:
+        return UriTemplate(template, unsafe=True).match(uri) is not None
+    except RegistrationError:  # one that can be read in two ways
+        return False
+
+
+async def _all(sent: Sequence[Awaitable[None]]) -> None:
+    await asyncio.gather(*sent)
