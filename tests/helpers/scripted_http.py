@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -137,18 +138,30 @@ class ScriptedServer:
 
     Attributes:
         asked: The requests that have come.
-        open: How many connections are open.
+        connections: How many connections there were.
+        open: How many of them are open.
         url: Where it is.
+        listener: What takes connections.
+        failures: What scripts have raised.
     """
 
     def __init__(self, script: Script) -> None:
         self.script = script
         self.asked: list[Asked] = []
+        self.connections = 0
         self.open = 0
         self.url = ""
+        self.listener: asyncio.Server | None = None
         self.failures: list[BaseException] = []
-        self._news = asyncio.Condition()
         self._connections: set[asyncio.Task[None]] = set()
+        self._writers: set[asyncio.StreamWriter] = set()
+
+    def die(self) -> None:
+        """Break all connections off, and take no new ones."""
+        assert self.listener is not None
+        self.listener.close()
+        for writer in self._writers:
+            writer.transport.abort()
 
     def of(self, method: str, rpc: str | None = None) -> list[Asked]:
         """Return the requests with a method of HTTP, and one of JSON-RPC."""
@@ -159,6 +172,8 @@ class ScriptedServer:
         task = asyncio.current_task()
         assert task is not None
         self._connections.add(task)
+        self._writers.add(writer)
+        self.connections += 1
         self.open += 1
         try:
             while (asked := await _read(reader)) is not None:
@@ -167,13 +182,14 @@ class ScriptedServer:
                 await self.script(asked, reply)
                 if reply.is_over:
                     return
-        except (ConnectionError, asyncio.IncompleteReadError):
-            pass  # the client has gone
+        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            pass  # the client has gone, or the test is over
         except Exception as error:
             self.failures.append(error)
         finally:
             self.open -= 1
             self._connections.discard(task)
+            self._writers.discard(writer)
             writer.transport.abort()
 
     async def close(self) -> None:
@@ -203,11 +219,11 @@ def _head(status: int, headers: Headers) -> bytes:
 
 
 @asynccontextmanager
-async def scripted(script: Script) -> AsyncIterator[ScriptedServer]:
-    """Serve a script until the end of the block, where nobody may be connected any more."""
+async def scripted(script: Script, tls: ssl.SSLContext | None = None) -> AsyncIterator[ScriptedServer]:
+    """Serve a script until the end of the block, by TLS where there is a context."""
     server = ScriptedServer(script)
-    listener = await asyncio.start_server(server.serve, "127.0.0.1", 0)
-    server.url = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}/mcp"
+    server.listener = listener = await asyncio.start_server(server.serve, "127.0.0.1", 0, ssl=tls)
+    server.url = f"http{'s' if tls else ''}://127.0.0.1:{listener.sockets[0].getsockname()[1]}/mcp"
     try:
         yield server
     finally:
@@ -217,17 +233,33 @@ async def scripted(script: Script) -> AsyncIterator[ScriptedServer]:
     assert not server.failures, server.failures
 
 
-def greeting(script: Script, *, session: str | None = SESSION, revision: str | None = None) -> Script:
-    """Return a script that answers the beginning itself, and leaves the rest to another.
+async def not_allowed(asked: Asked, reply: Reply) -> None:
+    """Refuse the method."""
+    await reply.send(405)
+
+
+def greeting(
+    script: Script,
+    *,
+    session: str | None = SESSION,
+    revision: str | None = None,
+    stream: Script = not_allowed,
+) -> Script:
+    """Return a script that does what belongs to no call, and leaves calls to another.
 
     Args:
-        script: What does the rest.
+        script: What it does with the rest.
         session: The id of the session, or None for none.
         revision: The revision of the handshake; None for the one that is asked for.
+        stream: What it does when it is asked for a stream by GET.
     """
 
     async def greet(asked: Asked, reply: Reply) -> None:
-        if asked.rpc == "server/discover":
+        if asked.method == "GET":
+            await stream(asked, reply)
+        elif asked.method == "DELETE":
+            await reply.send(200)
+        elif asked.rpc == "server/discover":
             await reply.result(
                 {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
             )
@@ -238,7 +270,7 @@ def greeting(script: Script, *, session: str | None = SESSION, revision: str | N
                 {"protocolVersion": agreed, "capabilities": {"tools": {}}, "serverInfo": told},
                 {"Mcp-Session-Id": session} if session else None,
             )
-        elif asked.rpc == "notifications/initialized":
+        elif asked.rpc is not None and asked.rpc.startswith("notifications/"):
             await reply.send(202)
         else:
             await script(asked, reply)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypedDict
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from ...calls.coroutines import within
+from ...common.numbers import check_count, check_seconds
 from ...common.version import __version__
 from ..errors import TransportError
 
@@ -112,6 +113,8 @@ class HttpClient:
         connect_timeout: float = CONNECT_TIMEOUT,
         max_answer: int = MAX_ANSWER,
     ) -> None:
+        check_seconds("connect_timeout", connect_timeout)
+        check_count("max_answer", max_answer)
         parts = urlsplit(url)
         if parts.scheme not in {"http", "https"} or not parts.hostname:
             raise ValueError("the URL of a server begins with http:// or https://, and names a host")
@@ -188,10 +191,14 @@ class HttpClient:
             )
         self._sent_along: Pairs = [(b"Accept-Encoding", b"gzip, deflate"), *self._headers]
         if self._client is not self._given:
+            given = {name.lower() for name, _ in self._headers}
+            defaults = {
+                b"Host": self._target.netloc,
+                b"Connection": b"keep-alive",
+                b"User-Agent": b"mcpkit/" + __version__.encode(),
+            }
             self._sent_along += [
-                (b"Host", self._target.netloc),
-                (b"Connection", b"keep-alive"),
-                (b"User-Agent", b"mcpkit/" + __version__.encode()),
+                (name, value) for name, value in defaults.items() if name.lower() not in given
             ]
 
     def _tls(self) -> ssl.SSLContext:
@@ -306,6 +313,8 @@ class HttpClient:
             message = f"the proxy on the way to {self.origin} refuses: {text}"
         elif isinstance(error, (httpx2.ConnectError, httpx2.UnsupportedProtocol, httpx2.LocalProtocolError)):
             message = f"cannot connect to {self.origin}: {text}"
+            if "CERTIFICATE_VERIFY_FAILED" in text:
+                message += " (verify= names the authorities that are trusted)"
         elif isinstance(error, httpx2.DecodingError):
             return TransportError(
                 f"{self.origin} has sent what cannot be decompressed: {text}", may_have_begun=True
