@@ -296,7 +296,7 @@ class HttpClient:
         """Return what a reference at a URL means; None where it leads to another origin, or is none."""
         try:
             target = url.join(reference)
-        except self._httpx2.InvalidURL:
+        except (self._httpx2.InvalidURL, ValueError):  # the latter for brackets that are no address
             return None
         is_same = (target.scheme, target.host, target.port) == (url.scheme, url.host, url.port)
         return target if is_same and not target.userinfo else None

@@ -134,6 +134,9 @@ class SseTransport:
             await self._follow(receiver, endpoint)
         except TransportError as error:
             lost = error
+        except Exception as error:  # noqa: BLE001 - whatever it is, nobody may wait for ever
+            lost = self._http.failure(error)
+            lost.__cause__ = error
         else:
             lost = self._ended()
         if endpoint.done():
@@ -161,10 +164,6 @@ class SseTransport:
                         self._take(event, response.url, receiver, endpoint)
         except TooLargeEventError:
             raise http.too_large() from None
-        except http.failures as error:
-            if isinstance(error, TransportError):
-                raise
-            raise http.failure(error) from error
         finally:
             await response.aclose()
 

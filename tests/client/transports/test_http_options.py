@@ -143,7 +143,9 @@ async def test_a_redirect_that_would_lose_the_message_is_not_followed(status: in
             await Client(HttpTransport(server.url)).__aenter__()
 
 
-@pytest.mark.parametrize("where", ["", "http://[broken", "https://127.0.0.1/", "http://user@127.0.0.1/x"])
+@pytest.mark.parametrize(
+    "where", ["", "http://[broken", "https://127.0.0.1/", "http://user@127.0.0.1/x", "http:////["]
+)
 async def test_redirects_to_nowhere_are_errors(where: str) -> None:
     async with scripted(leads_to(where)) as server:
         with pytest.raises(TransportError):

@@ -175,6 +175,7 @@ async def test_an_endpoint_is_meant_as_a_web_page_would_mean_it(endpoint: str, p
         "http://user:password@localhost:8000/messages",
         "file:///etc/passwd",
         "http://[",
+        "http:////[",
     ],
 )
 async def test_an_endpoint_of_another_origin_is_refused(endpoint: str) -> None:
