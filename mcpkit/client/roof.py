@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from typing_extensions import Self
@@ -68,7 +69,7 @@ class Roof(Client, is_of_several=True):
         """
         self._is_open = True
         try:
-            await asyncio.gather(*(self._open(name) for name in self._clients))
+            await _all(self._open(name) for name in self._clients)
             if len(self._failures) == len(self._clients):
                 raise self._nobody()
         except BaseException:
@@ -100,7 +101,7 @@ class Roof(Client, is_of_several=True):
     async def close(self) -> None:
         """Leave all servers; called again it does nothing."""
         self._is_open = False
-        await asyncio.gather(*(client.close() for client in self._clients.values()))
+        await _all(client.close() for client in self._clients.values())
         self._failures.clear()
 
     async def _reach(self, name: str) -> Client:
@@ -109,8 +110,12 @@ class Roof(Client, is_of_several=True):
         if not self._is_open:
             raise ConnectionError("the client is not open: write `async with Client(...) as client:`")
         if name in self._failures:
-            await client.__aenter__()
-            del self._failures[name]
+            try:
+                await client.__aenter__()
+            except _FAILURES as error:
+                self._failures[name] = error
+                raise
+            self._failures.pop(name, None)
         return client
 
     # Who they are
@@ -188,8 +193,9 @@ class Roof(Client, is_of_several=True):
 
     def notify(self, method: str, params: Mapping[str, Any] | None = None) -> Awaitable[None]:
         """Send a notification to all servers; what is returned need not be awaited."""
-        sent = [self._clients[name].notify(method, params) for name in self._there()]
-        return asyncio.ensure_future(_all(sent))
+        return asyncio.ensure_future(
+            _all([self._clients[name].notify(method, params) for name in self._there()])
+        )
 
     async def call(self, name: str, arguments: Mapping[str, Any] | None = None, **options: Any) -> CallResult:
         """Call a tool of the server that has it.
@@ -265,7 +271,10 @@ class Roof(Client, is_of_several=True):
 
     async def set_log_level(self, level: str) -> None:
         """Say which log messages the servers are to send from now on: all that send any."""
-        await asyncio.gather(*(self._clients[name].set_log_level(level) for name in self._there("logging")))
+        await _all(self._clients[name].set_log_level(level) for name in self._there("logging"))
+        for name in self._failures:
+            with suppress(ConnectionError):  # it is told when it can be reached
+                await self._clients[name].set_log_level(level)
 
     async def _find(self, kind: str, name: str, list_all: Callable[[], Awaitable[object]]) -> tuple[str, str]:
         """Return the server that has something of a name, and the name that it has there.
@@ -354,5 +363,8 @@ def _matches(template: str, uri: str) -> bool:
         return False
 
 
-async def _all(sent: Sequence[Awaitable[None]]) -> None:
-    await asyncio.gather(*sent)
+async def _all(asked: Iterable[Awaitable[None]]) -> None:
+    """Await all, and then raise what the first of those that failed has raised."""
+    for result in await asyncio.gather(*asked, return_exceptions=True):
+        if result is not None:
+            raise result

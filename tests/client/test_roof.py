@@ -172,6 +172,18 @@ async def test_the_log_level_is_told_to_those_that_log() -> None:
     assert said == ["looking"]
 
 
+async def test_the_log_level_is_told_to_a_server_that_is_reached_later(tmp_path: Path) -> None:
+    said: list[object] = []
+    late = {"command": sys.executable, "args": ["server.py"], "cwd": str(tmp_path)}
+    client = Client(both(late=late), revision="2025-11-25", log=lambda level, data, logger: said.append(data))
+    async with client:
+        await client.set_log_level("error")
+        (tmp_path / "server.py").write_text(SCRIPT)
+        await client.call("late_say", {"level": "warning"})
+        await client.call("late_say", {"level": "error"})
+    assert said == ["error"]
+
+
 async def test_of_one_server_everything_keeps_its_name(make: Callable[..., Client]) -> None:
     async with make({"mcpServers": {"weather": weather()}}) as client:
         assert [tool["name"] for tool in await client.list_tools()] == ["forecast", "delete_all"]
@@ -192,9 +204,14 @@ async def test_a_plain_client_is_its_only_server() -> None:
 
 
 SCRIPT = """
-from mcpkit import Server
+from mcpkit import Context, Server
 
 server = Server("process")
+
+
+@server.tool
+async def say(level: str, ctx: Context) -> None:
+    await ctx.log(level, level)
 
 
 @server.tool
@@ -216,7 +233,7 @@ async def test_processes_and_servers_at_urls(tmp_path: Path) -> None:
     (tmp_path / "server.py").write_text(SCRIPT)
     with in_thread(weather().asgi()) as url:
         servers = {
-            "process": {"command": sys.executable, "args": ["server.py"], "excludeTools": ["crash"]},
+            "process": {"command": sys.executable, "args": ["server.py"], "excludeTools": ["crash", "say"]},
             "remote": {"url": f"{url}/mcp", "includeTools": ["forecast"]},
         }
         (path := tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": servers}))

@@ -5,7 +5,7 @@
 - What a block prints stands in a block with `title="Output"` that follows it. In it `...` stands for any text within
   a line, for what differs from run to run.
 - In `console` blocks the lines that begin with `$` are commands; what they print follows.
-- `json` must be JSON.
+- `json` must be JSON; one with `title="name.json"` is saved under that name, too.
 - A block under a comment `<!-- not run: reason -->` is not run.
 """
 
@@ -116,6 +116,9 @@ class Runner:
         modules = dict(sys.modules)
         loggers = _loggers()
         old_folder = Path.cwd()
+        old_path = os.environ["PATH"]
+        # So that what a page starts as `python` is the one that runs the page.
+        os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{old_path}"
         sys.modules[self._module.__name__] = self._module
         sys.path.insert(0, str(self._folder))
         os.chdir(self._folder)
@@ -125,6 +128,7 @@ class Runner:
             return count
         finally:
             os.chdir(old_folder)
+            os.environ["PATH"] = old_path
             sys.path.remove(str(self._folder))
             del sys.modules[self._module.__name__]
             for name in self._imported:
@@ -204,6 +208,8 @@ class Runner:
             json.loads(block.text)
         except ValueError as error:
             raise self._wrong(block.line, f"not JSON: {error}") from None
+        if block.title is not None:
+            (self._folder / block.title).write_text(block.text)
 
     def _run_commands(self, block: Block) -> None:
         steps = re.split(r"^\$ ", block.text, flags=re.MULTILINE)
