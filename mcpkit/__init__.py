@@ -65,8 +65,11 @@ if TYPE_CHECKING:
     from .calls.asking.sampling import Sample, Sampled
     from .calls.log_handler import LogHandler
     from .client.errors import AuthorizationError, OutcomeUnknownError, StatusError, TransportError
+    from .client.forms import FormChoice, FormField, FormRequest
     from .client.results import CallResult
     from .client.roof import Client
+    from .client.sampling import Sampler, SampleRequest
+    from .client.visits import UrlRequest
     from .components.injection.ask import Ask
     from .components.resource_dir import resource_dir
     from .engine.base_tool import BaseTool
@@ -85,9 +88,15 @@ else:
         "AuthorizationError": "client.errors",
         "CallResult": "client.results",
         "Client": "client.roof",
+        "FormChoice": "client.forms",
+        "FormField": "client.forms",
+        "FormRequest": "client.forms",
         "OutcomeUnknownError": "client.errors",
+        "SampleRequest": "client.sampling",
+        "Sampler": "client.sampling",
         "StatusError": "client.errors",
         "TransportError": "client.errors",
+        "UrlRequest": "client.visits",
         "Ask": "components.injection.ask",
         "resource_dir": "components.resource_dir",
         "BaseTool": "engine.base_tool",
@@ -133,6 +142,9 @@ __all__ = [
     "ExtensionResult",
     "Failure",
     "File",
+    "FormChoice",
+    "FormField",
+    "FormRequest",
     "FromHeader",
     "FromState",
     "Header",
@@ -163,7 +175,9 @@ __all__ = [
     "ResourceTemplate",
     "Root",
     "Sample",
+    "SampleRequest",
     "Sampled",
+    "Sampler",
     "Server",
     "StatusError",
     "Store",
@@ -176,6 +190,7 @@ __all__ = [
     "Topic",
     "TransportError",
     "Uri",
+    "UrlRequest",
     "as_content",
     "assistant",
     "current_context",

@@ -16,6 +16,7 @@ from typing import Any, Final
 from .client.awaited import Progress as ProgressCallback
 from .client.client import Client as BaseClient
 from .client.results import CallResult
+from .client.rounds import ROUNDS
 from .client.transports.memory import MemoryTransport
 from .errors import METHOD_NOT_FOUND, ProtocolError
 from .protocol import jsonrpc
@@ -62,6 +63,7 @@ class Client(BaseClient):
             revision=revision,
             info=info,
             answerer=_Answers(answers, capabilities),
+            rounds=ROUNDS if answers else 0,
             connect_timeout=None,
             cache=False,
         )
@@ -107,7 +109,11 @@ class _Answers:
 
     def __init__(self, answers: Answers | None, capabilities: dict[str, Any]) -> None:
         self._answers = answers
-        self.capabilities = capabilities
+        self._capabilities = capabilities
+
+    def capabilities(self, revision: str) -> dict[str, Any]:
+        """Return the same in each revision."""
+        return self._capabilities
 
     async def answer(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         """Answer a question."""

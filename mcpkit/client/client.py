@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial, wraps
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from typing_extensions import Self, Unpack
 
 from ..common.version import __version__
-from ..errors import METHOD_NOT_FOUND, ProtocolError
+from ..errors import ProtocolError
 from ..protocol.eras import LOG_LEVEL, check_log_level
 from ..protocol.jsonrpc import is_object
 from ..protocol.revisions import STATELESS
@@ -18,15 +17,19 @@ from ..protocol.types import Json
 from .answers import member_object, objects, strings
 from .awaited import Progress
 from .cache import METHODS, ResultCache
+from .connected import Connected
 from .errors import TransportError
-from .link import Answerer, Link, Negotiated
+from .link import Answerer, Link
 from .meant import Target
 from .negotiation import Negotiation
 from .pages import ALL_PAGES, all_pages
+from .questions import ElicitHandler, Questions, Roots, UrlHandler
 from .results import CallResult
 from .retrying import Retrying
-from .rounds import answered
+from .rounds import ROUNDS, answered
+from .sampling import SampleHandler, Sampler
 from .targets import ServerEntry, TargetOptions, is_path_of_configuration, transports_of
+from .visits import URL_ELICITATION_REQUIRED, visited
 
 _INFO: Final = {"name": "mcpkit", "version": __version__}
 
@@ -34,7 +37,7 @@ Log = Callable[[str, Any, "str | None"], object]
 """Called with level, data and the logger's name of a log message."""
 
 
-class Client:
+class Client(Connected):
     """A client of one server, whatever its transport and its revision.
 
         async with Client("server.py") as client:
@@ -47,7 +50,15 @@ class Client:
             transport; an ASGI app; an entry of a host's configuration, a whole one, or the path of its file.
         revision: The revision to speak; None for the newest that both know.
         info: The client's `Implementation`.
-        answerer: What answers the server's questions.
+        elicit: Fills in forms that the server wants the user to fill in; gets a `FormRequest`, and returns what its
+            `result` takes. This and the next two may be `async`. The server may ask what there is a handler for.
+        elicit_url: Shows the user pages that the server wants visited; gets a `UrlRequest`, and returns whether the
+            user consents.
+        sample: Has a model speak; gets a `SampleRequest`, and returns a text, or more. Or a `Sampler`.
+        roots: The folders that the server is to stay within, as paths or URIs; or a function that finds them.
+        answerer: What answers the server's questions in place of these four.
+        rounds: How many rounds of questions a request of the stateless era may take; 0 leaves results that ask to the
+            caller.
         timeout: Seconds without an answer and without progress after which a request is given up; None for any number.
         max_timeout: Seconds after which a request is given up whatever comes; None for any number.
         connect_timeout: Seconds that it may take to connect and to agree upon a revision.
@@ -73,7 +84,12 @@ class Client:
         *,
         revision: str | None = None,
         info: Json | None = None,
+        elicit: ElicitHandler | None = None,
+        elicit_url: UrlHandler | None = None,
+        sample: SampleHandler | Sampler | None = None,
+        roots: Roots | None = None,
         answerer: Answerer | None = None,
+        rounds: int = ROUNDS,
         timeout: float | None = None,
         max_timeout: float | None = None,
         connect_timeout: float | None = 60.0,
@@ -85,14 +101,13 @@ class Client:
         **options: Unpack[TargetOptions],
     ) -> None:
         [entry] = transports_of(target, **options)
-        self._link = Link(
-            entry.transports,
-            Negotiation(revision, connect_timeout),
-            info=info or _INFO,
-            answerer=answerer or _Nobody(),
-        )
+        questions = Questions(elicit=elicit, elicit_url=elicit_url, sample=sample, roots=roots)
+        negotiation = Negotiation(revision, connect_timeout)
+        link = Link(entry.transports, negotiation, info=info or _INFO, answerer=answerer or questions)
+        super().__init__(link, questions)
         self._timeout = timeout if entry.timeout is None else entry.timeout
         self._max_timeout = max_timeout
+        self._rounds = rounds
         self._cache = ResultCache() if cache else ResultCache(max_entries=0)
         self._link.listeners.add(self._cache.hear)
         self._link.renewals.append(self._begin_anew)
@@ -121,30 +136,6 @@ class Client:
                 (Client._of_several if cls is Client and is_configuration else None) or cls
             )
 
-    # Its life
-
-    async def __aenter__(self) -> Self:
-        """Connect, and agree with the server upon a revision."""
-        try:
-            await self._link.begin()
-        except BaseException:
-            await self._link.close()
-            raise
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Close it."""
-        await self.close()
-
-    async def close(self) -> None:
-        """End all that waits, and leave the server; called again it does nothing."""
-        await self._link.close()
-
     # The servers
 
     @property
@@ -156,43 +147,6 @@ class Client:
     def failures(self) -> Mapping[str, Exception]:
         """Why servers of a configuration are left out, by name: they could not be reached."""
         return {}
-
-    # What was agreed upon
-
-    @property
-    def revision(self) -> str:
-        """The revision that is spoken.
-
-        Raises:
-            ConnectionError: It has not been opened yet; so for all that was agreed upon.
-        """
-        return self._agreed.revision
-
-    @property
-    def revision_reason(self) -> str:
-        """Why it is that one, in words."""
-        return self._agreed.reason
-
-    @property
-    def server_info(self) -> Json:
-        """What the server says it is."""
-        return self._agreed.info
-
-    @property
-    def server_capabilities(self) -> Json:
-        """What the server declares."""
-        return self._agreed.capabilities
-
-    @property
-    def instructions(self) -> str | None:
-        """How the server says that a model should use it, or None."""
-        return self._agreed.instructions
-
-    @property
-    def _agreed(self) -> Negotiated:
-        if self._link.negotiated is None:
-            raise ConnectionError("the client is not open: write `async with Client(...) as client:`")
-        return self._link.negotiated
 
     # What it asks
 
@@ -242,14 +196,21 @@ class Client:
         except TransportError as error:
             again = partial(link.request, method, told, progress, quiet, longest)
             result = await self._retrying.go_on(error, again, method, retry)
-        if result.get("resultType") != "input_required":
+        except ProtocolError as error:
+            if error.code != URL_ELICITATION_REQUIRED:
+                raise
+            again = partial(link.request, method, told, progress, quiet, longest)
+            once_more = partial(self._retrying.ask, again, method, retry)
+            visit = partial(link.answerer.answer, "elicitation/create")
+            result = await visited(error, once_more, visit, link.listeners)
+        if result.get("resultType") != "input_required" or not self._rounds:
             return result
 
         async def ask(params: Json) -> Json:
             again = partial(link.request, method, params, progress, quiet, longest)
             return await self._retrying.ask(again, method, retry)
 
-        return await answered(ask, method, dict(told or {}), result, link.answerer)
+        return await answered(ask, method, dict(told or {}), result, link.answerer, self._rounds)
 
     def notify(self, method: str, params: Mapping[str, Any] | None = None) -> Awaitable[None]:
         """Send a notification; what is returned need not be awaited, and is done when it has been sent."""
@@ -423,13 +384,3 @@ def _is_harmless(tool: Json) -> bool:
     """Say whether a tool says that it may be called twice."""
     hints = tool.get("annotations")
     return is_object(hints) and True in (hints.get("readOnlyHint"), hints.get("idempotentHint"))
-
-
-class _Nobody:
-    """Answers no question."""
-
-    capabilities: Final[Json] = {}
-
-    async def answer(self, method: str, params: Json) -> Json:
-        """Refuse: nothing was declared."""
-        raise ProtocolError(METHOD_NOT_FOUND, f"this client does not answer {method[:60]}")

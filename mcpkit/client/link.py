@@ -35,9 +35,8 @@ _CLOSED: Final = "the client has been closed"
 class Answerer(Protocol):
     """What answers a server's questions."""
 
-    @property
-    def capabilities(self) -> Json:
-        """What the client declares: what it can answer."""
+    def capabilities(self, revision: str) -> Json:
+        """Return what the client declares in a revision: what it can answer."""
         ...
 
     async def answer(self, method: str, params: Json) -> Json:
@@ -105,7 +104,7 @@ class Link:
         self.transports = transports
         self.transport = transports[0]
         self.answerer = answerer
-        self.wire = ClientWire(LATEST, info=info, capabilities=answerer.capabilities)
+        self.wire = ClientWire(LATEST, info=info, capabilities=answerer.capabilities(LATEST))
         self.negotiated: Negotiated | None = None
         self.generation = 0
         self.listeners: Listeners[[str, Json | None]] = Listeners()
@@ -153,7 +152,7 @@ class Link:
     async def _open(self) -> None:
         try:
             self.negotiated = await self._negotiate(self)
-            self.wire.revision = self.negotiated.revision
+            self.speak(self.negotiated.revision)
             self.generation += 1
             for renew in self.renewals:
                 await renew()
@@ -177,6 +176,11 @@ class Link:
         self._fail(TransportError("the connection is opened anew", may_have_begun=True))
         self.transport = transport
         await transport.open(self)
+
+    def speak(self, revision: str) -> None:
+        """Write what is sent from now on in a revision, and declare what the client can do in it."""
+        self.wire.revision = revision
+        self.wire.capabilities = self.answerer.capabilities(revision)
 
     async def close(self) -> None:
         """End all that waits, and close the transport; called again it does nothing."""

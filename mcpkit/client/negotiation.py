@@ -126,7 +126,7 @@ async def _pinned(link: Link, revision: str, reason: str) -> Negotiated:
 
 
 async def _discover(link: Link, revision: str, reason: str, *, is_again: bool = False) -> Negotiated:
-    link.wire.revision = revision
+    link.speak(revision)
     try:
         result = await link.exchange("server/discover")
     except ProtocolError as error:
@@ -194,17 +194,17 @@ async def _discover_or_initialize(link: Link) -> Negotiated:
 
 
 async def _initialize(link: Link, revision: str, reason: str) -> Negotiated:
+    link.speak(revision)
     params: Json = {
         "protocolVersion": revision,
         "capabilities": link.wire.capabilities,
         "clientInfo": link.wire.info,
     }
-    link.wire.revision = revision
     result = await link.exchange("initialize", params)
     agreed, info = result.get("protocolVersion"), result.get("serverInfo")
     if agreed not in HANDSHAKE:
         raise _no_common([agreed])
-    link.wire.revision = agreed
+    link.speak(agreed)
     sending = link.transport.send(link.wire.notification("notifications/initialized"))
     if sending is not None:
         await sending

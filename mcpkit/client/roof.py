@@ -17,6 +17,7 @@ from ..schema.nearest import nearest
 from .client import Client
 from .meant import Target
 from .names import Names
+from .questions import Roots
 from .results import CallResult
 from .targets import TargetOptions, transports_of
 
@@ -157,6 +158,16 @@ class Roof(Client, is_of_several=True):
             return self._only("instructions").instructions
         said = {name: self._clients[name].instructions for name in self._there()}
         return "\n\n".join(f"{name}: {text}" for name, text in said.items() if text) or None
+
+    @property
+    def roots(self) -> Roots | None:
+        """The folders that the servers are to stay within, the same for all."""
+        return next(iter(self._clients.values())).roots
+
+    @roots.setter
+    def roots(self, roots: Roots | None) -> None:
+        for client in self._clients.values():
+            client.roots = roots
 
     def _only(self, what: str) -> Client:
         """Return the client of the only server.

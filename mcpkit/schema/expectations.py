@@ -56,7 +56,8 @@ def expected(schema: Json, root: Json) -> str:
         choices = [shown(choice) for choice in schema["enum"]]
         if len(choices) > MOST_CHOICES:
             return f"one of {len(choices)} values such as {', '.join(choices[:_SOME_CHOICES])}"
-        return choices[0] if len(choices) == 1 else f"{', '.join(choices[:-1])} or {choices[-1]}"
+        *first, last = choices or ["nothing"]
+        return f"{', '.join(first)} or {last}" if first else last
     kinds = schema.get("type") or _implied(schema)
     named = [_named(kind, schema) for kind in ([kinds] if isinstance(kinds, str) else kinds)]
     return " or ".join(named) or "a value"

@@ -1,6 +1,7 @@
 """JSON Schema to a validator that runs in Rust, for the keywords that this package writes.
 
-Results are checked with it: what leaves is compared with the schema that was published, and nothing else.
+Results are checked with it: what leaves is compared with the schema that was published, and nothing else. So are those
+of other servers, whose schemas are brought into these keywords first; there `allOf` stands alone.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ def core(schema: Json) -> CoreSchema:
 def _core(schema: Json) -> CoreSchema:
     if "$ref" in schema:
         return core_schema.definition_reference_schema(schema["$ref"])
-    if "anyOf" in schema or "oneOf" in schema:
-        branches: list[Any] = [_core(branch) for branch in schema.get("anyOf") or schema["oneOf"]]
-        return core_schema.union_schema(branches, mode="left_to_right")
+    for keyword, join in _JOINED.items():
+        if keyword in schema:
+            return join([_core(part) for part in schema[keyword]])
     if "const" in schema or "enum" in schema:
         return values.one_of([(choice, choice) for choice in schema.get("enum", [schema.get("const")])])
     kinds = schema.get("type")
@@ -100,6 +101,11 @@ def _object(schema: Json, constraints: Json) -> CoreSchema:
     return core_schema.typed_dict_schema(fields, extras_schema=extras, extra_behavior=behavior)
 
 
+_JOINED: dict[str, Callable[[list[Any]], CoreSchema]] = {
+    "anyOf": values.in_order,
+    "oneOf": values.in_order,
+    "allOf": core_schema.chain_schema,
+}
 _KINDS: dict[str, Callable[[Json, Json], CoreSchema]] = {
     "integer": lambda _, constraints: values.integer(**constraints),
     "number": lambda _, constraints: values.number(**constraints),

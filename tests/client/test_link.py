@@ -10,6 +10,7 @@ import pytest
 from mcpkit import Server, TransportError
 from mcpkit.client.link import Link
 from mcpkit.client.negotiation import Negotiation
+from mcpkit.client.questions import Questions
 from mcpkit.client.transports.memory import MemoryTransport
 from mcpkit.protocol.jsonrpc import RequestId
 from mcpkit.protocol.types import Json
@@ -17,21 +18,12 @@ from mcpkit.protocol.types import Json
 pytestmark = pytest.mark.anyio
 
 
-class Nobody:
-    """Answers no question."""
-
-    capabilities: Json = {}
-
-    async def answer(self, method: str, params: Json) -> Json:
-        raise AssertionError(method)
-
-
 def linked(server: Server) -> Link:
     return Link(
         [MemoryTransport(server)],
         Negotiation("2026-07-28", None),
         info={"name": "test", "version": "1"},
-        answerer=Nobody(),
+        answerer=Questions(),
     )
 
 

@@ -221,14 +221,8 @@ async def test_rounds_go_on_where_the_way_broke() -> None:
         assert message["params"]["inputResponses"] == {"a": {"roots": []}}
         return [text(message, "ok")]
 
-    class Answerer:
-        capabilities: Any = {"roots": {}}
-
-        async def answer(self, method: str, params: Any) -> Any:
-            return {"roots": []}
-
     transport = ScriptedTransport(script)
-    async with Client(transport, answerer=Answerer()) as client:
+    async with Client(transport, roots=[]) as client:
         assert (await client.call("bake")).text == "ok"
     ids = [message["id"] for message in transport.sent]
     assert len(set(ids)) == len(ids)

@@ -9,7 +9,6 @@ from asgi_answer import within
 from mcpkit import Context, Server
 from mcpkit.client.client import Client
 from mcpkit.client.transport import Transport
-from mcpkit.protocol.types import Json
 
 REVISIONS = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]
 FIRST_WITH_FORMS = "2025-06-18"
@@ -70,16 +69,6 @@ class Toured:
         async def more() -> None: ...
 
 
-class Ola:
-    """Answers questions."""
-
-    capabilities: Json = {"elicitation": {"form": {}}}
-
-    async def answer(self, method: str, params: Json) -> Json:
-        (field,) = params["requestedSchema"]["properties"]
-        return {"action": "accept", "content": {field: "Ola"}}
-
-
 class Heard:
     """The notifications that a client hears.
 
@@ -106,7 +95,7 @@ async def tour(transport: Transport, revision: str, toured: Toured | None = None
         toured: The server where it is in this event loop: then it is seen that cancellation reaches it, and changes
             the client.
     """
-    async with Client(transport, revision=revision, answerer=Ola()) as client:
+    async with Client(transport, revision=revision, elicit=lambda form: "Ola") as client:
         assert client.revision == revision
         assert len(await client.list_tools()) == 6
         assert (await client.call("add", {"a": 1, "b": 2})).text == "3"

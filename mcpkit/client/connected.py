@@ -1,0 +1,114 @@
+"""A client's life, and what it knows of its server and tells it as long as it is open."""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from typing_extensions import Self
+
+from ..protocol.revisions import STATELESS
+from ..protocol.types import Json
+from .link import Link, Negotiated
+from .questions import Questions, Roots
+
+
+class Connected:
+    """What is opened and closed, and has agreed with a server upon a revision.
+
+    Args:
+        link: The link to the server.
+        questions: What answers the server's questions.
+    """
+
+    def __init__(self, link: Link, questions: Questions) -> None:
+        self._link = link
+        self._questions = questions
+        questions.server_info = self._known_info
+
+    # Its life
+
+    async def __aenter__(self) -> Self:
+        """Connect, and agree with the server upon a revision."""
+        try:
+            await self._link.begin()
+        except BaseException:
+            await self._link.close()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close it."""
+        await self.close()
+
+    async def close(self) -> None:
+        """End all that waits, and leave the server; called again it does nothing."""
+        await self._link.close()
+
+    # What was agreed upon
+
+    @property
+    def revision(self) -> str:
+        """The revision that is spoken.
+
+        Raises:
+            ConnectionError: It has not been opened yet; so for all that was agreed upon.
+        """
+        return self._agreed.revision
+
+    @property
+    def revision_reason(self) -> str:
+        """Why it is that one, in words."""
+        return self._agreed.reason
+
+    @property
+    def server_info(self) -> Json:
+        """What the server says it is."""
+        return self._agreed.info
+
+    @property
+    def server_capabilities(self) -> Json:
+        """What the server declares."""
+        return self._agreed.capabilities
+
+    @property
+    def instructions(self) -> str | None:
+        """How the server says that a model should use it, or None."""
+        return self._agreed.instructions
+
+    def _known_info(self) -> Json:
+        return {} if self._link.negotiated is None else self._link.negotiated.info
+
+    @property
+    def _agreed(self) -> Negotiated:
+        if self._link.negotiated is None:
+            raise ConnectionError("the client is not open: write `async with Client(...) as client:`")
+        return self._link.negotiated
+
+    @property
+    def roots(self) -> Roots | None:
+        """The folders that the server is to stay within, as given; to be set anew, also while it is open.
+
+        Servers of the handshake era are told that they have changed.
+
+        Raises:
+            ValueError: On setting: a server of the handshake era has been told that there are none.
+        """
+        return self._questions.roots
+
+    @roots.setter
+    def roots(self, roots: Roots | None) -> None:
+        link = self._link
+        if link.is_open and link.wire.revision not in STATELESS and "roots" not in link.wire.capabilities:
+            raise ValueError(
+                "the session has begun without roots: give the client roots=[] where they come later"
+            )
+        self._questions.roots = roots
+        if link.is_open and link.wire.revision in STATELESS:
+            link.speak(link.wire.revision)
+        elif link.is_open:
+            link.notify("notifications/roots/list_changed")
