@@ -14,6 +14,7 @@ from mcp.server.mcpserver import Context as OfficialContext
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.base import BaseHTTPMiddleware
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Mount
@@ -44,10 +45,24 @@ def in_litestar(app: Any) -> Any:
     return Litestar([asgi("/api", is_mount=True, copy_scope=True)(app)])
 
 
-SITES = [(lambda app: app, ""), (in_starlette, "/api"), (in_fastapi, "/api"), (in_litestar, "/api")]
-EVERY_SITE = pytest.mark.parametrize(
-    ("site", "prefix"), SITES, ids=["alone", "starlette", "fastapi", "litestar"]
-)
+async def passing(request: Request, call_next: Any) -> Response:
+    response: Response = await call_next(request)
+    return response
+
+
+def behind_middleware(app: Any) -> Any:
+    stack = [Middleware(BaseHTTPMiddleware, dispatch=passing), Middleware(GZipMiddleware, minimum_size=10)]
+    return Starlette(routes=[Mount("/api", app)], middleware=stack)
+
+
+SITES = {
+    "alone": (lambda app: app, ""),
+    "starlette": (in_starlette, "/api"),
+    "middleware": (behind_middleware, "/api"),
+    "fastapi": (in_fastapi, "/api"),
+    "litestar": (in_litestar, "/api"),
+}
+EVERY_SITE = pytest.mark.parametrize(("site", "prefix"), SITES.values(), ids=SITES)
 
 
 @EVERY_SITE

@@ -3,67 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx2
 import pytest
 from starlette.applications import Starlette
-from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, StreamingResponse
 from starlette.routing import Route
 
 from asgi_answer import within
+from asgi_apps import PIECE, body, disconnected, http, start, using
 from mcpkit.client.errors import TransportError
-from mcpkit.client.transports import asgi
-from mcpkit.client.transports.asgi import AsgiTransport
-from waiting import LoopClock, until
+from waiting import until
 
 pytestmark = pytest.mark.anyio
-
-App = Callable[..., Awaitable[None]]
-PIECE = b"x" * 1024
-
-
-def http(function: App) -> App:
-    """Make an app of a function that serves requests; it knows no lifespan."""
-
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        assert scope["type"] == "http"
-        await function(scope, receive, send)
-
-    return app
-
-
-@asynccontextmanager
-async def using(app: App) -> AsyncIterator[httpx2.AsyncClient]:
-    """Give a client of an app, that leaves no task behind."""
-    before = asyncio.all_tasks()
-    async with httpx2.AsyncClient(transport=AsgiTransport(app), base_url="http://localhost:8000") as client:
-        yield client
-    assert asyncio.all_tasks() - before == set()
-
-
-def start(status: int = 200, *headers: tuple[bytes, bytes]) -> dict[str, Any]:
-    return {"type": "http.response.start", "status": status, "headers": headers}
-
-
-def body(part: bytes = b"", *, more: bool = False) -> dict[str, Any]:
-    return {"type": "http.response.body", "body": part, "more_body": more}
-
-
-def exchanges() -> int:
-    gc.collect()
-    return sum(type(each) is asgi._Exchange for each in gc.get_objects())
-
-
-async def disconnected(receive: Any) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 async def test_an_app_is_asked_as_its_server_would() -> None:
@@ -345,86 +301,3 @@ async def test_an_exception_after_the_client_has_gone_is_no_error(caplog: pytest
             pass
         await within(over.wait())
     assert [each for each in caplog.records if each.levelno > logging.DEBUG and each.name == "mcpkit"] == []
-
-
-async def test_what_an_app_does_after_its_response_is_waited_for_at_the_end() -> None:
-    done: list[str] = []
-    asked = asyncio.Event()
-
-    async def work() -> None:
-        await asked.wait()
-        done.append("worked")
-
-    async def page(_: Request) -> PlainTextResponse:
-        return PlainTextResponse("text", background=BackgroundTask(work))
-
-    async with using(Starlette(routes=[Route("/", page)])) as client:
-        assert (await within(client.get("/"))).text == "text"
-        assert done == []
-        asyncio.get_running_loop().call_soon(asked.set)
-    assert done == ["worked"]
-
-
-async def test_an_app_that_does_not_end_is_cancelled_at_the_end() -> None:
-    ended: list[str] = []
-
-    @http
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        await send(start())
-        await send(body(b"first", more=True))
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            ended.append("cancelled")
-            raise
-
-    clock = LoopClock()
-    transport = AsgiTransport(app)
-    client = httpx2.AsyncClient(transport=transport)
-    async with client.stream("GET", "http://localhost/"):
-        pass
-    closing = asyncio.ensure_future(client.aclose())
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    assert ended == []
-    clock.ahead += asgi._PATIENCE
-    await within(closing)
-    assert ended == ["cancelled"]
-
-
-async def test_whoever_waits_while_a_client_is_closed_is_told() -> None:
-    waiting, streaming = asyncio.Event(), asyncio.Event()
-
-    @http
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        if scope["path"] == "/stream":
-            await send(start())
-            await send(body(b"half", more=True))
-            streaming.set()
-        else:
-            waiting.set()
-        await disconnected(receive)
-
-    transport = AsgiTransport(app)
-    async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
-        asking = asyncio.ensure_future(client.get("/"))
-        reading = asyncio.ensure_future(client.get("/stream"))
-        await within(asyncio.gather(waiting.wait(), streaming.wait()))
-        await within(transport.aclose())
-        with pytest.raises(TransportError, match="closed before the app has answered"):
-            await within(asking)
-        with pytest.raises(httpx2.ReadError):
-            await within(reading)
-
-
-async def test_many_requests_at_once_leave_nothing() -> None:
-    async def page(request: Request) -> PlainTextResponse:
-        await asyncio.sleep(0)
-        return PlainTextResponse(request.url.query)
-
-    before = exchanges()
-    async with using(Starlette(routes=[Route("/", page)])) as client:
-        answers = await asyncio.gather(*(client.get(f"/?{number}") for number in range(200)))
-    assert [answer.text for answer in answers] == [str(number) for number in range(200)]
-    del answers
-    assert exchanges() == before
