@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 from litestar import Litestar, asgi
-from mcp.server import MCPServer
-from mcp.server.mcpserver import Context as OfficialContext
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.base import BaseHTTPMiddleware
@@ -23,6 +21,7 @@ from mcpkit.client.client import Client
 from mcpkit.client.errors import AuthorizationError, StatusError, TransportError
 from mcpkit.client.transports.http import HttpTransport
 from mcpkit.client.transports.sse import SseTransport
+from official_server import official_server
 from toured import REVISIONS, Toured, tour
 
 pytestmark = pytest.mark.anyio
@@ -42,7 +41,7 @@ def in_fastapi(app: Any) -> Any:
 
 
 def in_litestar(app: Any) -> Any:
-    return Litestar([asgi("/api", is_mount=True, copy_scope=True)(app)])
+    return Litestar([asgi("/api", is_mount=True, copy_scope=True)(app)], logging_config=None)
 
 
 async def passing(request: Request, call_next: Any) -> Response:
@@ -89,26 +88,10 @@ async def test_a_server_is_used_as_an_app_by_the_first_transport(
         assert asyncio.all_tasks() == before
 
 
-def official() -> MCPServer:
-    server = MCPServer("official", log_level="ERROR")
-
-    @server.tool()
-    def add(a: int, b: int) -> int:
-        return a + b
-
-    @server.tool()
-    async def steps(ctx: OfficialContext[Any]) -> str:
-        for step in range(3):
-            await ctx.report_progress(step + 1, 3)
-        return "done"
-
-    return server
-
-
 @pytest.mark.parametrize("revision", REVISIONS)
 @pytest.mark.parametrize("kind", ["streams", "json", "sse"])
 async def test_the_official_server_is_used_as_an_app(kind: str, revision: str) -> None:
-    server = official()
+    server = official_server()
     transport = (
         SseTransport(f"{ORIGIN}/sse", app=server.sse_app())
         if kind == "sse"
@@ -167,7 +150,7 @@ async def test_an_app_that_fails_is_told() -> None:
     ("path", "transport"), [("/mcp", HttpTransport), ("/sse", SseTransport), ("/events", SseTransport)]
 )
 async def test_an_app_is_a_target_whatever_it_speaks(path: str, transport: type) -> None:
-    server = official()
+    server = official_server()
     app = server.streamable_http_app() if path == "/mcp" else server.sse_app(sse_path=path)
     async with Client(app, path=path) as client:
         assert isinstance(client._link.transport, transport)

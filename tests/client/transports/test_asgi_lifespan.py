@@ -245,7 +245,7 @@ async def test_litestar_is_started_and_ended() -> None:
     def ending() -> None:
         seen.append("ended")
 
-    app = Litestar([page], on_startup=[starting], on_shutdown=[ending])
+    app = Litestar([page], on_startup=[starting], on_shutdown=[ending], logging_config=None)
     async with httpx2.AsyncClient(transport=AsgiTransport(app)) as client:
         assert (await client.get("http://localhost/")).text == "text"
         assert seen == ["started"]

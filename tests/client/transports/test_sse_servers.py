@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from mcp.server import MCPServer
 from starlette.responses import PlainTextResponse
 
 from asgi_answer import within
 from mcpkit.client.client import Client
 from mcpkit.client.errors import OutcomeUnknownError
 from mcpkit.client.transports.sse import SseTransport
+from official_server import official_server
 from serving import in_thread
 from toured import REVISIONS, Toured, tour
 from waiting import until
@@ -28,21 +26,9 @@ async def test_a_server_at_a_port_is_used(revision: str) -> None:
         await tour(SseTransport(f"{url}/sse"), revision)
 
 
-@contextmanager
-def official() -> Iterator[str]:
-    server = MCPServer("official", log_level="ERROR")
-
-    @server.tool()
-    def add(a: int, b: int) -> int:
-        return a + b
-
-    with in_thread(server.sse_app()) as url:
-        yield url
-
-
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_the_official_server_is_used(revision: str) -> None:
-    with official() as url:
+    with in_thread(official_server().sse_app()) as url:
         async with Client(SseTransport(f"{url}/sse"), revision=revision) as client:
             assert (await client.call("add", {"a": 1, "b": 2})).text == "3"
 
