@@ -28,7 +28,7 @@ from .results import CallResult
 from .retrying import Retrying
 from .rounds import ROUNDS, answered
 from .sampling import SampleHandler, Sampler
-from .targets import ServerEntry, TargetOptions, is_path_of_configuration, transports_of
+from .targets import ServerEntry, TargetOptions, is_configuration, transports_of
 from .visits import URL_ELICITATION_REQUIRED, visited
 
 _INFO: Final = {"name": "mcpkit", "version": __version__}
@@ -131,9 +131,8 @@ class Client(Connected):
         @wraps(__init__, assigned=())
         def __new__(cls, target: object, *arguments: object, **options: object) -> Self:
             """Make a client; of a configuration, the one that has its servers under one roof."""
-            is_configuration = isinstance(target, Mapping) or is_path_of_configuration(target)
             return super().__new__(
-                (Client._of_several if cls is Client and is_configuration else None) or cls
+                (Client._of_several if cls is Client and is_configuration(target) else None) or cls
             )
 
     # The servers

@@ -235,7 +235,7 @@ class Entry:
         return None if value is None else self._filled(value, key)
 
     def _texts(self, key: str) -> dict[str, str]:
-        values = self._content.get(key) or {}
+        values: object = self._content.get(key) or {}
         if not is_object(values):
             raise TypeError(f"{self._place}: {key} has to be an object, not {described(values)}")
         return {
@@ -245,7 +245,7 @@ class Entry:
         }
 
     def _list(self, key: str) -> list[str]:
-        values = self._content.get(key) or []
+        values: object = self._content.get(key) or []
         if not is_array(values):
             raise TypeError(f"{self._place}: {key} has to be an array of strings, not {described(values)}")
         return [self._filled(value, f"{key}[{index}]") for index, value in enumerate(values)]

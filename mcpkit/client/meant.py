@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Final, TypeAlias, Union
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeGuard, Union
 from urllib.parse import urlsplit
 
 from typing_extensions import TypeIs
@@ -55,13 +55,23 @@ def meant(target: object) -> Meant:
     """
     if isinstance(target, str):
         return _text(target)
-    if isinstance(target, os.PathLike):
-        return _path(Path(os.fspath(target)))
-    if isinstance(target, list | tuple):
+    if is_path(target):
+        return _path(Path(target))
+    if is_command(target):
         return _command(target)
     if not isinstance(target, type) and (is_served(target) or is_transport(target) or is_app(target)):
         return target
     raise TypeError(next(_instead(target)))
+
+
+def is_path(target: object) -> TypeGuard[str | os.PathLike[str]]:
+    """Say whether it is a path, which strings are, too."""
+    return isinstance(target, str | os.PathLike)
+
+
+def is_command(target: object) -> TypeGuard[Sequence[object]]:
+    """Say whether it is a command, a list of words."""
+    return isinstance(target, list | tuple)
 
 
 def is_served(target: object) -> TypeIs[Served]:

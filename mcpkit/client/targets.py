@@ -15,7 +15,7 @@ from ..protocol.types import Json
 from ..schema.nearest import nearest
 from .configuration import Configuration, load, workspace
 from .entry import ALL_TOOLS, Configured, Process, Remote, Tools
-from .meant import Meant, Target, existing, is_served, is_transport, meant
+from .meant import Meant, Target, existing, is_path, is_served, is_transport, meant
 from .transport import Transport
 from .transports.memory import MemoryTransport
 
@@ -109,7 +109,7 @@ def transports_of(target: Target | ServerEntry, **options: Unpack[TargetOptions]
     given: Json = {option: value for option, value in options.items() if value is not None}
     if isinstance(target, ServerEntry):
         return [target]
-    if isinstance(target, Mapping):
+    if is_mapping(target):
         configuration = Configuration(dict(target), "the configuration", Path.cwd() / given.pop("cwd", ""))
         servers = {name: _entry(configuration, name) for name in configuration.entries}
     elif is_path_of_configuration(target):
@@ -123,9 +123,19 @@ def transports_of(target: Target | ServerEntry, **options: Unpack[TargetOptions]
     return [_server(name, server, given) for name, server in servers.items()]
 
 
+def is_configuration(target: object) -> bool:
+    """Say whether a target is a configuration, or one entry of it, or the path of one."""
+    return is_mapping(target) or is_path_of_configuration(target)
+
+
+def is_mapping(target: object) -> TypeGuard[Mapping[str, object]]:
+    """Say whether a target is a configuration, or one entry of it."""
+    return isinstance(target, Mapping)
+
+
 def is_path_of_configuration(target: object) -> TypeGuard[str | os.PathLike[str]]:
     """Say whether a target is the path of a configuration."""
-    if not isinstance(target, str | os.PathLike):
+    if not is_path(target):
         return False
     path = os.fspath(target)
     return path.casefold().endswith((".json", ".jsonc")) and "://" not in path
@@ -134,7 +144,7 @@ def is_path_of_configuration(target: object) -> TypeGuard[str | os.PathLike[str]
 def _entry(configuration: Configuration, name: str) -> Configured | Meant:
     """Return an entry; in a configuration that is written in Python, any target may stand in its place."""
     entry = configuration.entries[name]
-    return configuration.read(name) if isinstance(entry, Mapping) else meant(entry)
+    return configuration.read(name) if is_mapping(entry) else meant(entry)
 
 
 def _known(server: Configured | Meant) -> tuple[str, Sequence[str]]:
@@ -185,7 +195,8 @@ def _ways(reached: Meant, given: Json) -> Sequence[Transport]:
         from .transports.stdio import StdioTransport
 
         env = {**reached.env, **given.pop("env", {})}
-        return [StdioTransport(reached.command, env=env, **{"cwd": reached.cwd, **given})]
+        given = {"cwd": reached.cwd, **given}
+        return [StdioTransport(reached.command, env=env, **given)]
     if isinstance(reached, Remote):
         headers = {**reached.headers, **given.pop("headers", {})}
         if reached.token is not None:

@@ -341,7 +341,7 @@ async def test_notifications_go_to_all_servers() -> None:
 
 
 def test_everything_that_a_client_has_is_there_under_a_roof() -> None:
-    public = {name for name in vars(Client) if not name.startswith("_")}
+    public = {name for name in dir(Client) if not name.startswith("_")}
     assert public - vars(Roof).keys() == set()
 
 
