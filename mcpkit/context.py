@@ -10,7 +10,7 @@ from typing_extensions import TypeVar
 from .calls.call import Call
 from .calls.reporting import Reporting
 from .common.current import current
-from .components.catalog import Catalog
+from .components.catalog import ServerCatalog
 
 if TYPE_CHECKING:
     from .calls.sync_context import SyncContext
@@ -30,10 +30,10 @@ class Context(Reporting, Generic[State]):
     __slots__ = ()
 
     @property
-    def server(self) -> Catalog:
+    def server(self) -> ServerCatalog:
         """The server that serves the request, as far as it is a catalog: what it offers, and `resource_updated`."""
         server = self.call.runtime.server
-        assert isinstance(server, Catalog), "every server is one"
+        assert isinstance(server, ServerCatalog), "every server is one"
         return server
 
     @property

@@ -83,10 +83,10 @@ class Request:
             BusyError: Too many requests are running.
             RuntimeError: No event loop runs in this thread.
         """
-        from .calls.asking.requests import ByRequests
+        from .calls.asking.dialogue import Dialogue
 
         call = self.ctx.call.twin(channel)
-        call.dialogue = ByRequests(call)
+        call.dialogue = Dialogue(call)
         request = type(self)(Context(call), self.params)
 
         async def outcome() -> Outcome:

@@ -14,6 +14,7 @@ from .calls.runtime import Runtime
 from .calls.workers.processes import Processes
 from .calls.workers.threads import Threads
 from .common.numbers import check_count, check_seconds
+from .components.catalog import ServerCatalog
 from .components.checks import check_icons
 from .components.component import optional
 from .components.included import Included
@@ -41,7 +42,7 @@ LifespanFunction = Callable[["Server"], AbstractAsyncContextManager[Any]]
 _DEFAULT_CACHE = {method: Cache() for method in CACHEABLE} | {"resources/read": Cache(0, "private")}
 
 
-class Server(Serving, Registry):
+class Server(Serving, Registry, ServerCatalog):
     """An MCP server: a registry of what it offers, and how requests are answered.
 
     Args:

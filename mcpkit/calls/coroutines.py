@@ -126,8 +126,12 @@ def is_cancelled_from_outside(error: BaseException) -> bool:
     return isinstance(error, asyncio.CancelledError) and cancellations(asyncio.current_task()) > 0
 
 
-async def see_through(task: asyncio.Future[Any]) -> None:
+async def see_through(task: asyncio.Future[Any], may_leave: Callable[[], bool] = lambda: False) -> None:
     """Wait until a task, or what a future stands for, has ended, however often the current one is cancelled meanwhile.
+
+    Args:
+        task: What to wait for.
+        may_leave: Says of a cancellation whether it ends the waiting.
 
     Raises:
         CancelledError: The current one has been; the other one has ended.
@@ -138,6 +142,8 @@ async def see_through(task: asyncio.Future[Any]) -> None:
             with kept_from_anyio():
                 await asyncio.wait((task,))
         except asyncio.CancelledError as error:
+            if may_leave():
+                raise
             interruption = error
     if interruption is not None:
         raise interruption

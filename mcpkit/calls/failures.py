@@ -33,8 +33,9 @@ _UNSAYABLE = "its text cannot be read"
 def error_response(call: Call, error: BaseException) -> bytes:
     """Return the error response that an exception becomes; what is nobody's text is logged under a ref."""
     try:
-        if (dialogue := call.dialogue) is not None and dialogue.has_rounds and is_input_required(error):
-            return _result(call, dialogue.result())
+        dialogue = call.dialogue
+        if dialogue is not None and is_input_required(error) and (result := dialogue.result()) is not None:
+            return _result(call, result)
         if call.method == "tools/call" and isinstance(error, asyncio.CancelledError):
             return _result(call, tool_error(call, error))  # its function has cancelled its own task
         return jsonrpc.error(call.request_id, _problem(call, error))

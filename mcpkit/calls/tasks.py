@@ -56,16 +56,11 @@ class Calls:
         Raises:
             BusyError: Too many requests are running.
         """
-        running = call.runtime.running
-        if 2 * running.taken >= call.runtime.max_running:  # asked here first, as each call comes by
-            self.check_room(call, outcome)
+        self.check_room(call, outcome)
         entry = _Entry(key, call, reply)
         entry.unstarted = outcome
         self._running[key] = entry
-        if entry.caller is None:  # as `take` does: most calls are those of the only client
-            running.taken += 1
-        else:
-            running.take(entry.caller)
+        call.runtime.running.take(entry.caller)
         call.loop = self._loop
         entry.task = _start(self._run(entry, outcome), loop=self._loop, name=call.method)
         if entry.is_cancelled:  # by what its first step led to: a client in the same process hears at once
@@ -128,10 +123,7 @@ class Calls:
         entry = _Entry(key, call, reply)
         entry.task = task = asyncio.current_task()
         self._running[key] = entry
-        if entry.caller is None:  # as `take` does: most calls are those of the only client
-            call.runtime.running.taken += 1
-        else:
-            call.runtime.running.take(entry.caller)
+        call.runtime.running.take(entry.caller)
         token = current.set(call)
         try:
             await self._run(entry, go_on(outcome, awaited, cancellations(task)), is_task_lent=True)
@@ -225,10 +217,7 @@ class Calls:
             if is_outside or is_fatal(error):
                 raise
         finally:
-            if entry.caller is None:
-                call.runtime.running.taken -= 1
-            else:
-                call.runtime.running.give_back(entry.caller)
+            call.runtime.running.give_back(entry.caller)
             if not entry.is_cancelled:
                 self._settle(entry, message, problem)
             if entry.stopped is not None:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 from ..errors import CallTimeoutError
-from .coroutines import kept_from_anyio
+from .coroutines import see_through
 from .runtime import BaseCall
 from .workers.threads import log_late, of_a_function
 
@@ -256,17 +256,7 @@ class Turn:
                 self._receive(place)
             else:
                 place.add_done_callback(self._receive)  # before the parts that wait hear of it
-        interruption: asyncio.CancelledError | None = None
-        while not place.done():
-            try:
-                with kept_from_anyio():
-                    await asyncio.wait((place,))
-            except asyncio.CancelledError as error:
-                if self._call.is_over:
-                    raise
-                interruption = error
-        if interruption is not None:
-            raise interruption
+        await see_through(place, lambda: self._call.is_over)
 
     def _receive(self, place: asyncio.Future[None]) -> None:
         if self._place is place and self._slots is not None:

@@ -167,3 +167,13 @@ class Catalog:
         self.changes += 1
         if list_name is not None:
             self.listeners.tell(Change(list_name))
+
+
+class ServerCatalog(Catalog):
+    """What a server offers.
+
+    Attributes:
+        name: The server's name.
+    """
+
+    name: str

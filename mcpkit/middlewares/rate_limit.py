@@ -12,7 +12,6 @@ from typing import Any
 from ..context import Context
 from ..errors import BusyError
 from ..middleware import UNWRAPPED, CallNext, Request, Result
-from ..protocol.eras import Handshake
 from ..protocol.revisions import METHODS
 
 RUNNING_CODE = frozenset({"tools/call", "resources/read", "prompts/get", "completion/complete"})
@@ -121,6 +120,5 @@ def _client(ctx: Context[Any]) -> Hashable:
         return ctx.principal.id
     session = ctx.call.envelope
     # Over HTTP there is none yet at `initialize`, and none at all with `stateless=True`: what stands for it is new, or
-    # shared. What has been opened can be subscribed in.
-    is_open = isinstance(session, Handshake) and session.on_subscription is not None
-    return weakref.ref(session) if is_open else ctx.call.channel.caller
+    # shared.
+    return weakref.ref(session) if session.has_session else ctx.call.channel.caller

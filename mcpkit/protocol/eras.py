@@ -173,6 +173,7 @@ class Stateless(_Envelope):
     __slots__ = ("_capabilities", "_client", "_info")
     era = "stateless"
     missing_capability_code = MISSING_CLIENT_CAPABILITY
+    has_session = False
 
     def __init__(self, revision: str, info: Json, capabilities: Json, log_level: str | None) -> None:
         self.revision = revision
@@ -236,17 +237,17 @@ class Handshake(_Envelope):
     Args:
         revision: The revision that was negotiated.
         client: Who asks.
-        on_subscription: See below.
+        on_subscription: Called with a URI and whether it is subscribed to, once that has changed; None where there is
+            no session to be subscribed in.
 
     Attributes:
         client: Who asks.
         is_initialized: Whether the client has said that it is ready for notifications.
         subscriptions: The URIs of `resources/subscribe`.
         lists: The lists of which the server has declared that they may change; None until `initialize` is answered.
-        on_subscription: Called with a URI and whether it is subscribed to, once that has changed; or None.
     """
 
-    __slots__ = ("__weakref__", "client", "is_initialized", "lists", "on_subscription", "subscriptions")
+    __slots__ = ("__weakref__", "_on_subscription", "client", "is_initialized", "lists", "subscriptions")
     era = "handshake"
     not_found_code = RESOURCE_NOT_FOUND
 
@@ -258,7 +259,7 @@ class Handshake(_Envelope):
         self.is_initialized = False
         self.subscriptions: set[str] = set()
         self.lists: frozenset[str] | None = None
-        self.on_subscription = on_subscription
+        self._on_subscription = on_subscription
 
     @classmethod
     def receive(cls, params: Json, on_subscription: Callable[[str, bool], None] | None = None) -> Handshake:
@@ -288,8 +289,13 @@ class Handshake(_Envelope):
     def subscribe(self, uri: str, is_subscribed: bool) -> None:
         """Take note that the client subscribes to a URI, or does so no more."""
         (self.subscriptions.add if is_subscribed else self.subscriptions.remove)(uri)
-        if self.on_subscription is not None:
-            self.on_subscription(uri, is_subscribed)
+        if self._on_subscription is not None:
+            self._on_subscription(uri, is_subscribed)
+
+    @property
+    def has_session(self) -> bool:
+        """Whether there is a session, which outlives this request."""
+        return self._on_subscription is not None
 
     @property
     def has_batches(self) -> bool:

@@ -64,6 +64,7 @@ keeps_parameters: Callable[[int, str], str] = bare
 async def called(table: str, ctx: Context[Database]) -> int:
     """A decorator with options, on a coroutine function."""
     assert_type(ctx.state, Database)
+    assert_type(ctx.server.name, str)
     await ctx.progress(1, 2, "half")
     if not table:
         raise ToolError("name a table")

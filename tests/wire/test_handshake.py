@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mcpkit import Context, Server
+from mcpkit import Context, ProtocolError, Server
+from mcpkit.middleware import CallNext, Request, Result
 from pipe import HANDSHAKE
 from wire.conftest import Wire
 
@@ -140,6 +141,34 @@ async def test_a_second_initialize_is_refused_and_the_session_stays(server: Serv
             "clientInfo": {"name": "w", "version": "1"},
         }
         assert (await pipe.error("initialize", params))["code"] == -32600
+        assert await pipe.text("revision") == "2025-06-18"
+
+
+async def test_an_initialize_that_fails_opens_no_session_and_can_be_sent_again(
+    server: Server, wire: Wire
+) -> None:
+    refusals = [ProtocolError(-1, "not yet")]
+
+    @server.middleware("initialize")
+    async def refuse(request: Request, call_next: CallNext) -> Result:
+        if refusals:
+            raise refusals.pop()
+        return await call_next(request)
+
+    async with wire(server, "2025-06-18", initialize=False) as pipe:
+        params = {
+            "protocolVersion": "2024-11-05",
+            "capabilities": {},
+            "clientInfo": {"name": "w", "version": "1"},
+        }
+        assert (await pipe.error("initialize", params))["code"] == -1
+        pipe.notify("notifications/initialized")
+        server.tool(name="another")(lambda: None)  # of which nobody is told
+        await pipe.quiet()
+        error = await pipe.error("tools/list")
+        assert error["code"] == -32600
+        assert "initialize" in error["message"]
+        await pipe.initialize()
         assert await pipe.text("revision") == "2025-06-18"
 
 

@@ -334,7 +334,7 @@ def _close(value: object) -> None:
 
 async def _requests(call: Call, questions: tuple[Question[Any], ...]) -> list[Json]:
     """Return how the client is asked, which can be asked; a file that is shown to it is read in a thread."""
-    can_ask = dialogue_of(call).can_ask
+    can_ask = dialogue_of(call).has_rounds or call.channel.questions is not None
     for question in questions:
         if not can_ask or call.revision not in CLIENT_METHODS[question.method]:
             raise MissingCapabilityError(question.capabilities, tree(question.capabilities))
@@ -374,9 +374,9 @@ def dialogue_of(call: Call) -> Dialogue:
     """
     if call.dialogue is None:
         if call.era == "handshake":
-            from .requests import ByRequests
+            from .dialogue import Dialogue
 
-            call.dialogue = ByRequests(call)
+            call.dialogue = Dialogue(call)
         else:
             from .multi_round import Rounds
 

@@ -1,4 +1,4 @@
-"""What one call has asked its client and done once, however its questions and answers travel."""
+"""What one call has asked its client and done once, and how it asks: most simply by requests of the server's."""
 
 from __future__ import annotations
 
@@ -11,13 +11,18 @@ from ...protocol.types import Json
 from .questions import DERIVED
 
 if TYPE_CHECKING:
+    from ..call import Call
     from .questions import Question
 
 
 class Dialogue:
     """What one call has asked its client, and what it has done once.
 
-    How it asks is decided when this is made: by requests of the server's (`ByRequests`), or by rounds (`Rounds`).
+    The questions are requests to the client, on the channel of the call; it has one round, and what a client may have
+    brought as from an earlier round means nothing. `Rounds` are another way.
+
+    Args:
+        call: The call.
 
     Attributes:
         has_rounds: Whether the call is answered with its questions, and made again with the answers.
@@ -26,7 +31,8 @@ class Dialogue:
 
     has_rounds: ClassVar[bool] = False
 
-    def __init__(self) -> None:
+    def __init__(self, call: Call) -> None:
+        self._call = call
         self.call_id = os.urandom(12).hex()
         self._once: Json = {}
         self._until: dict[str, float] = {}  # key: when the time for what a page is for is over
@@ -97,15 +103,10 @@ class Dialogue:
 
     # Asking
 
-    @property
-    def can_ask(self) -> bool:
-        """Whether there is a way to the client."""
-        return True
-
     async def ask(
         self, questions: Sequence[Question[Any]], requests: Sequence[Json], names: Sequence[str]
     ) -> list[Any]:
-        """Return the answers to all the questions.
+        """Return the answers to all the questions, asked at once; meanwhile the call's clock stands still.
 
         Args:
             questions: What to ask.
@@ -118,7 +119,11 @@ class Dialogue:
             ProtocolError: An answer is malformed, or the handler asks something else under a name than before; or
                 the client has too many questions to answer.
         """
-        raise NotImplementedError
+        call = self._call
+        pending = call.channel.questions
+        assert pending is not None, "there is a way to the client"
+        async with call.paused():
+            return await pending.ask(questions, requests, call.channel, call.runtime.question_timeout)
 
     def forget(self, key: str) -> None:
         """Have a question asked again that was answered."""
@@ -131,10 +136,10 @@ class Dialogue:
             BusyError: The broker does not answer.
         """
 
-    def result(self) -> Json:
-        """Return the result that ends a round.
+    def result(self) -> Json | None:
+        """Return the result that ends a round; None where there are no rounds.
 
         Raises:
             ValueError: The state has become too large.
         """
-        raise NotImplementedError
+        return None

@@ -33,7 +33,8 @@ from .questions import asked_again
 
 if TYPE_CHECKING:
     from ...state.keys import Keys
-    from ..runtime import BaseCall, Runtime
+    from ..call import Call
+    from ..runtime import Runtime
     from .questions import Question
 
 T = TypeVar("T")
@@ -71,13 +72,12 @@ class Rounds(Dialogue):
 
     has_rounds = True
 
-    def __init__(self, call: BaseCall) -> None:
+    def __init__(self, call: Call) -> None:
         if call.method not in ASKING:
             raise RuntimeError(
                 f"{call.method} has no place for questions: only {', '.join(sorted(ASKING))} have"
             )
-        super().__init__()
-        self._call = call
+        super().__init__(call)
         self._keys = call.runtime.keys
         self._subject = _subject(call)
         self._fresh = _responses(call.params.get("inputResponses"))
@@ -277,14 +277,14 @@ def _opened(keys: Keys, text: str, *, is_secret: bool) -> Json | None:
     return state
 
 
-def _subject(call: BaseCall) -> str:
+def _subject(call: Call) -> str:
     """Return what tells a request from others: who asks, its method and params without what differs between rounds."""
     params = {name: value for name, value in call.params.items() if name not in _ASIDE}
     text = json.dumps([call.method, params, call.principal.id], sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def _handler(call: BaseCall) -> str:
+def _handler(call: Call) -> str:
     """Name what asks, for the log."""
     return f"{call.method} {call.params.get('name') or call.params.get('uri')!r:.200}"
 

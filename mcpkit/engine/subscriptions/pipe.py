@@ -94,6 +94,12 @@ class Subscriptions:
             self._changes.want(listener, Change(name))
         return listener.session
 
+    def end_session(self) -> None:
+        """Tell the session, which `initialize` was not to open, of nothing any more."""
+        if self._session is not None:
+            self._forget(self._session)
+            self._session = None
+
     def initialized(self) -> None:
         """Tell the session what has changed since `initialize` was answered."""
         if self._session is not None and self._session.session.lists is None:
