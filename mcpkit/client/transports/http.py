@@ -16,7 +16,7 @@ from ..errors import TransportError
 from ..transport import Receiver
 from .http_client import HttpClient, HttpOptions, Pairs
 from .http_session import HttpSession
-from .http_status import excerpt, media_type, refused, unexpected
+from .http_status import answer_to, error_of, excerpt, media_type, refused, unexpected
 from .http_stream import EVENT_STREAM, MessageStream
 
 if TYPE_CHECKING:
@@ -125,9 +125,10 @@ class HttpTransport:
         try:
             if not 200 <= response.status_code < 300:
                 refusal = await refused(self._http, response)
-                if message.id is None or not refusal.is_answer(has_session=has_session):
+                error = refusal.answer(has_session=has_session)
+                if message.id is None or error is None:
                     raise refusal.as_error(has_session=has_session)
-                receiver.receive(refusal.answer_to(message.id))
+                receiver.receive(answer_to(message.id, error))
             elif message.id is None:
                 await self._http.finish(response)
             else:
@@ -164,6 +165,10 @@ class HttpTransport:
             body = await self._http.whole(response)
             receiver.receive(body)
             if receiver.is_pending(message.id):
+                error = error_of(body)
+                if error is not None and error.get("id") is None:
+                    receiver.receive(answer_to(message.id, error))
+                    return
                 text = excerpt(body) or "an empty body"
                 raise TransportError(
                     f"{self._http.origin} has answered, but not to what was asked: {text}",

@@ -39,7 +39,10 @@ FINISH = 0.05
 """Seconds in which a stream that has said all must have ended for its connection to be kept."""
 _MOST_REDIRECTS = 5
 _CODINGS = frozenset({b"", b"identity", b"gzip", b"x-gzip", b"deflate"})
-"""Content codings that httpx2 reads in pieces of bounded size."""
+"""Content codings of which one piece from the network becomes so much and no more: in httpx2 of today a megabyte at a
+time, before that the thousandfold, which is 64 MiB."""
+
+_NO_URL = "the URL of a server begins with http:// or https://, and names a host"
 
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE = re.compile(r"(?![ \t])[ -~\t\x80-\xff]*(?<![ \t])")
@@ -115,9 +118,13 @@ class HttpClient:
     ) -> None:
         check_seconds("connect_timeout", connect_timeout)
         check_count("max_answer", max_answer)
-        parts = urlsplit(url)
+        try:
+            parts = urlsplit(url)
+            port = "" if parts.port is None else f":{parts.port}"
+        except ValueError:
+            raise ValueError(_NO_URL) from None  # what it says may be a part of a password
         if parts.scheme not in {"http", "https"} or not parts.hostname:
-            raise ValueError("the URL of a server begins with http:// or https://, and names a host")
+            raise ValueError(_NO_URL)
         if (http_client, app) != (None, None) and (
             proxy is not None or cert is not None or verify is not True
         ):
@@ -125,7 +132,7 @@ class HttpClient:
         if http_client is not None and app is not None:
             raise ValueError("http_client= and app= both say who is asked: give one of them")
         host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-        netloc = host if parts.port is None else f"{host}:{parts.port}"
+        netloc = host + port
         self.origin = f"{parts.scheme}://{netloc}"
         self.connect_timeout = connect_timeout
         self.max_answer = max_answer
@@ -157,6 +164,7 @@ class HttpClient:
 
         Raises:
             ImportError: httpx2 is not installed.
+            ValueError: The URL, or that of the proxy, cannot be read.
             OSError: A file of `verify` or `cert` cannot be read.
             TransportError: The client that was given has been closed.
         """
@@ -168,7 +176,10 @@ class HttpClient:
             ) from error
         self._httpx2 = httpx2
         self.failures = (httpx2.HTTPError, OSError)
-        self._target = httpx2.URL(self._url)
+        try:
+            self._target = httpx2.URL(self._url)
+        except httpx2.InvalidURL:
+            raise ValueError(_NO_URL) from None
         if self._given is not None:
             if self._given.is_closed:
                 raise TransportError("the http_client that was given has been closed", may_have_begun=False)

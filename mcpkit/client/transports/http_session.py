@@ -6,6 +6,7 @@ In the stateless era there is neither, and a session without an id stands for th
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,6 +20,8 @@ from .http_stream import MOST_FAILURES, MessageStream
 
 if TYPE_CHECKING:
     import httpx2
+
+logger = logging.getLogger("mcpkit")
 
 LONGEST_WAIT = 30.0
 """Seconds that lie at most between two tries to join the stream of a server that is away."""
@@ -95,6 +98,9 @@ class HttpSession:
                 if stream.connections and error.session_is_gone:
                     self._lost(error)
                 return  # the server has no such stream, or has it no more
+            except Exception:
+                logger.exception("What says who asks has failed; what the server says unasked is not heard")
+                return
             assert broken is not None, "it answers no request"
             if not stream.connections and stream.failures >= MOST_FAILURES:
                 return
@@ -114,7 +120,7 @@ class HttpSession:
             await asyncio.wait((listening,))
         id_, self.id = self.id, None
         if id_ is not None and says_farewell:
-            with suppress(TransportError, TimeoutError):
+            with suppress(Exception):  # nobody is kept from leaving
                 await within(_FAREWELL, self._farewell())
 
     async def _farewell(self) -> None:

@@ -39,31 +39,25 @@ class Refusal:
 
     Attributes:
         status: Its status.
-        error: The JSON-RPC error that it is, without an id of its own; None where it is none.
+        error: The JSON-RPC error that it is, whatever its id; None where it is none.
     """
 
     def __init__(self, http: HttpClient, response: httpx2.Response, body: bytes) -> None:
         self.status = response.status_code
-        self.error = _error_of(body)
+        self.error = error_of(body)
         self._response = response
         self._body = body
         self._origin = http.origin
         self._has_credentials = http.has_credentials
 
-    def is_answer(self, *, has_session: bool) -> bool:
-        """Say whether it is the JSON-RPC answer to a request, rather than what HTTP says of it.
+    def answer(self, *, has_session: bool) -> Json | None:
+        """Return the error as far as it is the answer to a request, rather than what HTTP says of it.
 
         Args:
             has_session: Whether a session was named.
         """
-        if self.error is None or not 400 <= self.status < 500 or self.status in _OF_HTTP:
-            return False
-        return not (has_session and self.knows_no_session)
-
-    def answer_to(self, id_: RequestId) -> bytes:
-        """Return the error as the answer to a request."""
-        assert self.error is not None
-        return jsonrpc.encode({**self.error, "id": id_})
+        is_of_http = not 400 <= self.status < 500 or self.status in _OF_HTTP
+        return None if is_of_http or (has_session and self.knows_no_session) else self.error
 
     @property
     def knows_no_session(self) -> bool:
@@ -89,6 +83,8 @@ class Refusal:
             return StatusError(self._redirect, status, may_have_begun=False)
         if status == 429:
             message = f"{self._origin} is asked too often (HTTP 429)"
+        elif status in {404, 405}:
+            message = f"{self._origin} serves no MCP at the path of the URL (HTTP {status})"
         else:
             message = f"{self._origin} has answered with HTTP {status}"
         # A server that answers the request itself by "come again later" has not begun with it; a gateway may say 503
@@ -156,6 +152,11 @@ def _date(value: str) -> datetime | None:
     return date.replace(tzinfo=timezone.utc) if date.tzinfo is None else date
 
 
+def answer_to(id_: RequestId, error: Json) -> bytes:
+    """Return an error as the answer to a request."""
+    return jsonrpc.encode({**error, "id": id_})
+
+
 async def refused(http: HttpClient, response: httpx2.Response) -> Refusal:
     """Read an answer whose status is no success; what it does not send is left out."""
     try:
@@ -205,7 +206,8 @@ def shown(text: str) -> str:
     return repr(line if len(line) <= _MOST_SHOWN else line[:_MOST_SHOWN] + "...")
 
 
-def _error_of(body: bytes) -> Json | None:
+def error_of(body: bytes) -> Json | None:
+    """Return the JSON-RPC error that a body is; None where it is none."""
     try:
         message = jsonrpc.decode(body)
     except ProtocolError:

@@ -101,7 +101,7 @@ async def test_what_is_compressed_is_read(coding: str) -> None:
 async def test_what_grows_when_it_is_decompressed_has_the_bound_too(streams: bool) -> None:
     packer = zlib.compressobj(9, zlib.DEFLATED, zlib.MAX_WBITS | 16)
     piece = b"data: " + b"x" * 2**20 if streams else b" " * 2**20
-    bomb = b"".join(packer.compress(piece) for _ in range(300)) + packer.flush()
+    bomb = b"".join(packer.compress(piece) for _ in range(600)) + packer.flush()
     kind = "text/event-stream" if streams else "application/json"
     tracemalloc.start()
     try:
@@ -110,7 +110,7 @@ async def test_what_grows_when_it_is_decompressed_has_the_bound_too(streams: boo
     finally:
         tracemalloc.stop()
     assert "more than" in str(error)
-    assert peak < 100 * 2**20
+    assert peak < 200 * 2**20  # with httpx2 2.16 a tenth of it
 
 
 @pytest.mark.parametrize("coding", ["br", "zstd", "gzip, gzip", "x\x01"])

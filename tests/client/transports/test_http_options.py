@@ -273,10 +273,28 @@ async def test_a_proxy_that_refuses_is_an_error() -> None:
 # Mistakes, and what is never shown
 
 
-@pytest.mark.parametrize("url", ["example.com/mcp", "ftp://example.com", "http://", "/mcp", "", "ws://a/b"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "example.com/mcp",
+        "ftp://example.com",
+        "http://",
+        "/mcp",
+        "",
+        "ws://a/b",
+        "http://u:very-secret/x@b",
+        "http://[x",
+    ],
+)
 def test_what_is_no_url_of_http_is_refused(url: str) -> None:
-    with pytest.raises(ValueError, match="http://"):
+    with pytest.raises(ValueError, match="begins with http://") as caught:
         HttpTransport(url)
+    assert SECRET not in str(caught.value)
+
+
+async def test_a_url_that_httpx2_cannot_read_is_refused_when_it_is_opened() -> None:
+    with pytest.raises(ValueError, match="begins with http://"):
+        await Client(HttpTransport(f"http://a/{'x' * 70_000}")).__aenter__()
 
 
 @pytest.mark.parametrize(

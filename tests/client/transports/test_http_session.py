@@ -232,6 +232,28 @@ async def test_a_404_after_that_means_that_the_session_has_gone() -> None:
         await until(lambda: not server.open)
 
 
+async def test_a_token_that_cannot_be_had_ends_the_stream_alone(caplog: pytest.LogCaptureFixture) -> None:
+    is_broken = False
+
+    def token() -> str:
+        if is_broken:
+            raise LookupError("no token today")
+        return "token"
+
+    async def breaks(asked: Asked, reply: Reply) -> None:
+        nonlocal is_broken
+        is_broken = True
+        await tells(retry=0)(asked, reply)
+
+    async with (
+        scripted(greeting(done, stream=breaks)) as server,
+        Client(HttpTransport(server.url, token=token), revision=REVISION) as client,
+    ):
+        await until(lambda: "no token today" in caplog.text)
+        with pytest.raises(LookupError, match="no token today"):
+            await client.call("bake")
+
+
 async def test_another_initialize_begins_another_session() -> None:
     ids = iter(["first", "second"])
 

@@ -69,7 +69,7 @@ async def test_other_refusals_have_begun_nothing(revision: str, number: int) -> 
     error = await failure(status(number, b"go away\x07\n now"), revision)
     assert isinstance(error, StatusError)
     assert (error.status, error.may_have_begun) == (number, False)
-    assert f"HTTP {number}: 'go away now'" in str(error)
+    assert f"HTTP {number}{')' if number == 405 else ''}: 'go away now'" in str(error)
 
 
 @EVERY
@@ -228,6 +228,15 @@ async def test_json_that_is_not_the_answer_is_an_error(body: bytes) -> None:
     error = await failure(status(200, body, content_type="application/json"))
     assert error.may_have_begun
     assert "not to what was asked" in str(error)
+
+
+async def test_an_error_without_an_id_is_the_answer_there_is() -> None:
+    with pytest.raises(ProtocolError, match="cannot be parsed"):
+        await call(rpc_error(200, -32700, "cannot be parsed", id=None))
+
+
+async def test_a_path_where_there_is_nothing_is_said_to_be_one() -> None:
+    assert "serves no MCP at the path of the URL (HTTP 404)" in str(await failure(status(404)))
 
 
 async def test_json_with_parameters_and_as_a_batch_is_read() -> None:
