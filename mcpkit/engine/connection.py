@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
 from typing import Any
 
 from ..calls.asking.pending import OpenQuestions
 from ..calls.call import Call
-from ..calls.channel import NO_HEADERS, Channel
-from ..calls.tasks import Calls, Reply, server_ended
+from ..calls.channel import NO_HEADERS
+from ..calls.tasks import Calls, server_ended
 from ..errors import ProtocolError, TooLongError
 from ..protocol import jsonrpc
 from ..protocol.eras import (
@@ -27,7 +26,7 @@ from ..protocol.eras import (
     not_initialized,
 )
 from ..protocol.jsonrpc import RequestId, is_array
-from ..protocol.messages import Request, invalid, readable_id
+from ..protocol.messages import invalid, readable_id
 from ..protocol.revisions import LATEST_HANDSHAKE
 from ..state.change import ListName
 from ..state.principal import ANYONE, Principal
@@ -160,17 +159,9 @@ class Connection(Peer):
             return Stateless.receive(meta)  # refuses it, as the protocolVersion is missing
         raise not_initialized(method)
 
-    def _serve(self, request: Request, reply: Reply, channel: Channel) -> None:
-        if request.method == "initialize":
-            reply = partial(self._opened, reply)
-        super()._serve(request, reply, channel)
-
-    def _opened(self, reply: Reply, message: bytes | None, problem: BaseException | None) -> None:
-        """Answer `initialize`; where it has failed there is no session, and it can be sent again."""
-        if message is None or problem is not None:
-            self.session = None
-            self._subscriptions.end_session()
-        reply(message, problem)
+    def _refused(self) -> None:
+        super()._refused()
+        self._subscriptions.end_session()
 
     def _listen(self, call: Call) -> None:
         self._subscriptions.open(self._engine.listen(call))

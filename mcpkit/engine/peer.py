@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
+from functools import partial
 from typing import Any, ClassVar
 
 from ..calls.asking.pending import OpenQuestions
@@ -127,6 +128,8 @@ class Peer(ABC):
     def _serve(self, request: Request, reply: Reply, channel: Channel) -> None:
         engine = self._engine
         call = Call(engine.runtime, request, channel)
+        if call.method == "initialize":
+            reply = partial(self._opened, reply)
         try:
             if call.method == "subscriptions/listen" and call.era == "stateless":
                 self._listen(call)
@@ -139,6 +142,15 @@ class Peer(ABC):
             self._calls.start(call.request_id, call, outcome, reply)
         except Exception as error:  # noqa: BLE001 - every request is answered
             reply(error_response(call, error), error)
+
+    def _opened(self, reply: Reply, message: bytes | None, problem: BaseException | None) -> None:
+        if message is None or problem is not None:
+            self._refused()
+        reply(message, problem)
+
+    def _refused(self) -> None:
+        """Have no session, as `initialize` has failed, so that it can be sent again."""
+        self.session = None
 
     def _receive_notification(self, method: str, params: object) -> None:
         """Apply a notification; those that are unknown or malformed are ignored, as nobody could be told."""
