@@ -86,7 +86,7 @@ class Request:
         from .calls.asking.dialogue import Dialogue
 
         call = self.ctx.call.twin(channel)
-        call.dialogue = Dialogue(call)
+        call.dialogue = Dialogue(call, call.paused)
         request = type(self)(Context(call), self.params)
 
         async def outcome() -> Outcome:

@@ -376,7 +376,7 @@ def dialogue_of(call: Call) -> Dialogue:
         if call.era == "handshake":
             from .dialogue import Dialogue
 
-            call.dialogue = Dialogue(call)
+            call.dialogue = Dialogue(call, call.paused)
         else:
             from .multi_round import Rounds
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...protocol.types import Json
 from .questions import DERIVED
 
 if TYPE_CHECKING:
-    from ..call import Call
+    from ..runtime import BaseCall
     from .questions import Question
 
 
@@ -23,6 +24,7 @@ class Dialogue:
 
     Args:
         call: The call.
+        paused: Keeps its clock still in a block.
 
     Attributes:
         has_rounds: Whether the call is answered with its questions, and made again with the answers.
@@ -31,8 +33,11 @@ class Dialogue:
 
     has_rounds: ClassVar[bool] = False
 
-    def __init__(self, call: Call) -> None:
+    def __init__(
+        self, call: BaseCall, paused: Callable[[], AbstractAsyncContextManager[object]] = nullcontext
+    ) -> None:
         self._call = call
+        self._paused = paused
         self.call_id = os.urandom(12).hex()
         self._once: Json = {}
         self._until: dict[str, float] = {}  # key: when the time for what a page is for is over
@@ -119,11 +124,11 @@ class Dialogue:
             ProtocolError: An answer is malformed, or the handler asks something else under a name than before; or
                 the client has too many questions to answer.
         """
-        call = self._call
-        pending = call.channel.questions
-        assert pending is not None, "there is a way to the client"
-        async with call.paused():
-            return await pending.ask(questions, requests, call.channel, call.runtime.question_timeout)
+        channel = self._call.channel
+        assert channel.questions is not None, "there is a way to the client"
+        seconds = self._call.runtime.question_timeout
+        async with self._paused():
+            return await channel.questions.ask(questions, requests, channel, seconds)
 
     def forget(self, key: str) -> None:
         """Have a question asked again that was answered."""

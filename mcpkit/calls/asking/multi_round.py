@@ -33,8 +33,7 @@ from .questions import asked_again
 
 if TYPE_CHECKING:
     from ...state.keys import Keys
-    from ..call import Call
-    from ..runtime import Runtime
+    from ..runtime import BaseCall, Runtime
     from .questions import Question
 
 T = TypeVar("T")
@@ -72,7 +71,7 @@ class Rounds(Dialogue):
 
     has_rounds = True
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: BaseCall) -> None:
         if call.method not in ASKING:
             raise RuntimeError(
                 f"{call.method} has no place for questions: only {', '.join(sorted(ASKING))} have"
@@ -277,14 +276,14 @@ def _opened(keys: Keys, text: str, *, is_secret: bool) -> Json | None:
     return state
 
 
-def _subject(call: Call) -> str:
+def _subject(call: BaseCall) -> str:
     """Return what tells a request from others: who asks, its method and params without what differs between rounds."""
     params = {name: value for name, value in call.params.items() if name not in _ASIDE}
     text = json.dumps([call.method, params, call.principal.id], sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def _handler(call: Call) -> str:
+def _handler(call: BaseCall) -> str:
     """Name what asks, for the log."""
     return f"{call.method} {call.params.get('name') or call.params.get('uri')!r:.200}"
 
