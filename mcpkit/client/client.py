@@ -103,7 +103,9 @@ class Client(Connected):
         [entry] = transports_of(target, **options)
         questions = Questions(elicit=elicit, elicit_url=elicit_url, sample=sample, roots=roots)
         negotiation = Negotiation(revision, connect_timeout)
-        link = Link(entry.transports, negotiation, info=info or _INFO, answerer=answerer or questions)
+        link = Link(
+            entry.transports, negotiation, stay=entry.stay, info=info or _INFO, answerer=answerer or questions
+        )
         super().__init__(link, questions)
         self._timeout = timeout if entry.timeout is None else entry.timeout
         self._max_timeout = max_timeout

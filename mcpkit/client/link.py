@@ -25,7 +25,7 @@ from ..protocol.revisions import LATEST, STATELESS
 from ..protocol.types import Json
 from .awaited import Awaited, Progress
 from .errors import TransportError
-from .transport import Transport
+from .transport import Stay, Transport
 
 logger = logging.getLogger("mcpkit")
 
@@ -78,6 +78,7 @@ class Link:
     Args:
         transports: The ways to the server, in the order in which they are tried.
         negotiate: Opens one of them, by `use`, and agrees with the server upon a revision.
+        stay: What keeps the server running until the link is closed, where that is up to this process.
         info: The client's `Implementation`.
         answerer: What answers the server's questions.
 
@@ -98,6 +99,7 @@ class Link:
         transports: Sequence[Transport],
         negotiate: Callable[[Link], Awaitable[Negotiated]],
         *,
+        stay: Stay | None = None,
         info: Json,
         answerer: Answerer,
     ) -> None:
@@ -113,6 +115,7 @@ class Link:
         self.is_open = False
         self.is_closed = True
         self._negotiate = negotiate
+        self._stay = stay
         self._opening: asyncio.Task[None] | None = None
         self._waiting: dict[RequestId, asyncio.Future[Json]] = {}
         self._watched: dict[RequestId, Awaited] = {}
@@ -175,6 +178,8 @@ class Link:
         await self.transport.close()
         self._fail(TransportError("the connection is opened anew", may_have_begun=True))
         self.transport = transport
+        if self._stay is not None:
+            await self._stay.enter()
         await transport.open(self)
 
     def speak(self, revision: str) -> None:
@@ -193,7 +198,11 @@ class Link:
                 self._opening.cancel()
                 await asyncio.wait((self._opening,))
         finally:
-            await self.transport.close()
+            try:
+                await self.transport.close()
+            finally:
+                if self._stay is not None:
+                    await self._stay.leave()
 
     # What is asked
 

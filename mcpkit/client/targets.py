@@ -16,7 +16,7 @@ from ..schema.nearest import nearest
 from .configuration import Configuration, load, workspace
 from .entry import ALL_TOOLS, Configured, Process, Remote, Tools
 from .meant import Meant, Target, existing, is_path, is_served, is_transport, meant
-from .transport import Transport
+from .transport import Stay, Transport
 from .transports.memory import MemoryTransport
 
 if TYPE_CHECKING:
@@ -68,12 +68,14 @@ class ServerEntry:
         transports: The ways to it, in the order in which they are tried.
         timeout: Seconds that a request may take; None where nothing is said.
         tools: Which of its tools are wanted.
+        stay: What keeps it running, where that is up to this process.
     """
 
     name: str
     transports: Sequence[Transport]
     timeout: float | None = None
     tools: Tools = ALL_TOOLS
+    stay: Stay | None = None
 
 
 _OF_PROCESSES: Final = ("env", "cwd", "stderr", "max_answer")
@@ -187,7 +189,15 @@ def _server(name: str, server: Configured | Meant, given: Json) -> ServerEntry:
     own = {option: value for option, value in given.items() if option in _known(server)[1]}
     if isinstance(server, Configured):
         return ServerEntry(name, _ways(server.reached, own), server.timeout, server.tools)
-    return ServerEntry(name, _ways(server, own))
+    return ServerEntry(name, _ways(server, own), stay=_stay(server))
+
+
+def _stay(reached: Meant) -> Stay | None:
+    if isinstance(reached, Process | Remote) or is_served(reached) or is_transport(reached):
+        return None
+    from .transports.asgi_lifespan import AppLifespan
+
+    return AppLifespan(reached)
 
 
 def _ways(reached: Meant, given: Json) -> Sequence[Transport]:

@@ -30,6 +30,20 @@ class Receiver(Protocol):
         """
 
 
+class Stay(Protocol):
+    """What keeps a server in this process running while connections to it are opened, lost and opened again."""
+
+    async def enter(self) -> object:
+        """Start it, unless it has been.
+
+        Raises:
+            TransportError: It could not be started.
+        """
+
+    async def leave(self) -> None:
+        """Let it end. Called again this does nothing."""
+
+
 class Transport(Protocol):
     """Carries messages to one server and back.
 

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 import httpx2
 
-from ...calls.lifespan import Lifespan
 from ...protocol.types import Json
 from ..errors import TransportError
-from .asgi_lifespan import lifespans_of
+from .asgi_lifespan import AppLifespan
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Scope
@@ -42,8 +41,7 @@ class AsgiTransport(httpx2.AsyncBaseTransport):
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._lifespans = lifespans_of(app)
-        self._stay: Lifespan | None = None
+        self._lifespan = AppLifespan(app)
         self._exchanges: set[_Exchange] = set()
 
     async def __aenter__(self) -> AsgiTransport:
@@ -53,7 +51,7 @@ class AsgiTransport(httpx2.AsyncBaseTransport):
             TransportError: It says that it could not start.
         """
         try:
-            await self._start()
+            await self._lifespan.enter()
         except BaseException:
             await self.aclose()
             raise
@@ -65,7 +63,7 @@ class AsgiTransport(httpx2.AsyncBaseTransport):
         Raises:
             TransportError: The app could not start; or it has raised, or returned, without a response.
         """
-        state = await self._start()
+        state = await self._lifespan.enter()
         exchange = _Exchange(self._app, request, await request.aread(), state)
         self._exchanges.add(exchange)
         exchange.task.add_done_callback(lambda _: self._exchanges.discard(exchange))
@@ -88,17 +86,7 @@ class AsgiTransport(httpx2.AsyncBaseTransport):
         try:
             await _ended(tasks)
         finally:
-            stay, self._stay = self._stay, None
-            if stay is not None:
-                await self._lifespans.leave(asyncio.get_running_loop())
-
-    async def _start(self) -> Json:
-        """Return the state that the app has put into its scopes when it started."""
-        if self._stay is None:
-            self._stay = self._lifespans.enter(asyncio.get_running_loop())
-            assert self._stay is not None, "each app has one, though it may know nothing of it"
-        state: Json = await self._stay.ready()
-        return state
+            await self._lifespan.leave()
 
 
 async def _ended(tasks: list[asyncio.Task[None]]) -> None:

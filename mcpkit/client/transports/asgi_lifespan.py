@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from weakref import WeakValueDictionary
 
 from ...calls.coroutines import within
-from ...calls.lifespan import Lifespans
+from ...calls.lifespan import Lifespan, Lifespans
 from ...protocol.types import Json
 from ..errors import TransportError
 
@@ -28,12 +28,41 @@ _shared: WeakValueDictionary[int, Lifespans] = WeakValueDictionary()
 """Those of the apps that clients have, by the identity of the app, which lives as long."""
 
 
-def lifespans_of(app: ASGIApp) -> Lifespans:
-    """Return the stays in an app's lifespan: clients of one app in one event loop share one."""
-    lifespans = _shared.get(id(app))
-    if lifespans is None:
-        lifespans = _shared[id(app)] = Lifespans(lambda: _running(app))
-    return lifespans
+class AppLifespan:
+    """One user's part in the lifespan of an app, which users in the same event loop share.
+
+    Args:
+        app: The app.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        lifespans = _shared.get(id(app))
+        if lifespans is None:
+            lifespans = _shared[id(app)] = Lifespans(lambda: _running(app))
+        self._lifespans = lifespans
+        self._stay: Lifespan | None = None
+
+    async def enter(self) -> Json:
+        """Start the app up, unless it has been; return the state that its requests find in their scopes.
+
+        Raises:
+            TransportError: It says that it could not start.
+        """
+        if self._stay is None:
+            self._stay = self._lifespans.enter(asyncio.get_running_loop())
+            assert self._stay is not None, "each app has one, though it may know nothing of it"
+        state: Json = await self._stay.ready()
+        return state
+
+    async def leave(self) -> None:
+        """Shut the app down if nobody else uses it; it may be entered again then. Called again this does nothing.
+
+        Raises:
+            TransportError: It says that it could not shut down.
+        """
+        stay, self._stay = self._stay, None
+        if stay is not None:
+            await self._lifespans.leave(asyncio.get_running_loop())
 
 
 @asynccontextmanager

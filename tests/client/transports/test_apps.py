@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -162,3 +163,73 @@ async def test_an_app_that_has_nothing_at_the_path_is_told() -> None:
         async with Client(in_fastapi(Toured().server.asgi())):
             pass
     assert told.value.status == 404
+
+
+class Recorded:
+    """An app around another one, that forgets sessions when it is told to.
+
+    Attributes:
+        seen: What its lifespan has done.
+        is_forgetful: Whether the next call finds its session gone.
+    """
+
+    def __init__(self, app: Any) -> None:
+        self.seen: list[str] = []
+        self.is_forgetful = False
+        self._app = app
+        self.app = Starlette(routes=[Mount("/", self.serve)], lifespan=self.lifespan)
+
+    @asynccontextmanager
+    async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
+        self.seen.append("started")
+        yield
+        self.seen.append("ended")
+
+    async def serve(self, scope: Any, receive: Any, send: Any) -> None:
+        message = await receive()
+        if self.is_forgetful and b"tools/call" in message["body"]:
+            self.is_forgetful = False
+            await Response(status_code=404)(scope, receive, send)
+            return
+        messages = [message]
+
+        async def again() -> Any:
+            return messages.pop() if messages else await receive()
+
+        await self._app(scope, again, send)
+
+
+@pytest.mark.parametrize("path", ["/mcp", "/sse"])
+async def test_an_app_goes_on_while_a_session_that_is_gone_is_opened_again(path: str) -> None:
+    recorded = Recorded(Toured().server.asgi(grace=0))
+    async with Client(recorded.app, path=path, revision="2025-11-25") as client:
+        recorded.is_forgetful = True
+        assert (await client.call("add", {"a": 1, "b": 2})).text == "3"
+        assert not recorded.is_forgetful
+        assert recorded.seen == ["started"]
+    assert recorded.seen == ["started", "ended"]
+
+
+async def test_an_app_goes_on_while_the_way_to_it_is_found() -> None:
+    recorded = Recorded(official_server().sse_app(sse_path="/events"))
+    async with Client(recorded.app, path="/events") as client:
+        assert isinstance(client._link.transport, SseTransport)
+        assert recorded.seen == ["started"]
+    assert recorded.seen == ["started", "ended"]
+
+
+async def test_an_app_that_starts_for_too_long_is_given_up() -> None:
+    ended = asyncio.Event()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    before = asyncio.all_tasks()
+    with pytest.raises(TimeoutError):
+        async with Client(app, connect_timeout=0.01):
+            pass
+    assert ended.is_set()
+    assert asyncio.all_tasks() == before
