@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from .calls.asking.roots import Root
     from .calls.asking.sampling import Sample, Sampled
     from .calls.log_handler import LogHandler
+    from .client.changes import Change, Watch
     from .client.errors import AuthorizationError, OutcomeUnknownError, StatusError, TransportError
     from .client.forms import FormChoice, FormField, FormRequest
     from .client.results import CallResult
@@ -87,6 +88,7 @@ else:
         "LogHandler": "calls.log_handler",
         "AuthorizationError": "client.errors",
         "CallResult": "client.results",
+        "Change": "client.changes",
         "Client": "client.roof",
         "FormChoice": "client.forms",
         "FormField": "client.forms",
@@ -97,6 +99,7 @@ else:
         "StatusError": "client.errors",
         "TransportError": "client.errors",
         "UrlRequest": "client.visits",
+        "Watch": "client.changes",
         "Ask": "components.injection.ask",
         "resource_dir": "components.resource_dir",
         "BaseTool": "engine.base_tool",
@@ -129,6 +132,7 @@ __all__ = [
     "CallResult",
     "CallTimeoutError",
     "ChallengeError",
+    "Change",
     "Client",
     "Complete",
     "Context",
@@ -191,6 +195,7 @@ __all__ = [
     "TransportError",
     "Uri",
     "UrlRequest",
+    "Watch",
     "as_content",
     "assistant",
     "current_context",

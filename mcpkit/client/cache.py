@@ -6,7 +6,7 @@ import marshal
 import time
 from asyncio import Future, get_running_loop, sleep, wait
 from collections import Counter
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Final, NamedTuple
@@ -29,26 +29,23 @@ METHODS: Final = frozenset(
 MAX_TTL: Final = 24 * 60 * 60 * 1000
 """Milliseconds for which a result is kept at most, whatever the server says."""
 
+MOST_ENTRIES: Final = 1000
+MAX_SIZE: Final = 32 * 1024 * 1024
+
 _STALE: Final = {
     "notifications/tools/list_changed": ("tools/list",),
     "notifications/prompts/list_changed": ("prompts/list",),
     "notifications/resources/list_changed": ("resources/list", "resources/templates/list"),
 }
 _UNNAMED: Final = frozenset({"_meta", "inputResponses", "requestState"})
-_EVERYBODY: Final = object()
 
 
 class _Question(NamedTuple):
-    """What a result answers, and for whom."""
+    """What a result answers."""
 
     method: str
     params: bytes
     uri: str | None
-    context: Hashable
-
-    def for_everybody(self) -> _Question:
-        """Return the same question as anybody may ask it."""
-        return _Question(self.method, self.params, self.uri, _EVERYBODY)
 
     def is_answered_otherwise_after(self, method: str, params: Json | None) -> bool:
         """Say whether a change makes earlier answers stale."""
@@ -89,21 +86,26 @@ class ResultCache:
     What is kept is copied out for each caller, who may change it. The oldest use makes room for the newest.
 
     Args:
-        max_entries: As many results are kept at most; with 0 each request is sent, as if there were no cache.
+        max_entries: As many results are kept at most, by default 1,000; with 0 each request is sent, as without a
+            cache.
         max_size: As many bytes they take at most, all together.
+        keeps_private: Whether to keep what the server says is for one authorization alone (`cacheScope`): where all
+            requests go under the same.
         clock: Seconds; a clock that nobody sets.
     """
 
     def __init__(
         self,
+        max_entries: int | None = None,
         *,
-        max_entries: int = 1000,
-        max_size: int = 32 * 1024 * 1024,
+        max_size: int = MAX_SIZE,
+        keeps_private: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.clock = clock
-        self._max_entries = max_entries
+        self._max_entries = MOST_ENTRIES if max_entries is None else max_entries
         self._max_size = max_size
+        self._keeps_private = keeps_private
         self._size = 0
         self._kept: dict[_Question, _Kept] = {}  # what was used last stands last
         self._asking: set[_Asking] = set()
@@ -121,7 +123,6 @@ class ResultCache:
         params: Mapping[str, Any],
         ask: Callable[[], Awaitable[Json]],
         *,
-        context: Hashable = None,
         fresh: bool = False,
         is_shared: bool = True,
     ) -> Json:
@@ -134,7 +135,6 @@ class ResultCache:
             method: The method; of those that are not in `METHODS` nothing is kept.
             params: Its params; nothing is kept where they hold `_meta`, or what belongs to a round.
             ask: Sends the request, and returns its result.
-            context: Whose authorization the request goes under; private results are for the same alone.
             fresh: Whether to ask in any case; what is kept is replaced.
             is_shared: Whether to wait for another's request, and to let others wait for this one; not where it has
                 a time-out of its own, say.
@@ -145,7 +145,7 @@ class ResultCache:
         if method not in METHODS or not self._max_entries or not _UNNAMED.isdisjoint(params):
             return await ask()
         uri = params.get("uri")
-        question = _Question(method, jsonrpc.encode(params), uri if isinstance(uri, str) else None, context)
+        question = _Question(method, jsonrpc.encode(params), uri if isinstance(uri, str) else None)
         if not fresh:
             value = self._find(question)
             other = self._shared.get(question)
@@ -184,13 +184,13 @@ class ResultCache:
                 del self._shared[each.question]
 
     def _find(self, question: _Question) -> bytes | None:
-        for each in (question, question.for_everybody()):
-            kept = self._kept.get(each)
-            if kept is not None and kept.value:
-                if self.clock() < kept.expires:
-                    self._kept[each] = self._kept.pop(each)
-                    return kept.value
-                self._forget(each)
+        kept = self._kept.get(question)
+        if kept is None or not kept.value:
+            return None
+        if self.clock() < kept.expires:
+            self._kept[question] = self._kept.pop(question)
+            return kept.value
+        self._forget(question)
         return None
 
     async def _ask(self, question: _Question, ask: Callable[[], Awaitable[Json]], is_shared: bool) -> Json:
@@ -214,26 +214,22 @@ class ResultCache:
         if asking.is_stale:
             return None
         question = asking.question
-        for_everybody = question.for_everybody()
         is_in_vain = asking.is_awaited
-        for each in (question, for_everybody):
-            kept = self._kept.get(each)
-            if kept is not None:
-                if kept.asked > asking.number:
-                    return None
-                is_in_vain |= not kept.value
-                self._forget(each)
-        ttl = time_to_live(result)
-        if ttl <= 0:
+        before = self._kept.get(question)
+        if before is not None:
+            if before.asked > asking.number:
+                return None
+            is_in_vain |= not before.value
+            self._forget(question)
+        seconds = time_to_live(result)
+        if seconds <= 0 or not (self._keeps_private or result.get("cacheScope") == "public"):
             if is_in_vain:  # has it been waited for: the next ones need not wait
                 self._put(question, _Kept(b"", 0, asking.number))
             return None
         # The bytes cannot be changed, and are half as many as those of the JSON; to copy them takes a tenth of what
         # `copy.deepcopy` does. They never leave the process.
         value = marshal.dumps(result)
-        expires = self.clock() + ttl
-        is_public = result.get("cacheScope") == "public"
-        self._put(for_everybody if is_public else question, _Kept(value, expires, asking.number))
+        self._put(question, _Kept(value, self.clock() + seconds, asking.number))
         return value
 
     def _put(self, question: _Question, kept: _Kept) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -17,9 +17,11 @@ from ..protocol.types import Json
 from .answers import member_object, objects, strings
 from .awaited import Progress
 from .cache import METHODS, ResultCache
+from .changes import Wanted, Watch
 from .connected import Connected
 from .errors import TransportError
 from .link import Answerer, Link
+from .listening import Listening
 from .meant import Target
 from .negotiation import Negotiation
 from .pages import ALL_PAGES, all_pages
@@ -28,7 +30,8 @@ from .results import CallResult
 from .retrying import Retrying
 from .rounds import ROUNDS, answered
 from .sampling import SampleHandler, Sampler
-from .targets import ServerEntry, TargetOptions, is_configuration, transports_of
+from .subscribed import Subscribed
+from .targets import ServerEntry, TargetOptions, is_configuration, is_of_one_user, transports_of
 from .visits import URL_ELICITATION_REQUIRED, visited
 
 _INFO: Final = {"name": "mcpkit", "version": __version__}
@@ -110,7 +113,8 @@ class Client(Connected):
         self._timeout = timeout if entry.timeout is None else entry.timeout
         self._max_timeout = max_timeout
         self._rounds = rounds
-        self._cache = ResultCache() if cache else ResultCache(max_entries=0)
+        self._cache = ResultCache(None if cache else 0, keeps_private=is_of_one_user(options))
+        self._subscribed = Subscribed(self._link)
         self._link.listeners.add(self._cache.hear)
         self._link.renewals.append(self._begin_anew)
         self._harmless: set[str | None] = set()
@@ -325,6 +329,33 @@ class Client(Connected):
         method = "completion/complete"
         completion = member_object(await self.request(method, params), "completion", method)
         return strings(completion, "values", method)
+
+    def watch(
+        self,
+        *,
+        tools: bool = False,
+        prompts: bool = False,
+        resources: bool | str | Iterable[str] = False,
+        resource_list: bool = False,
+    ) -> Watch:
+        """Hear of what changes at the server: `async with client.watch(tools=True) as changes`, and then `async for`.
+
+        Without arguments it hears of each list that the server tells of.
+
+        Args:
+            tools: Whether to hear of the list of tools.
+            prompts: Whether to hear of the list of prompts.
+            resources: The URI, or URIs, of resources to hear of, or of templates where the server knows that; True for
+                the list of resources and templates.
+            resource_list: Whether to hear of that list, beside single resources.
+
+        Raises:
+            TypeError: URIs are no strings.
+            ValueError: It is an empty collection of URIs, and nothing else is asked for.
+        """
+        wanted = Wanted.of(tools=tools, prompts=prompts, resources=resources, resource_list=resource_list)
+        listening = Listening(self._link, self._subscribed, wanted, self._cache.hear, self._timeout)
+        return Watch(wanted, listening.listen)
 
     async def set_log_level(self, level: str) -> None:
         """Say which log messages the server is to send from now on, on this connection and on later ones.

@@ -79,7 +79,7 @@ class Retrying:
                 ) from error
             if tried == self._tries or not error.may_pass or (error.retry_after or 0) > self._longest_wait:
                 break
-            await asyncio.sleep(_pause(tried) if error.retry_after is None else error.retry_after)
+            await asyncio.sleep(pause(tried) if error.retry_after is None else error.retry_after)
             try:
                 return await ask()
             except TransportError as again:
@@ -87,7 +87,7 @@ class Retrying:
         raise error
 
 
-def _pause(tried: int) -> float:
+def pause(tried: int) -> float:
     """Return the seconds before the next try; a little by chance, so that many clients do not come at once."""
     if tried == 1:
         return 0

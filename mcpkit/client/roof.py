@@ -14,12 +14,14 @@ from ..content.uri_template import UriTemplate
 from ..errors import INVALID_PARAMS, METHOD_NOT_FOUND, ProtocolError, RegistrationError
 from ..protocol.types import Json
 from ..schema.nearest import nearest
+from .changes import Wanted, Watch
 from .client import Client
 from .meant import Target
 from .names import Names
 from .questions import Roots
 from .results import CallResult
 from .targets import TargetOptions, transports_of
+from .together import Together, watches_of
 
 __all__ = ["Client", "Roof"]
 
@@ -108,8 +110,7 @@ class Roof(Client, is_of_several=True):
     async def _reach(self, name: str) -> Client:
         """Return the client of a server; where it could not be reached, it is tried once more."""
         client = self._clients[name]
-        if not self._is_open:
-            raise ConnectionError("the client is not open: write `async with Client(...) as client:`")
+        self._check_open()
         if name in self._failures:
             try:
                 await client.__aenter__()
@@ -118,6 +119,10 @@ class Roof(Client, is_of_several=True):
                 raise
             self._failures.pop(name, None)
         return client
+
+    def _check_open(self) -> None:
+        if not self._is_open:
+            raise ConnectionError("the client is not open: write `async with Client(...) as client:`")
 
     # Who they are
 
@@ -286,6 +291,28 @@ class Roof(Client, is_of_several=True):
         for name in self._failures:
             with suppress(ConnectionError):  # it is told when it can be reached
                 await self._clients[name].set_log_level(level)
+
+    def watch(
+        self,
+        *,
+        tools: bool = False,
+        prompts: bool = False,
+        resources: bool | str | Iterable[str] = False,
+        resource_list: bool = False,
+    ) -> Watch:
+        """Hear of what changes at the servers that are there, and tell of it; a list is that of all together.
+
+        Raises:
+            TypeError: URIs are no strings.
+            ValueError: It is an empty collection of URIs, and nothing else is asked for.
+        """
+        wanted = Wanted.of(tools=tools, prompts=prompts, resources=resources, resource_list=resource_list)
+
+        def begin() -> Awaitable[list[Watch]]:
+            self._check_open()
+            return watches_of({name: self._clients[name] for name in self._there()}, wanted, self._having)
+
+        return Watch(wanted, Together(begin).listen)
 
     async def _find(self, kind: str, name: str, list_all: Callable[[], Awaitable[object]]) -> tuple[str, str]:
         """Return the server that has something of a name, and the name that it has there.

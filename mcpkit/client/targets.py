@@ -135,6 +135,13 @@ def is_mapping(target: object) -> TypeGuard[Mapping[str, object]]:
     return isinstance(target, Mapping)
 
 
+def is_of_one_user(options: TargetOptions) -> bool:
+    """Say whether all requests go under the same authorization, as far as one can tell."""
+    auth = options.get("auth")
+    may_vary = callable(options.get("token")) or options.get("http_client") is not None
+    return not may_vary and (auth is None or isinstance(auth, tuple))
+
+
 def is_path_of_configuration(target: object) -> TypeGuard[str | os.PathLike[str]]:
     """Say whether a target is the path of a configuration."""
     if not is_path(target):

@@ -131,22 +131,14 @@ async def test_a_request_with_members_of_its_own_in_meta_is_asked_each_time() ->
     assert [await number(cache, server, params={"_meta": {"com.example/a": 1}}) for _ in range(2)] == [1, 2]
 
 
-async def test_what_is_private_is_for_the_same_authorization_alone() -> None:
-    cache, server = ResultCache(), kept()
-    assert [await number(cache, server, context=who) for who in ("ada", "bob", "ada", "bob")] == [1, 2, 1, 2]
-
-
-async def test_what_is_public_is_for_everybody_until_it_is_private() -> None:
-    cache, server = ResultCache(), kept(cacheScope="public")
-    assert [await number(cache, server, context=who) for who in ("ada", "bob")] == [1, 1]
-    server.hints["cacheScope"] = "private"
-    assert await number(cache, server, context="ada", fresh=True) == 2
-    assert [await number(cache, server, context=who) for who in ("ada", "bob")] == [2, 3]
-
-
-async def test_a_scope_that_is_unknown_is_private() -> None:
-    cache, server = ResultCache(), kept(cacheScope="PUBLIC")
-    assert [await number(cache, server, context=who) for who in ("ada", "bob")] == [1, 2]
+async def test_under_several_authorizations_only_what_is_public_is_kept() -> None:
+    cache, server = ResultCache(keeps_private=False), kept(cacheScope="public")
+    assert [await number(cache, server) for _ in range(2)] == [1, 1]
+    for scope in ("private", "PUBLIC", None):  # what is unknown is private
+        cache.clear()
+        server.hints["cacheScope"] = scope
+        before = server.asked
+        assert [await number(cache, server) for _ in range(2)] == [before + 1, before + 2]
 
 
 async def test_an_error_is_not_kept_and_what_was_kept_before_stays() -> None:
@@ -312,14 +304,13 @@ async def test_nobody_waits_twice_for_an_answer_that_is_for_one_alone() -> None:
         assert sorted(await asyncio.gather(*wanting)) == [before + 1, before + 2, before + 3]
 
 
-async def test_an_answer_in_private_is_not_waited_for_under_another_authorization() -> None:
-    cache, server = ResultCache(), kept()
+async def test_a_private_answer_is_given_to_nobody_else_under_several_authorizations() -> None:
+    cache, server = ResultCache(keeps_private=False), kept()
     server.held = asyncio.Event()
-    wanting = [asyncio.create_task(number(cache, server, context=who)) for who in ("ada", "bob")]
+    wanting = [asyncio.create_task(number(cache, server)) for _ in range(3)]
     await asyncio.sleep(0)
-    assert server.asked == 2
     server.held.set()
-    assert await asyncio.gather(*wanting) == [1, 2]
+    assert sorted(await asyncio.gather(*wanting)) == [1, 2, 3]
 
 
 async def test_a_request_that_is_not_shared_waits_for_nobody_and_nobody_for_it() -> None:

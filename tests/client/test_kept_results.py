@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -19,8 +19,8 @@ CACHED = ("tools/list", "prompts/list", "resources/list", "resources/templates/l
 class Counted:
     """A server whose lists and resources hold for an hour, and the requests that have reached it."""
 
-    def __init__(self, **options: Any) -> None:
-        caches = dict.fromkeys(CACHED, Cache(ttl=3600))
+    def __init__(self, scope: Literal["private", "public"] = "public", **options: Any) -> None:
+        caches = {**dict.fromkeys(CACHED, Cache(ttl=3600)), "resources/read": Cache(3600, scope)}
         self.server = Server("counted", cache=caches, **options)
         self.asked: list[str] = []
 
@@ -152,3 +152,27 @@ async def test_a_log_level_keeps_nobody_from_what_is_kept() -> None:
             await client.list_tools()
             await client.read("x://a")
         assert counted.asked == ["tools/list", "resources/read"]
+
+
+@pytest.mark.parametrize(
+    ("options", "asked"),
+    [
+        ({}, 1),
+        ({"token": "one"}, 1),
+        ({"auth": ("user", "password")}, 1),
+        ({"token": lambda: "whose it is now"}, 2),
+        ({"auth": lambda request: request}, 2),
+    ],
+    ids=["nobody", "token", "user", "a function for the token", "a function for the request"],
+)
+async def test_what_is_private_is_kept_where_all_requests_go_under_one_authorization(
+    options: dict[str, Any], asked: int
+) -> None:
+    counted = Counted("private")
+    async with Client(counted.server.asgi(), **options) as client:
+        for _ in range(2):
+            await client.read("x://a")
+        assert counted.asked.count("resources/read") == asked
+        for _ in range(2):
+            await client.list_tools()
+        assert counted.asked.count("tools/list") == 1  # which is public

@@ -1,0 +1,266 @@
+"""What changes at a server, as its client hears of it: alike in both eras.
+
+basic/patterns/subscriptions; up to 2025-11-25 server/resources, "Subscriptions", and the lists' notifications.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final, Literal
+
+from typing_extensions import Self
+
+from ..state.change import LIST_NAMES, ListName
+
+Kind = Literal["tools", "prompts", "resources", "resource"]
+"""One of the lists (templates belong to `resources`), or `resource`, what is read under a URI."""
+
+MOST_WAITING: Final = 1000
+"""Changes that wait for a slow reader, beside those that it has asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Something is not as it was: ask for it again.
+
+    Attributes:
+        kind: The list that has changed: `tools`, `prompts` or `resources`; or `resource`, of which the data has.
+        uri: The URI of the resource; None for a list.
+        may_have_missed: Whether nothing was heard for a while, so that it may have changed, or not.
+    """
+
+    kind: Kind
+    uri: str | None = None
+    may_have_missed: bool = False
+
+
+class Wanted:
+    """What a watch is to hear of.
+
+    Attributes:
+        lists: The lists.
+        uris: The URIs of resources, without those that are named twice.
+        is_whatever_there_is: Whether lists that the server tells nothing of are no error.
+    """
+
+    __slots__ = ("is_whatever_there_is", "lists", "uris")
+
+    def __init__(
+        self, lists: Iterable[ListName], uris: Iterable[str] = (), *, is_whatever_there_is: bool = False
+    ) -> None:
+        self.lists = tuple(lists)
+        self.uris = tuple(dict.fromkeys(uris))
+        self.is_whatever_there_is = is_whatever_there_is
+
+    @classmethod
+    def of(
+        cls, *, tools: bool, prompts: bool, resources: bool | str | Iterable[str], resource_list: bool
+    ) -> Wanted:
+        """Read what a user asks for; nothing at all means all lists.
+
+        Raises:
+            TypeError: URIs are no strings.
+            ValueError: It is an empty collection of URIs, and nothing else.
+        """
+        uris: list[str] = []
+        if isinstance(resources, str):
+            uris.append(resources)
+        elif not isinstance(resources, bool):
+            uris.extend(resources)
+            if not all(isinstance(uri, str) for uri in uris):
+                raise TypeError(f"watch(resources=) takes True, a URI, or URIs, not {resources!r}")
+        flags = {"tools": tools, "prompts": prompts, "resources": resource_list or resources is True}
+        lists = [name for name in LIST_NAMES if flags[name]]
+        if not lists and not uris:
+            if resources is not False:
+                raise ValueError(
+                    "watch(resources=) has no URI: name one, or say True for the list of resources"
+                )
+            return cls(LIST_NAMES, is_whatever_there_is=True)
+        return cls(lists, uris)
+
+    def all(self, lists: Iterable[ListName]) -> list[Change]:
+        """Return a change of each thing, which may have happened while nothing was heard."""
+        changes = [Change(name, None, may_have_missed=True) for name in lists]
+        return changes + [Change("resource", uri, may_have_missed=True) for uri in self.uris]
+
+
+def are_about(uris: Iterable[str], uri: str) -> bool:
+    """Say whether a URI is one of those that are asked for, of one of their templates, or within one of them."""
+    return any(each == uri or uri.startswith(_stem(each)) for each in uris)
+
+
+def _stem(uri: str) -> str:
+    stem, brace, _ = uri.partition("{")
+    return stem if brace else stem.rstrip("/") + "/"
+
+
+class Pending:
+    """Changes that wait for their reader: one of each thing, and never more than there is room for.
+
+    Attributes:
+        is_over: Whether no more will come.
+        error: Why, where that was not meant.
+    """
+
+    def __init__(self, wanted: Wanted) -> None:
+        self.is_over = False
+        self.error: BaseException | None = None
+        self._wanted = wanted
+        self._changes: dict[tuple[Kind, str | None], Change] = {}
+        self._arrival = asyncio.Event()
+
+    def add(self, change: Change) -> None:
+        """Add a change; what is certain takes the place of what may be."""
+        key = change.kind, change.uri
+        waiting = self._changes.get(key)
+        if waiting is None or waiting.may_have_missed:
+            self._changes[key] = change
+        if len(self._changes) > MOST_WAITING + len(
+            self._wanted.uris
+        ):  # of URIs within those that were asked for
+            self._changes = {
+                key: each
+                for key, each in self._changes.items()
+                if each.kind != "resource" or each.uri in self._wanted.uris
+            }
+            for missed in self._wanted.all(()):
+                self.add(missed)
+        self._arrival.set()
+
+    def end(self, error: BaseException | None = None) -> None:
+        """Let the reader know that no more will come."""
+        if not self.is_over:
+            self.is_over = True
+            self.error = error
+            self._arrival.set()
+
+    def drop(self) -> None:
+        """Forget what waits: nobody wants it any more."""
+        self._changes.clear()
+        self.end()
+        self.error = None
+
+    async def take(self) -> Change:
+        """Wait for the next change, and return it.
+
+        Raises:
+            StopAsyncIteration: No more will come.
+            Exception: Why no more will come; said once.
+        """
+        while not self._changes:
+            if self.is_over:
+                error, self.error = self.error, None
+                raise StopAsyncIteration if error is None else error
+            self._arrival.clear()
+            await self._arrival.wait()
+        return self._changes.pop(next(iter(self._changes)))
+
+
+Listen = Callable[[Pending, "asyncio.Future[None]"], Coroutine[object, object, None]]
+"""Fills what is pending, and sets the future once nothing is missed any more; returns when the client is closed."""
+
+
+class Watch:
+    """Hears of changes, for as long as it is open; `client.watch(...)` makes one.
+
+        async with client.watch(tools=True) as changes:
+            tools = await client.list_tools()
+            async for change in changes:
+                tools = await client.list_tools()
+
+    Once it has been entered no change is lost: what is asked for from then on is not older than the first change that
+    is not told. In a plain `async for change in client.watch(...)` that holds from the first step on; it ends when the
+    loop is left and nothing refers to it any more, or with `aclose`.
+
+    Changes of the same thing that wait for the reader are one. Where the way to the server breaks it joins again, and
+    tells a change of each thing that it hears of, with `may_have_missed`. It ends without an error when the client is
+    closed.
+    """
+
+    def __init__(self, wanted: Wanted, listen: Listen) -> None:
+        self._wanted = wanted
+        self._listen = listen
+        self._pending: Pending | None = None
+        self._listening: asyncio.Task[None] | None = None
+
+    async def _begin(self) -> Pending:
+        """Listen, and return once the server has said that it tells of changes from now on."""
+        if self._pending is not None:
+            return self._pending
+        loop = asyncio.get_running_loop()
+        self._pending = pending = Pending(self._wanted)
+        joined: asyncio.Future[None] = loop.create_future()
+        self._listening = loop.create_task(_listening(self._listen, pending, joined))
+        try:
+            await joined
+        except BaseException:
+            await self.aclose()
+            raise
+        return pending
+
+    async def __aenter__(self) -> Self:
+        """Return once changes are heard.
+
+        Raises:
+            ProtocolError: The server tells nothing of what was asked for, or has answered with an error.
+            TimeoutError: It has not answered in time.
+            ConnectionError: It cannot be reached, or the client has been closed.
+        """
+        await self._begin()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Hear of nothing any more, and tell the server so."""
+        await self.aclose()
+
+    def __aiter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    async def __anext__(self) -> Change:
+        """Wait for the next change, and return it.
+
+        Raises:
+            Exception: What `__aenter__` raises; or why it could not join again, after many tries.
+        """
+        return await (await self._begin()).take()
+
+    async def aclose(self) -> None:
+        """Hear of nothing any more, and tell the server so; called again it does nothing."""
+        if self._pending is None:
+            self._pending = Pending(self._wanted)
+        self._pending.drop()
+        if self._listening is not None and not self._listening.done():
+            self._listening.cancel()
+            await asyncio.wait((self._listening,))
+
+    def __del__(self) -> None:
+        """Stop listening where nobody can hear any more, as after `break`."""
+        listening = self._listening
+        if listening is not None and not listening.done() and not (loop := listening.get_loop()).is_closed():
+            loop.call_soon_threadsafe(listening.cancel)
+
+
+async def _listening(listen: Listen, pending: Pending, joined: asyncio.Future[None]) -> None:
+    """Listen until that ends, and let whoever waits know how."""
+    error: BaseException = ConnectionError("the watch has been closed")
+    try:
+        await listen(pending, joined)
+        pending.end()
+    except asyncio.CancelledError:
+        raise
+    except BaseException as failure:  # noqa: BLE001 - its reader raises it
+        error = failure
+        pending.end(error if joined.done() else None)
+    finally:
+        if not joined.done():
+            joined.set_exception(error)

@@ -1,0 +1,459 @@
+"""Watches whose server goes away and comes back: they join again, and say what may have been missed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from mcpkit import Cache, Change, Client, ProtocolError, Server, TransportError
+from mcpkit.client import listening
+from mcpkit.client.changes import Watch
+from mcpkit.client.transport import Receiver
+from mcpkit.client.transports.memory import MemoryTransport
+from mcpkit.common.listeners import Listeners
+from mcpkit.protocol.client import Outgoing
+from scripted_transport import Message, ScriptedTransport, discovered, error, initialized
+from waiting import PATIENCE, until
+
+pytestmark = pytest.mark.anyio
+REVISIONS = ["2025-11-25", "2026-07-28"]
+MISSED = [Change("tools", None, may_have_missed=True), Change("resource", "x://a", may_have_missed=True)]
+
+
+class Restarted:
+    """A pipe to a server that ends, and is another one of the same kind when the pipe is opened again.
+
+    Attributes:
+        server: The one that runs now, or ran last.
+        opened: How often the pipe has been opened.
+        failures: How often it is not to be opened from now on.
+    """
+
+    def __init__(self, make: Callable[[], Server]) -> None:
+        self.server = make()
+        self.opened = 0
+        self.failures = 0
+        self._make = make
+        self._way: MemoryTransport | None = None
+        self._receiver: Receiver | None = None
+
+    async def open(self, receiver: Receiver) -> None:
+        """Start a server."""
+        if self.failures:
+            self.failures -= 1
+            raise TransportError("it does not start", may_have_begun=False)
+        self.opened += 1
+        self.server = self._make()
+        self._receiver = receiver
+        self._way = MemoryTransport(self.server)
+        await self._way.open(receiver)
+
+    async def send(self, message: Outgoing) -> None:
+        """Send a message to the server that runs."""
+        if self._way is None:
+            raise TransportError("it has ended", may_have_begun=False)
+        self._way.send(message)
+
+    async def die(self) -> None:
+        """End the server."""
+        await self.close()
+        assert self._receiver is not None
+        self._receiver.lost(TransportError("it has ended", may_have_begun=True))
+
+    async def close(self) -> None:
+        """End the server, as the client wants it."""
+        if self._way is not None:
+            way, self._way = self._way, None
+            await way.close()
+
+
+def small_server() -> Server:
+    server = Server("small", cache={"tools/list": Cache(3600)})
+    server.tool(name="a")(_text)
+    server.resource("x://a", name="a")(_text)
+    return server
+
+
+def _text() -> str:
+    return "text"
+
+
+@pytest.fixture(params=REVISIONS)
+def revision(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Take the time between two tries away, and say how long it was each time."""
+    pauses: list[float] = []
+
+    async def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        await sleep(0)
+
+    sleep = asyncio.sleep
+    monkeypatch.setattr(listening, "sleep", pause)
+    return pauses
+
+
+async def heard(changes: Watch) -> Change:
+    return await asyncio.wait_for(anext(changes), PATIENCE)
+
+
+@asynccontextmanager
+async def watching(revision: str) -> AsyncGenerator[tuple[Restarted, Client, Watch]]:
+    way = Restarted(small_server)
+    async with (
+        Client(way, revision=revision) as client,
+        client.watch(tools=True, resources="x://a") as changes,
+    ):
+        yield way, client, changes
+
+
+async def test_it_joins_again_and_says_what_may_have_been_missed(revision: str) -> None:
+    async with watching(revision) as (way, _, changes):
+        for restarts in (1, 2):
+            await way.die()
+            assert [await heard(changes) for _ in range(2)] == MISSED
+            assert way.opened == 1 + restarts
+            way.server.resource_updated("x://a")
+            assert await heard(changes) == Change("resource", "x://a")
+            way.server.tool(name="b")(_text)
+            assert await heard(changes) == Change("tools")
+
+
+async def test_what_was_certain_before_the_break_stays_certain(revision: str) -> None:
+    async with watching(revision) as (way, _, changes):
+        way.server.resource_updated("x://a")
+        for _ in range(20):
+            await asyncio.sleep(0)
+        await way.die()
+        await until(lambda: way.opened == 2)
+        assert await heard(changes) == Change("resource", "x://a")
+        assert await heard(changes) == MISSED[0]
+
+
+async def test_what_was_kept_before_a_break_is_asked_for_again(
+    revision: str,
+) -> None:
+    async with watching(revision) as (way, client, changes):
+        assert len(await client.list_tools()) == 1
+        await way.die()
+        assert await heard(changes) == MISSED[0]
+        way.server.tool(name="b")(_text)
+        assert len(await client.list_tools()) == 2
+
+
+async def test_all_who_watch_join_again_and_two_of_one_resource_do_not_end_each_other(revision: str) -> None:
+    async with watching(revision) as (way, client, first):
+        async with client.watch(resources="x://a") as second:
+            await way.die()
+            assert await heard(second) == MISSED[1]
+            assert [await heard(first) for _ in range(2)] == MISSED
+            assert way.opened == 2
+        for _ in range(20):
+            await asyncio.sleep(0)
+        way.server.resource_updated("x://a")
+        assert await heard(first) == Change("resource", "x://a")
+
+
+async def test_it_goes_on_trying_for_a_while(revision: str, no_pauses: list[float]) -> None:
+    async with watching(revision) as (way, _, changes):
+        way.failures = listening.TRIES - 2
+        await way.die()
+        assert [await heard(changes) for _ in range(2)] == MISSED
+        assert no_pauses[0] == 0
+        assert sorted(no_pauses[1:6]) == no_pauses[1:6]
+        assert 30 < sum(no_pauses) < 300
+
+
+async def test_when_it_has_tried_often_enough_it_says_why(revision: str) -> None:
+    async with watching(revision) as (way, _, changes):
+        way.failures = 1000
+        await way.die()
+        with pytest.raises(TransportError, match="it does not start"):
+            await heard(changes)
+        with pytest.raises(StopAsyncIteration):
+            await heard(changes)
+
+
+async def test_a_server_that_has_become_another_one_is_an_error_that_says_what_it_lacks(
+    revision: str,
+) -> None:
+    servers = iter([small_server, small_server, lambda: Server("empty")])
+    way = Restarted(lambda: next(servers)())
+    async with Client(way, revision=revision) as client, client.watch(tools=True) as changes:
+        await way.die()
+        with pytest.raises(ProtocolError, match="does not tell of changes of the list of tools"):
+            await heard(changes)
+
+
+# Servers of which one has to see the messages
+
+
+def stateless(listen: Callable[[ScriptedTransport, Message], Any]) -> ScriptedTransport:
+    def script(transport: ScriptedTransport, message: Message) -> Any:
+        if message["method"] == "server/discover":
+            return [discovered(message)]
+        return listen(transport, message) if message["method"] == "subscriptions/listen" else None
+
+    return ScriptedTransport(script)
+
+
+def acknowledged(message: Message, **honoured: Any) -> Message:
+    meta = {"io.modelcontextprotocol/subscriptionId": message["id"]}
+    notifications = honoured or message["params"]["notifications"]
+    return {
+        "method": "notifications/subscriptions/acknowledged",
+        "params": {"_meta": meta, "notifications": notifications},
+    }
+
+
+def told(message: Message, method: str, **params: Any) -> Message:
+    meta = {"io.modelcontextprotocol/subscriptionId": message["id"]}
+    return {"method": f"notifications/{method}", "params": {"_meta": meta, **params}}
+
+
+async def test_a_stream_that_the_server_ends_or_drops_is_joined_again() -> None:
+    streams: list[Message] = []
+
+    def listen(transport: ScriptedTransport, message: Message) -> Any:
+        streams.append(message)
+        return [acknowledged(message)]
+
+    transport = stateless(listen)
+    async with Client(transport) as client, client.watch(tools=True) as changes:
+        transport.say({"id": streams[0]["id"], "result": {"resultType": "complete"}})
+        assert await heard(changes) == MISSED[0]
+        transport.say(
+            {"method": "notifications/cancelled", "params": {"requestId": streams[1]["id"], "reason": "slow"}}
+        )
+        assert await heard(changes) == MISSED[0]
+        assert [stream["params"]["notifications"] for stream in streams] == [{"toolsListChanged": True}] * 3
+        assert transport.opened == 1
+        assert "notifications/cancelled" not in transport.methods()
+    await until(lambda: transport.methods()[-1] == "notifications/cancelled")
+    assert transport.sent[-1]["params"]["requestId"] == streams[2]["id"]
+
+
+async def test_only_what_its_own_stream_says_is_heard() -> None:
+    streams: list[Message] = []
+
+    def listen(transport: ScriptedTransport, message: Message) -> Any:
+        streams.append(message)
+        return [acknowledged(message)]
+
+    transport = stateless(listen)
+    async with (
+        Client(transport) as client,
+        client.watch(tools=True, resources="x://a") as first,
+        client.watch(tools=True) as second,
+    ):
+        transport.say(told(streams[1], "tools/list_changed"))
+        assert await heard(second) == Change("tools")
+        transport.say({"method": "notifications/tools/list_changed"})  # of no stream
+        transport.say(told(streams[1], "prompts/list_changed"))  # not asked for
+        transport.say(told(streams[1], "resources/updated", uri="x://a"))  # nor that
+        transport.say(told(streams[0], "resources/updated", uri=7))
+        transport.say(told(streams[0], "resources/updated"))
+        transport.say({"method": "notifications/tools/list_changed", "params": {"_meta": 7}})
+        transport.say(told(streams[0], "resources/updated", uri="x://a/part"))
+        assert await heard(first) == Change("resource", "x://a/part")
+        transport.say(told(streams[1], "tools/list_changed"))
+        assert await heard(second) == Change("tools")
+
+
+async def test_changes_that_come_with_the_acknowledgement_are_heard() -> None:
+    transport = stateless(lambda _, message: [acknowledged(message), told(message, "tools/list_changed")])
+    async with Client(transport) as client, client.watch(tools=True) as changes:
+        assert await heard(changes) == Change("tools")
+
+
+@pytest.mark.parametrize(
+    ("honoured", "said"),
+    [
+        ({"toolsListChanged": False}, "the list of tools, x://a"),
+        ({"toolsListChanged": True}, "changes of x://a;"),
+        ({"toolsListChanged": True, "resourceSubscriptions": "x://a"}, "changes of x://a;"),
+        ({"resourceSubscriptions": ["x://a"]}, "changes of the list of tools;"),
+    ],
+)
+async def test_what_is_not_acknowledged_is_an_error(honoured: Any, said: str) -> None:
+    transport = stateless(lambda _, message: [acknowledged(message, **honoured)])
+    async with Client(transport) as client:
+        with pytest.raises(ProtocolError, match=said):
+            async with client.watch(tools=True, resources="x://a"):
+                pass
+        await until(lambda: transport.methods()[-1] == "notifications/cancelled")
+
+
+async def test_uris_that_are_acknowledged_in_another_form_are_heard_of() -> None:
+    transport = stateless(lambda _, message: [acknowledged(message, resourceSubscriptions=["x://a%20b"])])
+    async with Client(transport) as client, client.watch(resources="x://a b"):
+        pass
+
+
+async def test_a_server_that_never_acknowledges_is_given_up() -> None:
+    transport = stateless(lambda *_: None)
+    async with Client(transport, timeout=0.01) as client:
+        with pytest.raises(TimeoutError, match="not been acknowledged within"):
+            async with client.watch(tools=True):
+                pass
+        await until(lambda: transport.methods()[-1] == "notifications/cancelled")
+
+
+async def test_an_error_of_the_server_is_raised_as_it_is() -> None:
+    transport = stateless(lambda _, message: [error(message, -32603, "too many")])
+    async with Client(transport) as client:
+        with pytest.raises(ProtocolError, match="too many"):
+            async with client.watch(tools=True):
+                pass
+        assert transport.methods().count("subscriptions/listen") == 1
+
+
+async def test_a_server_that_comes_up_again_may_refuse_for_a_while() -> None:
+    answers = iter(["yes", "no", "no", "yes"])
+
+    def listen(_: ScriptedTransport, message: Message) -> Any:
+        return [acknowledged(message) if next(answers) == "yes" else error(message, -32603, "not ready")]
+
+    transport = stateless(listen)
+    async with Client(transport) as client, client.watch(tools=True) as changes:
+        transport.die()
+        assert await heard(changes) == MISSED[0]
+        assert transport.methods().count("subscriptions/listen") == 4
+
+
+async def test_a_client_that_is_closed_while_it_joins_says_so() -> None:
+    transport = stateless(lambda *_: None)
+    client = Client(transport)
+    async with client:
+        joining = asyncio.create_task(client.watch(tools=True).__aenter__())
+        await until(lambda: transport.methods()[-1] == "subscriptions/listen")
+    with pytest.raises(ConnectionError, match="closed"):
+        await joining
+
+
+class Session:
+    """A server of the handshake era that can be told how to answer subscriptions.
+
+    Attributes:
+        answer: What becomes of `resources/subscribe`: None holds the answer back.
+    """
+
+    def __init__(self) -> None:
+        self.answer: Callable[[Message], Message | None] = lambda message: {"id": message["id"], "result": {}}
+        self.transport = ScriptedTransport(self._script)
+
+    def _script(self, _: ScriptedTransport, message: Message) -> Any:
+        method = message["method"]
+        if method == "initialize":
+            answer = initialized(message)
+            answer["result"]["capabilities"] = {"resources": {"subscribe": True}}
+            return [answer]
+        if method == "resources/subscribe":
+            return [each for each in [self.answer(message)] if each is not None]
+        return [{"id": message["id"], "result": {}}] if "id" in message else None
+
+    def asked(self) -> list[str]:
+        """Return what has been subscribed to, and unsubscribed from."""
+        return [
+            f"{sent['method'].removeprefix('resources/')} {sent['params']['uri']}"
+            for sent in self.transport.sent
+            if sent.get("method", "").startswith("resources/")
+        ]
+
+
+async def test_each_resource_is_subscribed_to_once_however_many_watch_it() -> None:
+    session = Session()
+    async with Client(session.transport, revision="2025-11-25") as client:
+        async with client.watch(resources=["x://a", "x://a", "x://b"]), client.watch(resources="x://a"):
+            assert sorted(session.asked()) == ["subscribe x://a", "subscribe x://b"]
+        await until(lambda: len(session.asked()) == 4)
+        assert sorted(session.asked()[2:]) == ["unsubscribe x://a", "unsubscribe x://b"]
+
+
+async def test_who_comes_while_another_subscribes_waits_for_the_same() -> None:
+    session = Session()
+    held: list[Message] = []
+    session.answer = lambda message: held.append(message)  # type: ignore[func-returns-value]
+    async with Client(session.transport, revision="2025-11-25") as client:
+        joining = [asyncio.create_task(client.watch(resources="x://a").__aenter__()) for _ in range(3)]
+        await until(lambda: held)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not any(each.done() for each in joining)
+        session.transport.say({"id": held[0]["id"], "result": {}})
+        watches = await asyncio.gather(*joining)
+        assert session.asked() == ["subscribe x://a"]
+        for watch in watches[1:]:
+            await watch.aclose()
+        session.transport.say({"method": "notifications/resources/updated", "params": {"uri": "x://a"}})
+        assert await heard(watches[0]) == Change("resource", "x://a")
+        assert session.asked() == ["subscribe x://a"]
+        await watches[0].aclose()
+        await until(lambda: session.asked() == ["subscribe x://a", "unsubscribe x://a"])
+
+
+async def test_who_gives_up_while_it_subscribes_leaves_nothing_and_keeps_nobody_from_it() -> None:
+    session = Session()
+    held: list[Message] = []
+    session.answer = lambda message: held.append(message)  # type: ignore[func-returns-value]
+    async with Client(session.transport, revision="2025-11-25") as client:
+        first = asyncio.create_task(client.watch(resources="x://a").__aenter__())
+        await until(lambda: held)
+        session.answer = lambda message: {"id": message["id"], "result": {}}
+        second = asyncio.create_task(client.watch(resources="x://a").__aenter__())
+        await asyncio.sleep(0)
+        first.cancel()
+        async with await second:
+            assert session.asked() == ["subscribe x://a"] * 2
+        await until(lambda: session.asked()[2:] == ["unsubscribe x://a"])
+
+
+async def test_a_resource_that_is_refused_is_an_error_and_the_others_are_left_again() -> None:
+    session = Session()
+    session.answer = lambda message: (
+        error(message, -32002, "no such resource")
+        if message["params"]["uri"] == "x://b"
+        else {"id": message["id"], "result": {}}
+    )
+    async with Client(session.transport, revision="2025-11-25") as client:
+        with pytest.raises(ProtocolError, match="no such resource"):
+            async with client.watch(resources=["x://a", "x://b"]):
+                pass
+        await until(lambda: "unsubscribe x://a" in session.asked())
+        assert "unsubscribe x://b" not in session.asked()
+
+
+async def test_an_update_that_nobody_has_asked_for_in_this_form_is_told_to_all() -> None:
+    session = Session()
+    async with (
+        Client(session.transport, revision="2025-11-25") as client,
+        client.watch(resources="x://a b") as first,
+        client.watch(resources="x://c") as second,
+    ):
+        session.transport.say({"method": "notifications/resources/updated", "params": {"uri": "x://a%20b"}})
+        assert await heard(first) == await heard(second) == Change("resource", "x://a%20b")
+        session.transport.say({"method": "notifications/resources/updated", "params": {"uri": "x://c/part"}})
+        session.transport.say({"method": "notifications/resources/updated", "params": {"uri": "x://a b"}})
+        assert await heard(second) == Change("resource", "x://c/part")
+        assert await heard(first) == Change("resource", "x://a b")
+
+
+async def test_what_a_transport_may_have_missed_by_itself_is_told() -> None:
+    session = Session()
+    missed: Listeners[[]] = Listeners()
+    session.transport.missed = missed  # type: ignore[attr-defined]  # as that of HTTP has it
+    async with (
+        Client(session.transport, revision="2025-11-25") as client,
+        client.watch(resources="x://a") as changes,
+    ):
+        missed.tell()
+        assert await heard(changes) == MISSED[1]
+    assert not len(missed)
