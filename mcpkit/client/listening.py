@@ -8,6 +8,7 @@ from asyncio import sleep
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from ..calls.coroutines import within
 from ..errors import INTERNAL_ERROR, METHOD_NOT_FOUND, ProtocolError
 from ..protocol.eras import SUBSCRIPTION_ID
 from ..protocol.jsonrpc import RequestId, is_array, is_object
@@ -19,6 +20,7 @@ from .errors import TransportError
 from .link import Link
 from .retrying import pause
 from .subscribed import Subscribed
+from .transport import HasStream
 
 TRIES: Final = 20
 """How often in a row it is tried to join again: for about two minutes, where nothing answers."""
@@ -31,6 +33,7 @@ _LASTING: Final = 5.0
 _LONGEST_WAIT: Final = 300.0
 """Seconds for which a server that says when to come back is left alone at most."""
 
+_NO_STREAM: Final = "the server declares that it tells of changes, and has no stream by which it could"
 _ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
 _UPDATED: Final = "notifications/resources/updated"
 _LISTS: Final[dict[str, ListName]] = {
@@ -188,15 +191,19 @@ class Listening:
                 broken.set_result(error)
 
         forget = [link.listeners.add(self._hear_in_session), link.losses.add(lose)]
-        missed = getattr(link.transport, "missed", None)  # of those that join streams again by themselves
-        if missed is not None:
-            forget.append(missed.add(self._miss))
+        transport = link.transport
         try:
-            await self._subscribed.hold(wanted.uris, self._timeout)
-            self._join()
-            return await broken
+            if isinstance(transport, HasStream):
+                forget.append(transport.missed.add(self._miss))
+                if not await within(self._timeout, transport.listening()):
+                    raise ProtocolError(METHOD_NOT_FOUND, _NO_STREAM)
+            try:
+                await self._subscribed.hold(wanted.uris, self._timeout)
+                self._join()
+                return await broken
+            finally:
+                self._subscribed.release(wanted.uris)
         finally:
-            self._subscribed.release(wanted.uris)
             for each in forget:
                 each()
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
+from ..common.listeners import Listeners
 from ..protocol.client import Outgoing
 from ..protocol.jsonrpc import RequestId
 
@@ -70,3 +71,17 @@ class Transport(Protocol):
 
     async def close(self) -> None:
         """End: whatever has been opened is closed. Called again it does nothing."""
+
+
+@runtime_checkable
+class HasStream(Protocol):
+    """A transport that hears what the server says unasked by a stream beside the requests."""
+
+    @property
+    def missed(self) -> Listeners[[]]:
+        """Called where something may have been missed, as the stream broke and does not go on where it did."""
+        ...
+
+    async def listening(self) -> bool:
+        """Wait until the stream is there, or it is known that there is none, and say which."""
+        ...

@@ -14,7 +14,6 @@ from mcpkit.client import listening
 from mcpkit.client.changes import Watch
 from mcpkit.client.transport import Receiver
 from mcpkit.client.transports.memory import MemoryTransport
-from mcpkit.common.listeners import Listeners
 from mcpkit.protocol.client import Outgoing
 from scripted_transport import Message, ScriptedTransport, discovered, error, initialized
 from waiting import PATIENCE, until
@@ -444,16 +443,3 @@ async def test_an_update_that_nobody_has_asked_for_in_this_form_is_told_to_all()
         session.transport.say({"method": "notifications/resources/updated", "params": {"uri": "x://a b"}})
         assert await heard(second) == Change("resource", "x://c/part")
         assert await heard(first) == Change("resource", "x://a b")
-
-
-async def test_what_a_transport_may_have_missed_by_itself_is_told() -> None:
-    session = Session()
-    missed: Listeners[[]] = Listeners()
-    session.transport.missed = missed  # type: ignore[attr-defined]  # as that of HTTP has it
-    async with (
-        Client(session.transport, revision="2025-11-25") as client,
-        client.watch(resources="x://a") as changes,
-    ):
-        missed.tell()
-        assert await heard(changes) == MISSED[1]
-    assert not len(missed)

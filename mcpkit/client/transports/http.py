@@ -80,6 +80,10 @@ class HttpTransport:
         finally:
             await self._http.close()
 
+    async def listening(self) -> bool:
+        """Wait until what the server says unasked is heard, or it has no stream for that, and say which."""
+        return self._session is not None and await self._session.listening()
+
     def _lose(self, error: TransportError) -> None:
         if self._receiver is not None:
             self._receiver.lost(error)

@@ -58,6 +58,7 @@ class HttpSession:
         self._missed = missed
         self._headers: Pairs = []
         self._listening: asyncio.Task[None] | None = None
+        self._has_joined = asyncio.Event()
 
     def begin(self, response: httpx2.Response) -> None:
         """Take the id from the answer of `initialize`.
@@ -89,8 +90,21 @@ class HttpSession:
         if self.id is not None and self._listening is None:
             self._listening = asyncio.get_running_loop().create_task(self._listen())
 
+    async def listening(self) -> bool:
+        """Wait until what the server says unasked is heard, or the server has no stream for it, and say which."""
+        if self._listening is None:
+            return False
+        joining = asyncio.ensure_future(self._has_joined.wait())
+        try:
+            await asyncio.wait((joining, self._listening), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            joining.cancel()
+        return self._has_joined.is_set()
+
     async def _listen(self) -> None:
-        stream = MessageStream(self._http, self._receiver, self._headers, missed=self._missed)
+        stream = MessageStream(
+            self._http, self._receiver, self._headers, joined=self._has_joined.set, missed=self._missed
+        )
         while True:
             try:
                 broken = await stream.join()
@@ -115,6 +129,7 @@ class HttpSession:
             says_farewell: Whether the server is told. It may refuse (405), and has two seconds.
         """
         listening, self._listening = self._listening, None
+        self._has_joined.clear()
         if listening is not None:
             listening.cancel()
             await asyncio.wait((listening,))

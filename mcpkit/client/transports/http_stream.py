@@ -42,7 +42,8 @@ class MessageStream:
         receiver: Takes the messages.
         headers: The headers of the session.
         id_: The id of the request that the stream answers; None where it answers none.
-        missed: Called where the stream is joined again and does not go on where it broke.
+        joined: Called each time the stream has been joined.
+        missed: Called where it is joined again and does not go on where it broke.
 
     Attributes:
         events: What is known of the stream.
@@ -56,11 +57,13 @@ class MessageStream:
         receiver: Receiver,
         headers: Pairs,
         id_: RequestId | None = None,
+        joined: Callable[[], object] | None = None,
         missed: Callable[[], object] | None = None,
     ) -> None:
         self.events = EventStream(http.max_answer)
         self.connections = 0
         self.failures = 0
+        self._joined = joined
         self._missed = missed
         self._http = http
         self._receiver = receiver
@@ -81,6 +84,8 @@ class MessageStream:
         if self.connections and self.events.last_id is None and self._missed is not None:
             self._missed()
         self.connections += 1
+        if self._joined is not None:
+            self._joined()
         loop = asyncio.get_running_loop()
         began = loop.time()
         self.events.begin()
