@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
@@ -323,7 +324,7 @@ class HttpClient:
         elif isinstance(error, httpx2.ProxyError):
             message = f"the proxy on the way to {self.origin} refuses: {text}"
         elif isinstance(error, (httpx2.ConnectError, httpx2.UnsupportedProtocol, httpx2.LocalProtocolError)):
-            message = f"cannot connect to {self.origin}: {text}"
+            message = f"cannot connect to {self.origin}: {_reason(error) or text}"
             if "CERTIFICATE_VERIFY_FAILED" in text:
                 message += " (verify= names the authorities that are trusted)"
         elif isinstance(error, httpx2.DecodingError):
@@ -398,6 +399,15 @@ class HttpClient:
         except self.failures as error:
             raise self.failure(error) from error
         return b"".join(parts)[:most]
+
+
+def _reason(error: BaseException | None) -> str | None:
+    """Return what the system says of a connection, where that is at the bottom of an exception."""
+    while error is not None:
+        if isinstance(error, ConnectionError) and error.errno:
+            return os.strerror(error.errno)
+        error = error.__cause__ or error.__context__
+    return None
 
 
 def header(response: httpx2.Response, name: bytes) -> bytes:

@@ -112,7 +112,10 @@ class Refusal:
             message = f"{self._origin} wants to know who asks (HTTP 401), which token=, auth= or headers= say"
         if asked:
             message += f"; it asks for {asked}"
-        return AuthorizationError(message + self._said, self.status, ", ".join(values))
+        challenge = ", ".join(values)
+        if self.error is None or self.error["error"]["message"] != challenge:
+            message += self._said
+        return AuthorizationError(message, self.status, challenge)
 
     @property
     def _said(self) -> str:

@@ -180,7 +180,9 @@ async def test_an_own_client_that_is_closed_is_an_error(url: str) -> None:
 async def test_nobody_there_is_an_error_that_says_so() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-    with pytest.raises(TransportError, match=f"cannot connect to http://127.0.0.1:{port}") as caught:
+    with pytest.raises(
+        TransportError, match=f"cannot connect to http://127.0.0.1:{port}: Connection refused"
+    ) as caught:
         await client(f"http://127.0.0.1:{port}/mcp").__aenter__()
     assert not caught.value.may_have_begun
 

@@ -178,6 +178,12 @@ async def test_403_says_what_is_missing() -> None:
     assert str(error).endswith(": 'no'")
 
 
+async def test_a_challenge_that_the_body_repeats_is_said_once() -> None:
+    challenge = 'Bearer scope="write"'
+    error = await failure(rpc_error(403, -32600, challenge, {"WWW-Authenticate": challenge}))
+    assert str(error).endswith("it asks for Bearer, scope 'write'")
+
+
 async def test_403_without_a_challenge_repeats_what_the_server_says() -> None:
     error = await failure(rpc_error(403, -32600, "this origin is not allowed"))
     assert isinstance(error, AuthorizationError)
