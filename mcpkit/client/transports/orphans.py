@@ -14,8 +14,8 @@ from typing import Final, Protocol
 _SCRIPT: Final = 'read -r _; sleep "$2"; kill -s TERM -- "-$1" || exit; sleep "$2"; kill -s KILL -- "-$1"'
 """Waits for the end of input, which comes when nobody can write any more; then ends the group."""
 
-_STEP: Final = 0.5
-"""Seconds to wait for a process that has been killed."""
+_KILLED: Final = 1.0
+"""Seconds for the system to end processes that have been killed."""
 
 
 class Child(Protocol):
@@ -37,8 +37,11 @@ class Child(Protocol):
         """Wait for its exit, blocking, and say whether it has come."""
         ...
 
+    def release(self) -> None:
+        """Give everything back, as it has ended."""
+
     def forget(self) -> None:
-        """Close all descriptors in a forked child of this process, whose child it is not."""
+        """Let go of it in a forked child of this process, whose child it is not."""
 
 
 _living: set[Child] = set()
@@ -59,17 +62,28 @@ def forget(child: Child) -> None:
 
 
 def _end_all() -> None:
-    """End all together, as `Process.stop` would each."""
-    for child in _living:
-        child.close_input()
-    for number in (signal.SIGTERM, _KILL, None):
-        deadline = time.monotonic() + max((child.grace for child in _living), default=0)
-        for child in list(_living):
-            if child.wait(max(0.0, deadline - time.monotonic())):
-                child.signal(_KILL)  # whom it has left behind
-                _living.discard(child)
-            elif number is not None:
-                child.signal(number)
+    """End all together, as `Process.stop` would each; whoever interrupts this does not want to wait."""
+    try:
+        for child in _living:
+            child.close_input()
+        _release(max(child.grace for child in _living))
+        for child in _living:
+            child.signal(signal.SIGTERM)
+        _release(max((child.grace for child in _living), default=0))
+    finally:
+        for child in _living:
+            child.signal(_KILL)
+        _release(_KILLED)
+
+
+def _release(seconds: float) -> None:
+    """Give those back that exit in time."""
+    deadline = time.monotonic() + seconds
+    for child in list(_living):
+        if child.wait(max(0, deadline - time.monotonic())):
+            child.signal(_KILL)  # whom it has left behind
+            child.release()
+            _living.discard(child)
 
 
 if sys.platform == "win32":  # there, a job object ends with the last process that knows it
@@ -109,7 +123,7 @@ class Guard:
                     stdin=input_,
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
-                    env={},
+                    env={"PATH": os.environ.get("PATH", os.defpath)},
                     cwd="/",
                     start_new_session=True,
                 )

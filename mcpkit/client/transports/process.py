@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import subprocess
@@ -26,7 +27,9 @@ _POLL: Final = 0.01
 """Seconds between two looks at whom a process has left behind; nothing tells when they end."""
 
 _KILLED: Final = 1.0
-"""Seconds for the kernel to end a process that has been killed, where nobody waits for it any more."""
+"""Seconds for the system to end a process that has been killed."""
+
+logger = logging.getLogger("mcpkit")
 
 
 class Process:
@@ -63,14 +66,13 @@ class Process:
         self.grace = grace
         self._loop = asyncio.get_running_loop()
         self.exited: asyncio.Future[None] = self._loop.create_future()
+        self._is_ours = True
+        self._haste: asyncio.Future[None] = self._loop.create_future()
         self._popen, (self.stdin, self.stdout, self.stderr) = start(command, environment, cwd)
         self._open = {self.stdin, self.stdout, self.stderr}
         remember(self)
         if sys.platform == "win32":
             self._job = Job(self._popen)
-        else:
-            for descriptor in self._open:
-                os.set_blocking(descriptor, False)
         self._guard = Guard(self._popen.pid, grace)
         self._life = self._watch()
 
@@ -99,6 +101,8 @@ class Process:
 
         def signal(self, number: int) -> bool:
             """Send a signal to the whole group, and say whether there was anybody."""
+            if not self._is_ours:
+                return False
             try:
                 os.killpg(self.pid, number)
             except (ProcessLookupError, PermissionError):  # nobody, or another user's
@@ -111,40 +115,58 @@ class Process:
             self._popen.wait(seconds)
         return self._popen.returncode is not None
 
+    def hurry(self) -> None:
+        """Let `stop` not wait for an end by itself."""
+        if not self._haste.done():
+            self._haste.set_result(None)
+
     async def stop(self) -> None:
         """End it and all that it has started: by the end of its input, then SIGTERM, then SIGKILL.
 
-        Each step has its grace, or less: when this is cancelled, the next step is taken at once.
+        Each step has its grace. When this is cancelled, the next step is taken at once.
         """
+        if not self._is_ours:
+            return
         self.close_input()
-        for number in (None, signal.SIGTERM, _KILL):
-            if number is not None:
+        await self._exit_within(self.grace, self._haste)
+        for number, seconds in ((signal.SIGTERM, self.grace), (_KILL, max(self.grace, _KILLED))):
+            if not self.exited.done():
                 self.signal(number)
-            if await self._is_over_in_time():
-                break
-        else:
-            self.wait(_KILLED)
+                await self._exit_within(seconds)
+        if not self.exited.done() and not self.wait(_KILLED):
+            logger.warning("The process %d cannot be ended", self.pid)
         await self._stop_others()
+
+    def kill(self) -> None:
+        """End it at once, and give everything back."""
+        self.signal(_KILL)
+        self.wait(_KILLED)
+        self.close()
 
     def close(self) -> None:
         """Give everything back; the descriptors must not be in use any more."""
+        if self._life is not None:
+            self._loop.remove_reader(self._life)
+        self.release()
+        forget(self)
+
+    def release(self) -> None:
+        """Give everything back when the interpreter ends, and no loop runs any more."""
         self._guard.close()
         if sys.platform == "win32":
             self._job.close()
-        if self._life is not None:
-            self._loop.remove_reader(self._life)
         self._close_all()
-        forget(self)
 
     def forget(self) -> None:
-        """Close all descriptors in a forked child of this process."""
+        """Let go of it in a forked child of this process, whose child it is not."""
+        self._is_ours = False
         self._guard.forget()
         self._close_all()
 
-    async def _is_over_in_time(self) -> bool:
+    async def _exit_within(self, seconds: float, *others: asyncio.Future[None]) -> None:
+        """Wait for the exit, or for one of the others."""
         with suppress(asyncio.CancelledError):  # the next step is taken at once
-            await asyncio.wait((self.exited,), timeout=self.grace)
-        return self.exited.done()
+            await asyncio.wait((self.exited, *others), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
 
     async def _stop_others(self) -> None:
         """End whom the process has left behind."""
@@ -186,13 +208,14 @@ class Process:
             self.exited.set_result(None)
 
     def _close(self, descriptor: int) -> None:
-        if descriptor in self._open:
-            self._open.discard(descriptor)
+        with suppress(KeyError):  # it is closed
+            self._open.remove(descriptor)
             os.close(descriptor)
 
     def _close_all(self) -> None:
-        while self._open:
-            os.close(self._open.pop())
+        with suppress(KeyError):  # that was all
+            while True:
+                os.close(self._open.pop())
 
 
 def _reap(group: int) -> None:

@@ -105,12 +105,14 @@ class StdioTransport:
         """
         await self.close()  # one that was lost may still be on its way out
         process = Process(self._command, environment=environment(self._env), cwd=self._cwd, grace=self._grace)
-        name = _name(self._command)
         try:
-            self._server = _Server(process, name, receiver, self._stderr, self._max_answer)
-        except BaseException:
-            process.signal(signal.SIGTERM)
-            process.close()
+            self._server = _Server(process, _name(self._command), receiver, self._stderr, self._max_answer)
+        except BaseException as error:
+            process.kill()
+            if isinstance(error, OSError):
+                raise TransportError(
+                    f"There is no room for a server: {error}", may_have_begun=False
+                ) from error
             raise
 
     def send(self, message: Outgoing) -> Awaitable[None] | None:
@@ -170,31 +172,34 @@ class _Server:
         self.send(line)
 
     async def aclose(self) -> None:
-        """End the process, and return when it has ended."""
+        """End the process, and return when it has ended; sooner, when this is cancelled."""
         if self._receiver is not None:
             self._receiver = None
-            self._life.cancel()
-        is_cancelled = False
+            if self._silence.done():
+                self._life.cancel()  # nobody hears of the exit that is being waited for
+            else:
+                self._silence.set_result("")
+        cancelled: asyncio.CancelledError | None = None
         while not self._life.done():
             try:
                 await asyncio.wait((self._life,))
-            except asyncio.CancelledError:
-                if not is_cancelled:
-                    self._life.cancel()
-                is_cancelled = True
-        if is_cancelled:
-            raise asyncio.CancelledError
+            except asyncio.CancelledError as error:
+                cancelled = error
+                self._process.hurry()
+        if cancelled is not None:
+            raise cancelled
 
     async def _live(self) -> None:
         """Wait until there is no server any more, say so, and end what is left; when cancelled, end it."""
         process = self._process
-        try:
+        with suppress(asyncio.CancelledError):  # the loop is ending, and lets its tasks end
             await asyncio.wait((process.exited, self._silence), return_when=asyncio.FIRST_COMPLETED)
-            # Both belong to the same end, in either order; a process that was left behind may keep the output open.
-            await asyncio.wait((process.exited, self._silence, self._errors.at_end), timeout=_EXIT_TIME)
-            self._lose(self._why_lost())
-        except asyncio.CancelledError:
-            self._receiver = None
+            if self._receiver is not None:
+                # All belong to one end, in any order; a process that was left behind may keep the pipes open.
+                await asyncio.wait((process.exited, self._silence, self._errors.at_end), timeout=_EXIT_TIME)
+                self._lose(self._why_lost())
+        self._receiver = None
+        if not process.exited.done():
             with suppress(asyncio.TimeoutError, asyncio.CancelledError):
                 await asyncio.wait_for(self._output.flush(), min(_FLUSH_TIME, process.grace))
         self._output.close()

@@ -2,15 +2,44 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from ..errors import TransportError
+
+_UNSAFE: Final = frozenset('"%\r\n')
+"""Characters that `cmd.exe` reads even between quotes."""
+
+
+def find_command(command: Sequence[str], environment: Mapping[str, str]) -> str | list[str]:
+    """Return what starts a program that is found on the PATH of its environment, such as the `npx.cmd` of npx.
+
+    A batch file is run by `cmd.exe`, which reads its arguments once more: they are put between quotes.
+
+    Raises:
+        TransportError: Arguments of a batch file hold what quotes do not keep.
+    """
+    program, *arguments = command
+    found = shutil.which(program, path=environment.get("PATH")) or program
+    if not found.lower().endswith((".bat", ".cmd")):
+        return [found, *arguments]
+    for argument in arguments:
+        if not _UNSAFE.isdisjoint(argument):
+            raise TransportError(
+                f"The server cannot be started: {found!r} is a batch file, to which the argument {argument!r} cannot be"
+                " passed; start the program that it runs",
+                may_have_begun=False,
+                may_pass=False,
+            )
+    return " ".join(f'"{each}"' for each in (found, *arguments))
+
 
 if sys.platform == "win32":
     import ctypes
-    import shutil
     import subprocess
-    from collections.abc import Mapping, Sequence
     from ctypes import wintypes
-    from typing import Final
 
     _EXTENDED_LIMIT_INFORMATION: Final = 9
     _KILL_ON_JOB_CLOSE: Final = 0x2000
@@ -88,9 +117,3 @@ if sys.platform == "win32":
             if self._handle:
                 _kernel.CloseHandle(self._handle)
                 self._handle = None
-
-    def find_command(command: Sequence[str], environment: Mapping[str, str]) -> str | list[str]:
-        """Return what starts a program, such as the `.cmd` files of npx, on the PATH of its environment."""
-        program, *arguments = command
-        found = shutil.which(program, path=environment.get("PATH")) or program
-        return [found, *arguments]
