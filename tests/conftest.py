@@ -28,6 +28,7 @@ _LONG = {
     for name in (
         "calls/test_exits.py",
         "calls/workers/test_forks.py",
+        "client/transports/test_orphans.py",
         "limits/test_arguments.py",
         "limits/test_messages.py",
         "limits/test_results.py",

@@ -8,6 +8,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable
+from subprocess import DEVNULL
 from typing import Final, Protocol
 
 from ...transports.pipe_input import read_pipe
@@ -33,6 +34,22 @@ class TextSink(Protocol):
 
 Stderr = TextSink | Callable[[str], object] | int | None
 """Where lines go: None for this process's own standard error, or `subprocess.DEVNULL`."""
+
+
+def check_stderr(target: object) -> None:
+    """Check what `stderr` may be.
+
+    Raises:
+        TypeError: It is of another type.
+        ValueError: It is a number other than `subprocess.DEVNULL`.
+    """
+    if isinstance(target, int):
+        if target != DEVNULL:
+            raise ValueError(f"stderr may be subprocess.DEVNULL, a function or an open file, got {target!r}")
+    elif target is not None and not callable(target) and not hasattr(target, "write"):
+        raise TypeError(
+            f"stderr must be a function that takes a line, an open file, subprocess.DEVNULL or None, got {target!r}"
+        )
 
 
 class StandardError:

@@ -53,7 +53,9 @@ def start(
             os.close(descriptor)
         if isinstance(error, OSError):
             raise TransportError(
-                _why_not(error, command[0], environment, cwd), may_have_begun=False
+                _why_not(error, command[0], environment, cwd),
+                may_have_begun=False,
+                may_pass=error.errno in _PASSING,
             ) from error
         raise
     finally:

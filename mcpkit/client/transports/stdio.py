@@ -27,7 +27,7 @@ from ..errors import TransportError
 from ..transport import Receiver
 from .environment import environment
 from .process import Process
-from .standard_error import StandardError, Stderr
+from .standard_error import StandardError, Stderr, check_stderr
 
 GRACE: Final = 2.0
 """Seconds that a server has to end by itself, and once more after SIGTERM."""
@@ -81,12 +81,8 @@ class StdioTransport:
         max_answer: int = MAX_LINE,
         grace: float = GRACE,
     ) -> None:
-        if isinstance(command, str) or not all(isinstance(each, str) for each in command):
-            raise TypeError(
-                f'command must be a sequence of strings, such as ["python", "server.py"], got {command!r}'
-            )
-        if not command:
-            raise ValueError("command is empty: name the program that is to be started")
+        _check(command, env or {})
+        check_stderr(stderr)
         check_count("max_answer", max_answer, example=" of bytes, such as 64 * 1024 * 1024")
         check_seconds("grace", grace, may_be_zero=True)
         self._command = tuple(command)
@@ -286,6 +282,27 @@ class _Server:
         receiver, self._receiver = self._receiver, None
         if receiver is not None:
             receiver.lost(TransportError(message, may_have_begun=True))
+
+
+def _check(command: object, env: Mapping[str, object]) -> None:
+    """Check what is handed to the system."""
+    if (
+        isinstance(command, str)
+        or not isinstance(command, Sequence)
+        or not all(isinstance(each, str) for each in command)
+    ):
+        raise TypeError(
+            f'command must be a sequence of strings, such as ["python", "server.py"], got {command!r}'
+        )
+    if not command:
+        raise ValueError("command is empty: name the program that is to be started")
+    for name, value in env.items():
+        if not isinstance(value, str):
+            raise TypeError(f"the values of env must be strings, got {value!r} for {name}")
+        if not name or "=" in name:
+            raise ValueError(f"env has a variable that cannot be named so: {name!r}")
+    if any("\0" in text for text in (*command, *env, *env.values())):
+        raise ValueError("command and env cannot hold null characters")
 
 
 def _name(command: Sequence[str]) -> str:
