@@ -14,6 +14,8 @@ from typing import Final, Protocol
 _SCRIPT: Final = 'read -r _; sleep "$2"; kill -s TERM -- "-$1" || exit; sleep "$2"; kill -s KILL -- "-$1"'
 """Waits for the end of input, which comes when nobody can write any more; then ends the group."""
 
+_SHELL: Final = "/bin/sh"
+
 _KILLED: Final = 1.0
 """Seconds for the system to end processes that have been killed."""
 
@@ -119,7 +121,7 @@ class Guard:
             input_, self._descriptor = os.pipe()
             try:
                 self._shell = subprocess.Popen(
-                    ["/bin/sh", "-c", _SCRIPT, "mcpkit-guard", str(group), f"{grace:g}"],
+                    [_SHELL, "-c", _SCRIPT, "mcpkit-guard", str(group), f"{grace:g}"],
                     stdin=input_,
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
