@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcpkit.errors import INVALID_REQUEST, ProtocolError
+from mcpkit.errors import INVALID_REQUEST, ProtocolError, TooLongError
 from mcpkit.transports.framing import MAX_LINE, Framing
 
 
@@ -59,6 +59,26 @@ def test_a_line_that_is_too_long_is_reported_before_it_ends_and_not_kept() -> No
     assert [len(lines) for lines in reported] == [0, 1, *[0] * 998]
     assert framing._partial is None
     assert framing.feed(b"\n{}\n") == [b"{}"]
+
+
+@pytest.mark.parametrize("size", [None, 1, 3, 9, 10, 11])
+def test_a_line_that_is_too_long_may_be_reported_when_it_has_ended(size: int | None) -> None:
+    framing = Framing(10, waits_for_end=True)
+    stream = b"first\n" + b"begun" + b"x" * 10_000 + b"ended\nlast\n"
+    chunks = [stream] if size is None else [stream[n : n + size] for n in range(0, len(stream), size)]
+    first, error, last = [line for chunk in chunks for line in framing.feed(chunk)]
+    assert (first, last) == (b"first", b"last")
+    assert isinstance(error, TooLongError)
+    assert error.beginning.startswith(b"begunx")
+    assert error.ending.endswith(b"xxended")
+    assert len(error.ending) == 1024
+
+
+def test_a_line_that_is_too_long_and_has_no_end_is_reported_with_the_stream() -> None:
+    framing = Framing(10, waits_for_end=True)
+    assert framing.feed(b"x" * 100) == []
+    (error,) = framing.finish()
+    assert isinstance(error, TooLongError)
 
 
 def test_a_line_of_the_default_limit_is_taken() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpkit import Server
-from mcpkit.protocol.unreadable import _BEGINNING, id_of_unreadable
+from mcpkit.protocol.unreadable import _BEGINNING, id_of_answer, id_of_unreadable, is_call
 from mcpkit.transports import Framing
 from pipe import REVISIONS
 from stdio.host import Host, call
@@ -166,3 +166,23 @@ def test_of_a_long_message_the_beginning_and_the_end_are_looked_at(size: int, or
     value = b'["%s",%s]' % (b"x" * size, nested(300))
     assert id_of_unreadable(request("abc", value, order)) == "abc"
     assert id_of_unreadable(request("abc", value, order).replace(b'"method":"tools/call",', b"")) is None
+
+
+@pytest.mark.parametrize(
+    ("beginning", "ending", "id_", "calls"),
+    [
+        (b'{"jsonrpc": "2.0", "id": 7, "result": {"id": 8', b'"id": 9}}', 7, False),
+        (b'{"result": {"id": 8, "text": "', b'..."}, "jsonrpc": "2.0", "id": 7}', 7, False),
+        (b'{"result": {"id": 8, "text": "', b'..."}, "id": "a", "jsonrpc": "2.0"}', "a", False),
+        (b'{"result": {"id": 8, "text": "', b'..."}, "id": 7, "more": 1}', None, False),
+        (b'{"result": {"id": 8, "text": "', b'"id": 9}}', None, False),
+        (b'{"method": "notifications/message", "params": {"id": 8', b'"id": 9}}', None, True),
+        (b'{"id": 1, "method": "sampling/createMessage", "params": {"id": 8', b'"id": 9}}', 1, True),
+        (b'[{"id": 1, "result": {"id": 8', b'"id": 9}]', None, False),
+        (b"no JSON at all", b'"id": 9}', None, False),
+    ],
+)
+def test_whom_a_long_message_answers_is_told_by_its_ends(
+    beginning: bytes, ending: bytes, id_: object, calls: bool
+) -> None:
+    assert (id_of_answer(beginning, ending), is_call(beginning)) == (id_, calls)

@@ -191,7 +191,7 @@ async def test_a_server_that_reads_nothing_any_more_is_ended() -> None:
 
 async def test_a_server_that_writes_without_end_is_ended() -> None:
     before = descriptors()
-    code = TELL_PID + "while True: print('{}' * 10000, flush=True)"
+    code = TELL_PID + "while True: print('{}\\n' * 10000, flush=True)"
     transport, received = await opened(code, grace=0.1)
     pid = await pid_of(received)
     await transport.close()
