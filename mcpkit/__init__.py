@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from .client.results import CallResult
     from .client.roof import Client
     from .client.sampling import Sampler, SampleRequest
+    from .client.sync import SyncClient
     from .client.visits import UrlRequest
     from .components.injection.ask import Ask
     from .components.resource_dir import resource_dir
@@ -97,6 +98,7 @@ else:
         "SampleRequest": "client.sampling",
         "Sampler": "client.sampling",
         "StatusError": "client.errors",
+        "SyncClient": "client.sync",
         "TransportError": "client.errors",
         "UrlRequest": "client.visits",
         "Watch": "client.changes",
@@ -186,6 +188,7 @@ __all__ = [
     "StatusError",
     "Store",
     "Stored",
+    "SyncClient",
     "Text",
     "Tool",
     "ToolAnnotations",

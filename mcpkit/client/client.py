@@ -110,7 +110,7 @@ class Client(Connected):
             entry.transports, negotiation, stay=entry.stay, info=info or _INFO, answerer=answerer or questions
         )
         super().__init__(link, questions)
-        self._timeout = timeout if entry.timeout is None else entry.timeout
+        self._timeout = entry.timeout if timeout is None else timeout
         self._max_timeout = max_timeout
         self._rounds = rounds
         self._cache = ResultCache(None if cache else 0, keeps_private=is_of_one_user(options))

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from impatient import ImpatientClient
 from mcpkit import Context, ProtocolError, Registry, Server, current_context
 from mcpkit.testing import connect
 
@@ -135,9 +136,7 @@ async def test_what_needs_the_state_waits_longer_than_the_lists() -> None:
     server = Server("s", lifespan=slow, lifespan_wait=0)
     server.tool(database)
     async with server.running():
-        from mcpkit.testing import Client
-
-        client = Client(server, revision="2026-07-28", info={"name": "t", "version": "1"}, capabilities={})
+        client = ImpatientClient(server, "2026-07-28")
         call = asyncio.ensure_future(client.call("database"))
         assert [tool["name"] for tool in await client.list_tools()] == ["database"]
         assert not call.done()
@@ -168,9 +167,7 @@ async def test_failing_to_enter_fails_what_needs_the_state_and_nothing_else(
     server = Server("s", lifespan=broken)
     server.prompt(database)
     async with server.running():
-        from mcpkit.testing import Client
-
-        client = Client(server, revision="2026-07-28", info={"name": "t", "version": "1"}, capabilities={})
+        client = ImpatientClient(server, "2026-07-28")
         assert await client.list_prompts()
         for _ in range(2):
             with pytest.raises(ProtocolError, match=r"^The server could not start; its log says why$"):
@@ -195,9 +192,7 @@ async def test_a_lifespan_that_cancels_itself_is_one_that_fails(caplog: pytest.L
     server = Server("s", lifespan=broken)
     server.prompt(database)
     async with server.running():
-        from mcpkit.testing import Client
-
-        client = Client(server, revision="2026-07-28", info={"name": "t", "version": "1"}, capabilities={})
+        client = ImpatientClient(server, "2026-07-28")
         with pytest.raises(ProtocolError, match=r"^The server could not start; its log says why$"):
             await client.get_prompt("database")
         await client.close()

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from impatient import ImpatientClient
 from mcpkit import Context, ProtocolError, Registry, Server
 from mcpkit.middleware import CallNext, Request
-from mcpkit.testing import Client
 from waiting import LoopClock, until
 
 pytestmark = pytest.mark.anyio
@@ -53,10 +53,6 @@ class Tables:
         yield "shop"
 
 
-def client_of(server: Server, revision: str) -> Client:
-    return Client(server, revision=revision, info={"name": "t", "version": "1"}, capabilities={})
-
-
 def names(entries: list[dict[str, Any]]) -> list[str]:
     return [entry["name"] for entry in entries]
 
@@ -67,7 +63,7 @@ async def turns() -> None:
         await asyncio.sleep(0)
 
 
-async def opened(client: Client) -> Client:
+async def opened(client: ImpatientClient) -> ImpatientClient:
     await client.open()
     return client
 
@@ -76,7 +72,7 @@ async def opened(client: Client) -> Client:
 async def test_a_host_that_asks_at_once_finds_what_the_lifespan_registers(revision: str) -> None:
     tables = Tables()
     async with tables.server.running():
-        client = client_of(tables.server, revision)
+        client = ImpatientClient(tables.server, revision)
         opening = asyncio.ensure_future(opened(client))
         await asyncio.sleep(0)
         asked = asyncio.gather(
@@ -114,9 +110,9 @@ async def test_when_it_takes_too_long_the_rest_is_announced(
         return ctx.state
 
     async with tables.server.running():
-        client = client_of(tables.server, revision)
+        client = ImpatientClient(tables.server, revision)
         opening = asyncio.ensure_future(opened(client))
-        await until(lambda: client._waiting)
+        await until(lambda: client.waiting)
         clock.ahead += 59
         await turns()
         assert not opening.done()
@@ -152,7 +148,7 @@ async def test_when_it_takes_too_long_the_rest_is_announced(
 async def test_a_stream_opened_early_hears_of_lists_that_are_not_there_yet() -> None:
     tables = Tables()
     async with tables.server.running():
-        client = client_of(tables.server, "2026-07-28")
+        client = ImpatientClient(tables.server, "2026-07-28")
         wanted = {"toolsListChanged": True, "resourceSubscriptions": ["table://orders"]}
         listening = asyncio.ensure_future(client.request("subscriptions/listen", {"notifications": wanted}))
         acknowledged = await client.notification("notifications/subscriptions/acknowledged")
@@ -167,7 +163,7 @@ async def test_without_a_wait_nothing_waits_but_what_needs_the_state() -> None:
     tables = Tables(lifespan_wait=0)
     tables.server.tool(lambda: "x", name="at_once")
     async with tables.server.running():
-        client = await opened(client_of(tables.server, "2025-11-25"))
+        client = await opened(ImpatientClient(tables.server, "2025-11-25"))
         assert names(await client.list_tools()) == ["at_once"]
         await client.close()
 
@@ -176,7 +172,7 @@ async def test_without_an_end_of_the_wait_it_lasts_as_long_as_the_lifespan_takes
     clock = LoopClock()
     tables = Tables(lifespan_wait=None)
     async with tables.server.running():
-        client = client_of(tables.server, "2026-07-28")
+        client = ImpatientClient(tables.server, "2026-07-28")
         listing = asyncio.ensure_future(client.list_tools())
         clock.ahead += 10_000
         await turns()
@@ -197,7 +193,7 @@ def test_a_wait_that_is_no_time_is_refused(seconds: Any) -> None:
 async def test_who_is_cancelled_while_waiting_is_gone_and_the_others_wait_on() -> None:
     tables = Tables()
     async with tables.server.running():
-        client = client_of(tables.server, "2026-07-28")
+        client = ImpatientClient(tables.server, "2026-07-28")
         first, second = (asyncio.ensure_future(client.list_tools()) for _ in range(2))
         await asyncio.sleep(0)
         first.cancel()
@@ -214,7 +210,7 @@ async def test_what_fails_is_logged_once_and_what_there_is_is_answered(
     tables.has_failed = True
     tables.server.tool(lambda: "x", name="at_once")
     async with tables.server.running():
-        client = client_of(tables.server, "2026-07-28")
+        client = ImpatientClient(tables.server, "2026-07-28")
         listing = asyncio.ensure_future(client.list_tools())
         await asyncio.sleep(0)
         tables.gate.set()
@@ -242,7 +238,7 @@ async def test_middleware_finds_the_state_from_the_first_request_on() -> None:
     for revision in REVISIONS:
         tables.gate.clear()
         async with tables.server.running():
-            client = client_of(tables.server, revision)
+            client = ImpatientClient(tables.server, revision)
             opening = asyncio.ensure_future(opened(client))
             await asyncio.sleep(0)
             tables.gate.set()
@@ -270,7 +266,7 @@ async def test_middleware_finds_the_state_in_a_thread_as_well() -> None:
         return await call_next(request)
 
     async with tables.server.running():
-        client = await opened(client_of(tables.server, "2025-11-25"))
+        client = await opened(ImpatientClient(tables.server, "2025-11-25"))
         assert (await client.call("orders")).text == "orders of shop"
         await client.close()
 
@@ -288,7 +284,7 @@ async def test_middleware_that_needs_the_state_after_the_wait_is_told_to_try_lat
         return await call_next(request)
 
     async with tables.server.running():
-        client = client_of(tables.server, "2026-07-28")
+        client = ImpatientClient(tables.server, "2026-07-28")
         with pytest.raises(
             ProtocolError, match="still starting: its lifespan is being entered; try again later"
         ):
@@ -316,7 +312,7 @@ async def test_middleware_of_a_server_finds_its_own_state_and_not_that_of_what_i
     registry.include(inner.server, prefix="in")
     outer.include(registry)
     async with outer.running():
-        client = client_of(outer, "2026-07-28")
+        client = ImpatientClient(outer, "2026-07-28")
         assert (await client.call("in_orders")).text == "orders of shop"
         await client.close()
     assert states == [None, None]
@@ -332,7 +328,7 @@ async def test_a_server_included_in_the_lifespan_is_waited_for_as_well() -> None
 
     outer = Server("outer", lifespan=lifespan)
     async with outer.running():
-        client = client_of(outer, "2025-11-25")
+        client = ImpatientClient(outer, "2025-11-25")
         opening = asyncio.ensure_future(opened(client))
         await outer.ready()
         assert not opening.done()
@@ -346,7 +342,7 @@ async def test_a_server_included_from_a_thread_begins_its_life() -> None:
     plugin, outer = Tables(), Server("outer", offers={"tools"})
     plugin.gate.set()
     async with outer.running():
-        client = await opened(client_of(outer, "2025-11-25"))
+        client = await opened(ImpatientClient(outer, "2025-11-25"))
         await asyncio.to_thread(outer.include, plugin.server)
         await client.notification("notifications/tools/list_changed")
         assert names(await client.list_tools()) == ["orders"]

@@ -1,0 +1,211 @@
+"""The client for code without an event loop: scripts, notebooks, threads."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import Future, wait
+from functools import partial, wraps
+from types import TracebackType
+from typing import Any, Concatenate, TypeVar
+
+from typing_extensions import ParamSpec, Self
+
+from ..common.current import running_loop
+from ..protocol.types import Json
+from .roof import Client
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_GLANCE = 1.0
+"""Seconds after which a thread that waits looks for Ctrl+C, where nothing wakes it (Windows)."""
+
+
+def _waiting(
+    method: Callable[Concatenate[Client, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[SyncClient, P], T]:
+    """Make a method that waits for what one of `Client` returns."""
+
+    @wraps(method)
+    def waiting(self: SyncClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self.wait_for(partial(method, self.client, *args, **kwargs))
+
+    return waiting
+
+
+def _made_like(
+    method: Callable[Concatenate[Client, P], None],
+) -> Callable[[Callable[..., None]], Callable[Concatenate[SyncClient, P], None]]:
+    """Give a constructor the parameters of another."""
+
+    def give(own: Callable[..., None]) -> Callable[Concatenate[SyncClient, P], None]:
+        @wraps(method)
+        def construct(self: SyncClient, /, *args: P.args, **kwargs: P.kwargs) -> None:
+            own(self, *args, **kwargs)
+
+        return construct
+
+    return give
+
+
+class SyncClient:
+    """A `Client` whose methods wait: `with SyncClient("server.py") as client: client.call("now")`.
+
+    It takes what `Client` takes. Its event loop runs in a thread of its own from the beginning of the block to its end.
+    Callbacks, such as `progress=`, are called in that thread, and cannot use the client. Many threads may use it.
+
+    Attributes:
+        client: The client that it stands on, for what runs in its event loop.
+    """
+
+    client: Client
+
+    @_made_like(Client.__init__)
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.client = Client(*args, **kwargs)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    # Its life
+
+    def __enter__(self) -> Self:
+        """Connect, and agree with the server upon a revision.
+
+        Raises:
+            RuntimeError: An event loop runs in this thread, which would stand still.
+            Exception: Whatever entering `Client` raises.
+        """
+        if running_loop() is not None:
+            raise RuntimeError(
+                "SyncClient waits, and an event loop is running in this thread, which would stand still: "
+                "write `async with Client(...)`"
+            )
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(
+            target=self._run, args=(self._loop,), name="mcpkit-client", daemon=True
+        )
+        self._thread.start()
+        try:
+            self.wait_for(self.client.__aenter__)
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close it."""
+        self.close()
+
+    def close(self) -> None:
+        """End all that waits, leave the server, and end the thread; called again it does nothing."""
+        if self._loop is not None:
+            try:
+                self.wait_for(self.client.close)
+            finally:
+                self._end()
+
+    def _end(self) -> None:
+        loop, thread, self._loop = self._loop, self._thread, None
+        if loop is not None and thread is not None:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join()
+
+    @staticmethod
+    def _run(loop: asyncio.AbstractEventLoop) -> None:
+        asyncio.set_event_loop(loop)
+        try:
+            loop.run_forever()
+            left = asyncio.all_tasks(loop)
+            for task in left:
+                task.cancel()
+            loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+            loop.run_until_complete(loop.shutdown_asyncgens())
+            loop.run_until_complete(loop.shutdown_default_executor())
+        finally:
+            asyncio.set_event_loop(None)
+            loop.close()
+
+    def wait_for(self, begin: Callable[[], Awaitable[T]]) -> T:
+        """Run something in the client's event loop, and return its result.
+
+        Args:
+            begin: Called there; what it returns is awaited. It is cancelled where waiting for it is interrupted.
+
+        Raises:
+            RuntimeError: It was called in the client's own thread, which cannot wait for itself.
+            ConnectionError: The client is not open.
+            BaseException: Whatever it raises.
+        """
+        if self._loop is None:
+            raise ConnectionError("the client is not open: write `with SyncClient(...) as client:`")
+        if threading.current_thread() is self._thread:
+            raise RuntimeError(
+                "a callback of SyncClient cannot wait for it: its event loop would stand still"
+            )
+
+        async def run() -> T:
+            return await begin()
+
+        future = asyncio.run_coroutine_threadsafe(run(), self._loop)
+        try:
+            return _result(future)
+        except BaseException:
+            future.cancel()
+            raise
+
+    # What was agreed upon
+
+    @property
+    def revision(self) -> str:
+        """The revision that is spoken.
+
+        Raises:
+            ConnectionError: It has not been opened yet; so for all that was agreed upon.
+        """
+        return self.client.revision
+
+    @property
+    def revision_reason(self) -> str:
+        """Why it is that one, in words."""
+        return self.client.revision_reason
+
+    @property
+    def server_info(self) -> Json:
+        """What the server says it is."""
+        return self.client.server_info
+
+    @property
+    def server_capabilities(self) -> Json:
+        """What the server declares."""
+        return self.client.server_capabilities
+
+    @property
+    def instructions(self) -> str | None:
+        """How the server says that a model should use it, or None."""
+        return self.client.instructions
+
+    # What it asks
+
+    request = _waiting(Client.request)
+    call = _waiting(Client.call)
+    list_tools = _waiting(Client.list_tools)
+    list_resources = _waiting(Client.list_resources)
+    list_resource_templates = _waiting(Client.list_resource_templates)
+    list_prompts = _waiting(Client.list_prompts)
+    read = _waiting(Client.read)
+    get_prompt = _waiting(Client.get_prompt)
+    complete = _waiting(Client.complete)
+    set_log_level = _waiting(Client.set_log_level)
+
+
+def _result(future: Future[T]) -> T:
+    while not wait((future,), _GLANCE).done:
+        pass
+    return future.result()
