@@ -21,17 +21,20 @@ class Names:
 
     Args:
         servers: The names of the servers.
+
+    Attributes:
+        prefixes: What the names of each server's things begin with.
     """
 
     def __init__(self, servers: Sequence[str]) -> None:
-        self._prefixes: dict[str, str] = {}
+        self.prefixes: dict[str, str] = {}
         for server in servers:
             bare = _NOT_IN_NAMES.sub("_", server)
             prefix, number = f"{bare}_", 1
-            while prefix in self._prefixes.values():
+            while prefix in self.prefixes.values():
                 number += 1
                 prefix = f"{bare}_{number}_"
-            self._prefixes[server] = prefix if len(servers) > 1 else ""
+            self.prefixes[server] = prefix if len(servers) > 1 else ""
 
     def given(self, listed: Mapping[str, Iterable[str]]) -> dict[str, tuple[str, str]]:
         """Return what is meant by each name: the server, and the name that it has there.
@@ -41,7 +44,7 @@ class Names:
         """
         meant: dict[str, tuple[str, str]] = {}
         for server, names in listed.items():
-            prefix = self._prefixes[server]
+            prefix = self.prefixes[server]
             for own in names:
                 name = prefix + own
                 if prefix and (len(name) > LONGEST or meant.get(name, (server, own)) != (server, own)):
@@ -56,7 +59,7 @@ class Names:
         """Return the servers that may have something of a name by the looks of it, and the name that it has there."""
         return [
             (server, name[len(prefix) :])
-            for server, prefix in self._prefixes.items()
+            for server, prefix in self.prefixes.items()
             if name.startswith(prefix)
         ]
 

@@ -325,7 +325,11 @@ class Roof(Client, is_of_several=True):
         likely = self._meant[kind].get(name) or next(iter(self._names.likely(name)), None)
         if likely is None:
             close = nearest(name, self._meant[kind])
-            hint = f"; did you mean {close}?" if close else f": there are {', '.join(self._clients)}"
+            hint = (
+                f"; did you mean {close}?"
+                if close
+                else f": they begin with {', '.join(self._names.prefixes.values())}"
+            )
             raise ProtocolError(INVALID_PARAMS, f"no server has {name[:100]} among its {kind}{hint}")
         return likely
 

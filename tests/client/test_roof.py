@@ -134,7 +134,7 @@ async def test_what_no_server_has_is_told(make: Callable[..., Client]) -> None:
         ):
             await client.call("wether_forecast")
         with pytest.raises(
-            ProtocolError, match="no server has other among its prompts: there are weather, maps"
+            ProtocolError, match="no server has other among its prompts: they begin with weather_, maps_"
         ):
             await client.get_prompt("other")
         with pytest.raises(ProtocolError, match="forecasts"):
