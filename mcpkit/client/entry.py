@@ -40,6 +40,9 @@ _OF_HOSTS: Final = frozenset(
 )
 """Keys that concern what hosts do with a server, and not how it is reached."""
 
+_OF_HTTP: Final = frozenset({"accept", "content-type"})
+"""Headers that are the same for all servers, and that configurations repeat."""
+
 
 @dataclass(frozen=True)
 class Process:
@@ -98,11 +101,13 @@ class Configured:
     """A server of a configuration.
 
     Attributes:
+        place: Where it stands, for messages.
         reached: How it is reached.
         timeout: Seconds that a request may take; None where nothing is said.
         tools: The tools that are wanted.
     """
 
+    place: str
     reached: Process | Remote
     timeout: float | None
     tools: Tools
@@ -163,7 +168,7 @@ class Entry:
         for key in self._content.keys() - _KNOWN - _OF_HOSTS:
             _tell_unknown(self._place, key)
         tools = Tools(self._names(_INCLUDE), self._names(_EXCLUDE) or frozenset())
-        return Configured(self._reached(), self._timeout(), tools)
+        return Configured(self._place, self._reached(), self._timeout(), tools)
 
     def _reached(self) -> Process | Remote:
         way = self._way()
@@ -181,7 +186,7 @@ class Entry:
             raise ValueError(f"{self._place}: it has both {urls[0]} and {urls[1]}; keep one of them")
         return Remote(
             self._filled(self._content[urls[0]], urls[0]),
-            self._texts("headers"),
+            {name: text for name, text in self._texts("headers").items() if name.lower() not in _OF_HTTP},
             self._token(),
             "http" if way is None and urls[0] == "httpUrl" else way,
         )

@@ -195,7 +195,10 @@ def _check(given: Json, servers: Sequence[Configured | Meant]) -> None:
 def _server(name: str, server: Configured | Meant, given: Json) -> ServerEntry:
     own = {option: value for option, value in given.items() if option in _known(server)[1]}
     if isinstance(server, Configured):
-        return ServerEntry(name, _ways(server.reached, own), server.timeout, server.tools)
+        try:
+            return ServerEntry(name, _ways(server.reached, own), server.timeout, server.tools)
+        except ValueError as error:
+            raise ValueError(f"{server.place}: {error}") from error
     return ServerEntry(name, _ways(server, own), stay=_stay(server))
 
 

@@ -119,6 +119,8 @@ def test_gemini_cli(monkeypatch: pytest.MonkeyPatch) -> None:
     assert python.cwd == HERE / "mcp-servers/python"
     assert servers["pythonTools"].timeout == 15
     assert remote(servers["httpServer"]) == Remote("http://localhost:3000/mcp", way="http")
+    headers = {"Authorization": "Bearer your-api-token", "X-Custom-Header": "custom-value"}
+    assert remote(servers["httpServerWithAuth"]).headers == headers
     assert remote(servers["sseServer"]) == Remote("http://localhost:8080/sse")
     tools = servers["filteredServer"].tools
     assert tools.have("file_reader")

@@ -90,3 +90,55 @@ def test_options_that_a_target_does_not_have_are_refused(target: Any, options: A
 def test_an_option_that_there_is_not_is_told() -> None:
     with pytest.raises(TypeError, match="a client has no option hedaers=; did you mean headers="):
         everything(server, hedaers={})
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        (
+            {"url": "unix:///run/server.sock"},
+            "the configuration, server 'a': the URL of a server begins with http:// or",
+        ),
+        (
+            {"url": "https://a.b", "headers": {"Key": "secret\n"}},
+            "the configuration, server 'a': the value of Key has",
+        ),
+        (
+            {"url": "https://a.b", "headers": {"Mcp-Session-Id": "1"}},
+            "the configuration, server 'a': the header Mcp-Se",
+        ),
+    ],
+)
+def test_a_server_that_cannot_be_reached_as_it_is_written_is_named(entry: Any, message: str) -> None:
+    with pytest.raises(ValueError, match="server 'a'") as raised:
+        everything({"mcpServers": {"a": entry}})
+    assert str(raised.value).startswith(message)
+    assert "secret" not in str(raised.value)
+
+
+def test_every_documented_configuration_becomes_transports(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("API_KEY", "AUTH_TOKEN", "DB_CONNECTION_STRING", "EXTERNAL_API_KEY"):
+        monkeypatch.setenv(name, "value")
+    hosts = Path(__file__).parent / "hosts"
+    for path in sorted(hosts.glob("*.json")):
+        assert all(entry.transports for entry in transports_of(path)), path
+
+
+@pytest.mark.parametrize(
+    ("target", "names"),
+    [
+        ("https://example.com/mcp", ["HttpTransport", "SseTransport"]),
+        ("https://example.com/sse", ["SseTransport", "HttpTransport"]),
+        ("https://example.com/sse/a?b", ["SseTransport", "HttpTransport"]),
+        ("https://example.com/assets", ["HttpTransport", "SseTransport"]),
+        ({"type": "sse", "url": "https://example.com/mcp"}, ["SseTransport"]),
+        ({"type": "http", "url": "https://example.com/sse"}, ["HttpTransport", "SseTransport"]),
+        ({"httpUrl": "https://example.com/sse"}, ["HttpTransport", "SseTransport"]),
+        ({"command": "uvx"}, ["StdioTransport"]),
+        (server, ["MemoryTransport"]),
+        (server.asgi(), ["HttpTransport", "SseTransport"]),
+    ],
+)
+def test_the_ways_to_a_server_are_tried_in_order(target: Any, names: list[str]) -> None:
+    [entry] = transports_of(target)
+    assert [type(transport).__name__ for transport in entry.transports] == names
