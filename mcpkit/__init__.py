@@ -10,54 +10,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from .common.version import __version__ as __version__
-from .components.completion import Complete
-from .components.custom_methods import Method
-from .components.included import Included
-from .components.injection.markers import Depends, FromHeader, FromState
-from .components.marking import prompt, resource, tool
-from .components.prompts import Prompt
-from .components.resources import Resource, ResourceTemplate
-from .components.tools import Tool
-from .content.messages import Message, assistant, user
-from .content.renderers import as_content
-from .content.values import (
-    Audio,
-    EmbeddedResource,
-    ExtensionResult,
-    File,
-    Image,
-    ResourceLink,
-    Text,
-    ToolResult,
-)
-from .context import Context, current_context
-from .engine.error_hooks import Failure
-from .engine.provider import Provider
-from .engine.registry import Extension, Registry
-from .errors import (
-    AnswerError,
-    ArgumentsError,
-    CallTimeoutError,
-    ChallengeError,
-    ElicitationError,
-    InputRequired,
-    MissingCapabilityError,
-    ProcessEndedError,
-    PromptError,
-    ProtocolError,
-    RegistrationError,
-    ResourceError,
-    ResourceNotFoundError,
-    ToolError,
-)
-from .protocol.eras import Cache
-from .protocol.mirrored import Header
-from .protocol.types import Annotations, Icon, ToolAnnotations
-from .schema.texts import Email, Uri
-from .server import Server
-from .state.broker import Broker, MemoryBroker
-from .state.principal import Principal
-from .state.store import MemoryStore, Store, Stored
 
 if TYPE_CHECKING:
     from .calls.asking.questions import Answer, Elicit, ElicitUrl, ListRoots
@@ -72,48 +24,155 @@ if TYPE_CHECKING:
     from .client.sampling import Sampler, SampleRequest
     from .client.sync import SyncClient
     from .client.visits import UrlRequest
+    from .components.completion import Complete
+    from .components.custom_methods import Method
+    from .components.included import Included
     from .components.injection.ask import Ask
+    from .components.injection.markers import Depends, FromHeader, FromState
+    from .components.marking import prompt, resource, tool
+    from .components.prompts import Prompt
     from .components.resource_dir import resource_dir
+    from .components.resources import Resource, ResourceTemplate
+    from .components.tools import Tool
+    from .content.messages import Message, assistant, user
+    from .content.renderers import as_content
+    from .content.values import (
+        Audio,
+        EmbeddedResource,
+        ExtensionResult,
+        File,
+        Image,
+        ResourceLink,
+        Text,
+        ToolResult,
+    )
+    from .context import Context, current_context
     from .engine.base_tool import BaseTool
+    from .engine.error_hooks import Failure
+    from .engine.provider import Provider
+    from .engine.registry import Extension, Registry
     from .engine.topic import Topic
+    from .errors import (
+        AnswerError,
+        ArgumentsError,
+        CallTimeoutError,
+        ChallengeError,
+        ElicitationError,
+        InputRequired,
+        MissingCapabilityError,
+        ProcessEndedError,
+        PromptError,
+        ProtocolError,
+        RegistrationError,
+        ResourceError,
+        ResourceNotFoundError,
+        ToolError,
+    )
+    from .protocol.eras import Cache
+    from .protocol.mirrored import Header
+    from .protocol.types import Annotations, Icon, ToolAnnotations
     from .schema.json_types import json_type
+    from .schema.texts import Email, Uri
+    from .server import Server
+    from .state.broker import Broker, MemoryBroker
+    from .state.principal import Principal
+    from .state.store import MemoryStore, Store, Stored
 else:
-    _RARE = {
+    _PLACES = {
+        "Annotations": "protocol.types",
         "Answer": "calls.asking.questions",
-        "Elicit": "calls.asking.questions",
-        "ElicitUrl": "calls.asking.questions",
-        "ListRoots": "calls.asking.questions",
-        "Root": "calls.asking.roots",
-        "Sample": "calls.asking.sampling",
-        "Sampled": "calls.asking.sampling",
-        "LogHandler": "calls.log_handler",
+        "AnswerError": "errors",
+        "ArgumentsError": "errors",
+        "Ask": "components.injection.ask",
+        "Audio": "content.values",
         "AuthorizationError": "client.errors",
+        "BaseTool": "engine.base_tool",
+        "Broker": "state.broker",
+        "Cache": "protocol.eras",
         "CallResult": "client.results",
+        "CallTimeoutError": "errors",
+        "ChallengeError": "errors",
         "Change": "client.changes",
         "Client": "client.roof",
+        "Complete": "components.completion",
+        "Context": "context",
+        "Depends": "components.injection.markers",
+        "Elicit": "calls.asking.questions",
+        "ElicitUrl": "calls.asking.questions",
+        "ElicitationError": "errors",
+        "Email": "schema.texts",
+        "EmbeddedResource": "content.values",
+        "Extension": "engine.registry",
+        "ExtensionResult": "content.values",
+        "Failure": "engine.error_hooks",
+        "File": "content.values",
         "FormChoice": "client.forms",
         "FormField": "client.forms",
         "FormRequest": "client.forms",
+        "FromHeader": "components.injection.markers",
+        "FromState": "components.injection.markers",
+        "Header": "protocol.mirrored",
+        "Icon": "protocol.types",
+        "Image": "content.values",
+        "Included": "components.included",
+        "InputRequired": "errors",
+        "ListRoots": "calls.asking.questions",
+        "LogHandler": "calls.log_handler",
+        "MemoryBroker": "state.broker",
+        "MemoryStore": "state.store",
+        "Message": "content.messages",
+        "Method": "components.custom_methods",
+        "MissingCapabilityError": "errors",
         "OutcomeUnknownError": "client.errors",
+        "Principal": "state.principal",
+        "ProcessEndedError": "errors",
+        "Prompt": "components.prompts",
+        "PromptError": "errors",
+        "ProtocolError": "errors",
+        "Provider": "engine.provider",
+        "RegistrationError": "errors",
+        "Registry": "engine.registry",
+        "Resource": "components.resources",
+        "ResourceError": "errors",
+        "ResourceLink": "content.values",
+        "ResourceNotFoundError": "errors",
+        "ResourceTemplate": "components.resources",
+        "Root": "calls.asking.roots",
+        "Sample": "calls.asking.sampling",
         "SampleRequest": "client.sampling",
+        "Sampled": "calls.asking.sampling",
         "Sampler": "client.sampling",
+        "Server": "server",
         "StatusError": "client.errors",
+        "Store": "state.store",
+        "Stored": "state.store",
         "SyncClient": "client.sync",
+        "Text": "content.values",
+        "Tool": "components.tools",
+        "ToolAnnotations": "protocol.types",
+        "ToolError": "errors",
+        "ToolResult": "content.values",
+        "Topic": "engine.topic",
         "TransportError": "client.errors",
+        "Uri": "schema.texts",
         "UrlRequest": "client.visits",
         "Watch": "client.changes",
-        "Ask": "components.injection.ask",
-        "resource_dir": "components.resource_dir",
-        "BaseTool": "engine.base_tool",
-        "Topic": "engine.topic",
+        "as_content": "content.renderers",
+        "assistant": "content.messages",
+        "current_context": "context",
         "json_type": "schema.json_types",
+        "prompt": "components.marking",
+        "resource": "components.marking",
+        "resource_dir": "components.resource_dir",
+        "tool": "components.marking",
+        "user": "content.messages",
     }
 
     def __getattr__(name: str) -> object:
-        """Import what few servers need when it is asked for: each module that is loaded costs every start."""
-        if name not in _RARE:
+        """Import what is asked for, and nothing else: a client needs no server, and each module costs every start."""
+        if name not in _PLACES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        found = globals()[name] = getattr(import_module(f"{__name__}.{_RARE[name]}"), name)
+        found = globals()[name] = getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
         return found
 
     def __dir__() -> list[str]:

@@ -29,10 +29,12 @@ from .questions import ElicitHandler, Questions, Roots, UrlHandler
 from .results import CallResult
 from .retrying import Retrying
 from .rounds import ROUNDS, answered
-from .sampling import SampleHandler, Sampler
 from .subscribed import Subscribed
 from .targets import ServerEntry, TargetOptions, is_configuration, is_of_one_user, transports_of
 from .visits import URL_ELICITATION_REQUIRED, visited
+
+if TYPE_CHECKING:
+    from .sampling import SampleHandler, Sampler
 
 _INFO: Final = {"name": "mcpkit", "version": __version__}
 

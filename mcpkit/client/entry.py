@@ -9,10 +9,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final, Literal
 
+from ..common.nearest import nearest
 from ..content.wording import described
 from ..protocol.jsonrpc import is_array, is_object
 from ..protocol.types import Json
-from ..schema.nearest import nearest
 from .variables import Variables
 
 logger = logging.getLogger("mcpkit")

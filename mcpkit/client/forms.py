@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any, Final, Literal, NamedTuple
 
 from ..calls.asking.questions import Answer
+from ..common.nearest import nearest
 from ..content.data import json_value
 from ..errors import MalformedError
 from ..protocol.jsonrpc import is_array, is_object
 from ..protocol.types import Json
-from ..schema.nearest import nearest
 from .schemas import ServerSchema, UnusableSchemaError
 
 FieldKind = Literal["string", "integer", "number", "boolean", "choice", "choices"]

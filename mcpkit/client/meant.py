@@ -14,17 +14,18 @@ from urllib.parse import urlsplit
 
 from typing_extensions import TypeIs
 
+from ..common.nearest import nearest
 from ..content.wording import described
-from ..engine.engine import Served
-from ..schema.nearest import nearest
 from .entry import Process, Remote
 from .transport import Transport
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
+    from ..engine.engine import Served
+
 Target: TypeAlias = Union[
-    Served,
+    "Served",
     Transport,
     "ASGIApp",
     str,
@@ -34,7 +35,7 @@ Target: TypeAlias = Union[
 ]
 """What a client can be given: an object, a path, a URL, a command, an entry of a configuration, or a whole one."""
 
-Meant: TypeAlias = Union[Served, Transport, "ASGIApp", Process, Remote]
+Meant: TypeAlias = Union["Served", Transport, "ASGIApp", Process, Remote]
 
 _RUN_BY: Final[Mapping[str, str]] = {
     ".py": sys.executable,

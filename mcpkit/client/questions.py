@@ -9,18 +9,21 @@ import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..calls.asking.questions import Answer
 from ..calls.asking.roots import Root
 from ..errors import METHOD_NOT_FOUND, MalformedError, ProtocolError
 from ..protocol.revisions import CLIENT_METHODS, STATELESS, knows
 from ..protocol.types import Json
-from .forms import FormRequest
-from .sampling import SampleHandler, Sampler, SampleRequest
 from .visits import UrlRequest
 
-ElicitHandler = Callable[[FormRequest], object]
+if TYPE_CHECKING:
+    from .forms import FormRequest
+    from .sampling import SampleHandler, Sampler
+
+# Forms and samples bring schemas and content, which clients without such questions do without.
+ElicitHandler = Callable[["FormRequest"], object]
 """Fills in a form, or has it filled in; see `FormRequest.result` for what it returns. It may be `async`."""
 
 UrlHandler = Callable[[UrlRequest], "bool | Answer[Any] | Awaitable[bool | Answer[Any] | None] | None"]
@@ -57,7 +60,7 @@ class Questions:
     ) -> None:
         self._elicit = elicit
         self._elicit_url = elicit_url
-        self._sampler = sample if sample is None or isinstance(sample, Sampler) else Sampler(sample)
+        self._sampler = None if sample is None else _sampler(sample)
         self.roots = roots
         self.server_info: Callable[[], Json] = dict
         self._answers: Final[dict[str, Callable[[Json], Awaitable[Json]]]] = {
@@ -112,6 +115,8 @@ class Questions:
         if self._elicit is None and self._elicit_url is None:
             raise _refusal("elicitation/create")
         if mode == "form" and self._elicit is not None:
+            from .forms import FormRequest
+
             form = FormRequest(params, self.server_info())
             return form.result(await _returned(self._elicit(form)))
         if mode == "url" and self._elicit_url is not None:
@@ -124,6 +129,8 @@ class Questions:
             raise _refusal("sampling/createMessage")
         if not self._sampler.tools and not params.keys().isdisjoint({"tools", "toolChoice"}):
             raise MalformedError("tools: this client's model uses no tools")
+        from .sampling import SampleRequest
+
         request = SampleRequest(params, self.server_info())
         return request.result(await _returned(self._sampler.handler(request)))
 
@@ -134,6 +141,12 @@ class Questions:
         if isinstance(given, str) or not isinstance(given, Sequence):
             raise TypeError(f"roots= is a list of paths and URIs, not {given!r}")
         return {"roots": [_root(each) for each in cast("Sequence[object]", given)]}
+
+
+def _sampler(given: SampleHandler | Sampler) -> Sampler:
+    from .sampling import Sampler
+
+    return given if isinstance(given, Sampler) else Sampler(given)
 
 
 async def _returned(answer: object) -> object:

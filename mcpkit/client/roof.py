@@ -10,10 +10,10 @@ from typing import Any, Final
 
 from typing_extensions import Self
 
+from ..common.nearest import nearest
 from ..content.uri_template import UriTemplate
 from ..errors import INVALID_PARAMS, METHOD_NOT_FOUND, ProtocolError, RegistrationError
 from ..protocol.types import Json
-from ..schema.nearest import nearest
 from .changes import Wanted, Watch
 from .client import Client
 from .meant import Target

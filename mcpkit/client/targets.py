@@ -11,13 +11,12 @@ from urllib.parse import urlsplit
 
 from typing_extensions import TypedDict, Unpack
 
+from ..common.nearest import nearest
 from ..protocol.types import Json
-from ..schema.nearest import nearest
 from .configuration import Configuration, load, workspace
 from .entry import ALL_TOOLS, Configured, Process, Remote, Tools
 from .meant import Meant, Target, existing, is_path, is_served, is_transport, meant
 from .transport import Stay, Transport
-from .transports.memory import MemoryTransport
 
 if TYPE_CHECKING:
     import ssl
@@ -225,6 +224,8 @@ def _ways(reached: Meant, given: Json) -> Sequence[Transport]:
     if is_served(reached):
         headers = given.get("headers", {})
         named = {name.lower().encode("ascii"): value.encode() for name, value in headers.items()}
+        from .transports.memory import MemoryTransport  # which brings the server
+
         return [MemoryTransport(reached, headers=named)]
     if is_transport(reached):
         return [reached]

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from pydantic_core import SchemaError
 
+from ..common.nearest import nearest
 from ..content.wording import Steps, path, shown
 from ..errors import Problem
 from ..protocol.jsonrpc import is_array, is_object
@@ -19,7 +20,6 @@ from .backtracking import ran_out
 from .equality import identity
 from .expectations import MOST_CHOICES, expected, kind_of
 from .keywords import fits_alone
-from .nearest import nearest
 from .references import target
 from .secrets import holds_secret, is_secret
 from .values import Json

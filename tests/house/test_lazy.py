@@ -88,7 +88,8 @@ def after_a_whole_conversation(depth: int, program: str = SERVER) -> set[str]:
 
 
 def after_the_import(depth: int) -> set[str]:
-    program = f"import mcpkit, sys; print(*{{'.'.join(name.split('.')[:{depth}]) for name in sys.modules}})"
+    names = f"{{'.'.join(name.split('.')[:{depth}]) for name in sys.modules}}"
+    program = f"import sys; from mcpkit import Server; print(*{names})"
     return set(subprocess.check_output([sys.executable, "-c", program], text=True, timeout=60).split())
 
 
@@ -150,6 +151,16 @@ def test_a_name_that_is_none_of_the_package_is_missed_as_in_others():
         exec("from mcpkit import Servant")
 
 
+def test_a_client_brings_nothing_of_the_server():
+    program = "import json, sys; from mcpkit import Client; print(json.dumps(sorted(sys.modules)))"
+    loaded = json.loads(subprocess.check_output([sys.executable, "-c", program], text=True, timeout=60))
+    rooms = {".".join(name.split(".")[:2]) for name in loaded}
+    assert not rooms & {
+        f"mcpkit.{room}" for room in ("components", "engine", "schema", "server", "transports")
+    }
+    assert not HTTP - {"http"} & set(loaded)
+
+
 def test_the_import_alone_loads_nothing_of_urls():
     assert "urllib.parse" not in after_the_import(2)
 
@@ -158,7 +169,7 @@ def test_an_app_at_module_level_loads_nothing_but_what_checks_its_options():
     with_an_app, without = (after_a_whole_conversation(9, program) for program in (WITH_AN_APP, SERVER))
     assert with_an_app - without == {
         "mcpkit.state.keys",
-        "mcpkit.schema.nearest",
+        "mcpkit.common.nearest",
         "mcpkit.transports.http",
         "mcpkit.transports.http.app",
         "mcpkit.transports.http.intake",

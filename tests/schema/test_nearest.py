@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mcpkit.schema.nearest import nearest
+from mcpkit.common.nearest import nearest
 
 KNOWN = ["latitude", "longitude", "max_results", "query", "unit", "id"]
 
