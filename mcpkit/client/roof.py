@@ -21,7 +21,7 @@ from .names import Names
 from .questions import Roots
 from .results import CallResult
 from .targets import TargetOptions, transports_of
-from .together import Together, watches_of
+from .together import Part, Together, watches_of
 
 __all__ = ["Client", "Roof"]
 
@@ -308,7 +308,7 @@ class Roof(Client, is_of_several=True):
         """
         wanted = Wanted.of(tools=tools, prompts=prompts, resources=resources, resource_list=resource_list)
 
-        def begin() -> Awaitable[list[Watch]]:
+        def begin() -> Awaitable[list[Part]]:
             self._check_open()
             return watches_of({name: self._clients[name] for name in self._there()}, wanted, self._having)
 

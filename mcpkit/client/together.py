@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from .changes import Pending, Wanted, Watch
@@ -13,45 +16,83 @@ from .listening import declared, untold
 if TYPE_CHECKING:
     from .client import Client
 
+logger = logging.getLogger("mcpkit")
 
-class Together:
-    """Listens to several watches.
 
-    Args:
-        begin: Makes them; nothing has been entered yet.
+@dataclass(frozen=True)
+class Part:
+    """The watch of one server.
+
+    Attributes:
+        server: Its name.
+        watch: What hears of its changes; nothing has been entered yet.
+        is_needed: Whether it hears of what no other server has: a resource.
     """
 
-    def __init__(self, begin: Callable[[], Awaitable[Sequence[Watch]]]) -> None:
+    server: str
+    watch: Watch
+    is_needed: bool
+
+
+class Together:
+    """Listens to the watches of several servers. One that fails is left out, unless it is needed or the last.
+
+    Args:
+        begin: Makes the watches.
+    """
+
+    def __init__(self, begin: Callable[[], Awaitable[Sequence[Part]]]) -> None:
         self._begin = begin
 
     async def listen(self, pending: Pending, joined: asyncio.Future[None]) -> None:
-        """Listen until all of them have ended, or one has failed.
+        """Listen until all of them have ended.
 
         Args:
             pending: Takes the changes.
             joined: Is set once changes of all are heard.
 
         Raises:
-            Exception: What one of them has failed with.
+            Exception: What one that is needed has failed with, or the first where all have failed.
         """
-        watches = await self._begin()
+        parts = await self._begin()
         async with AsyncExitStack() as stack:
-            for watch in watches:
-                stack.push_async_callback(watch.aclose)
-            await asyncio.gather(*(watch.__aenter__() for watch in watches))
+            for part in parts:
+                stack.push_async_callback(part.watch.aclose)
+            heard = await _those_that_last(parts, lambda part: part.watch.__aenter__())
             if not joined.done():
                 joined.set_result(None)
-            passing = [asyncio.ensure_future(_pass_on(watch, pending)) for watch in watches]
-            try:
-                await asyncio.gather(*passing)
-            finally:
-                for each in passing:
-                    each.cancel()
+            await _those_that_last(heard, partial(_pass_on, pending))
+
+
+async def _those_that_last(parts: Sequence[Part], do: Callable[[Part], Awaitable[object]]) -> list[Part]:
+    """Do something with all parts at the same time, and return those with which it has not failed.
+
+    Raises:
+        Exception: It has failed with one that is needed, or with all.
+    """
+    failed: dict[str, Exception] = {}
+
+    async def tried(part: Part) -> None:
+        try:
+            await do(part)
+        except Exception as error:
+            failed[part.server] = error
+            if part.is_needed or len(failed) == len(parts):
+                raise
+            logger.warning("Changes at the server %s are not heard: %s", part.server, error)
+
+    trying = [asyncio.ensure_future(tried(part)) for part in parts]
+    try:
+        await asyncio.gather(*trying)
+    finally:
+        for each in trying:
+            each.cancel()
+    return [part for part in parts if part.server not in failed]
 
 
 async def watches_of(
     clients: Mapping[str, Client], wanted: Wanted, having: Callable[[str], Awaitable[list[str]]]
-) -> list[Watch]:
+) -> list[Part]:
     """Return what hears of changes at each server, as far as it tells of them.
 
     Args:
@@ -78,17 +119,21 @@ async def watches_of(
     if missing:
         raise untold(missing)
     return [
-        clients[name].watch(
-            tools="tools" in tells,
-            prompts="prompts" in tells,
-            resources=uris[name] or False,
-            resource_list="resources" in tells,
+        Part(
+            name,
+            clients[name].watch(
+                tools="tools" in tells,
+                prompts="prompts" in tells,
+                resources=uris[name] or False,
+                resource_list="resources" in tells,
+            ),
+            is_needed=bool(uris[name]),
         )
         for name, (tells, _) in told.items()
         if tells or uris[name]
     ]
 
 
-async def _pass_on(watch: Watch, pending: Pending) -> None:
-    async for change in watch:
+async def _pass_on(pending: Pending, part: Part) -> None:
+    async for change in part.watch:
         pending.add(change)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any
 
 import pytest
 
 from mcpkit import Change, Client, ProtocolError, Server
 from mcpkit.client.changes import Watch
-from scripted_transport import Message, ScriptedTransport, initialized
-from waiting import PATIENCE
+from scripted_transport import Message, ScriptedTransport, error, initialized
+from waiting import PATIENCE, until
 
 pytestmark = pytest.mark.anyio
 
@@ -103,3 +104,40 @@ async def test_where_one_refuses_the_others_are_left_again() -> None:
         for _ in range(20):
             await asyncio.sleep(0)
         assert asyncio.all_tasks() == before
+
+
+def refusing_later(transport: ScriptedTransport, message: Message) -> Any:
+    """Tell of changes, and speak to nobody who comes again."""
+    if message["method"] == "initialize" and transport.opened > 1:
+        return [error(message, -32602, "no more")]
+    if message["method"] == "initialize":
+        answer = initialized(message)
+        answer["result"]["capabilities"] = {"tools": {"listChanged": True}}
+        return [answer]
+    return None
+
+
+async def test_where_one_is_lost_the_others_are_heard(caplog: pytest.LogCaptureFixture) -> None:
+    lost, good = ScriptedTransport(refusing_later), with_tool("good")
+    async with (
+        Client({"mcpServers": {"lost": lost, "good": good}}, revision="2025-11-25") as client,
+        client.watch(tools=True) as changes,
+    ):
+        with caplog.at_level(logging.WARNING):
+            lost.die()
+            await until(lambda: "Changes at the server lost are not heard: no more" in caplog.messages)
+        good.tool(name="b")(_text)
+        assert await heard(changes) == Change("tools")
+        async with client.watch(tools=True):  # begins without it
+            pass
+    assert caplog.messages == ["Changes at the server lost are not heard: no more"] * 2
+
+
+async def test_where_all_are_lost_that_is_raised() -> None:
+    transports = [ScriptedTransport(refusing_later), ScriptedTransport(refusing_later)]
+    config = {"mcpServers": {"one": transports[0], "two": transports[1]}}
+    async with Client(config, revision="2025-11-25") as client, client.watch(tools=True) as changes:
+        for transport in transports:
+            transport.die()
+        with pytest.raises(ProtocolError, match="no more"):
+            await heard(changes)
