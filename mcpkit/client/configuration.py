@@ -14,7 +14,8 @@ from ..content.wording import described
 from ..protocol.jsonrpc import is_array, is_object
 from ..protocol.types import Json
 from . import jsonc
-from .entry import Configured, Entry, is_disabled, is_entry, meant_by
+from .entry import Entry, is_disabled, is_entry, meant_by
+from .reached import Configured
 from .variables import Variables
 
 logger = logging.getLogger("mcpkit")

@@ -16,7 +16,7 @@ from typing_extensions import TypeIs
 
 from ..common.nearest import nearest
 from ..content.wording import described
-from .entry import Process, Remote
+from .reached import Process, Remote
 from .transport import Transport
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ from typing import Any, Final
 from typing_extensions import Self
 
 from ..common.nearest import nearest
-from ..content.uri_template import UriTemplate
 from ..errors import INVALID_PARAMS, METHOD_NOT_FOUND, ProtocolError, RegistrationError
 from ..protocol.types import Json
 from .changes import Wanted, Watch
@@ -399,6 +398,8 @@ def _firsts(listed: Mapping[str, Sequence[Json]], member: str) -> tuple[dict[str
 
 
 def _matches(template: str, uri: str) -> bool:
+    from ..content.uri_template import UriTemplate
+
     try:
         return UriTemplate(template, unsafe=True).match(uri) is not None
     except RegistrationError:  # one that can be read in two ways

@@ -13,9 +13,8 @@ from typing_extensions import TypedDict, Unpack
 
 from ..common.nearest import nearest
 from ..protocol.types import Json
-from .configuration import Configuration, load, workspace
-from .entry import ALL_TOOLS, Configured, Process, Remote, Tools
 from .meant import Meant, Target, existing, is_path, is_served, is_transport, meant
+from .reached import ALL_TOOLS, Configured, Process, Remote, Tools
 from .transport import Stay, Transport
 
 if TYPE_CHECKING:
@@ -110,14 +109,9 @@ def transports_of(target: Target | ServerEntry, **options: Unpack[TargetOptions]
     given: Json = {option: value for option, value in options.items() if value is not None}
     if isinstance(target, ServerEntry):
         return [target]
-    if is_mapping(target):
-        configuration = Configuration(dict(target), "the configuration", Path.cwd() / given.pop("cwd", ""))
-        servers = {name: _entry(configuration, name) for name in configuration.entries}
-    elif is_path_of_configuration(target):
-        path = existing(Path(target).expanduser())
-        folder = Path.cwd() / given.pop("cwd") if "cwd" in given else workspace(path)
-        configuration = Configuration(load(path), str(target), folder)
-        servers = {name: configuration.read(name) for name in configuration.entries}
+    servers: Mapping[str, Configured | Meant]
+    if is_mapping(target) or is_path_of_configuration(target):
+        servers = _configured(target, given.pop("cwd", None))
     else:
         servers = {"server": meant(target)}
     _check(given, list(servers.values()))
@@ -149,10 +143,23 @@ def is_path_of_configuration(target: object) -> TypeGuard[str | os.PathLike[str]
     return path.casefold().endswith((".json", ".jsonc")) and "://" not in path
 
 
-def _entry(configuration: Configuration, name: str) -> Configured | Meant:
-    """Return an entry; in a configuration that is written in Python, any target may stand in its place."""
-    entry = configuration.entries[name]
-    return configuration.read(name) if is_mapping(entry) else meant(entry)
+def _configured(
+    target: Mapping[str, object] | str | os.PathLike[str], cwd: str | os.PathLike[str] | None
+) -> Mapping[str, Configured | Meant]:
+    """Return the servers of a configuration; in one that is written in Python, any target may stand for an entry."""
+    from .configuration import Configuration, load, workspace
+
+    if isinstance(target, Mapping):
+        configuration = Configuration(dict(target), "the configuration", Path.cwd() / (cwd or ""))
+        return {
+            name: configuration.read(name) if is_mapping(entry) else meant(entry)
+            for name, entry in configuration.entries.items()
+        }
+    path = existing(Path(target).expanduser())
+    configuration = Configuration(
+        load(path), str(target), workspace(path) if cwd is None else Path.cwd() / cwd
+    )
+    return {name: configuration.read(name) for name in configuration.entries}
 
 
 def _known(server: Configured | Meant) -> tuple[str, Sequence[str]]:

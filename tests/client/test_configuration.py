@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mcpkit.client.configuration import Configuration, load, workspace
-from mcpkit.client.entry import Configured, Process, Remote, Tools
+from mcpkit.client.reached import Configured, Process, Remote, Tools
 
 HOSTS = Path(__file__).parent / "hosts"
 HERE = Path("/work space")

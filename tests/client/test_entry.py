@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from mcpkit.client.entry import Configured, Entry, Process, Remote
+from mcpkit.client.entry import Entry
+from mcpkit.client.reached import Configured, Process, Remote
 from mcpkit.client.variables import Variables
 
 HERE = Path("/workspace")

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from mcpkit import Registry, Server
-from mcpkit.client.entry import Process, Remote
 from mcpkit.client.meant import meant
+from mcpkit.client.reached import Process, Remote
 from mcpkit.client.transports.memory import MemoryTransport
 
 
