@@ -156,6 +156,11 @@ class ScriptedServer:
         self._connections: set[asyncio.Task[None]] = set()
         self._writers: set[asyncio.StreamWriter] = set()
 
+    @property
+    def tasks(self) -> set[asyncio.Task[None]]:
+        """Its own tasks."""
+        return self._connections
+
     def die(self) -> None:
         """Break all connections off, and take no new ones."""
         assert self.listener is not None

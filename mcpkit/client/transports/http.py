@@ -104,23 +104,26 @@ class HttpTransport:
         """
         if message.method == "notifications/cancelled" and message.revision in STATELESS:
             return  # the response was closed, which says so (basic/patterns/cancellation)
+        session, receiver = self._session, self._receiver
+        if session is None or receiver is None:
+            raise TransportError(f"{self!r} is not open", may_have_begun=False)
         task = asyncio.current_task()
         assert task is not None
         self._sending[task] = None
         try:
-            await self._exchange(message)
+            await self._exchange(message, session, receiver)
+        except TransportError as error:
+            session.is_gone |= error.session_is_gone
+            raise
         except asyncio.CancelledError:
-            error = self._sending[task]
-            if error is None or uncancel(task) > 0:
+            interrupted = self._sending[task]
+            if interrupted is None or uncancel(task) > 0:
                 raise
-            raise error from None
+            raise interrupted from None
         finally:
             del self._sending[task]
 
-    async def _exchange(self, message: Outgoing) -> None:
-        session, receiver = self._session, self._receiver
-        if session is None or receiver is None:
-            raise TransportError(f"{self!r} is not open", may_have_begun=False)
+    async def _exchange(self, message: Outgoing, session: HttpSession, receiver: Receiver) -> None:
         if message.method == "initialize":
             await session.close(says_farewell=False)
         headers = self._headers(message, session)

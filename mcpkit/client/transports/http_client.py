@@ -39,6 +39,7 @@ moment is lost, and nobody knows whether it was read."""
 FINISH = 0.05
 """Seconds in which a stream that has said all must have ended for its connection to be kept."""
 _MOST_REDIRECTS = 5
+_MOST_COOKIES = 50
 _CODINGS = frozenset({b"", b"identity", b"gzip", b"x-gzip", b"deflate"})
 """Content codings of which one piece from the network becomes so much and no more: in httpx2 of today a megabyte at a
 time, before that the thousandfold, which is 64 MiB."""
@@ -293,11 +294,14 @@ class HttpClient:
             )
         auth = httpx2.USE_CLIENT_DEFAULT if self._auth is None else self._auth
         try:
-            return await client.send(request, stream=True, auth=auth, follow_redirects=False)
+            response = await client.send(request, stream=True, auth=auth, follow_redirects=False)
         except TransportError:  # of an app in this process
             raise
         except self.failures as error:
             raise self.failure(error) from error
+        if client is not self._given and len(client.cookies) > _MOST_COOKIES:
+            client.cookies.clear()  # as a server wants that sets another one each time
+        return response
 
     def _redirected(self, url: httpx2.URL, response: httpx2.Response) -> httpx2.URL | None:
         """Return where to ask instead; None where that is not followed."""

@@ -42,6 +42,7 @@ class HttpSession:
 
     Attributes:
         id: The session's id; None where there is no session.
+        is_gone: Whether the server does not know it any more.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class HttpSession:
         missed: Callable[[], object],
     ) -> None:
         self.id: bytes | None = None
+        self.is_gone = False
         self._http = http
         self._receiver = receiver
         self._lost = lost
@@ -73,6 +75,7 @@ class HttpSession:
             )
             raise TransportError(message, may_have_begun=True, may_pass=False)
         self.id = id_ or None
+        self.is_gone = False
         self._headers = self.headers(None)
 
     def headers(self, revision: str | None) -> Pairs:
@@ -108,14 +111,19 @@ class HttpSession:
         while True:
             try:
                 broken = await stream.join()
+                assert broken is not None, "it answers no request"
             except TransportError as error:
-                if stream.connections and error.session_is_gone:
+                if not stream.connections:
+                    return  # the server has no such stream
+                if error.session_is_gone:
+                    self.is_gone = True
                     self._lost(error)
-                return  # the server has no such stream, or has it no more
+                    return
+                stream.events.last_id = None  # there may be one, if not from there on
+                broken = error
             except Exception:
                 logger.exception("What says who asks has failed; what the server says unasked is not heard")
                 return
-            assert broken is not None, "it answers no request"
             if not stream.connections and stream.failures >= MOST_FAILURES:
                 return
             # A server that is away comes back some time, and calls say meanwhile that it is away.
@@ -134,7 +142,7 @@ class HttpSession:
             listening.cancel()
             await asyncio.wait((listening,))
         id_, self.id = self.id, None
-        if id_ is not None and says_farewell:
+        if id_ is not None and says_farewell and not self.is_gone:
             with suppress(Exception):  # nobody is kept from leaving
                 await within(_FAREWELL, self._farewell())
 

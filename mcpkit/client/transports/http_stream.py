@@ -27,8 +27,9 @@ RETRY = 1.0
 """Seconds until a stream is joined again whose server has not said how long to wait."""
 MOST_FAILURES = 5
 """How often in a row a stream is joined again in vain before its answer is given up."""
-_PASSING = frozenset({408, 429})
-"""Statuses below 500 after which the same request may succeed."""
+_PASSING = frozenset({408, 409, 429})
+"""Statuses below 500 after which the same request may succeed: 409 is said by servers that have not noticed yet that a
+connection has broken."""
 
 _LASTING = 1.0
 """Seconds after which a connection that brings nothing is no failure: some servers end quiet ones."""

@@ -63,6 +63,10 @@ def server(work: Work) -> Server:
         finally:
             work.cancelled += 1
 
+    @server.tool
+    async def ask(ctx: Context) -> str:
+        return (await ctx.list_roots())[0].uri
+
     @server.resource("asked://{name}")
     async def resource(name: str) -> str:
         return name
@@ -104,6 +108,12 @@ async def test_progress_comes_before_the_result(url: str, revision: str) -> None
         heard: list[float] = []
         result = await asked.call("report", {"times": 3}, progress=lambda done, *_: heard.append(done))
         assert (heard, result.text) == ([1, 2, 3], "reported")
+
+
+@EVERY
+async def test_what_the_server_asks_is_answered(url: str, revision: str) -> None:
+    async with Client(HttpTransport(url), revision=revision, roots=["file:///there"]) as asked:
+        assert (await asked.call("ask")).text == "file:///there"
 
 
 @EVERY

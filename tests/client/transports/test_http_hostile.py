@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import random
 import tracemalloc
 import zlib
 from typing import Any
@@ -241,6 +242,45 @@ async def test_refusals_and_notifications_leave_the_connection_for_the_next_call
                 await asked.call("bake")
             await asked.notify("notifications/progress", {"progressToken": 1, "progress": 1})
         assert server.connections <= 2  # one of them has asked for the stream of what the server says unasked
+
+
+@EVERY
+@pytest.mark.parametrize("seed", range(8))
+async def test_calls_that_are_cancelled_anywhere_leave_nothing(revision: str, seed: int) -> None:
+    chance = random.Random(seed)
+
+    async def script(asked: Asked, reply: Reply) -> None:
+        if chance.random() < 0.5:
+            await reply.result(text("done"))
+            return
+        await reply.begin_stream()
+        await reply.event(id_="a", retry=0)
+        await asyncio.sleep(0)
+        await reply.event(reply.answer(text("done")))
+        if chance.random() < 0.5:
+            await reply.hang_up()
+        else:
+            await reply.end_stream()
+
+    async def call(asked: Client) -> None:
+        assert (await asked.call("bake")).text == "done"
+
+    async def cancel(asked: Client) -> None:
+        calling = asyncio.ensure_future(call(asked))
+        for _ in range(chance.randrange(40)):
+            await asyncio.sleep(0)
+        calling.cancel()
+        await asyncio.wait((calling,))
+        if not calling.cancelled():
+            calling.result()
+
+    before = asyncio.all_tasks()
+    async with scripted(greeting(script)) as server:
+        async with client(server, revision) as asked:
+            for _ in range(5):
+                await asyncio.gather(*(cancel(asked) for _ in range(10)), call(asked))
+        await until(lambda: not server.open)
+        await until(lambda: asyncio.all_tasks() - before <= server.tasks)
 
 
 @EVERY

@@ -100,6 +100,16 @@ async def test_cookies_of_the_server_come_back() -> None:
         assert (await client.call("bake")).text == "machine=3"
 
 
+async def test_cookies_do_not_become_ever_more() -> None:
+    async def script(asked: Asked, reply: Reply) -> None:
+        cookies = asked.headers.get("cookie", "").split(";")
+        await reply.result(text(str(len(cookies))), {"Set-Cookie": f"c{len(server.asked)}=1; Path=/"})
+
+    async with scripted(greeting(script)) as server, Client(HttpTransport(server.url)) as client:
+        counts = [int((await client.call("bake")).text) for _ in range(120)]
+    assert max(counts) == 50
+
+
 # Redirects
 
 

@@ -230,7 +230,7 @@ async def test_something_else_than_a_stream_is_not_asked_for_twice() -> None:
     assert "web page" in str(await Stream(polls, page).failure())
 
 
-@pytest.mark.parametrize("status", [408, 429, 500, 502, 503])
+@pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503])
 async def test_a_server_that_is_away_for_a_while_is_asked_again(status: int) -> None:
     stream = Stream(polls, refuses(status), refuses(status), answers)
     assert (await stream.call()).text == "done"

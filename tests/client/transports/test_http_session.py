@@ -207,6 +207,38 @@ async def test_a_stream_of_a_server_that_is_away_is_asked_for_until_it_is_back(
     assert {asked.headers.get("last-event-id") for asked in listening.asked[1:]} == {"a"}
 
 
+@pytest.mark.parametrize("status", [400, 401, 405, 409])
+async def test_a_stream_that_cannot_go_on_where_it_was_begins_anew(status: int) -> None:
+    listening = Listening(tells(id_="a", retry=1), answers(status), stays)
+    async with scripted(greeting(done, stream=listening)) as server:
+        transport, client = over(server.url)
+        missed: list[None] = []
+        transport.missed.add(lambda: missed.append(None))
+        async with client:
+            await until(lambda: len(listening.asked) == 3)
+            assert (await client.call("bake")).text == "done"
+    is_passing = status == 409
+    told = [asked.headers.get("last-event-id") for asked in listening.asked]
+    assert told == [None, "a", "a" if is_passing else None]
+    assert len(missed) == (0 if is_passing else 1)
+
+
+async def test_a_message_that_is_too_large_does_not_come_again_and_again() -> None:
+    async def shouts(asked: Asked, reply: Reply) -> None:
+        await reply.begin_stream()
+        await reply.event(id_="a", retry=1)
+        await reply.chunk(b"data: " + b"x" * 3000)
+        await reply.hang_up()
+
+    listening = Listening(shouts, stays)
+    async with (
+        scripted(greeting(done, stream=listening)) as server,
+        Client(HttpTransport(server.url, max_answer=2000), revision=REVISION),
+    ):
+        await until(lambda: len(listening.asked) == 2)
+    assert "last-event-id" not in listening.asked[1].headers
+
+
 async def test_each_failure_in_a_row_makes_the_wait_longer() -> None:
     listening = Listening(tells(retry=20), *[answers(503)] * 3, stays)
     async with scripted(greeting(done, stream=listening)) as server, over(server.url)[1]:
@@ -229,6 +261,7 @@ async def test_a_404_after_that_means_that_the_session_has_gone() -> None:
                 await call
             assert caught.value.session_is_gone
             assert not client._link.is_open
+        assert not server.of("DELETE")
         await until(lambda: not server.open)
 
 
