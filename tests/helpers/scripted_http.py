@@ -249,6 +249,7 @@ def greeting(
     session: str | None = SESSION,
     revision: str | None = None,
     stream: Script = not_allowed,
+    capabilities: Any = {"tools": {}},
 ) -> Script:
     """Return a script that does what belongs to no call, and leaves calls to another.
 
@@ -257,6 +258,7 @@ def greeting(
         session: The id of the session, or None for none.
         revision: The revision of the handshake; None for the one that is asked for.
         stream: What it does when it is asked for a stream by GET.
+        capabilities: What it declares in the handshake.
     """
 
     async def greet(asked: Asked, reply: Reply) -> None:
@@ -272,7 +274,7 @@ def greeting(
             agreed = revision or asked.message["params"]["protocolVersion"]
             told = {"name": "scripted", "version": "1"}
             await reply.result(
-                {"protocolVersion": agreed, "capabilities": {"tools": {}}, "serverInfo": told},
+                {"protocolVersion": agreed, "capabilities": capabilities, "serverInfo": told},
                 {"Mcp-Session-Id": session} if session else None,
             )
         elif asked.rpc is not None and asked.rpc.startswith("notifications/"):

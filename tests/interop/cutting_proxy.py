@@ -27,11 +27,17 @@ class CuttingProxy(socketserver.ThreadingTCPServer):
         self.origin = f"http://127.0.0.1:{self.server_address[1]}"
         self.markers = markers
         self.resumptions = 0
+        self.open: set[socket.socket] = set()
 
     def lead_to(self, origin: str) -> None:
         """Pass what new connections say on to this server."""
         address = urlsplit(origin)
         self.server = (address.hostname or "", address.port or 0)
+
+    def cut(self) -> None:
+        """Break all connections off."""
+        for connection in tuple(self.open):
+            shut(connection)
 
     def keep(self, heard: bytes) -> int | None:
         """Take the first marker that a finished event holds; give where that event ends."""
@@ -49,9 +55,11 @@ class Handler(socketserver.BaseRequestHandler):
 
     def handle(self) -> None:
         with socket.create_connection(self.server.server) as upstream:
+            self.server.open.add(upstream)
             asking = threading.Thread(target=self.pass_on_requests, args=[upstream], daemon=True)
             asking.start()
             self.pass_on_answers(upstream)
+            self.server.open.discard(upstream)
             shut(upstream)
             shut(self.request)
             asking.join()
