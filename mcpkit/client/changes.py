@@ -252,15 +252,16 @@ class Watch:
 
 async def _listening(listen: Listen, pending: Pending, joined: asyncio.Future[None]) -> None:
     """Listen until that ends, and let whoever waits know how."""
-    error: BaseException = ConnectionError("the watch has been closed")
     try:
         await listen(pending, joined)
-        pending.end()
     except asyncio.CancelledError:
         raise
-    except BaseException as failure:  # noqa: BLE001 - its reader raises it
-        error = failure
-        pending.end(error if joined.done() else None)
-    finally:
-        if not joined.done():
+    except BaseException as error:  # noqa: BLE001 - its reader raises it
+        if joined.done():
+            pending.end(error)
+        else:
             joined.set_exception(error)
+    finally:
+        pending.end()
+        if not joined.done():  # it has been closed
+            joined.set_result(None)

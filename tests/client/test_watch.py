@@ -12,6 +12,7 @@ import pytest
 
 from mcpkit import Cache, Change, Client, ProtocolError, Server
 from mcpkit.client.changes import MOST_WAITING, Pending, Wanted, Watch
+from scripted_transport import ScriptedTransport, discovered
 from waiting import PATIENCE, over, until
 
 pytestmark = pytest.mark.anyio
@@ -232,6 +233,18 @@ async def test_closing_it_ends_whoever_waits(revision: str) -> None:
         await until(lambda: not observed.watched)
         await changes.aclose()
         assert [change async for change in changes] == []
+
+
+async def test_closing_it_ends_whoever_waits_for_it_to_begin() -> None:
+    transport = ScriptedTransport(
+        lambda _, message: [discovered(message)] if message["method"] == "server/discover" else None
+    )
+    async with Client(transport) as client:
+        changes = client.watch(tools=True)
+        waiting = asyncio.create_task(anext(changes, None))
+        await until(lambda: transport.methods()[-1] == "subscriptions/listen")
+        await changes.aclose()
+        assert await waiting is None
 
 
 async def test_one_that_was_never_begun_may_be_closed(revision: str) -> None:
