@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from concurrent.futures import Future, wait
 from functools import partial, wraps
 from types import TracebackType
@@ -30,7 +30,9 @@ def _waiting(
 
     @wraps(method)
     def waiting(self: SyncClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self.wait_for(partial(method, self.client, *args, **kwargs))
+        # Of a client of several servers it is another one.
+        own: Callable[P, Coroutine[Any, Any, T]] = getattr(self.client, method.__name__)
+        return self.wait_for(partial(own, *args, **kwargs))
 
     return waiting
 
@@ -160,6 +162,18 @@ class SyncClient:
             future.cancel()
             raise
 
+    # The servers
+
+    @property
+    def servers(self) -> Mapping[str, SyncClient]:
+        """The clients of the servers of a configuration, by name, which wait, too; they are closed with this one."""
+        return {name: _OfServer(client, self.wait_for) for name, client in self.client.servers.items()}
+
+    @property
+    def failures(self) -> Mapping[str, Exception]:
+        """Why servers of a configuration are left out, by name: they could not be reached."""
+        return self.client.failures
+
     # What was agreed upon
 
     @property
@@ -203,6 +217,19 @@ class SyncClient:
     get_prompt = _waiting(Client.get_prompt)
     complete = _waiting(Client.complete)
     set_log_level = _waiting(Client.set_log_level)
+
+
+class _OfServer(SyncClient):
+    """The client of one server among several, all in one event loop."""
+
+    def __init__(self, client: Client, wait_for: Callable[[Callable[[], Awaitable[Any]]], Any]) -> None:
+        self.client = client
+        self._loop = None  # of its own, to begin and to end
+        self._wait_for = wait_for
+
+    def wait_for(self, begin: Callable[[], Awaitable[T]]) -> T:
+        result: T = self._wait_for(begin)
+        return result
 
 
 def _result(future: Future[T]) -> T:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import pytest
 
-from mcpkit import Client, Context, ProtocolError, Server
+from mcpkit import Client, Context, ProtocolError, Server, SyncClient
 from mcpkit.client.roof import Roof
 from scripted_transport import Message, ScriptedTransport
 from serving import in_thread
@@ -322,6 +322,16 @@ async def test_a_client_of_several_can_be_opened_again() -> None:
         await client.close()
         with pytest.raises(ConnectionError, match="the client is not open"):
             await client.call("maps_find", {"place": "Oslo"})
+
+
+def test_without_an_event_loop_it_is_the_same() -> None:
+    with SyncClient(both(gone={"command": "no-such-program"})) as client:
+        assert [tool["name"] for tool in client.list_tools()][-1] == "maps_find"
+        assert client.call("maps_find", {"place": "Oslo"}).text == "Oslo is here"
+        assert client.servers["weather"].call("forecast", {"city": "Oslo"}).text == "sunny in Oslo"
+        assert client.servers["weather"].server_info["name"] == "Weather"
+        assert client.instructions == "weather: Ask for a city."
+        assert list(client.failures) == ["gone"]
 
 
 async def test_notifications_go_to_all_servers() -> None:
