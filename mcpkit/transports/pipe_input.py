@@ -81,7 +81,7 @@ class PipeInput(ABC):
         except BlockingIOError:
             raise
         except OSError as error:  # a terminal that was closed (EIO), a socket whose host died (ECONNRESET)
-            logger.info("Standard input ended: %s", error)
+            logger.info("The input has ended: %s", error)
             return b""
 
 

@@ -177,7 +177,7 @@ class PipeOutput:
     def _break(self, error: OSError) -> None:
         if self.is_broken:
             return
-        logger.info("The host no longer reads: %s", error)
+        logger.info("Nobody reads the output any more: %s", error)
         self.is_broken = True
         self.is_full = False
         self._has_room.set()

@@ -73,7 +73,7 @@ class Process:
         remember(self)
         if sys.platform == "win32":
             self._job = Job(self._popen)
-        self._guard = Guard(self._popen.pid, grace)
+        self._guard: Guard | None = None
         self._life = self._watch()
 
     @property
@@ -85,6 +85,10 @@ class Process:
     def status(self) -> int | None:
         """The exit status, or minus the number of the signal that has ended it; None while it lives."""
         return self._popen.returncode
+
+    def guard(self) -> None:
+        """See to its end should this process be killed; this takes as long as to start another process."""
+        self._guard = Guard(self.pid, self.grace)
 
     def close_input(self) -> None:
         """Let it find the end of its standard input."""
@@ -152,7 +156,8 @@ class Process:
 
     def release(self) -> None:
         """Give everything back when the interpreter ends, and no loop runs any more."""
-        self._guard.close()
+        if self._guard is not None:
+            self._guard.close()
         if sys.platform == "win32":
             self._job.close()
         self._close_all()
@@ -160,7 +165,8 @@ class Process:
     def forget(self) -> None:
         """Let go of it in a forked child of this process, whose child it is not."""
         self._is_ours = False
-        self._guard.forget()
+        if self._guard is not None:
+            self._guard.forget()
         self._close_all()
 
     async def _exit_within(self, seconds: float, *others: asyncio.Future[None]) -> None:

@@ -188,6 +188,7 @@ class _Server:
     async def _live(self) -> None:
         """Wait until there is no server any more, say so, and end what is left; when cancelled, end it."""
         process = self._process
+        process.guard()
         with suppress(asyncio.CancelledError):  # the loop is ending, and lets its tasks end
             await asyncio.wait((process.exited, self._silence), return_when=asyncio.FIRST_COMPLETED)
             if self._receiver is not None:

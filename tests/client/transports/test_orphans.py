@@ -62,6 +62,16 @@ import subprocess, sys, time
 inner = subprocess.Popen([sys.executable, "-c", %r])
 """ % (STUBBORN + TELL_PID + LIVE_ON)
 
+IN_DAEMON = """
+is_ready = threading.Event()
+async def live():
+    transport = await start()
+    is_ready.set()
+    await asyncio.Event().wait()
+threading.Thread(target=lambda: asyncio.run(live()), daemon=True).start()
+is_ready.wait()
+"""
+
 SERVERS = [ECHO, STUBBORN + TELL_PID + LIVE_ON, WITH_GRANDCHILD + LIVE_ON]
 
 
@@ -71,16 +81,17 @@ class Started:
     def __init__(self, process: subprocess.Popen[str], server: int) -> None:
         self.process = process
         self.server = server
-        self._life = os.pidfd_open(server)
+        self.life = os.pidfd_open(server)
 
     def server_ends(self) -> bool:
-        return bool(select.select([self._life], [], [], PATIENCE)[0])
+        return bool(select.select([self.life], [], [], PATIENCE)[0])
 
 
 @contextmanager
-def started(main: str, server: str) -> Iterator[Started]:
+def started(main: str, server: str, terminal: str = "") -> Iterator[Started]:
     process = subprocess.Popen(
-        [sys.executable, "-c", PARENT + main, server if server != ECHO else TELL_PID + ECHO],
+        [sys.executable, "-c", PARENT + main, server if server != ECHO else TELL_PID + ECHO, terminal],
+        start_new_session=True,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -92,7 +103,9 @@ def started(main: str, server: str) -> Iterator[Started]:
             assert process.stdout is not None
             pid = process.stdout.readline()
             assert pid, process.communicate()
-            yield Started(process, int(pid))
+            begun = Started(process, int(pid))
+            yield begun
+            os.close(begun.life)
         finally:
             process.kill()
 
@@ -105,8 +118,9 @@ def started(main: str, server: str) -> Iterator[Started]:
         "loop = asyncio.new_event_loop(); transport = loop.run_until_complete(start()); loop.close()",
         "loop = asyncio.new_event_loop(); loop.run_until_complete(start())",
         "threading.Thread(target=lambda: asyncio.run(start())).start()",
+        IN_DAEMON,
     ],
-    ids=["asyncio.run", "closed loop", "open loop", "thread"],
+    ids=["asyncio.run", "closed loop", "open loop", "thread", "daemon thread"],
 )
 def test_it_ends_with_an_interpreter_that_did_not_close_it(end: str, server: str) -> None:
     with started(end, server) as parent:
@@ -162,11 +176,27 @@ def test_it_is_ended_in_order_at_ctrl_c(server: str) -> None:
         assert parent.server_ends()
 
 
-def test_ctrl_c_in_a_terminal_does_not_reach_the_server() -> None:
-    """It goes to the foreground group; the server is in a group and a session of its own."""
-    with started(RUN_ON, ECHO) as parent:
-        assert os.getpgid(parent.server) == parent.server
-        assert os.getsid(parent.server) == parent.server
+def test_ctrl_c_in_a_terminal_reaches_the_client_alone_which_ends_the_server_in_order(tmp_path: Path) -> None:
+    note = tmp_path / "note"
+    server = f"""
+import signal
+def interrupted(number, frame):
+    open({str(note)!r}, "a").write("interrupted")
+signal.signal(signal.SIGINT, interrupted)
+{TELL_PID}{ECHO}
+open({str(note)!r}, "a").write("in order")
+"""
+    controlling, terminal = os.openpty()
+    try:
+        # The leader of a session that opens a terminal is controlled by it from then on.
+        with started("os.open(sys.argv[2], os.O_RDWR)\n" + RUN_ON, server, os.ttyname(terminal)) as parent:
+            os.write(controlling, b"\x03")
+            assert parent.process.wait(PATIENCE) == -signal.SIGINT
+            assert parent.server_ends()
+    finally:
+        os.close(controlling)
+        os.close(terminal)
+    assert note.read_text() == "in order"
 
 
 def test_impatience_kills_it_at_once() -> None:
