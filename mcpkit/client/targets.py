@@ -35,6 +35,8 @@ class TargetOptions(TypedDict, total=False):
     stderr: Stderr
     """Where the standard error of its process goes: a function that is called with each line, an open file,
     `subprocess.DEVNULL`, or None for that of this process."""
+    grace: float | None
+    """Seconds that its process has to end by itself, and once more after SIGTERM; 2 where nothing is said."""
     headers: Mapping[str, str] | None
     """Headers of each request."""
     token: str | Callable[[], str | Awaitable[str]] | None
@@ -76,13 +78,13 @@ class ServerEntry:
     stay: Stay | None = None
 
 
-_OF_PROCESSES: Final = ("env", "cwd", "stderr", "max_answer")
+_OF_PROCESSES: Final = ("env", "cwd", "stderr", "grace", "max_answer")
 _OF_URLS: Final = (
     "headers", "token", "auth", "verify", "cert", "proxy", "trust_env", "http_client", "max_answer"
 )  # fmt: skip
 _OF_APPS: Final = ("headers", "token", "auth", "path", "max_answer")
 _OF_SERVERS: Final = ("headers",)
-_OF_ALL: Final = frozenset({"cwd", "stderr", "verify", "proxy", "trust_env", "max_answer"})
+_OF_ALL: Final = frozenset({"cwd", "stderr", "grace", "verify", "proxy", "trust_env", "max_answer"})
 """What may be said of several servers at once: nothing of it is meant for one of them, as a token is."""
 
 

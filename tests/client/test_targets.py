@@ -56,7 +56,7 @@ def everything(target: Any, **options: Any) -> None:
         (
             ["uvx", "it"],
             {"headers": {"A": "b"}},
-            "headers= is nothing that a process has; there are env=, cwd=, stderr=, max_answer=",
+            "headers= is nothing that a process has; there are env=, cwd=, stderr=, grace=, max_answer=",
         ),
         (
             "https://example.com/mcp",

@@ -285,24 +285,21 @@ class _Server:
             receiver.lost(TransportError(message, may_have_begun=True))
 
 
-def _check(command: object, env: Mapping[str, object]) -> None:
+def _check(command: Sequence[object], env: Mapping[str, object]) -> None:
     """Check what is handed to the system."""
-    if (
-        isinstance(command, str)
-        or not isinstance(command, Sequence)
-        or not all(isinstance(each, str) for each in command)
-    ):
+    words = [*command]
+    if isinstance(command, str) or not all(isinstance(word, str) for word in words):
         raise TypeError(
             f'command must be a sequence of strings, such as ["python", "server.py"], got {command!r}'
         )
-    if not command:
+    if not words:
         raise ValueError("command is empty: name the program that is to be started")
     for name, value in env.items():
         if not isinstance(value, str):
             raise TypeError(f"the values of env must be strings, got {value!r} for {name}")
         if not name or "=" in name:
             raise ValueError(f"env has a variable that cannot be named so: {name!r}")
-    if any("\0" in text for text in (*command, *env, *env.values())):
+    if any("\0" in str(text) for text in (*words, *env, *env.values())):
         raise ValueError("command and env cannot hold null characters")
 
 

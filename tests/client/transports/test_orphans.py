@@ -187,9 +187,10 @@ signal.signal(signal.SIGINT, interrupted)
 open({str(note)!r}, "a").write("in order")
 """
     controlling, terminal = os.openpty()
+    main = "os.open(sys.argv[2], os.O_RDWR)\n" + RUN_ON.replace("start()", "start(3600)")
     try:
         # The leader of a session that opens a terminal is controlled by it from then on.
-        with started("os.open(sys.argv[2], os.O_RDWR)\n" + RUN_ON, server, os.ttyname(terminal)) as parent:
+        with started(main, server, os.ttyname(terminal)) as parent:
             os.write(controlling, b"\x03")
             assert parent.process.wait(PATIENCE) == -signal.SIGINT
             assert parent.server_ends()
