@@ -12,6 +12,7 @@ from ..common.listeners import Listeners
 from ..errors import RegistrationError
 from ..schema import UnresolvedHint
 from ..state.change import ListName
+from ..state.principal import Principal
 from .component import Component
 
 C = TypeVar("C", bound=Component)
@@ -203,6 +204,11 @@ class Components(Generic[C]):
         """Return the component of this name or URI when it is there and enabled, else None."""
         component = self._by_key.get(key)
         return component if component is not None and component.is_enabled else None
+
+    def shown(self, key: str, principal: Principal) -> C | None:
+        """Return a component that is there for who asks; None where there is none that is enabled and visible."""
+        component = self.get(key)
+        return component if component is not None and component.is_visible(principal) else None
 
     def __getitem__(self, key: str) -> C:
         """Return the component of this name or URI, enabled or not; KeyError when there is none."""

@@ -181,7 +181,10 @@ class Tool(FunctionComponent, AnyTool):
         """Build both schemas from the type hints."""
         signature = self.signature
         if self._output_schema is not None:
-            self._output = self._explicit_output(self._output_schema)
+            try:
+                self._output = Output.explicit(self._output_schema)
+            except RegistrationError as error:
+                raise type(error)(f"tool {self.key!r}: {error}") from error
         elif self.is_structured:
             try:
                 self._output = Output.of(signature.returns)
@@ -199,12 +202,6 @@ class Tool(FunctionComponent, AnyTool):
                 f"give it exactly one parameter beside the Context, not {len(signature.parameters)}"
             )
         self._arguments = arguments
-
-    def _explicit_output(self, schema: Any) -> Output:
-        try:
-            return Output.explicit(schema)
-        except RegistrationError as error:
-            raise type(error)(f"tool {self.key!r}: {error}") from error
 
     def schemas(self, revision: str) -> tuple[Json, Json | None]:
         """Return both schemas; revisions that only know objects have the structured data in one."""

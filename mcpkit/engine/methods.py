@@ -13,7 +13,7 @@ from ..calls.failures import is_protocol_error, not_found, tool_error
 from ..calls.lifespan import Lifespans
 from ..calls.workers.threads import is_fatal
 from ..components.completion import complete
-from ..components.component import Component, optional
+from ..components.component import Component, Listed, optional
 from ..components.custom_methods import Method
 from ..components.prompts import Prompt
 from ..components.resources import Resource, ResourceTemplate
@@ -67,17 +67,17 @@ class Methods:
         # All but `subscriptions/listen`, which belongs to whoever holds the streams.
         self._handlers: dict[str, Handler] = {
             "initialize": self.initialize,
-            "ping": self.ping,
+            "ping": lambda _: {},  # an object that has no members at all (basic/utilities/ping)
             "logging/setLevel": self.set_level,
             "server/discover": self.discover,
-            "tools/list": self.list_page,
+            "tools/list": listing.answer,
             "tools/call": self.call_tool,
-            "resources/list": self.list_page,
-            "resources/templates/list": self.list_page,
+            "resources/list": listing.answer,
+            "resources/templates/list": listing.answer,
             "resources/read": self.read_resource,
             "resources/subscribe": self.subscribe,
             "resources/unsubscribe": self.unsubscribe,
-            "prompts/list": self.list_page,
+            "prompts/list": listing.answer,
             "prompts/get": self.get_prompt,
             "completion/complete": self.complete_argument,
         }
@@ -97,8 +97,8 @@ class Methods:
         """
         revisions, capability = METHODS.get(call.method, ((), None))
         if call.envelope.revision not in revisions:
-            own = self._registry.methods.get(call.method)
-            if own is not None and call.revision in own.revisions and own.is_visible(call.principal):
+            own = self._registry.methods.shown(call.method, call.principal)
+            if own is not None and call.revision in own.revisions:
                 return self.serve_own(call, own)
             raise ProtocolError(METHOD_NOT_FOUND, f"Method not found: {call.method[:100]}")
         if capability is not None and not self._declared.has(capability):
@@ -127,10 +127,6 @@ class Methods:
         )
         return call.render(result)
 
-    def ping(self, call: Call) -> Ready:
-        """Answer `ping` with an object that has no members at all (basic/utilities/ping)."""
-        return {}
-
     def set_level(self, call: Call) -> Ready:
         """Serve `logging/setLevel` (server/utilities/logging)."""
         call.envelope.log_level = check_log_level(call.params.get("level"))
@@ -151,20 +147,15 @@ class Methods:
             session.subscribe(uri, False)
         return {}
 
-    def list_page(self, call: Call) -> Ready | Coroutine[Any, Any, Outcome]:
-        """Serve the four list methods (server/utilities/pagination)."""
-        return self._listing.answer(call)
-
     async def call_tool(self, call: Call) -> Outcome:
         """Serve `tools/call` (server/tools, "Calling Tools" and "Error Handling")."""
         name = _text(call.params, "name")
         arguments = _object(call.params, "arguments")
         tool = self._registry.tools.get(name)
         if tool is None or (tool.visible is not None and not tool.is_visible(call.principal)):
-            tool = await self._provided(call, "tools", name)
+            tool = await self._find(call, "tools", name)
             _check_parameters(call, tool, arguments)
-        if self._lifespans.function is not None or self._registry.included:  # as `_has_lifespans` says it
-            await self._enter(call, tool)
+        await self._enter(call, tool)
         try:
             if tool.requires:
                 call.client.require(*tool.requires)
@@ -187,7 +178,7 @@ class Methods:
         if len(uri) > _MAX_URI_LENGTH:
             raise ProtocolError(INVALID_PARAMS, f"uri: expected at most {_MAX_URI_LENGTH:,} characters")
         resource, values, is_for_all = self._serving(call, uri) or (
-            await self._provided(call, "resources", uri),
+            await self._find(call, "resources", uri),
             {},
             False,
         )
@@ -203,21 +194,16 @@ class Methods:
             cache = (cache or call.runtime.cache[call.method]).private
         return call.render({**result, "contents": contents}, cache)
 
-    @property
-    def _has_lifespans(self) -> bool:
-        """Whether a handler may find something in `ctx.state`."""
-        return self._lifespans.function is not None or bool(self._registry.included)
-
     async def _enter(self, call: Call, component: Component) -> None:
         """Fill the state for a handler: from the lifespan of the server that the component comes from."""
-        call.state = await self._lifespans.state_of(component.home or self._lifespans)
+        if self._lifespans.function is not None or self._registry.included:
+            call.state = await self._lifespans.state_of(component.home or self._lifespans)
 
     async def _prepare(self, call: Call, component: Resource | ResourceTemplate | Prompt) -> None:
         """Refuse a client that cannot use a component; else enter its lifespan, and take over what a round has left."""
         if component.requires:
             call.client.require(*component.requires)
-        if self._has_lifespans:
-            await self._enter(call, component)
+        await self._enter(call, component)
         if not ROUND_PARAMS.isdisjoint(call.params):
             await check_rounds(call, is_single_use=component.is_single_use)
 
@@ -239,15 +225,19 @@ class Methods:
                 return template, values, is_for_all
         return None
 
-    async def _provided(self, call: Call, kind: Kind, key: str) -> Any:
-        """Return what a provider has, for who asks, under a name or URI that nothing registered has.
+    async def _find(self, call: Call, kind: Kind, key: str) -> Any:
+        """Return what has a name, URI or template, for who asks: a provider's where nothing registered has it.
 
         Raises:
-            ProtocolError: No provider has it.
+            ProtocolError: There is none.
             Exception: Whatever a provider raises.
         """
         registry = self._registry
-        if registry.providers and key not in getattr(registry, kind) and len(key) <= _MAX_URI_LENGTH:
+        part = getattr(registry, kind)
+        found: Listed | None = part.shown(key, call.principal)
+        if found is not None:
+            return found
+        if registry.providers and key not in part and len(key) <= _MAX_URI_LENGTH:
             from .providing import Providing  # which few servers need
 
             found = await Providing(registry, self._lifespans).find(call, kind, key)
@@ -261,9 +251,7 @@ class Methods:
         """Serve `prompts/get` (server/prompts, "Getting a Prompt")."""
         name = _text(call.params, "name")
         arguments = _texts(call.params, "arguments")
-        prompt = self._registry.prompts.get(name)
-        if prompt is None or not prompt.is_visible(call.principal):
-            prompt = await self._provided(call, "prompts", name)
+        prompt = await self._find(call, "prompts", name)
         await self._prepare(call, prompt)
         result = await prompt.get(arguments, call)
         for message in result["messages"]:
@@ -272,28 +260,24 @@ class Methods:
 
     def is_there(self, call: Call) -> bool:
         """Say whether the component that a request names is there, for who asks; False where it names none."""
+        registry, principal = self._registry, call.principal
         try:
             if call.method == "tools/call":
-                tool = self._registry.tools.get(_text(call.params, "name"))
-                return tool is not None and tool.is_visible(call.principal)
+                return registry.tools.shown(_text(call.params, "name"), principal) is not None
             if call.method == "prompts/get":
-                prompt = self._registry.prompts.get(_text(call.params, "name"))
-                return prompt is not None and prompt.is_visible(call.principal)
+                return registry.prompts.shown(_text(call.params, "name"), principal) is not None
             if call.method == "resources/read":
                 return self._serving(call, _text(call.params, "uri")) is not None
             if call.method == "completion/complete":
-                return self._referred(call, *_reference(call)) is not None
+                kind, key = _reference(call)
+                return getattr(registry, kind).shown(key, principal) is not None
         except ProtocolError:
             return False
-        own = self._registry.methods.get(call.method)
-        return own is not None and own.is_visible(call.principal)
+        return registry.methods.shown(call.method, principal) is not None
 
     async def complete_argument(self, call: Call) -> Outcome:
         """Serve `completion/complete` (server/utilities/completion)."""
-        kind, key = _reference(call)
-        component = self._referred(call, kind, key)
-        if component is None:
-            component = await self._provided(call, kind, key)
+        component = await self._find(call, *_reference(call))
         argument = _object(call.params, "argument")
         name, value = _text(argument, "name", "argument."), _text(argument, "value", "argument.")
         filled = _texts(_object(call.params, "context"), "arguments", "context.")
@@ -304,21 +288,14 @@ class Methods:
         completer = component.completers.get(name)
         if completer is None:
             return call.render({"completion": {"values": [], "total": 0, "hasMore": False}})
-        if self._has_lifespans:
-            await self._enter(call, component)
+        await self._enter(call, component)
         return call.render({"completion": await complete(completer, value, filled, call)})
-
-    def _referred(self, call: Call, kind: Kind, key: str) -> Prompt | ResourceTemplate | None:
-        """Return what is registered under a name or template, for who asks."""
-        found: Prompt | ResourceTemplate | None = getattr(self._registry, kind).get(key)
-        return found if found is not None and found.is_visible(call.principal) else None
 
     async def serve_own(self, call: Call, method: Method) -> Outcome:
         """Serve a method outside the core protocol."""
         if method.requires:
             call.client.require(*method.requires)
-        if self._has_lifespans:
-            await self._enter(call, method)
+        await self._enter(call, method)
         return call.render(await method.serve(call), method.cache)
 
 

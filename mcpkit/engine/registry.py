@@ -157,7 +157,8 @@ class Registry(Catalog, Decorators):
             ExitStack() as undo,
         ):  # so that no change falls between copying and listening
             self.included.append(source)
-            undo.callback(self._let_go, source)
+            undo.callback(self._attach)
+            undo.callback(self.included.remove, source)
             undo.callback(source.extension_listeners.add(self._attach))
             self._attach()
             for mine, theirs in zip(self.parts, source.parts, strict=True):
@@ -195,10 +196,6 @@ class Registry(Catalog, Decorators):
             for each in lists:
                 self._changed(each)
                 self.provider_listeners.tell(each)
-
-    def _let_go(self, source: Registry) -> None:
-        self.included.remove(source)
-        self._attach()
 
     def _attach(self) -> None:
         """Have the extensions that what is included has now.
@@ -257,7 +254,12 @@ class Extension(Registry):
     def __init__(self, identifier: str, settings: Mapping[str, Any] | None = None) -> None:
         super().__init__()
         self.topics: tuple[Topic, ...] = ()
-        _check_identifier(identifier)
+        given: object = identifier
+        if not isinstance(given, str) or not _IDENTIFIER.fullmatch(given):
+            raise RegistrationError(
+                f"invalid extension identifier {given!r}: write a domain the other way round, a slash and a "
+                "name, such as 'com.example/receipts'"
+            )
         self.identifier = identifier
         self.settings = json_object(f"extension {identifier!r}: settings", settings)
         self.capability = f"extensions.{identifier}"
@@ -353,14 +355,6 @@ class Extension(Registry):
     def __repr__(self) -> str:
         """Show the identifier."""
         return f"<Extension {self.identifier!r}>"
-
-
-def _check_identifier(identifier: Any) -> None:
-    if not isinstance(identifier, str) or not _IDENTIFIER.fullmatch(identifier):
-        raise RegistrationError(
-            f"invalid extension identifier {identifier!r}: write a domain the other way round, a slash and a name, "
-            "such as 'com.example/receipts'"
-        )
 
 
 def _at_once(undo: ExitStack, *locks: AbstractContextManager[Any]) -> Callable[[], None]:

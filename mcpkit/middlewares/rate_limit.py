@@ -110,8 +110,7 @@ class RateLimit:
 
 def _is_own(request: Request) -> bool:
     """Say whether there is a method of the author's, for who asks: one that is hidden must not count, as none would."""
-    own = request.ctx.server.methods.get(request.method)
-    return own is not None and own.is_visible(request.ctx.principal)
+    return request.ctx.server.methods.shown(request.method, request.ctx.principal) is not None
 
 
 def _client(ctx: Context[Any]) -> Hashable:

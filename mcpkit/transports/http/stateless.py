@@ -122,8 +122,8 @@ class _Post:
             )
 
     def _named_by(self, method: str) -> str | None:
-        own = self._registry.methods.get(method)
-        return own.named_by if own is not None and own.is_visible(self._exchange.principal) else None
+        own = self._registry.methods.shown(method, self._exchange.principal)
+        return None if own is None else own.named_by
 
 
 def unknown_revision(headers: Headers) -> ProtocolError | None:
