@@ -245,8 +245,6 @@ class Track(Generic[T]):
         TypeError: There is no way to go through the items.
     """
 
-    __slots__ = ("_async_items", "_context", "_done", "_items", "_message", "_total")
-
     def __init__(
         self,
         context: Reporting,

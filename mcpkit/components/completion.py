@@ -50,8 +50,6 @@ class Complete:
             sequence of strings stands for those that contain what has been typed.
     """
 
-    __slots__ = ("function",)
-
     def __init__(self, function: Completer) -> None:
         self.function = function
 

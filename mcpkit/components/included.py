@@ -18,8 +18,6 @@ class Included:
         source: What is included.
     """
 
-    __slots__ = ("_take_back", "source")
-
     def __init__(self, source: object, take_back: Callable[[], None]) -> None:
         self.source = source
         self._take_back = take_back

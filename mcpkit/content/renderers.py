@@ -63,8 +63,6 @@ def as_content(kind: type | str, make: Make) -> Registration:
 class Registration:
     """What `as_content` has said: `remove` takes it back, and so does the end of a `with` block."""
 
-    __slots__ = ("kind", "make")
-
     def __init__(self, kind: type | str, make: Make) -> None:
         self.kind = kind
         self.make = make

@@ -120,8 +120,6 @@ def _refuse(template: str, why: str) -> NoReturn:
 class Slot:
     """Reads the value of one variable from what it has matched."""
 
-    __slots__ = ("_forbidden", "_prefix", "name", "separator")
-
     def __init__(self, variable: Variable, operator: Operator, *, is_unsafe: bool) -> None:
         self.name = variable.name
         self.separator = operator.separator if variable.is_exploded else ""
@@ -163,8 +161,6 @@ def _unescape(found: re.Match[str]) -> str:
 
 class Parameters:
     """Reads the named parameters of a query (`?a=1&b=2`) or of a path segment (`;a=1;b=2`)."""
-
-    __slots__ = ("_separator", "_slots", "starts")
 
     def __init__(self, operator: Operator) -> None:
         self.starts = operator.first
@@ -241,8 +237,6 @@ class UriTemplate:
         RegistrationError: The template breaks the syntax of RFC 6570, names a variable twice, or a URI
             could be read in two ways; the message says what to change.
     """
-
-    __slots__ = ("_pattern", "_readers", "exploded", "names", "template")
 
     def __init__(self, template: str, *, unsafe: Collection[str] | bool = ()) -> None:
         self.template = template

@@ -99,8 +99,6 @@ class Provided:
         home: The stays in the lifespan whose state it finds; None for those of the server that serves it.
     """
 
-    __slots__ = ("_prefix", "_registry", "_source", "home", "kinds", "name", "position")
-
     def __init__(self, source: Provider | Provided, registry: Catalog, prefix: str) -> None:
         self._source = source
         self._registry = registry

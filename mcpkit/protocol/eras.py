@@ -128,8 +128,6 @@ class Identity:
         closing: How a result ends that tells it, as JSON: written once, as it is the same in all of them.
     """
 
-    __slots__ = ("closing", "info")
-
     def __init__(self, info: Json) -> None:
         self.info = info
         self.closing = b"," + encode({"_meta": {SERVER_INFO: info}})[1:]
@@ -146,8 +144,6 @@ class Cache:
     Raises:
         ValueError: A negative or infinite `ttl`, or an unknown `scope`.
     """
-
-    __slots__ = ("scope", "ttl")
 
     def __init__(self, ttl: float = 0, scope: str = "public") -> None:
         if not 0 <= ttl < float("inf"):

@@ -5,7 +5,7 @@ The one reader of messages, for every transport and both eras.
 
 from __future__ import annotations
 
-from typing import Protocol, final
+from typing import NamedTuple, Protocol, final
 
 from ..errors import INVALID_REQUEST, MalformedError, ProtocolError
 from .eras import PROTOCOL_VERSION, Envelope
@@ -34,8 +34,7 @@ class Request:
     meta: Json
 
 
-@final
-class Notification:
+class Notification(NamedTuple):
     """A notification.
 
     Attributes:
@@ -43,29 +42,21 @@ class Notification:
         params: Its params, whatever they are; None where there are none.
     """
 
-    __slots__ = ("method", "params")
-
-    def __init__(self, method: str, params: object) -> None:
-        self.method = method
-        self.params = params
+    method: str
+    params: object
 
 
-@final
-class Response:
+class Response(NamedTuple):
     """The answer to a request of the server's.
 
     Attributes:
         message: The whole message; nothing but its kind has been looked at.
     """
 
-    __slots__ = ("message",)
-
-    def __init__(self, message: Json) -> None:
-        self.message = message
+    message: Json
 
 
-@final
-class Refusal:
+class Refusal(NamedTuple):
     """What is answered with an error, as it cannot be served.
 
     Attributes:
@@ -73,11 +64,8 @@ class Refusal:
         problem: What is wrong.
     """
 
-    __slots__ = ("id", "problem")
-
-    def __init__(self, id_: RequestId | None, problem: ProtocolError) -> None:
-        self.id = id_
-        self.problem = problem
+    id: RequestId | None
+    problem: ProtocolError
 
 
 class Sender(Protocol):

@@ -23,8 +23,6 @@ class Header:
             parameters also without regard to case.
     """
 
-    __slots__ = ("name",)
-
     def __init__(self, name: str) -> None:
         self.name = name
 

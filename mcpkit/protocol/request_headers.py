@@ -47,8 +47,6 @@ class RequestHeaders(Mapping[str, str]):
         raw: Their values by name in lower case.
     """
 
-    __slots__ = ("_raw",)
-
     def __init__(self, raw: Mapping[bytes, bytes]) -> None:
         self._raw = raw
 

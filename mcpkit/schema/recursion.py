@@ -58,8 +58,6 @@ class _Run:
         choices: How many choices all such unions have.
     """
 
-    __slots__ = ("_choices", "_value", "is_over", "left", "outcomes", "tried")
-
     def __init__(self, value: Any, choices: int) -> None:
         self._value = value
         self._choices = choices

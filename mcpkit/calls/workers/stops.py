@@ -18,8 +18,6 @@ class Stop:
         method: The method of the request, for the log.
     """
 
-    __slots__ = ("_function", "_lock", "_method")
-
     def __init__(self, function: Callable[[], Any], method: str) -> None:
         self._function: Callable[[], Any] | None = function
         self._method = method

@@ -41,8 +41,6 @@ class AskedValue(FromRequest):
         key: See `Question`.
     """
 
-    __slots__ = ("key", "message")
-
     def __init__(self, message: str, key: str | None) -> None:
         self.message = message
         self.key = key

@@ -33,13 +33,9 @@ _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 class Hidden:
     """Marks a parameter that clients do not see, as a default value or in `Annotated`."""
 
-    __slots__ = ()
-
 
 class FromRequest(Hidden, ABC):
     """Marks a parameter that the request itself fills."""
-
-    __slots__ = ()
 
     @abstractmethod
     def reader(self, annotation: Any, default: Any) -> Callable[[Call], Any]:
@@ -107,8 +103,6 @@ class HeaderValue(FromRequest):
         name: The header's name, in any case.
     """
 
-    __slots__ = ("name",)
-
     def __init__(self, name: str) -> None:
         if not _HEADER.fullmatch(name):
             raise RegistrationError(
@@ -135,8 +129,6 @@ class HeaderValue(FromRequest):
 class StateValue(FromRequest):
     """What `FromState` returns."""
 
-    __slots__ = ()
-
     def reader(self, annotation: Any, default: Any) -> Callable[[Call], Any]:
         """Return what reads the state, and complains when there is none to pass."""
         may_be_none = not {types.NoneType, Any, empty}.isdisjoint(leaves(annotation))
@@ -150,8 +142,6 @@ class Dependency(Hidden):
         function: What makes the value.
         is_cached: Whether all that depend on it in one request share one value.
     """
-
-    __slots__ = ("function", "is_cached")
 
     def __init__(self, function: Callable[..., Any], is_cached: bool) -> None:
         self.function = function

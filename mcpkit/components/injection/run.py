@@ -248,8 +248,6 @@ class _Opened:
         call: The request.
     """
 
-    __slots__ = ("_call", "_context", "managers", "part")
-
     def __init__(self, part: Part, call: Call) -> None:
         self.part = part
         self.managers: list[tuple[Any, Step]] = []

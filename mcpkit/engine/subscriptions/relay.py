@@ -132,8 +132,6 @@ class _Asked:
         audience: Whom it is for.
     """
 
-    __slots__ = ("_later", "audience", "change", "number")
-
     def __init__(self, number: int, change: Change, audience: Audience) -> None:
         self.number = number
         self.change = change
@@ -153,8 +151,6 @@ class _Asked:
 
 class _Late(Change):
     """A change for those of whom it is known now that they listen elsewhere."""
-
-    __slots__ = ("asked",)
 
     def __init__(self, asked: _Asked, meant: frozenset[Principal]) -> None:
         change = asked.change
