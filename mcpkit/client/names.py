@@ -10,6 +10,7 @@ LONGEST: Final = 64
 """Characters that a name may have for the models of all vendors; the protocol allows 128."""
 
 _DIGITS: Final = 8
+_DIGEST: Final = re.compile(f"_[0-9a-f]{{{_DIGITS}}}$")
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_-]")
 """What some models' vendors refuse; hosts allow it in the names of servers."""
 
@@ -42,27 +43,29 @@ class Names:
         Args:
             listed: The names that each server has.
         """
-        meant: dict[str, tuple[str, str]] = {}
-        for server, names in listed.items():
-            prefix = self.prefixes[server]
-            for own in names:
-                name = prefix + own
-                if prefix and (len(name) > LONGEST or meant.get(name, (server, own)) != (server, own)):
-                    import hashlib  # which takes as long to load as all else of a client's names
+        return {self._name(server, own): (server, own) for server, names in listed.items() for own in names}
 
-                    digest = hashlib.sha256(f"{server}\n{own}".encode()).hexdigest()[:_DIGITS]
-                    name = f"{name[: LONGEST - _DIGITS - 1]}_{digest}"
-                meant[name] = (server, own)
-        return meant
+    def _name(self, server: str, own: str) -> str:
+        name = self.prefixes[server] + own
+        if name == own or (len(name) <= LONGEST and self.likely(name) == (server, own)):
+            return name
+        import hashlib  # which takes as long to load as all else of a client's names
 
-    def likely(self, name: str) -> list[tuple[str, str]]:
-        """Return the servers that may have something of a name by the looks of it, and the name that it has there."""
-        return [
-            (server, name[len(prefix) :])
-            for server, prefix in self.prefixes.items()
-            if name.startswith(prefix)
-        ]
+        digest = hashlib.sha256(f"{server}\n{own}".encode()).hexdigest()[:_DIGITS]
+        return f"{name[: LONGEST - _DIGITS - 1]}_{digest}"
+
+    def likely(self, name: str) -> tuple[str, str] | None:
+        """Return the server that something belongs to by the looks of its name, and the name that it has there.
+
+        Where the name of one server begins with that of another, the longer one counts: so none can take the names of
+        another.
+        """
+        found = [(len(prefix), server) for server, prefix in self.prefixes.items() if name.startswith(prefix)]
+        if not found:
+            return None
+        length, server = max(found)
+        return server, name[length:]
 
     def is_certain(self, name: str) -> bool:
-        """Say whether it can be told by the looks of a name alone what is meant."""
-        return len(name) < LONGEST and len(self.likely(name)) == 1
+        """Say whether it can be told by the looks of a name alone what is meant: it has no digest."""
+        return len(self.prefixes) == 1 or _DIGEST.search(name) is None

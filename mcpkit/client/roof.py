@@ -321,7 +321,7 @@ class Roof(Client, is_of_several=True):
         """
         if name not in self._meant[kind] and not self._names.is_certain(name):
             await list_all()
-        likely = self._meant[kind].get(name) or next(iter(self._names.likely(name)), None)
+        likely = self._meant[kind].get(name) or self._names.likely(name)
         if likely is None:
             close = nearest(name, self._meant[kind])
             hint = (
