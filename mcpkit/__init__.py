@@ -19,10 +19,12 @@ if TYPE_CHECKING:
     from .client.changes import Change, Watch
     from .client.errors import AuthorizationError, OutcomeUnknownError, StatusError, TransportError
     from .client.forms import FormChoice, FormField, FormRequest
+    from .client.recording import Replay
     from .client.results import CallResult
     from .client.roof import Client
     from .client.sampling import Sampler, SampleRequest
     from .client.sync import SyncClient
+    from .client.telemetry import ClientTelemetry
     from .client.visits import UrlRequest
     from .components.completion import Complete
     from .components.custom_methods import Method
@@ -94,6 +96,7 @@ else:
         "ChallengeError": "errors",
         "Change": "client.changes",
         "Client": "client.roof",
+        "ClientTelemetry": "client.telemetry",
         "Complete": "components.completion",
         "Context": "context",
         "Depends": "components.injection.markers",
@@ -132,6 +135,7 @@ else:
         "Provider": "engine.provider",
         "RegistrationError": "errors",
         "Registry": "engine.registry",
+        "Replay": "client.recording",
         "Resource": "components.resources",
         "ResourceError": "errors",
         "ResourceLink": "content.values",
@@ -195,6 +199,7 @@ __all__ = [
     "ChallengeError",
     "Change",
     "Client",
+    "ClientTelemetry",
     "Complete",
     "Context",
     "Depends",
@@ -233,6 +238,7 @@ __all__ = [
     "Provider",
     "RegistrationError",
     "Registry",
+    "Replay",
     "Resource",
     "ResourceError",
     "ResourceLink",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+import os
+from collections.abc import Awaitable, Coroutine, Iterable, Mapping
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -10,7 +11,6 @@ from typing_extensions import Self, Unpack
 
 from ..common.version import __version__
 from ..errors import ProtocolError
-from ..protocol.eras import LOG_LEVEL, check_log_level
 from ..protocol.jsonrpc import is_object
 from ..protocol.revisions import STATELESS
 from ..protocol.types import Json
@@ -22,6 +22,7 @@ from .connected import Connected
 from .errors import TransportError
 from .link import Answerer, Link
 from .listening import Listening
+from .logs import Log, ServerLog
 from .meant import Target
 from .negotiation import Negotiation
 from .pages import ALL_PAGES, all_pages
@@ -36,10 +37,12 @@ from .visits import URL_ELICITATION_REQUIRED, visited
 if TYPE_CHECKING:
     from .sampling import SampleHandler, Sampler
 
-_INFO: Final = {"name": "mcpkit", "version": __version__}
+if TYPE_CHECKING:
+    from .recording import Recorder
+    from .telemetry import ClientTelemetry
+    from .trace import Trace
 
-Log = Callable[[str, Any, "str | None"], object]
-"""Called with level, data and the logger's name of a log message."""
+_INFO: Final = {"name": "mcpkit", "version": __version__}
 
 
 class Client(Connected):
@@ -73,6 +76,10 @@ class Client(Connected):
             for nothing. `set_log_level` changes it.
         tries: How often a request is tried in all when the way to the server has broken and nothing is done twice.
         longest_wait: Seconds that are waited at most where a server says when to come back.
+        trace: True to show each message on standard error; or a function that is called with `sent` or `came`, and the
+            message as text. Secrets are masked in either.
+        record: A file to which each message is written, for `Replay`; secrets are masked there, too.
+        telemetry: What makes spans of requests.
         options: How the server is reached, see `TargetOptions`: `env=`, `cwd=` and `stderr=` of a process; `headers=`,
             `token=`, `auth=`, `verify=`, `cert=`, `proxy=`, `trust_env=` and `http_client=` of a URL; `path=` of an
             ASGI app; `max_answer=`.
@@ -103,6 +110,9 @@ class Client(Connected):
         log_level: str | None = None,
         tries: int = 3,
         longest_wait: float = 30.0,
+        trace: Trace | bool = False,
+        record: str | os.PathLike[str] | None = None,
+        telemetry: ClientTelemetry | None = None,
         **options: Unpack[TargetOptions],
     ) -> None:
         [entry] = transports_of(target, **options)
@@ -121,11 +131,19 @@ class Client(Connected):
         self._link.renewals.append(self._begin_anew)
         self._harmless: set[str | None] = set()
         self._retrying = Retrying(tries, longest_wait)
-        self._log = log
-        self._log_level = None if log_level is None else check_log_level(log_level)
-        if log is not None:
-            self._link.listeners.add(self._hear_log)
-        self._link.renewals.append(self._tell_log_level)
+        self._log = ServerLog(self._link, log, log_level)
+        self._telemetry = telemetry
+        self._recorder: Recorder | None = None
+        if trace or record is not None:
+            from .trace import look_at_frames
+
+            self._recorder = look_at_frames(self._link, trace, record, options)
+
+    async def close(self) -> None:
+        """End all that waits, and leave the server; called again it does nothing."""
+        await super().close()
+        if self._recorder is not None:
+            self._recorder.close()
 
     _of_several: ClassVar[type[Client] | None] = None
 
@@ -157,7 +175,7 @@ class Client(Connected):
 
     # What it asks
 
-    async def request(
+    def request(
         self,
         method: str,
         params: Mapping[str, Any] | None = None,
@@ -168,8 +186,8 @@ class Client(Connected):
         max_timeout: float | None = None,
         retry: bool | None = None,
         fresh: bool = False,
-    ) -> Json:
-        """Send any request, and return its result, once the server has asked all that it wants to know.
+    ) -> Coroutine[Any, Any, Json]:
+        """Send any request; to be awaited for its result, once the server has asked all that it wants to know.
 
         Args:
             method: The method.
@@ -187,8 +205,34 @@ class Client(Connected):
             OutcomeUnknownError: It may or may not have been done.
             ConnectionError: The server cannot be reached, or its answer did not come back.
         """
+        ask = self._request
+        if self._telemetry is not None:
+            ask = partial(self._telemetry.measured, self._request, self._link.wire.revision)
+        return ask(
+            method,
+            params,
+            progress=progress,
+            log_level=log_level,
+            timeout=timeout,
+            max_timeout=max_timeout,
+            retry=retry,
+            fresh=fresh,
+        )
+
+    async def _request(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None,
+        *,
+        progress: Progress | None,
+        log_level: str | None,
+        timeout: float | None,
+        max_timeout: float | None,
+        retry: bool | None,
+        fresh: bool,
+    ) -> Json:
         link = self._link
-        told = self._with_log_level(params, log_level)
+        told = self._log.params(params, log_level)
         quiet = self._timeout if timeout is None else timeout
         longest = self._max_timeout if max_timeout is None else max_timeout
         try:
@@ -368,32 +412,8 @@ class Client(Connected):
         Raises:
             ProtocolError: There is no such level, or the server does not log.
         """
-        self._log_level = check_log_level(level)
-        if self._link.wire.revision not in STATELESS:
+        if self._log.want(level):
             await self.request("logging/setLevel", {"level": level})
-
-    async def _tell_log_level(self) -> None:
-        link = self._link
-        if (
-            self._log_level is None
-            or link.wire.revision in STATELESS
-            or "logging" not in self.server_capabilities
-        ):
-            return
-        await link.exchange("logging/setLevel", {"level": self._log_level})
-
-    def _hear_log(self, method: str, params: Json | None) -> None:
-        if self._log is not None and method == "notifications/message" and params is not None:
-            self._log(params.get("level", "info"), params.get("data"), params.get("logger"))
-
-    def _with_log_level(
-        self, params: Mapping[str, Any] | None, log_level: str | None
-    ) -> Mapping[str, Any] | None:
-        log_level = log_level or self._log_level
-        if log_level is None or self._link.wire.revision not in STATELESS:
-            return params
-        params = {} if params is None else params
-        return {**params, "_meta": {LOG_LEVEL: log_level, **params.get("_meta", {})}}
 
     async def _begin_anew(self) -> None:
         self._cache.clear()  # it may be another server now
@@ -402,7 +422,7 @@ class Client(Connected):
         cache, link = self._cache, self._link
 
         async def page(params: Json) -> Json:
-            told = self._with_log_level(params, None)
+            told = self._log.params(params)
             ask = partial(link.request, method, told, None, self._timeout, self._max_timeout)
             return await self._retrying.ask(ask, method, None)
 

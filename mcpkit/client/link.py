@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, Literal, Protocol
 
 from ..common.listeners import Listeners
 from ..errors import INTERNAL_ERROR, ProtocolError
@@ -47,6 +47,9 @@ class Answerer(Protocol):
             BaseException: There is none; the calls that wait raise it.
         """
         ...
+
+
+Direction = Literal["sent", "came"]
 
 
 class Negotiated:
@@ -92,6 +95,7 @@ class Link:
         listeners: Called with method and params of each notification that belongs to no request.
         renewals: Awaited each time it has been opened, before anything is asked: what a new session must be told.
         losses: Called each time it has been lost, with why, and once it is closed.
+        frames: Called with each message that is sent or has come, before anybody has looked at it.
     """
 
     def __init__(
@@ -112,6 +116,7 @@ class Link:
         self.listeners: Listeners[[str, Json | None]] = Listeners()
         self.renewals: list[Callable[[], Awaitable[None]]] = []
         self.losses: Listeners[[Exception]] = Listeners()
+        self.frames: Listeners[[Direction, bytes]] = Listeners()
         self.is_open = False
         self.is_closed = True
         self._negotiate = negotiate
@@ -262,7 +267,7 @@ class Link:
         if begins is not None:
             begins(request.id)
         try:
-            sending = self.transport.send(request)
+            sending = self._carry(request)
             if sending is not None:
                 await sending
             if watch is not None:
@@ -305,20 +310,37 @@ class Link:
         Returns:
             What is done when it has been sent, or could not be: the server has gone then, as others hear.
         """
-        return self._keep(self._loop.create_task(self._send(message)))
+        return self._keep(self._loop.create_task(self.send(message)))
 
-    async def _send(self, message: Outgoing) -> None:
+    async def send(self, message: Outgoing) -> None:
+        """Send a message that nobody answers, and return when more may be sent.
+
+        Where it cannot be sent the server has gone, as others hear.
+        """
         try:
-            sending = self.transport.send(message)
+            sending = self._carry(message)
             if sending is not None:
                 await sending
         except TransportError as error:
             logger.debug("A message was not sent: %s", error)
 
+    def _carry(self, message: Outgoing) -> Awaitable[None] | None:
+        if self.frames:
+            self._show("sent", message.line)
+        return self.transport.send(message)
+
+    def _show(self, direction: Direction, line: bytes) -> None:
+        try:
+            self.frames.tell(direction, line)
+        except Exception:
+            logger.exception("What looks at the messages has failed")
+
     # What comes
 
     def receive(self, line: bytes) -> None:
         """Take one JSON text from the transport."""
+        if self.frames:
+            self._show("came", line)
         try:
             events = self.wire.receive(line)
         except ProtocolError as error:
@@ -386,7 +408,7 @@ class Link:
             reply = self.wire.refuse(asked.id, INTERNAL_ERROR, "the client's handler has failed")
             for id_ in self._waiting:
                 self.fail(id_, error)
-        await self._send(reply)
+        await self.send(reply)
 
     def _fail(self, error: Exception) -> None:
         """End all that waits."""

@@ -205,9 +205,7 @@ async def _initialize(link: Link, revision: str, reason: str) -> Negotiated:
     if agreed not in HANDSHAKE:
         raise _no_common([agreed])
     link.speak(agreed)
-    sending = link.transport.send(link.wire.notification("notifications/initialized"))
-    if sending is not None:
-        await sending
+    await link.send(link.wire.notification("notifications/initialized"))
     if agreed != revision:
         reason = f"{reason}; the server answered initialize with {agreed}"
     return Negotiated(agreed, reason, info if is_object(info) else {}, result)
