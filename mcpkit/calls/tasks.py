@@ -56,11 +56,16 @@ class Calls:
         Raises:
             BusyError: Too many requests are running.
         """
-        self.check_room(call, outcome)
+        running = call.runtime.running
+        if 2 * running.taken >= call.runtime.max_running:  # asked here first, as each call comes by
+            self.check_room(call, outcome)
         entry = _Entry(key, call, reply)
         entry.unstarted = outcome
         self._running[key] = entry
-        call.runtime.running.take(entry.caller)
+        if entry.caller is None:  # as `take` does: most calls are those of the only client
+            running.taken += 1
+        else:
+            running.take(entry.caller)
         call.loop = self._loop
         entry.task = _start(self._run(entry, outcome), loop=self._loop, name=call.method)
         if entry.is_cancelled:  # by what its first step led to: a client in the same process hears at once
@@ -217,7 +222,10 @@ class Calls:
             if is_outside or is_fatal(error):
                 raise
         finally:
-            call.runtime.running.give_back(entry.caller)
+            if entry.caller is None:
+                call.runtime.running.taken -= 1
+            else:
+                call.runtime.running.give_back(entry.caller)
             if not entry.is_cancelled:
                 self._settle(entry, message, problem)
             if entry.stopped is not None:

@@ -254,7 +254,7 @@ def from_validator(error: ValidationError, value: Any, schema: Json) -> list[Pro
     """
     from ..content.wording import path, shown
     from .expectations import kind_of
-    from .secrets import holds_secret
+    from .problems import holds_secret
 
     if error.error_count() > _MOST_ERRORS:
         return [Problem("", f"{error.error_count()} values do not fit what is expected of them")]

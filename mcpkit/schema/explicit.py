@@ -21,9 +21,8 @@ from .backtracking import within_bounds
 from .expectations import kind_of
 from .formats import FORMATS
 from .mirrored import mirrored
-from .problems import Fault, Fits, Reader, told
+from .problems import Fault, Fits, Reader, holds_secret, told
 from .published import published
-from .secrets import holds_secret
 from .signature import of_keys, parameter
 from .values import matches
 

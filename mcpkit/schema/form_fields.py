@@ -15,9 +15,8 @@ from ..common.members import without
 from ..errors import RegistrationError
 from ..protocol.jsonrpc import is_array
 from . import formats
-from .problems import problems
+from .problems import is_secret, problems
 from .published import published
-from .secrets import is_secret
 from .values import Json
 
 _TEXT = frozenset({"minLength", "maxLength", "format"})

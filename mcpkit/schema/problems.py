@@ -20,8 +20,7 @@ from .backtracking import ran_out
 from .equality import identity
 from .expectations import MOST_CHOICES, expected, kind_of
 from .keywords import fits_alone
-from .references import target
-from .secrets import holds_secret, is_secret
+from .references import nodes, target
 from .values import Json
 
 MOST_PROBLEMS = 100
@@ -58,6 +57,25 @@ class Fault(NamedTuple):
     def problem(self) -> Problem:
         """What the caller is told."""
         return Problem(path(self.steps), self.message)
+
+
+def is_secret(schema: Json) -> bool:
+    """Tell whether a schema calls its value a secret, which nobody shall read in a message.
+
+    It is `writeOnly` (JSON Schema 2020-12, "readOnly" and "writeOnly"), or of the format `password`. pydantic describes
+    `SecretStr` and `SecretBytes` so; `Field(json_schema_extra={"writeOnly": True})` does the same.
+    """
+    return schema.get("writeOnly") is True or schema.get("format") == "password"
+
+
+def holds_secret(schema: Json, root: Json) -> bool:
+    """Tell whether a value of a schema may be, or hold, a secret.
+
+    Args:
+        schema: The schema.
+        root: What its references start from.
+    """
+    return any(map(is_secret, nodes(schema, root)))
 
 
 def problems(schema: Json, value: Any) -> list[Problem]:
