@@ -13,6 +13,7 @@ from mcpkit import Client, Server
 pytestmark = pytest.mark.anyio
 
 SCRIPT = '''
+import asyncio
 import os
 
 from mcpkit import Server
@@ -24,6 +25,12 @@ server = Server("where")
 def where() -> list[str]:
     """Say where it runs, and what it was told."""
     return [os.getcwd(), os.environ.get("CITY", "")]
+
+
+@server.tool
+async def stay() -> None:
+    """Never end."""
+    await asyncio.Event().wait()
 
 
 server.run()
@@ -104,3 +111,13 @@ async def test_a_server_object() -> None:
 
     async with Client(server) as client:
         assert (await client.call("where")).structured == ["here"]
+
+
+@pytest.mark.parametrize(("said", "options"), [(0.2, {}), (3600, {"timeout": 0.2})])
+async def test_an_entry_says_how_long_a_call_may_take(
+    folder: Path, said: float, options: dict[str, float]
+) -> None:
+    entry = {"command": sys.executable, "args": ["server.py"], "timeout": said}
+    async with Client(entry, cwd=folder, **options) as client:
+        with pytest.raises(TimeoutError, match="tools/call"):
+            await client.call("stay")
