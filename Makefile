@@ -22,7 +22,7 @@ MISSING := $(filter-out $(FOUND),$(VERSIONS))
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup weather test test-fast test-lowest test-all check lint types mypy pyright docs conformance bench bench-http hosts house soak clean $(VERSIONS:%=test-%)
+.PHONY: help setup weather test test-fast test-lowest test-all check lint types mypy pyright docs conformance bench bench-http bench-client hosts servers house soak clean $(VERSIONS:%=test-%)
 
 help:
 	@echo 'make setup         the development environment: .venv and node_modules'
@@ -36,7 +36,9 @@ help:
 	@echo 'make docs          the documentation, built strictly into site/'
 	@echo 'make bench         the benchmark against other servers (ARGS=... goes to it)'
 	@echo 'make bench-http    the same over HTTP, with wrk: load, streams, abandoned sessions, killed clients'
+	@echo 'make bench-client  the client beside those of mcp and fastmcp, over stdio and HTTP'
 	@echo 'make hosts         Qwen Code and Claude Code, connected to the weather example (installs them: 500 MB)'
+	@echo 'make servers       the client against servers of others, in every way, as a page of the documentation (500 MB)'
 	@echo 'make house         the counts of the house, and its picture drawn'
 	@echo 'make soak          ten minutes of polite and rude clients, counted (SECONDS=60 for one minute)'
 	@echo 'make clean         remove what the targets above have made'
@@ -69,6 +71,22 @@ node_modules/.installed: package.json package-lock.json .npmrc | .venv/.dev
 	@mkdir -p .hosts
 	@cp tests/hosts/package.json tests/hosts/package-lock.json .npmrc .hosts/
 	@PATH="$(CURDIR)/$(BIN):$$PATH" npm install --prefix .hosts --no-progress --ignore-scripts --loglevel=error
+	@touch $@
+
+# So do the servers of others: an environment of its own for each library, because their versions exclude each other.
+SERVERS := $(basename $(notdir $(wildcard tests/servers/requirements/*.txt)))
+
+.servers/.installed: tests/servers/package.json tests/servers/package-lock.json .npmrc | .venv/.dev
+	@echo 'Installing servers into .servers'
+	@mkdir -p .servers
+	@cp tests/servers/package.json tests/servers/package-lock.json .npmrc .servers/
+	@PATH="$(CURDIR)/$(BIN):$$PATH" npm install --prefix .servers --no-progress --ignore-scripts --loglevel=error
+	@touch $@
+
+.servers/%/.installed: tests/servers/requirements/%.txt
+	@echo 'Installing $* into .servers'
+	@$(PYTHON) -m venv --clear .servers/$*
+	@.servers/$*/bin/python -m pip install --quiet --quiet --requirement $<
 	@touch $@
 
 weather: .venv/.package
@@ -131,6 +149,12 @@ bench: .venv/.package
 bench-http: .venv/.package
 	$(PY) bench/run_http.py $(ARGS)
 
+bench-client: .venv/.package
+	$(PY) bench/client_run.py $(ARGS)
+
+servers: .venv/.dev .servers/.installed $(SERVERS:%=.servers/%/.installed)
+	@PYTHONPATH=tests/helpers $(PY) tests/servers/run.py $(ARGS)
+
 hosts: .venv/.dev .hosts/.installed
 	@PYTHONPATH=tests/helpers $(PY) tests/hosts/run.py
 
@@ -142,4 +166,4 @@ soak: .venv/.dev
 	$(PY) tests/soak/run.py $(SECONDS)
 
 clean:
-	rm -rf .venv .venv-3.* .venv-lowest .venv-bench node_modules .hosts site dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-3.* .venv-lowest .venv-bench node_modules .hosts .servers site dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
