@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .client.results import CallResult
     from .client.roof import Client
     from .client.sampling import Sampler, SampleRequest
-    from .client.sync import SyncClient
+    from .client.sync import SyncClient, SyncWatch
     from .client.telemetry import ClientTelemetry
     from .client.visits import UrlRequest
     from .components.completion import Complete
@@ -151,6 +151,7 @@ else:
         "Store": "state.store",
         "Stored": "state.store",
         "SyncClient": "client.sync",
+        "SyncWatch": "client.sync",
         "Text": "content.values",
         "Tool": "components.tools",
         "ToolAnnotations": "protocol.types",
@@ -254,6 +255,7 @@ __all__ = [
     "Store",
     "Stored",
     "SyncClient",
+    "SyncWatch",
     "Text",
     "Tool",
     "ToolAnnotations",

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from concurrent.futures import Future, wait
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from concurrent.futures import CancelledError, Future, wait
+from contextlib import suppress
 from functools import partial, wraps
 from types import TracebackType
 from typing import Any, Concatenate, TypeVar
@@ -14,6 +15,8 @@ from typing_extensions import ParamSpec, Self
 
 from ..common.current import running_loop
 from ..protocol.types import Json
+from .changes import Change, Watch
+from .errors import TransportError
 from .roof import Client
 
 P = ParamSpec("P")
@@ -217,6 +220,76 @@ class SyncClient:
     get_prompt = _waiting(Client.get_prompt)
     complete = _waiting(Client.complete)
     set_log_level = _waiting(Client.set_log_level)
+
+    def watch(
+        self,
+        *,
+        tools: bool = False,
+        prompts: bool = False,
+        resources: bool | str | Iterable[str] = False,
+        resource_list: bool = False,
+    ) -> SyncWatch:
+        """Hear of what changes at the server: `with client.watch(tools=True) as changes`, and then `for`.
+
+        The arguments are those of `Client.watch`, which says more.
+        """
+        watch = self.client.watch(
+            tools=tools, prompts=prompts, resources=resources, resource_list=resource_list
+        )
+        return SyncWatch(watch, self.wait_for)
+
+
+class SyncWatch:
+    """Hears of changes as `Watch` does, and waits for them: `for change in client.watch(tools=True)`.
+
+    Args:
+        watch: What hears of them.
+        wait_for: Waits for what runs in the client's event loop.
+    """
+
+    def __init__(self, watch: Watch, wait_for: Callable[[Callable[[], Awaitable[Any]]], Any]) -> None:
+        self._watch = watch
+        self._wait_for = wait_for
+        self._has_begun = False
+
+    def __enter__(self) -> Self:
+        """Return once changes are heard; raises what entering `Watch` raises."""
+        self._wait_for(self._watch.__aenter__)
+        self._has_begun = True
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Hear of nothing any more, and tell the server so."""
+        self.close()
+
+    def __iter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __next__(self) -> Change:
+        """Wait for the next change, and return it."""
+        try:
+            change: Change = self._wait_for(self._watch.__anext__)
+        except (StopAsyncIteration, CancelledError):
+            raise StopIteration from None
+        except ConnectionError as error:
+            if self._has_begun and not isinstance(
+                error, TransportError
+            ):  # the client is closed, which has ended it
+                raise StopIteration from None
+            raise
+        self._has_begun = True
+        return change
+
+    def close(self) -> None:
+        """Hear of nothing any more, and tell the server so; called again it does nothing."""
+        with suppress(ConnectionError):  # the client is closed, which has ended it
+            self._wait_for(self._watch.aclose)
 
 
 class _OfServer(SyncClient):
