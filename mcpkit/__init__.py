@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .client.sampling import Sampler, SampleRequest
     from .client.sync import SyncClient, SyncWatch
     from .client.telemetry import ClientTelemetry
+    from .client.transport import Receiver, Transport
     from .client.visits import UrlRequest
     from .components.completion import Complete
     from .components.custom_methods import Method
@@ -70,6 +71,7 @@ if TYPE_CHECKING:
         ResourceNotFoundError,
         ToolError,
     )
+    from .protocol.client import Outgoing
     from .protocol.eras import Cache
     from .protocol.mirrored import Header
     from .protocol.types import Annotations, Icon, ToolAnnotations
@@ -127,12 +129,14 @@ else:
         "Method": "components.custom_methods",
         "MissingCapabilityError": "errors",
         "OutcomeUnknownError": "client.errors",
+        "Outgoing": "protocol.client",
         "Principal": "state.principal",
         "ProcessEndedError": "errors",
         "Prompt": "components.prompts",
         "PromptError": "errors",
         "ProtocolError": "errors",
         "Provider": "engine.provider",
+        "Receiver": "client.transport",
         "RegistrationError": "errors",
         "Registry": "engine.registry",
         "Replay": "client.recording",
@@ -158,6 +162,7 @@ else:
         "ToolError": "errors",
         "ToolResult": "content.values",
         "Topic": "engine.topic",
+        "Transport": "client.transport",
         "TransportError": "client.errors",
         "Uri": "schema.texts",
         "UrlRequest": "client.visits",
@@ -231,12 +236,14 @@ __all__ = [
     "Method",
     "MissingCapabilityError",
     "OutcomeUnknownError",
+    "Outgoing",
     "Principal",
     "ProcessEndedError",
     "Prompt",
     "PromptError",
     "ProtocolError",
     "Provider",
+    "Receiver",
     "RegistrationError",
     "Registry",
     "Replay",
@@ -262,6 +269,7 @@ __all__ = [
     "ToolError",
     "ToolResult",
     "Topic",
+    "Transport",
     "TransportError",
     "Uri",
     "UrlRequest",

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from mcpkit import Client, Server
+from node import node_search_path
 
 pytestmark = pytest.mark.anyio
 
@@ -36,6 +37,17 @@ async def stay() -> None:
 server.run()
 '''
 
+TYPESCRIPT = """
+process.stdin.on("data", (chunk: Buffer) => {
+  const { id, method }: { id?: number; method: string } = JSON.parse(chunk.toString());
+  const info = { name: "typed", version: "1" };
+  const answer = method === "initialize"
+    ? { result: { protocolVersion: "2025-11-25", capabilities: {}, serverInfo: info } }
+    : { error: { code: -32601, message: "unknown" } };
+  if (id !== undefined) console.log(JSON.stringify({ jsonrpc: "2.0", id, ...answer }));
+});
+"""
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
@@ -56,6 +68,13 @@ async def test_a_script(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_script_elsewhere(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder.parent)
     assert await where(Client(f"{folder.name}/server.py", cwd="/")) == ["/", ""]
+
+
+async def test_a_script_of_typescript(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", node_search_path())
+    (tmp_path / "server.ts").write_text(TYPESCRIPT)
+    async with Client(tmp_path / "server.ts") as client:
+        assert client.server_info["name"] == "typed"
 
 
 async def test_a_folder(folder: Path) -> None:

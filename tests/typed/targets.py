@@ -10,7 +10,7 @@ from typing import Any
 
 from typing_extensions import assert_type
 
-from mcpkit import Client, Server
+from mcpkit import Client, Outgoing, Receiver, Server
 
 server = Server("weather")
 
@@ -19,9 +19,9 @@ async def token() -> str:
     return "secret"
 
 
-class Transport:
-    async def open(self, receiver: Any) -> None: ...
-    async def send(self, message: Any) -> None: ...
+class Mine:
+    async def open(self, receiver: Receiver) -> None: ...
+    async def send(self, message: Outgoing) -> None: ...
     async def close(self) -> None: ...
 
 
@@ -33,7 +33,7 @@ Client(("uvx", "mcp-server-time"))
 Client("https://example.com/mcp", token=token, headers={"A": "b"}, verify=False, cert="client.pem")
 Client(server)
 Client(server.asgi(), path="/weather/mcp", token="secret")
-Client(Transport())
+Client(Mine())
 Client({"command": "uvx", "args": ["mcp-server-time"]})
 Client({"mcpServers": {"weather": server, "time": ["uvx", "mcp-server-time"]}}, timeout=3.0)
 
