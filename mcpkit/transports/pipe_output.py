@@ -16,6 +16,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import islice
 
 from .pipe_size import enlarge
@@ -118,12 +119,18 @@ class PipeOutput:
             self._has_written.clear()
             await self._has_written.wait()
 
-    def close(self) -> None:
-        """Write nothing more; nobody waits for room any longer."""
+    def close(self, *, with_descriptor: bool = False) -> None:
+        """Write nothing more; nobody waits for room any longer.
+
+        Args:
+            with_descriptor: Whether the descriptor is closed, too, as soon as nothing is being written to it.
+        """
         self.is_broken = True
         self.is_full = False
         self._has_room.set()
         self._rest.close()
+        if with_descriptor:
+            self._rest.close_descriptor()
 
     def _end_turn(self) -> None:
         self._is_gathering = False
@@ -217,6 +224,9 @@ class _PolledWriting:
             self._blocks.clear()
             self._loop.remove_writer(self._descriptor)
 
+    def close_descriptor(self) -> None:
+        os.close(self._descriptor)
+
     def _run(self) -> None:
         try:
             written = _write_some(self._descriptor, self._blocks)
@@ -257,6 +267,7 @@ class _WritingThread:
         self._changed = threading.Condition()
         self._is_started = False
         self._is_closed = False
+        self._owes_close = False
 
     def write(self, *blocks: bytes) -> None:
         with self._changed:
@@ -272,7 +283,23 @@ class _WritingThread:
             self._is_closed = True
             self._changed.notify()
 
+    def close_descriptor(self) -> None:
+        """Close the descriptor; if the thread is writing to it, when it has done so."""
+        with self._changed:
+            self._owes_close = self._is_started
+        if not self._owes_close:
+            os.close(self._descriptor)
+
     def _run(self) -> None:
+        try:
+            self._write_all()
+        finally:
+            with self._changed:
+                self._is_started = False
+                if self._owes_close:
+                    os.close(self._descriptor)
+
+    def _write_all(self) -> None:
         error: OSError | None = None
         while error is None:
             with self._changed:
@@ -287,7 +314,8 @@ class _WritingThread:
                 if self._is_closed:
                     return
                 self.unwritten -= size
-                self._loop.call_soon_threadsafe(self._after_write, error)
+                with suppress(RuntimeError):  # the loop has been closed
+                    self._loop.call_soon_threadsafe(self._after_write, error)
 
     def _write(self, blocks: deque[memoryview]) -> OSError | None:
         while blocks and not self._is_closed:

@@ -127,24 +127,23 @@ class _Copy:
     """A descriptor of an open file, written to without ever blocking the loop, whoever reads it and how slowly."""
 
     def __init__(self, descriptor: int, on_room: Callable[[], None]) -> None:
-        self._descriptor = os.dup(descriptor)  # whoever opened the file may close it meanwhile
-        self.output = PipeOutput(self._descriptor, on_room=on_room, on_broken=on_room)
+        own = os.dup(descriptor)  # whoever opened the file may close it meanwhile
+        self.output = PipeOutput(own, on_room=on_room, on_broken=on_room)
 
     async def aclose(self) -> None:
         """Write what is left, as far as it is read in time."""
         try:
             await asyncio.wait_for(self.output.flush(), _FLUSH_TIME)
-        except asyncio.TimeoutError:  # a thread is still writing to the descriptor
-            self.output.close()
-        else:
-            self.output.close()
-            os.close(self._descriptor)
+        except asyncio.TimeoutError:
+            logger.debug("What a server has written to standard error is not read, and lost")
+        finally:
+            self.output.close(with_descriptor=True)
 
 
 def _descriptor_of(target: TextSink) -> int | None:
-    """Return the descriptor of an open file; None for what is none, such as `io.StringIO`."""
+    """Return the descriptor of an open file; None for what is none, such as `io.StringIO` or a notebook's output."""
     fileno = getattr(target, "fileno", None)
-    if fileno is None:
+    if fileno is None or (isinstance(target, io.TextIOBase) and not isinstance(target, io.TextIOWrapper)):
         return None
     try:
         descriptor: int = fileno()

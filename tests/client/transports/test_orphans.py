@@ -81,10 +81,16 @@ class Started:
     def __init__(self, process: subprocess.Popen[str], server: int) -> None:
         self.process = process
         self.server = server
-        self.life = os.pidfd_open(server)
+        try:
+            self._life = os.pidfd_open(server)
+        except ProcessLookupError:  # it has ended
+            self._life = os.open(os.devnull, os.O_RDONLY)
 
     def server_ends(self) -> bool:
-        return bool(select.select([self.life], [], [], PATIENCE)[0])
+        return bool(select.select([self._life], [], [], PATIENCE)[0])
+
+    def close(self) -> None:
+        os.close(self._life)
 
 
 @contextmanager
@@ -105,7 +111,7 @@ def started(main: str, server: str, terminal: str = "") -> Iterator[Started]:
             assert pid, process.communicate()
             begun = Started(process, int(pid))
             yield begun
-            os.close(begun.life)
+            begun.close()
         finally:
             process.kill()
 

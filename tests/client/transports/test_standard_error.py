@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from child import ECHO, Received, ask, descriptors, script, send
 from mcpkit.client.errors import TransportError
 from mcpkit.client.transports.standard_error import Stderr
 from mcpkit.client.transports.stdio import StdioTransport
+from waiting import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")]
 
@@ -98,6 +100,26 @@ async def test_it_goes_to_what_stands_for_standard_error(capsys: pytest.CaptureF
     assert capsys.readouterr().err == "".join(f"{line}\n" for line in SAID)
 
 
+async def test_it_goes_to_the_output_of_a_notebook_although_that_has_a_descriptor(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    class Output(io.TextIOBase):
+        text = ""
+
+        def fileno(self) -> int:
+            return 2
+
+        def write(self, text: str) -> int:
+            self.text += text
+            return len(text)
+
+    output = Output()
+    monkeypatch.setattr(sys, "stderr", output)
+    await run(SAY)
+    assert output.text == "".join(f"{line}\n" for line in SAID)
+    assert capfd.readouterr().err == ""
+
+
 async def test_without_a_standard_error_it_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", None)
     assert "café" in str(await run(SAY))
@@ -146,6 +168,7 @@ async def test_its_last_words_are_short_at_most() -> None:
 
 async def test_nobody_who_reads_it_slowly_holds_up_the_loop() -> None:
     """A host that does not read this process's standard error blocks the server there, and nobody else."""
+    before = descriptors()
     reading, writing = os.pipe()
     with os.fdopen(writing, "w") as log, os.fdopen(reading) as read:
         transport, received = StdioTransport(script(FLOOD + ECHO), stderr=log, grace=0), Received()
@@ -154,6 +177,8 @@ async def test_nobody_who_reads_it_slowly_holds_up_the_loop() -> None:
             assert await ask(transport, received, n) == {}
         await transport.close()
         assert read.readline() == "x" * 79 + "\n"
+    await until(lambda: descriptors() == before)  # its end lets a thread end
+    await until(lambda: "mcpkit-stdout" not in {thread.name for thread in threading.enumerate()})
 
 
 async def test_what_is_not_read_does_not_grow() -> None:
