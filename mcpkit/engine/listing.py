@@ -4,27 +4,25 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Coroutine, Iterable, Iterator
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ..calls.call import Call
+from ..calls.lifespan import Lifespans
+from ..calls.runtime import Runtime
+from ..components.component import Component, Listed
+from ..components.resources import ResourceTemplate
 from ..errors import INVALID_PARAMS, ProtocolError
+from ..protocol.eras import Cache
 from ..protocol.revisions import narrow
 from ..protocol.types import Json
+from ..state.change import ListName
+from ..state.principal import Principal
+from . import provider
 from .conditional import Conditional
-from .provider import Kind, lists_of
-
-if TYPE_CHECKING:
-    from ..calls.call import Call
-    from ..calls.lifespan import Lifespans
-    from ..calls.runtime import Runtime
-    from ..components.component import Component, Listed
-    from ..components.resources import ResourceTemplate
-    from ..protocol.eras import Cache
-    from ..state.change import ListName
-    from ..state.principal import Principal
-    from .providing import Position
-    from .registry import Registry
+from .provider import Kind, Position, Provided, lists_of
+from .registry import Registry
 
 MEMBER = {
     "tools/list": "tools",
@@ -97,14 +95,13 @@ class Listing:
         if conditional:
             shown = frozenset(each for each in conditional if each.is_visible(call.principal))
             cache = self._runtime.cache[call.method].private
-        if self._registry.providers:
-            kind = _PART[call.method]
-            if any(kind in each.kinds for each in self._registry.providers):
-                return self._with_provided(call, kind, after, shown)
-        if call.method == "resources/list" and (listing := _with_entries(self._registry)):
-            if any(template.lists_for_each for template in listing):
-                cache = self._runtime.cache[call.method].private
-            return self._collect(call, after, shown, cache)
+        kind = _PART[call.method]
+        provided = [each for each in self._registry.providers if kind in each.kinds]
+        listing = _with_entries(self._registry) if kind == "resources" else []
+        if provided or any(template.lists_for_each for template in listing):
+            cache = self._runtime.cache[call.method].private
+        if provided or listing:
+            return self._collect(call, after, shown, cache, provided)
         if after is not None:
             after = (after[0], "")  # components have no entries, and a client's text must not be kept
         key = (call.method, call.envelope.revision, after, shown)
@@ -132,38 +129,30 @@ class Listing:
         ]
         return [component.listed(revision) for component in sorted(components, key=_position)]
 
-    async def _collect(self, call: Call, after: Position | None, shown: Shown, cache: Cache | None) -> bytes:
-        return self._render(call, after, await self._all_resources(call, shown), cache)
-
-    async def _with_provided(self, call: Call, kind: Kind, after: Position | None, shown: Shown) -> bytes:
-        """Answer with what is registered, and after it what providers list; nobody keeps it."""
-        from .providing import Providing, resumed  # which few servers need
-
-        registry = self._registry
-        if kind == "resources" and _with_entries(registry):
-            entries = await self._all_resources(call, shown)
-        else:
-            entries = list(_components(registry, call.method, call.revision, shown))
+    async def _collect(
+        self,
+        call: Call,
+        after: Position | None,
+        shown: Shown,
+        cache: Cache | None,
+        provided: Sequence[Provided],
+    ) -> bytes:
+        """Answer with what is registered, what `entries=` list, and after it what providers do; nobody keeps it."""
+        registry, kind = self._registry, _PART[call.method]
         part: Iterable[Listed] = getattr(registry, kind)
         taken = {each.key: each.origin for each in part if each.is_enabled}
+        entries: list[tuple[Position, Json]]
         if kind == "resources":
+            given = {"registry": registry, "shown": shown, "principal": call.principal}
+            entries = await self._runtime.threads.run(_all_resources, {**given, "revision": call.revision})
             taken = {entry["uri"]: "one of entries=" for _, entry in entries} | taken
-        entries += await Providing(registry, self._lifespans).entries(call, kind, taken)
-        if after is not None:
-            after = resumed(after, entries)
-        return self._render(call, after, entries, self._runtime.cache[call.method].private)
-
-    async def _all_resources(self, call: Call, shown: Shown) -> list[tuple[Position, Json]]:
-        entries: list[tuple[Position, Json]] = await self._runtime.threads.run(
-            _all_resources,
-            {
-                "registry": self._registry,
-                "revision": call.revision,
-                "shown": shown,
-                "principal": call.principal,
-            },
-        )
-        return entries
+        else:
+            entries = list(_components(registry, call.method, call.revision, shown))
+        if provided:
+            entries += await provider.entries(provided, self._lifespans, call, kind, taken)
+            if after is not None:
+                after = provider.resumed(after, entries)
+        return self._render(call, after, entries, cache)
 
     def _render(
         self,

@@ -27,6 +27,7 @@ from ..protocol.repetition import RepetitiveResult
 from ..protocol.revisions import LATEST, METHODS, ROUND_PARAMS, STATELESS, narrow
 from ..protocol.types import Json
 from ..state.change import LIST_NAMES
+from . import provider
 from .identity import Declared
 from .listing import Listing
 from .provider import Kind
@@ -238,9 +239,7 @@ class Methods:
         if found is not None:
             return found
         if registry.providers and key not in part and len(key) <= _MAX_URI_LENGTH:
-            from .providing import Providing  # which few servers need
-
-            found = await Providing(registry, self._lifespans).find(call, kind, key)
+            found = await provider.find(registry.providers, self._lifespans, call, kind, key)
             if found is not None and found.is_visible(call.principal):
                 return found
         if kind == "resources":

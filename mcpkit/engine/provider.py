@@ -4,25 +4,37 @@ from __future__ import annotations
 
 import inspect
 import itertools
-from collections.abc import Awaitable, Collection, Iterable, Sequence
+import logging
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Literal, get_args
 
 from typing_extensions import Self
 
+from ..calls.call import NO_STATE, Call
 from ..calls.lifespan import Lifespans
+from ..calls.limits import run_limited
 from ..common.listeners import Listeners
 from ..components.catalog import Catalog
 from ..components.component import Listed
 from ..components.prefix import prefixed, without_prefix
 from ..content.wording import described
 from ..context import Context
-from ..errors import RegistrationError
+from ..errors import INTERNAL_ERROR, ProtocolError, RegistrationError
+from ..protocol.types import Json
 from ..state.change import ListName
+
+logger = logging.getLogger("mcpkit")
 
 Kind = Literal["tools", "resources", "resource_templates", "prompts"]
 """What can be provided."""
 
 _KINDS: tuple[Kind, ...] = get_args(Kind)
+
+Position = tuple[int, str]
+"""Where an entry stands in a list: the place of what lists it, and among what that lists."""
+
+_BEHIND = 10**15
+"""Where providers begin to list: behind all that is registered."""
 
 _positions = itertools.count(1)
 """A cursor names a position, so a position is never given twice."""
@@ -187,3 +199,88 @@ def lists_of(providers: Iterable[Provided]) -> Iterable[ListName]:
 
 def _list_of(kind: Kind) -> ListName:
     return "resources" if kind == "resource_templates" else kind
+
+
+async def find(
+    providers: Iterable[Provided], lifespans: Lifespans, call: Call, kind: Kind, key: str
+) -> Listed | None:
+    """Return what the first provider that knows a name or URI has; None where nobody does.
+
+    Args:
+        providers: Who is asked.
+        lifespans: Fills the state that they find.
+        call: The request.
+        kind: What is asked for.
+        key: The name or URI.
+
+    Raises:
+        Exception: Whatever a provider raises.
+    """
+    for provided in providers:
+        if kind in provided.kinds:
+            found: Listed | None = await _ask(provided, lifespans, call, provided.find, kind, key)
+            if found is not None:
+                return found
+    return None
+
+
+async def entries(
+    providers: Iterable[Provided], lifespans: Lifespans, call: Call, kind: Kind, taken: Mapping[str, str]
+) -> list[tuple[Position, Json]]:
+    """Return what providers list, for who asks, as `call.revision` shows it.
+
+    Args:
+        providers: Who is asked; they have what is listed.
+        lifespans: Fills the state that they find.
+        call: The request.
+        kind: What is listed.
+        taken: Where each name or URI comes from that is registered.
+
+    Raises:
+        ProtocolError: -32603, when two things have one name.
+        Exception: Whatever a provider raises.
+    """
+    origins = dict(taken)
+    found: list[tuple[Position, Json]] = []
+    for provided in providers:
+        for number, each in enumerate(await _ask(provided, lifespans, call, provided.list, kind)):
+            if not each.is_visible(call.principal):
+                continue
+            mine = f"one of {provided.name}"
+            other = origins.setdefault(each.key, mine)
+            if other is not mine:
+                what = f"there are two {each.kind}s {each.key!r}"
+                logger.error("%s: %s, and %s", what, other, mine)
+                raise ProtocolError(INTERNAL_ERROR, f"{what}; one of them is of {provided.name}")
+            position = (_BEHIND + provided.position, f"{number:09}:{each.key}")
+            found.append((position, each.listed(call.revision)))
+    return found
+
+
+async def _ask(
+    provided: Provided,
+    lifespans: Lifespans,
+    call: Call,
+    method: Callable[..., Coroutine[Any, Any, Any]],
+    *args: Any,
+) -> Any:
+    """Ask a provider, within the server's time; it finds the state of the server that has included it."""
+    call.state = await lifespans.state_of(provided.home or lifespans)
+    try:
+        return await run_limited(method(*args, Context(call)), call, None)
+    finally:
+        call.state = NO_STATE
+
+
+def resumed(after: Position, entries: Iterable[tuple[Position, object]]) -> Position:
+    """Return the position of the entry after which a list goes on.
+
+    The order of a provider is its own. Where what a cursor names has moved, the list goes on behind where it is now;
+    where it is gone, with what has taken its place.
+    """
+    place, text = after
+    if place < _BEHIND:
+        return after
+    number, _, key = text.partition(":")
+    moved = (each for each, _ in entries if each[0] == place and each[1].partition(":")[2] == key)
+    return next(moved, (place, number))

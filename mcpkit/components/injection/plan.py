@@ -14,8 +14,7 @@ from ...calls.making import Make
 from ...errors import RegistrationError
 from ...schema.signature import empty, head, innermost
 from .markers import Dependency, FromRequest, context_type, hidden, is_hidden
-from .parts import Fills, Part, Plan, Step
-from .run import call_filled
+from .run import Fills, Part, Plan, Step, call_filled
 
 Overrides = Mapping[Hashable, Callable[..., Any]]
 """What stands for a function in a test, by the function's `identity`."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Hashable
 from contextvars import copy_context
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...calls.coroutines import see_through
 from ...calls.iterables import collected, is_async_iterable
@@ -20,7 +20,63 @@ from ...errors import BusyError
 if TYPE_CHECKING:
     from ...calls.call import Call
     from ...calls.making import Make
-    from .parts import Fills, Part, Plan, Step
+
+Fills = tuple[tuple[str, int], ...]
+"""Parameters by name, and the numbers of their values."""
+
+
+class Step(NamedTuple):
+    """What makes one of the values.
+
+    Args:
+        number: The number of the value.
+        function: Takes hidden parameters; a reader takes the request, and a generator function has become what
+            makes a context manager.
+        fills: The hidden parameters by name, and the numbers of their values.
+        is_reader: Whether it reads the request.
+        is_generator: Whether it yields.
+        name: What to call the function, where it yields.
+    """
+
+    number: int
+    function: Callable[..., Any]
+    fills: Fills = ()
+    is_reader: bool = False
+    is_generator: bool = False
+    name: str = ""
+
+
+class Part(NamedTuple):
+    """Steps that follow each other in one place.
+
+    Args:
+        steps: The steps.
+        is_in_loop: Whether they belong into the event loop, or into a thread; None for readers, at home everywhere.
+    """
+
+    steps: list[Step]
+    is_in_loop: bool | None
+
+
+class Plan(NamedTuple):
+    """How the hidden parameters of a handler are filled.
+
+    Args:
+        parts: The steps, each after those that it depends on.
+        size: How many values there are.
+        fills: The handler's hidden parameters by name, and the numbers of their values.
+        replaced: The overridden functions that it does without.
+        takes_context: Whether something asks for the Context.
+        has_closings: Whether there is something to close after the handler.
+    """
+
+    parts: list[Part]
+    size: int
+    fills: Fills
+    replaced: set[Hashable]
+    takes_context: bool
+    has_closings: bool
+
 
 _left_behind: set[asyncio.Task[None]] = set()
 """Calls whose thread goes on alone; the event loop itself would let go of them."""
