@@ -17,14 +17,21 @@ if TYPE_CHECKING:
     from .calls.asking.sampling import Sample, Sampled
     from .calls.log_handler import LogHandler
     from .client.changes import Change, Watch
-    from .client.errors import AuthorizationError, OutcomeUnknownError, StatusError, TransportError
+    from .client.errors import (
+        AuthorizationError,
+        InvalidResultError,
+        OutcomeUnknownError,
+        StatusError,
+        TransportError,
+    )
     from .client.forms import FormChoice, FormField, FormRequest
     from .client.recording import Replay
     from .client.results import CallResult
     from .client.roof import Client
     from .client.sampling import Sampler, SampleRequest
-    from .client.sync import SyncClient, SyncWatch
+    from .client.sync import SyncClient, SyncTool, SyncWatch
     from .client.telemetry import ClientTelemetry
+    from .client.tools import RemoteTool
     from .client.transport import Receiver, Transport
     from .client.visits import UrlRequest
     from .components.completion import Complete
@@ -121,6 +128,7 @@ else:
         "Image": "content.values",
         "Included": "components.included",
         "InputRequired": "errors",
+        "InvalidResultError": "client.errors",
         "ListRoots": "calls.asking.questions",
         "LogHandler": "calls.log_handler",
         "MemoryBroker": "state.broker",
@@ -139,6 +147,7 @@ else:
         "Receiver": "client.transport",
         "RegistrationError": "errors",
         "Registry": "engine.registry",
+        "RemoteTool": "client.tools",
         "Replay": "client.recording",
         "Resource": "components.resources",
         "ResourceError": "errors",
@@ -155,6 +164,7 @@ else:
         "Store": "state.store",
         "Stored": "state.store",
         "SyncClient": "client.sync",
+        "SyncTool": "client.sync",
         "SyncWatch": "client.sync",
         "Text": "content.values",
         "Tool": "components.tools",
@@ -228,6 +238,7 @@ __all__ = [
     "Image",
     "Included",
     "InputRequired",
+    "InvalidResultError",
     "ListRoots",
     "LogHandler",
     "MemoryBroker",
@@ -246,6 +257,7 @@ __all__ = [
     "Receiver",
     "RegistrationError",
     "Registry",
+    "RemoteTool",
     "Replay",
     "Resource",
     "ResourceError",
@@ -262,6 +274,7 @@ __all__ = [
     "Store",
     "Stored",
     "SyncClient",
+    "SyncTool",
     "SyncWatch",
     "Text",
     "Tool",

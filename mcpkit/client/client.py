@@ -5,20 +5,20 @@ from __future__ import annotations
 import os
 from collections.abc import Awaitable, Coroutine, Iterable, Mapping
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from typing_extensions import Self, Unpack
 
 from ..common.version import __version__
 from ..errors import ProtocolError
-from ..protocol.jsonrpc import is_object
+from ..protocol.client import NO_HEADERS
 from ..protocol.revisions import STATELESS
 from ..protocol.types import Json
 from .answers import member_object, objects, strings
 from .awaited import Progress
 from .cache import METHODS, ResultCache
+from .caller import Caller
 from .changes import Wanted, Watch
-from .connected import Connected
 from .errors import TransportError
 from .link import Answerer, Link
 from .listening import Listening
@@ -27,7 +27,6 @@ from .meant import Target
 from .negotiation import Negotiation
 from .pages import ALL_PAGES, all_pages
 from .questions import ElicitHandler, Questions, Roots, UrlHandler
-from .results import CallResult
 from .retrying import Retrying
 from .rounds import ROUNDS, answered
 from .subscribed import Subscribed
@@ -35,17 +34,17 @@ from .targets import ServerEntry, TargetOptions, is_configuration, is_of_one_use
 from .visits import URL_ELICITATION_REQUIRED, visited
 
 if TYPE_CHECKING:
-    from .sampling import SampleHandler, Sampler
-
-if TYPE_CHECKING:
     from .recording import Recorder
+    from .sampling import SampleHandler, Sampler
     from .telemetry import ClientTelemetry
     from .trace import Trace
+
+T = TypeVar("T")
 
 _INFO: Final = {"name": "mcpkit", "version": __version__}
 
 
-class Client(Connected):
+class Client(Caller):
     """A client of one server, whatever its transport and its revision.
 
         async with Client("server.py") as client:
@@ -70,6 +69,7 @@ class Client(Connected):
         timeout: Seconds without an answer and without progress after which a request is given up; None for any number.
         max_timeout: Seconds after which a request is given up whatever comes; None for any number.
         connect_timeout: Seconds that it may take to connect and to agree upon a revision.
+        validate: Whether what tools answer is held against their `outputSchema`.
         cache: Whether results are used again for as long as the server says that they hold, until a change is heard.
         log: Called with level, data and logger's name (or None) of each log message of the server's.
         log_level: The least severe level that the server is to log; None for what it chooses, and in the stateless era
@@ -105,6 +105,7 @@ class Client(Connected):
         timeout: float | None = None,
         max_timeout: float | None = None,
         connect_timeout: float | None = 60.0,
+        validate: bool = True,
         cache: bool = True,
         log: Log | None = None,
         log_level: str | None = None,
@@ -121,7 +122,7 @@ class Client(Connected):
         link = Link(
             entry.transports, negotiation, stay=entry.stay, info=info or _INFO, answerer=answerer or questions
         )
-        super().__init__(link, questions)
+        super().__init__(link, questions, validates=validate)
         self._timeout = entry.timeout if timeout is None else timeout
         self._max_timeout = max_timeout
         self._rounds = rounds
@@ -129,7 +130,6 @@ class Client(Connected):
         self._subscribed = Subscribed(self._link)
         self._link.listeners.add(self._cache.hear)
         self._link.renewals.append(self._begin_anew)
-        self._harmless: set[str | None] = set()
         self._retrying = Retrying(tries, longest_wait)
         self._log = ServerLog(self._link, log, log_level)
         self._telemetry = telemetry
@@ -186,6 +186,7 @@ class Client(Connected):
         max_timeout: float | None = None,
         retry: bool | None = None,
         fresh: bool = False,
+        headers: Mapping[str, str] = NO_HEADERS,
     ) -> Coroutine[Any, Any, Json]:
         """Send any request; to be awaited for its result, once the server has asked all that it wants to know.
 
@@ -198,6 +199,7 @@ class Client(Connected):
             max_timeout: The same.
             retry: Whether it may be done twice; None where its method says so.
             fresh: Whether to ask also where a result is kept that still holds.
+            headers: What is said in HTTP headers, too; other transports have none.
 
         Raises:
             ProtocolError: The server answered with an error.
@@ -217,6 +219,7 @@ class Client(Connected):
             max_timeout=max_timeout,
             retry=retry,
             fresh=fresh,
+            headers=headers,
         )
 
     async def _request(
@@ -230,6 +233,7 @@ class Client(Connected):
         max_timeout: float | None,
         retry: bool | None,
         fresh: bool,
+        headers: Mapping[str, str],
     ) -> Json:
         link = self._link
         told = self._log.params(params, log_level)
@@ -238,19 +242,19 @@ class Client(Connected):
         try:
             if method in METHODS and link.wire.revision in STATELESS:
                 is_shared = progress is None and timeout is None and max_timeout is None
-                once = partial(link.request, method, told, progress, quiet, longest)
+                once = partial(link.request, method, told, progress, quiet, longest, headers)
                 result = await self._cache.answer(
                     method, params or {}, once, fresh=fresh, is_shared=is_shared
                 )
             else:
-                result = await link.request(method, told, progress, quiet, longest)
+                result = await link.request(method, told, progress, quiet, longest, headers)
         except TransportError as error:
-            again = partial(link.request, method, told, progress, quiet, longest)
+            again = partial(link.request, method, told, progress, quiet, longest, headers)
             result = await self._retrying.go_on(error, again, method, retry)
         except ProtocolError as error:
             if error.code != URL_ELICITATION_REQUIRED:
                 raise
-            again = partial(link.request, method, told, progress, quiet, longest)
+            again = partial(link.request, method, told, progress, quiet, longest, headers)
             once_more = partial(self._retrying.ask, again, method, retry)
             visit = partial(link.answerer.answer, "elicitation/create")
             result = await visited(error, once_more, visit, link.listeners)
@@ -258,7 +262,7 @@ class Client(Connected):
             return result
 
         async def ask(params: Json) -> Json:
-            again = partial(link.request, method, params, progress, quiet, longest)
+            again = partial(link.request, method, params, progress, quiet, longest, headers)
             return await self._retrying.ask(again, method, retry)
 
         return await answered(ask, method, dict(told or {}), result, link.answerer, self._rounds)
@@ -266,54 +270,6 @@ class Client(Connected):
     def notify(self, method: str, params: Mapping[str, Any] | None = None) -> Awaitable[None]:
         """Send a notification; what is returned need not be awaited, and is done when it has been sent."""
         return self._link.notify(method, params)
-
-    async def call(
-        self,
-        name: str,
-        arguments: Mapping[str, Any] | None = None,
-        *,
-        progress: Progress | None = None,
-        log_level: str | None = None,
-        timeout: float | None = None,
-        max_timeout: float | None = None,
-        retry: bool | None = None,
-    ) -> CallResult:
-        """Call a tool.
-
-        Args:
-            name: The tool's name.
-            arguments: JSON values by name.
-            progress: Called with done, total and message at each progress notification.
-            log_level: The level to ask for in this request; stateless revisions only.
-            timeout: As for the client, which says what holds where this is None.
-            max_timeout: The same.
-            retry: Whether the call may be done twice, where the way to the server or back has broken; None where the
-                tool says that it is read-only or idempotent, as far as it has been listed.
-
-        Raises:
-            ProtocolError: The server answered with an error, for example because there is no such tool.
-            TimeoutError: The time is over; the server has been told.
-            OutcomeUnknownError: It may or may not have been done.
-            ConnectionError: The server cannot be reached, or its answer did not come back.
-        """
-        params = {"name": name, "arguments": arguments or {}}
-        return CallResult(
-            await self.request(
-                "tools/call",
-                params,
-                progress=progress,
-                log_level=log_level,
-                timeout=timeout,
-                max_timeout=max_timeout,
-                retry=name in self._harmless if retry is None else retry,
-            )
-        )
-
-    async def list_tools(self, *, fresh: bool = False) -> list[Json]:
-        """Return all tools, page by page; `fresh` asks also where a list is kept that still holds."""
-        tools = await self._list("tools/list", "tools", fresh)
-        self._harmless = {tool.get("name") for tool in tools if _is_harmless(tool)}
-        return tools
 
     async def list_resources(self, *, fresh: bool = False) -> list[Json]:
         """Return all resources, page by page; `fresh` asks also where a list is kept that still holds."""
@@ -417,6 +373,7 @@ class Client(Connected):
 
     async def _begin_anew(self) -> None:
         self._cache.clear()  # it may be another server now
+        self._tools.forget()
 
     async def _list(self, method: str, member: str, fresh: bool) -> list[Json]:
         cache, link = self._cache, self._link
@@ -432,9 +389,3 @@ class Client(Connected):
         may_share = link.wire.revision in STATELESS
         whole = await cache.answer(method, ALL_PAGES, pages, fresh=fresh, is_shared=may_share)
         return objects(whole, member, method)
-
-
-def _is_harmless(tool: Json) -> bool:
-    """Say whether a tool says that it may be called twice."""
-    hints = tool.get("annotations")
-    return is_object(hints) and True in (hints.get("readOnlyHint"), hints.get("idempotentHint"))

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .results import CallResult
+
 
 class TransportError(ConnectionError):
     """A message did not reach the server, or its answer did not come back.
@@ -72,6 +77,19 @@ class AuthorizationError(StatusError):
     def __init__(self, message: str, status: int, challenge: str) -> None:
         super().__init__(message, status, may_have_begun=False)
         self.challenge = challenge
+
+
+class InvalidResultError(ValueError):
+    """What a tool has answered does not fit what it promises, or what was asked for; the tool has run all the same.
+
+    Args:
+        message: What does not fit, and where.
+        result: The result.
+    """
+
+    def __init__(self, message: str, result: CallResult) -> None:
+        super().__init__(message)
+        self.result = result
 
 
 class OutcomeUnknownError(TransportError):

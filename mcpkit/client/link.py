@@ -187,6 +187,11 @@ class Link:
             await self._stay.enter()
         await transport.open(self)
 
+    @property
+    def repeats_arguments(self) -> bool:
+        """Whether tools may have clients repeat arguments in HTTP headers."""
+        return self.wire.revision in STATELESS and getattr(self.transport, "is_http", False)
+
     def speak(self, revision: str) -> None:
         """Write what is sent from now on in a revision, and declare what the client can do in it."""
         self.wire.revision = revision

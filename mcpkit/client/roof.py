@@ -18,7 +18,6 @@ from .client import Client
 from .meant import Target
 from .names import Names
 from .questions import Roots
-from .results import CallResult
 from .targets import TargetOptions, transports_of
 from .together import Part, Together, watches_of
 
@@ -212,7 +211,7 @@ class Roof(Client, is_of_several=True):
             _all([self._clients[name].notify(method, params) for name in self._there()])
         )
 
-    async def call(self, name: str, arguments: Mapping[str, Any] | None = None, **options: Any) -> CallResult:
+    async def call(self, name: str, arguments: Mapping[str, Any] | None = None, **options: Any) -> Any:
         """Call a tool of the server that has it.
 
         Raises:

@@ -17,7 +17,9 @@ from ..common.current import running_loop
 from ..protocol.types import Json
 from .changes import Change, Watch
 from .errors import TransportError
+from .questions import Roots
 from .roof import Client
+from .tools import RemoteTool
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -221,6 +223,26 @@ class SyncClient:
     complete = _waiting(Client.complete)
     set_log_level = _waiting(Client.set_log_level)
 
+    def tools(self) -> dict[str, SyncTool]:
+        """Return all tools by name, to be called like functions: `tools["forecast"](city="Oslo")`."""
+        listed = self.list_tools()
+        return {str(tool.get("name")): SyncTool(self, tool) for tool in listed}
+
+    @property
+    def roots(self) -> Roots | None:
+        """The folders that the server is to stay within, as `Client` has them; to be set anew."""
+        return self.client.roots
+
+    @roots.setter
+    def roots(self, roots: Roots | None) -> None:
+        async def set_them() -> None:
+            self.client.roots = roots
+
+        try:
+            self.wait_for(set_them)
+        except ConnectionError:  # it is not open yet
+            self.client.roots = roots
+
     def watch(
         self,
         *,
@@ -237,6 +259,18 @@ class SyncClient:
             tools=tools, prompts=prompts, resources=resources, resource_list=resource_list
         )
         return SyncWatch(watch, self.wait_for)
+
+
+class SyncTool(RemoteTool):
+    """A tool of a server that waits for its result: `SyncClient.tools` makes them."""
+
+    def __init__(self, client: SyncClient, definition: Json) -> None:
+        super().__init__(client.client.call, definition)
+        self._wait_for = client.wait_for
+
+    def __call__(self, **arguments: Any) -> Any:
+        """Call it, and return what it answers; see `RemoteTool`."""
+        return self._wait_for(partial(super().__call__, **arguments))
 
 
 class SyncWatch:

@@ -352,7 +352,13 @@ async def test_notifications_go_to_all_servers() -> None:
 
 def test_everything_that_a_client_has_is_there_under_a_roof() -> None:
     public = {name for name in dir(Client) if not name.startswith("_")}
-    assert public - vars(Roof).keys() == set()
+    assert public - vars(Roof).keys() == {"tools"}  # which is made of two others
+
+
+async def test_tools_of_several_servers_are_functions() -> None:
+    async with Client(both()) as client:
+        tools = await client.tools()
+        assert await tools["weather_forecast"](city="Oslo") == "sunny in Oslo"
 
 
 def test_what_a_client_takes_is_shown() -> None:

@@ -277,6 +277,8 @@ def greeting(
                 {"protocolVersion": agreed, "capabilities": capabilities, "serverInfo": told},
                 {"Mcp-Session-Id": session} if session else None,
             )
+        elif asked.rpc == "tools/list":
+            await reply.result({"tools": []})
         elif asked.rpc is not None and asked.rpc.startswith("notifications/"):
             await reply.send(202)
         else:

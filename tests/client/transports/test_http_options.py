@@ -25,7 +25,7 @@ async def done(asked: Asked, reply: Reply) -> None:
 
 
 async def requests(url: Callable[[str], str] = str, **options: Any) -> list[Asked]:
-    """Return the requests of one call."""
+    """Return the requests of one call: those that discover the server, list its tools and call one."""
     async with scripted(greeting(done)) as server:
         async with Client(HttpTransport(url(server.url), **options)) as client:
             assert (await client.call("bake")).text == "done"
@@ -56,7 +56,7 @@ async def test_a_token_is_sent(token: Any) -> None:
 async def test_a_function_gives_each_request_its_token() -> None:
     tokens = iter("abcdef")
     asked = await requests(token=lambda: next(tokens))
-    assert [each.headers["authorization"] for each in asked] == ["Bearer a", "Bearer b"]
+    assert [each.headers["authorization"] for each in asked] == ["Bearer a", "Bearer b", "Bearer c"]
 
 
 BASIC = "Basic dXNlcjpwOndvcmQ="

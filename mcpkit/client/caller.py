@@ -1,0 +1,143 @@
+"""Calls of tools: what is repeated in headers, held against schemas, and made of the results."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Coroutine, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from ..errors import HEADER_MISMATCH, ProtocolError
+from ..protocol.types import Json
+from .awaited import Progress
+from .connected import Connected
+from .link import Link
+from .listed import ListedTools
+from .questions import Questions
+from .results import CallResult
+from .tools import RemoteTool
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeForm
+
+T = TypeVar("T")
+
+
+class Caller(Connected, ABC):
+    """What calls tools.
+
+    Args:
+        link: The link to the server.
+        questions: What answers the server's questions.
+        validates: Whether what tools answer is held against their `outputSchema`.
+    """
+
+    def __init__(self, link: Link, questions: Questions, *, validates: bool) -> None:
+        super().__init__(link, questions)
+        self._validates = validates
+        self._tools = ListedTools(self.list_tools)
+        link.listeners.add(self._tools.hear)
+
+    @abstractmethod
+    def request(self, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, Json]:
+        """Send any request; to be awaited for its result."""
+
+    @abstractmethod
+    async def _list(self, method: str, member: str, fresh: bool) -> list[Json]:
+        """Return all that a method lists."""
+
+    @overload
+    async def call(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        into: None = None,
+        progress: Progress | None = None,
+        log_level: str | None = None,
+        timeout: float | None = None,
+        max_timeout: float | None = None,
+        retry: bool | None = None,
+    ) -> CallResult: ...
+    @overload
+    async def call(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        into: TypeForm[T],
+        progress: Progress | None = None,
+        log_level: str | None = None,
+        timeout: float | None = None,
+        max_timeout: float | None = None,
+        retry: bool | None = None,
+    ) -> T: ...
+    async def call(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        into: Any = None,
+        progress: Progress | None = None,
+        log_level: str | None = None,
+        timeout: float | None = None,
+        max_timeout: float | None = None,
+        retry: bool | None = None,
+    ) -> Any:
+        """Call a tool, and return its result: a `CallResult`, or a value of the type `into`.
+
+        Args:
+            name: The tool's name.
+            arguments: JSON values by name.
+            into: What to make of the structured content, or else of the text: a dataclass, `TypedDict`, pydantic
+                model or any other type that an argument of a tool may have.
+            progress: Called with done, total and message at each progress notification.
+            log_level: The level to ask for in this request; stateless revisions only.
+            timeout: As for the client, which says what holds where this is None.
+            max_timeout: The same.
+            retry: Whether the call may be done twice, where the way to the server or back has broken; None where the
+                tool says that it is read-only or idempotent, as far as it has been listed.
+
+        Raises:
+            ToolError: The tool could not do what it was asked, and a type was asked for.
+            InvalidResultError: The result does not fit the tool's `outputSchema`, or the type.
+            ProtocolError: The server answered with an error, for example because there is no such tool.
+            TimeoutError: The time is over; the server has been told.
+            OutcomeUnknownError: It may or may not have been done.
+            ConnectionError: The server cannot be reached, or its answer did not come back.
+        """
+        given = arguments or {}
+        tools, repeats = self._tools, self._link.repeats_arguments
+        ask = partial(
+            self.request,
+            "tools/call",
+            {"name": name, "arguments": given},
+            progress=progress,
+            log_level=log_level,
+            timeout=timeout,
+            max_timeout=max_timeout,
+            retry=tools.is_harmless(name) if retry is None else retry,
+        )
+        try:
+            answer = await (ask(headers=await tools.headers(name, given)) if repeats else ask())
+        except ProtocolError as error:
+            if error.code != HEADER_MISMATCH or not repeats:
+                raise
+            answer = await ask(headers=await tools.headers(name, given, fresh=True))
+        result = CallResult(answer)
+        if self._validates and result.type == "complete" and not result.is_error:
+            await tools.check(name, result)
+        if into is None:
+            return result
+        from .into import read_into  # which brings all that types may be
+
+        return read_into(result, into, name)
+
+    async def tools(self) -> dict[str, RemoteTool]:
+        """Return all tools by name, to be called like functions: `await tools["forecast"](city="Oslo")`."""
+        return {str(tool.get("name")): RemoteTool(self.call, tool) for tool in await self.list_tools()}
+
+    async def list_tools(self, *, fresh: bool = False) -> list[Json]:
+        """Return all tools, page by page; `fresh` asks also where a list is kept that still holds."""
+        tools = await self._list("tools/list", "tools", fresh)
+        return self._tools.learn(tools, by_http=self._link.repeats_arguments)
