@@ -37,7 +37,9 @@ _STALE: Final = {
     "notifications/prompts/list_changed": ("prompts/list",),
     "notifications/resources/list_changed": ("resources/list", "resources/templates/list"),
 }
-_UNNAMED: Final = frozenset({"_meta", "inputResponses", "requestState"})
+_OF_ROUNDS: Final = frozenset({"inputResponses", "requestState"})
+_OF_TRACES: Final = frozenset({"traceparent", "tracestate", "baggage"})
+"""Members of `_meta` that change no result (basic/index, "OpenTelemetry trace context")."""
 
 
 class _Question(NamedTuple):
@@ -133,7 +135,8 @@ class ResultCache:
 
         Args:
             method: The method; of those that are not in `METHODS` nothing is kept.
-            params: Its params; nothing is kept where they hold `_meta`, or what belongs to a round.
+            params: Its params; nothing is kept where they hold what belongs to a round, or members of
+                `_meta` that may change the result.
             ask: Sends the request, and returns its result.
             fresh: Whether to ask in any case; what is kept is replaced.
             is_shared: Whether to wait for another's request, and to let others wait for this one; not where it has
@@ -142,10 +145,12 @@ class ResultCache:
         Raises:
             Exception: Whatever `ask` raises, which is never kept.
         """
-        if method not in METHODS or not self._max_entries or not _UNNAMED.isdisjoint(params):
+        asked = {name: value for name, value in params.items() if name != "_meta"}
+        is_plain = _OF_TRACES.issuperset(params.get("_meta") or ()) and _OF_ROUNDS.isdisjoint(params)
+        if method not in METHODS or not self._max_entries or not is_plain:
             return await ask()
-        uri = params.get("uri")
-        question = _Question(method, jsonrpc.encode(params), uri if isinstance(uri, str) else None)
+        uri = asked.get("uri")
+        question = _Question(method, jsonrpc.encode(asked), uri if isinstance(uri, str) else None)
         if not fresh:
             value = self._find(question)
             other = self._shared.get(question)

@@ -19,7 +19,10 @@ Kind = Literal["tools", "prompts", "resources", "resource"]
 """One of the lists (templates belong to `resources`), or `resource`, what is read under a URI."""
 
 MOST_WAITING: Final = 1000
-"""Changes that wait for a slow reader, beside those that it has asked for."""
+"""Changes of URIs that were not asked for by name, which wait for a slow reader."""
+
+MAX_LENGTH: Final = 1024 * 1024
+"""Characters of them all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +45,18 @@ class Wanted:
 
     Attributes:
         lists: The lists.
-        uris: The URIs of resources, without those that are named twice.
+        uris: The URIs of resources, each once.
         is_whatever_there_is: Whether lists that the server tells nothing of are no error.
     """
 
-    __slots__ = ("is_whatever_there_is", "lists", "uris")
+    __slots__ = ("_stems", "is_whatever_there_is", "lists", "uris")
 
     def __init__(
         self, lists: Iterable[ListName], uris: Iterable[str] = (), *, is_whatever_there_is: bool = False
     ) -> None:
         self.lists = tuple(lists)
-        self.uris = tuple(dict.fromkeys(uris))
+        self.uris = dict.fromkeys(uris)
+        self._stems = stems(self.uris)
         self.is_whatever_there_is = is_whatever_there_is
 
     @classmethod
@@ -82,20 +86,21 @@ class Wanted:
             return cls(LIST_NAMES, is_whatever_there_is=True)
         return cls(lists, uris)
 
+    def is_about(self, uri: str) -> bool:
+        """Say whether a URI is one of those that are asked for, of one of their templates, or within one of them."""
+        return uri in self.uris or uri.startswith(self._stems)
+
     def all(self, lists: Iterable[ListName]) -> list[Change]:
         """Return a change of each thing, which may have happened while nothing was heard."""
         changes = [Change(name, None, may_have_missed=True) for name in lists]
         return changes + [Change("resource", uri, may_have_missed=True) for uri in self.uris]
 
 
-def are_about(uris: Iterable[str], uri: str) -> bool:
-    """Say whether a URI is one of those that are asked for, of one of their templates, or within one of them."""
-    return any(each == uri or uri.startswith(_stem(each)) for each in uris)
-
-
-def _stem(uri: str) -> str:
-    stem, brace, _ = uri.partition("{")
-    return stem if brace else stem.rstrip("/") + "/"
+def stems(uris: Iterable[str]) -> tuple[str, ...]:
+    """Return how URIs begin that are of these templates, or within these URIs."""
+    return tuple(
+        stem if brace else stem.rstrip("/") + "/" for stem, brace, _ in (uri.partition("{") for uri in uris)
+    )
 
 
 class Pending:
@@ -111,6 +116,8 @@ class Pending:
         self.error: BaseException | None = None
         self._wanted = wanted
         self._changes: dict[tuple[Kind, str | None], Change] = {}
+        self._unnamed: set[str] = set()  # of the URIs that wait those that were not asked for by name
+        self._length = 0  # of all these
         self._arrival = asyncio.Event()
 
     def add(self, change: Change) -> None:
@@ -119,17 +126,20 @@ class Pending:
         waiting = self._changes.get(key)
         if waiting is None or waiting.may_have_missed:
             self._changes[key] = change
-        if len(self._changes) > MOST_WAITING + len(
-            self._wanted.uris
-        ):  # of URIs within those that were asked for
-            self._changes = {
-                key: each
-                for key, each in self._changes.items()
-                if each.kind != "resource" or each.uri in self._wanted.uris
-            }
-            for missed in self._wanted.all(()):
-                self.add(missed)
+        if waiting is None and change.uri is not None and change.uri not in self._wanted.uris:
+            self._unnamed.add(change.uri)
+            self._length += len(change.uri)
+            if len(self._unnamed) > MOST_WAITING or self._length > MAX_LENGTH:
+                self._drop_unnamed()
         self._arrival.set()
+
+    def _drop_unnamed(self) -> None:
+        for uri in self._unnamed:
+            del self._changes["resource", uri]
+        self._unnamed.clear()
+        self._length = 0
+        for missed in self._wanted.all(()):
+            self.add(missed)
 
     def end(self, error: BaseException | None = None) -> None:
         """Let the reader know that no more will come."""
@@ -141,6 +151,7 @@ class Pending:
     def drop(self) -> None:
         """Forget what waits: nobody wants it any more."""
         self._changes.clear()
+        self._unnamed.clear()
         self.end()
         self.error = None
 
@@ -157,7 +168,11 @@ class Pending:
                 raise StopAsyncIteration if error is None else error
             self._arrival.clear()
             await self._arrival.wait()
-        return self._changes.pop(next(iter(self._changes)))
+        change = self._changes.pop(next(iter(self._changes)))
+        if change.uri in self._unnamed:
+            self._unnamed.discard(change.uri)
+            self._length -= len(change.uri)
+        return change
 
 
 Listen = Callable[[Pending, "asyncio.Future[None]"], Coroutine[object, object, None]]

@@ -15,7 +15,7 @@ from ..protocol.jsonrpc import RequestId, is_array, is_object
 from ..protocol.revisions import STATELESS
 from ..protocol.types import Json
 from ..state.change import RESOURCES, ListName
-from .changes import Change, Pending, Wanted, are_about
+from .changes import Change, Pending, Wanted
 from .errors import TransportError
 from .link import Link
 from .retrying import pause
@@ -183,7 +183,7 @@ class Listening:
         link, wanted = self._link, self._wanted
         capabilities = {} if link.negotiated is None else link.negotiated.capabilities
         lists, may_subscribe = declared(capabilities, wanted.lists)
-        self._check(lists, () if may_subscribe else wanted.uris)
+        self._check(lists, () if may_subscribe else list(wanted.uris))
         broken: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
 
         def lose(error: Exception) -> None:
@@ -214,7 +214,7 @@ class Listening:
         is_anothers = (
             method == _UPDATED
             and isinstance(uri, str)
-            and not are_about(self._wanted.uris, uri)
+            and not self._wanted.is_about(uri)
             and self._subscribed.are_about(uri)
         )
         if not is_anothers:

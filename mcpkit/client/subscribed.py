@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Final
 
 from ..errors import ProtocolError
-from .changes import are_about
+from .changes import stems
 from .link import Link
 
 _AT_ONCE: Final = 16
@@ -55,7 +55,7 @@ class Subscribed:
 
     def are_about(self, uri: str) -> bool:
         """Say whether a URI is among those that somebody wants to hear of, or belongs to one."""
-        return are_about(self._all, uri)
+        return uri in self._all or uri.startswith(stems(self._all))
 
     async def hold(self, uris: Iterable[str], timeout: float) -> None:
         """Subscribe to resources, as far as the session is not; `release` ends it, also where this fails.

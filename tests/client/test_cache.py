@@ -131,6 +131,14 @@ async def test_a_request_with_members_of_its_own_in_meta_is_asked_each_time() ->
     assert [await number(cache, server, params={"_meta": {"com.example/a": 1}}) for _ in range(2)] == [1, 2]
 
 
+async def test_the_context_of_a_trace_keeps_nobody_from_what_is_kept() -> None:
+    cache, server = ResultCache(), kept()
+    for span in ("1", "2"):
+        trace = {"traceparent": f"00-{span}-{span}-01", "tracestate": "a=1", "baggage": "b=2"}
+        assert await number(cache, server, params={"_meta": trace}) == 1
+    assert await number(cache, server) == 1
+
+
 async def test_under_several_authorizations_only_what_is_public_is_kept() -> None:
     cache, server = ResultCache(keeps_private=False), kept(cacheScope="public")
     assert [await number(cache, server) for _ in range(2)] == [1, 1]

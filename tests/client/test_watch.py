@@ -11,7 +11,7 @@ from itertools import count
 import pytest
 
 from mcpkit import Cache, Change, Client, ProtocolError, Server
-from mcpkit.client.changes import MOST_WAITING, Pending, Wanted, Watch
+from mcpkit.client.changes import MAX_LENGTH, MOST_WAITING, Pending, Wanted, Watch
 from scripted_transport import ScriptedTransport, discovered
 from waiting import PATIENCE, over, until
 
@@ -352,13 +352,25 @@ async def test_a_change_that_is_heard_is_not_hidden_by_what_is_kept() -> None:
         assert (await client.read("x://a"))[0]["text"] == "second"
 
 
-async def test_more_updates_than_there_is_room_for_are_told_as_what_may_have_changed() -> None:
-    pending = Pending(Wanted(["tools"], ["x://{n}"]))
+@pytest.mark.parametrize(("times", "length"), [(MOST_WAITING + 1, 1), (2, MAX_LENGTH // 2)])
+async def test_more_updates_than_there_is_room_for_are_told_as_what_may_have_changed(
+    times: int, length: int
+) -> None:
+    pending = Pending(Wanted(["tools"], ["x://{n}", "x://named"]))
     pending.add(Change("tools"))
-    for n in range(MOST_WAITING + 1):
-        pending.add(Change("resource", f"x://{n}"))
+    pending.add(Change("resource", "x://named"))
+    for n in range(times):
+        pending.add(Change("resource", f"x://{n}{length * 'x'}"))
     assert await pending.take() == Change("tools")
+    assert await pending.take() == Change("resource", "x://named")
     assert await pending.take() == Change("resource", "x://{n}", may_have_missed=True)
     pending.end()
     with pytest.raises(StopAsyncIteration):
         await pending.take()
+
+
+async def test_what_has_been_read_takes_no_room() -> None:
+    pending = Pending(Wanted(["tools"], ["x://{n}"]))
+    for n in range(3 * MOST_WAITING):
+        pending.add(Change("resource", f"x://{n}{MAX_LENGTH // 4 * 'x'}"))
+        assert (await pending.take()).uri != "x://{n}"
