@@ -8,18 +8,15 @@ import os
 from collections.abc import Callable, Coroutine, Hashable
 from contextvars import copy_context
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from ...calls.call import Call
 from ...calls.coroutines import see_through
 from ...calls.iterables import collected, is_async_iterable
-from ...calls.making import finish_call, make_result
+from ...calls.making import Make, finish_call, make_result
 from ...calls.workers.forks import end_child
 from ...calls.workers.threads import finish_awaitable, log_late, of_a_function
 from ...errors import BusyError
-
-if TYPE_CHECKING:
-    from ...calls.call import Call
-    from ...calls.making import Make
 
 Fills = tuple[tuple[str, int], ...]
 """Parameters by name, and the numbers of their values."""
