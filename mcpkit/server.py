@@ -160,7 +160,7 @@ class Server(Serving, Registry, ServerCatalog):
             icons=list(icons) if icons else None,
             websiteUrl=website_url,
         )
-        declared = Declared(self, implementation, offers)
+        declared = Declared(self, implementation, offers, instructions)
         runtime = Runtime(
             self,
             name,
@@ -190,7 +190,6 @@ class Server(Serving, Registry, ServerCatalog):
             lifespan_wait=lifespan_wait,
             broker=broker,
             version=version,
-            instructions=instructions,
             page_size=page_size,
         )
         self.middleware = Middlewares(self.methods, self._lead)

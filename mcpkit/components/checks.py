@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, TypeGuard
 
-from pydantic_core import PydanticSerializationError, SchemaValidator, ValidationError, from_json, to_json
+from pydantic_core import SchemaValidator, ValidationError, from_json, to_json
 
 from ..errors import RegistrationError
 from ..protocol.capabilities import capability_path
@@ -77,22 +77,6 @@ def check_icons(what: str, icons: Any) -> None:
             raise RegistrationError(
                 f"{what}: icon: src must be an https: or data: URI, as hosts load no other; got {icon['src']!r}"
             )
-
-
-def check_meta(what: str, meta: Any) -> None:
-    """Refuse a `_meta` that JSON cannot carry.
-
-    Raises:
-        RegistrationError: It is no dict with strings as keys, or a value in it has no form in JSON.
-    """
-    if meta is None:
-        return
-    if not _is_mapping(meta) or not all(isinstance(key, str) for key in meta):
-        raise RegistrationError(f"{what}: meta must be a dict whose keys are strings, got {meta!r}")
-    try:
-        to_json(dict(meta), inf_nan_mode="null")
-    except (PydanticSerializationError, ValueError) as error:
-        raise RegistrationError(f"{what}: meta has no form in JSON: {error}") from None
 
 
 def json_object(what: str, value: Any) -> Json:

@@ -15,7 +15,7 @@ from ..protocol.revisions import narrow
 from ..protocol.types import Icon, Json
 from ..state.principal import Principal
 from ..state.visibility import check_visible, says
-from .checks import capabilities, check_icons, check_meta, check_text
+from .checks import capabilities, check_icons, check_text, json_object
 
 if TYPE_CHECKING:
     from ..calls.lifespan import Lifespans
@@ -68,12 +68,12 @@ class Component(ABC):
     def __init__(self, key: str, options: ComponentOptions) -> None:
         if options:
             self._check_options(f"{self.kind} {key!r}", options)
-        icons, meta = options.get("icons"), options.get("meta")
+        icons = options.get("icons")
         self.key = key
         self.title = options.get("title")
         self._description = options.get("description")
         self.icons = list(icons) if icons else None
-        self.meta = dict(meta) if meta else None
+        self.meta = json_object(f"{self.kind} {key!r}: meta", options.get("meta")) or None
         self.tags = frozenset(options.get("tags", ()))
         self.requires = capabilities(f"{self.kind} {key!r}", options.get("requires", ()))
         self.visible = options.get("visible")
@@ -95,7 +95,6 @@ class Component(ABC):
         check_text(f"{what}: title", options.get("title"))
         check_text(f"{what}: description", options.get("description"))
         check_icons(what, options.get("icons"))
-        check_meta(what, options.get("meta"))
         check_visible(what, options.get("visible"))
         for name in ("single_use", "replace"):
             if type(options.get(name, False)) is not bool:

@@ -83,28 +83,11 @@ class Resource(FunctionComponent, Listed):
 
     def build(self) -> None:
         """Read the signature: it must not ask for arguments."""
-        required = next((each for each in self.signature.parameters if each.is_required), None)
-        if required is not None:
-            cure = required.context_hint or (
-                f"write {{{required.name}}} where its value stands in the URI, or give it a default"
-            )
-            raise RegistrationError(
-                f"resource {self.key!r} has no expression for the parameter {required.name!r}: {cure}"
-            )
+        _check_filled(self, ())
 
     def describe(self, revision: str) -> Json:
         """Return the `Resource` of the specification."""
-        return optional(
-            uri=self.key,
-            name=self.name,
-            title=self.title,
-            description=self.description,
-            mimeType=self.mime_type,
-            size=self.size,
-            annotations=self.annotations,
-            icons=self.icons,
-            _meta=self.meta,
-        )
+        return _described(self, uri=self.key, size=self.size)
 
     async def read(self, call: Call) -> Json:
         """Run the function and return a `ReadResourceResult` of the newest revision."""
@@ -193,34 +176,18 @@ class ResourceTemplate(Completable):
 
     def build(self) -> None:
         """Build the arguments from the type hints; they must be the template's variables."""
-        parameters = {parameter.name: parameter for parameter in self.signature.parameters}
+        parameters = [parameter.name for parameter in self.signature.parameters]
         for variable in self.template.names:
             if variable not in parameters:
                 raise RegistrationError(
                     f"resource template {self.key!r}: the function has no parameter {variable!r} for {{{variable}}}"
                 )
-        for parameter in parameters.values():
-            if parameter.is_required and parameter.name not in self.template.names:
-                cure = parameter.context_hint or (
-                    f"write {{{parameter.name}}} where its value stands, or give it a default"
-                )
-                raise RegistrationError(
-                    f"resource template {self.key!r} has no expression for the parameter {parameter.name!r}: {cure}"
-                )
+        _check_filled(self, self.template.names)
         super().build()
 
     def describe(self, revision: str) -> Json:
         """Return the `ResourceTemplate` of the specification."""
-        return optional(
-            uriTemplate=self.key,
-            name=self.name,
-            title=self.title,
-            description=self.description,
-            mimeType=self.mime_type,
-            annotations=self.annotations,
-            icons=self.icons,
-            _meta=self.meta,
-        )
+        return _described(self, uriTemplate=self.key)
 
     def renamed(self, key: str) -> Self:
         """Return a copy with another template, of the same variables."""
@@ -273,6 +240,31 @@ class ResourceTemplate(Completable):
             raise ProtocolError(INVALID_PARAMS, str(error), {"uri": uri}) from None
         make = partial(to_contents, uri=uri, mime_type=self.mime_type)
         return {"contents": await self.run(kwargs, call, make)}
+
+
+def _described(component: Resource | ResourceTemplate, **own: Any) -> Json:
+    return optional(
+        **own,
+        name=component.name,
+        title=component.title,
+        description=component.description,
+        mimeType=component.mime_type,
+        annotations=component.annotations,
+        icons=component.icons,
+        _meta=component.meta,
+    )
+
+
+def _check_filled(component: Resource | ResourceTemplate, names: Collection[str]) -> None:
+    """Refuse a function that asks for what no expression in its URI, of these names, says."""
+    for each in component.signature.parameters:
+        if each.is_required and each.name not in names:
+            cure = each.context_hint or (
+                f"write {{{each.name}}} where its value stands in the URI, or give it a default"
+            )
+            raise RegistrationError(
+                f"{component.kind} {component.key!r} has no expression for the parameter {each.name!r}: {cure}"
+            )
 
 
 def _check_uri(uri: str) -> None:

@@ -166,13 +166,6 @@ class Tool(FunctionComponent, AnyTool):
         return self._arguments
 
     @property
-    def output(self) -> Output | None:
-        """Its output schema and validator; None when it promises no structured data."""
-        if self._arguments is None:
-            self.resolve()
-        return self._output
-
-    @property
     def mirrored(self) -> tuple[MirroredParameter, ...]:
         """The arguments that clients repeat in HTTP headers."""
         return self.arguments.mirrored
@@ -205,10 +198,10 @@ class Tool(FunctionComponent, AnyTool):
 
     def schemas(self, revision: str) -> tuple[Json, Json | None]:
         """Return both schemas; revisions that only know objects have the structured data in one."""
-        output = self.output
+        schema, output = self.arguments.schema, self._output
         if output is None:
-            return self.arguments.schema, None
-        return self.arguments.schema, output.object_schema if revision in OBJECTS_ONLY else output.schema
+            return schema, None
+        return schema, output.object_schema if revision in OBJECTS_ONLY else output.schema
 
     @property
     def is_wrapped(self) -> bool:

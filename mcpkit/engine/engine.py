@@ -42,7 +42,6 @@ class Engine:
         lifespan_wait: Seconds for which requests wait until it has been entered; None for as long as it takes.
         broker: What it shares with other processes; None for nothing.
         version: The server's version.
-        instructions: What it tells clients of its use; None for nothing.
         page_size: Entries in one page of a list; None puts all in one.
 
     Attributes:
@@ -65,7 +64,6 @@ class Engine:
         lifespan_wait: float | None,
         broker: Broker | None,
         version: str,
-        instructions: str | None,
         page_size: int | None,
     ) -> None:
         self.registry = registry
@@ -79,7 +77,7 @@ class Engine:
             partial(Changes, registry, declared.has, self.ready, broker, f"{runtime.name}/changes")
         )
         self.listing = Listing(registry, runtime, lifespans, page_size)
-        self.methods = Methods(registry, declared, self.listing, lifespans, instructions)
+        self.methods = Methods(registry, declared, self.listing, lifespans)
         self.dispatch: Handler = self.methods.dispatch
         self._handler: Handler = self.methods.dispatch
         self.has_middleware = False

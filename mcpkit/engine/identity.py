@@ -28,9 +28,13 @@ class Declared:
         registry: What the server offers.
         implementation: Who it is, as the newest revision has it.
         offers: What it declares before anything is registered for it.
+        instructions: What it tells clients of its use; None for nothing.
     """
 
-    def __init__(self, registry: Registry, implementation: Json, offers: Collection[str]) -> None:
+    def __init__(
+        self, registry: Registry, implementation: Json, offers: Collection[str], instructions: str | None
+    ) -> None:
+        self.instructions = instructions
         self._registry = registry
         self._implementation = implementation
         self._identities: dict[str, Identity] = {}

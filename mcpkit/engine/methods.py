@@ -49,7 +49,6 @@ class Methods:
         declared: What it says about itself.
         listing: Answers its lists.
         lifespans: Fills the state of its handlers.
-        instructions: What it tells clients of its use; None for nothing.
     """
 
     def __init__(
@@ -58,13 +57,11 @@ class Methods:
         declared: Declared,
         listing: Listing,
         lifespans: Lifespans,
-        instructions: str | None,
     ) -> None:
         self._registry = registry
         self._declared = declared
         self._listing = listing
         self._lifespans = lifespans
-        self._instructions = instructions
         # All but `subscriptions/listen`, which belongs to whoever holds the streams.
         self._handlers: dict[str, Handler] = {
             "initialize": self.initialize,
@@ -116,7 +113,7 @@ class Methods:
             protocolVersion=call.revision,
             capabilities=self._declared.capabilities(call.revision),
             serverInfo=self._declared.identity(call.revision).info,
-            instructions=self._instructions,
+            instructions=self._declared.instructions,
         )
 
     def discover(self, call: Call) -> Ready:
@@ -124,7 +121,7 @@ class Methods:
         result = optional(
             supportedVersions=list(STATELESS),
             capabilities=self._declared.capabilities(call.revision),
-            instructions=self._instructions,
+            instructions=self._declared.instructions,
         )
         return call.render(result)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import ExitStack
 from typing import Protocol
 from weakref import WeakKeyDictionary
@@ -162,13 +162,14 @@ class Changes:
 
     def principals(self, change: Change) -> set[Principal]:
         """Return who would hear of a change here, if it were for everybody; in the loop's thread."""
-        guards = self._guards(change)
-        listening = {listener.principal for listener in self._interested(change)}
-        return {principal for principal in listening if may_hear(principal, guards)}
+        return self._told(change, self._interested(change))
 
     def _subscribers(self, change: Change) -> set[Principal]:
+        return self._told(change, self._listeners.get(change, ()))
+
+    def _told(self, change: Change, listeners: Iterable[ChangeListener]) -> set[Principal]:
         guards = self._guards(change)
-        principals = {listener.principal for listener in self._listeners.get(change, ())}
+        principals = {listener.principal for listener in listeners}
         return {principal for principal in principals if may_hear(principal, guards)}
 
     def _is_wanted(self, change: Change) -> bool:

@@ -240,10 +240,8 @@ class Exchange:
 
     # What a call says
 
-    @property
-    def questions(self) -> None:
-        """Nothing is asked by requests of the server's: without a session nobody could answer."""
-        return None
+    questions = None
+    """Nothing is asked by requests of the server's: without a session nobody could answer."""
 
     def send(self, message: bytes) -> None:
         """Send a message before the answer, which makes this an event stream."""
