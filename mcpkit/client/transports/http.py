@@ -14,7 +14,8 @@ from ...protocol.headers import NAMED_BY, encode
 from ...protocol.revisions import STATELESS
 from ..errors import TransportError
 from ..transport import Receiver
-from .http_client import HttpClient, HttpOptions, Pairs
+from .http_client import HttpClient, HttpOptions
+from .http_headers import Pairs
 from .http_session import HttpSession
 from .http_status import answer_to, error_of, excerpt, media_type, refused, unexpected
 from .http_stream import EVENT_STREAM, MessageStream
@@ -67,7 +68,10 @@ class HttpTransport:
         """
         self._http.open()
         self._receiver = receiver
-        self._session = HttpSession(self._http, receiver, self._lose, self.missed.tell)
+        self._session = self._begin(receiver)
+
+    def _begin(self, receiver: Receiver) -> HttpSession:
+        return HttpSession(self._http, receiver, self._lose, self.missed.tell)
 
     async def close(self) -> None:
         """End what is sent, the session, and the connections; again it does nothing."""
@@ -125,7 +129,9 @@ class HttpTransport:
 
     async def _exchange(self, message: Outgoing, session: HttpSession, receiver: Receiver) -> None:
         if message.method == "initialize":
-            await session.close(says_farewell=False)
+            ended, session = session, self._begin(receiver)
+            self._session = session
+            await ended.close(says_farewell=False)
         headers = self._headers(message, session)
         has_session = session.id is not None
         response = await self._http.ask("POST", headers, message.line)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
 from pathlib import Path
@@ -14,15 +13,14 @@ from ...calls.coroutines import within
 from ...common.numbers import check_count, check_seconds
 from ...common.version import __version__
 from ..errors import TransportError
+from .http_headers import Pairs, bearer, checked, header
+from .tls import tls_context
 
 if TYPE_CHECKING:
     import ssl
 
     import httpx2
     from starlette.types import ASGIApp
-
-Pairs = list[tuple[bytes, bytes]]
-"""Headers, names in any case."""
 
 CONNECT_TIMEOUT = 10.0
 """Seconds in which a connection must have been made."""
@@ -46,14 +44,6 @@ time, before that the thousandfold, which is 64 MiB."""
 
 _NO_URL = "the URL of a server begins with http:// or https://, and names a host"
 
-_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_VALUE = re.compile(r"(?![ \t])[ -~\t\x80-\xff]*(?<![ \t])")
-_OURS = frozenset({
-    "accept", "accept-encoding", "connection", "content-length", "content-type", "last-event-id", "mcp-method",
-    "mcp-name", "mcp-protocol-version", "mcp-session-id", "transfer-encoding",
-})  # fmt: skip
-"""Headers that are the transport's to set."""
-
 
 class HttpOptions(TypedDict, total=False):
     """What may be said of requests to a URL; see `HttpClient`."""
@@ -62,7 +52,7 @@ class HttpOptions(TypedDict, total=False):
     token: str | Callable[[], str | Awaitable[str]] | None
     auth: httpx2.Auth | tuple[str, str] | Callable[[httpx2.Request], httpx2.Request] | None
     verify: bool | str | Path | ssl.SSLContext
-    cert: str | Path | tuple[str, ...] | None
+    cert: str | Path | tuple[str | Path, ...] | None
     proxy: str | None
     trust_env: bool
     http_client: httpx2.AsyncClient | None
@@ -110,7 +100,7 @@ class HttpClient:
         token: str | Callable[[], str | Awaitable[str]] | None = None,
         auth: httpx2.Auth | tuple[str, str] | Callable[[httpx2.Request], httpx2.Request] | None = None,
         verify: bool | str | Path | ssl.SSLContext = True,
-        cert: str | Path | tuple[str, ...] | None = None,
+        cert: str | Path | tuple[str | Path, ...] | None = None,
         proxy: str | None = None,
         trust_env: bool = True,
         http_client: httpx2.AsyncClient | None = None,
@@ -143,7 +133,7 @@ class HttpClient:
         if auth is None and parts.username is not None:
             auth = (unquote(parts.username), unquote(parts.password or ""))
         self._auth = auth
-        self._headers = _checked(headers or {})
+        self._headers = checked(headers or {})
         ways = [auth, token, *(name for name, _ in self._headers if name.lower() == b"authorization")]
         self.has_credentials = any(way is not None for way in ways)
         if sum(way is not None for way in ways) > 1:
@@ -152,7 +142,7 @@ class HttpClient:
             )
         self._token = token if callable(token) else None
         if isinstance(token, str):
-            self._headers.append(_bearer(token))
+            self._headers.append(bearer(token))
         self._verify = verify
         self._cert = cert
         self._proxy = proxy
@@ -193,7 +183,9 @@ class HttpClient:
         else:
             # What is not encrypted needs no authorities, whose reading takes 20 ms.
             self._client = httpx2.AsyncClient(
-                verify=self._tls() if self._target.scheme == "https" else False,
+                verify=tls_context(self._verify, self._cert, trust_env=self._trust_env)
+                if self._target.scheme == "https"
+                else False,
                 proxy=self._proxy,
                 trust_env=self._trust_env,
                 limits=httpx2.Limits(
@@ -213,23 +205,6 @@ class HttpClient:
             self._sent_along += [
                 (name, value) for name, value in defaults.items() if name.lower() not in given
             ]
-
-    def _tls(self) -> ssl.SSLContext:
-        import ssl
-
-        if isinstance(self._verify, ssl.SSLContext):
-            context = self._verify
-        elif isinstance(self._verify, bool):
-            context = self._httpx2.create_ssl_context(verify=self._verify, trust_env=self._trust_env)
-        else:
-            place = str(self._verify)
-            is_folder = Path(place).is_dir()
-            context = ssl.create_default_context(
-                cafile=None if is_folder else place, capath=place if is_folder else None
-            )
-        if self._cert is not None:
-            context.load_cert_chain(*(self._cert if isinstance(self._cert, tuple) else (self._cert,)))
-        return context
 
     async def close(self) -> None:
         """Close the connections, unless they are those of a client that was given; again it does nothing."""
@@ -258,7 +233,7 @@ class HttpClient:
             url = self._target
         if self._token is not None:
             token = self._token()
-            headers = [*headers, _bearer(token if isinstance(token, str) else await token)]
+            headers = [*headers, bearer(token if isinstance(token, str) else await token)]
         for _ in range(_MOST_REDIRECTS):
             response = await self._send(client, method, url, headers, content)
             target = self._redirected(url, response) if response.status_code in {307, 308} else None
@@ -412,31 +387,3 @@ def _reason(error: BaseException | None) -> str | None:
             return os.strerror(error.errno)
         error = error.__cause__ or error.__context__
     return None
-
-
-def header(response: httpx2.Response, name: bytes) -> bytes:
-    """Return the value of a header, of which the name is given in lower case; empty where there is none."""
-    for each, value in response.headers.raw:
-        if each.lower() == name:
-            return value
-    return b""
-
-
-def _checked(headers: Mapping[str, str]) -> Pairs:
-    """Return headers as they are sent; no message repeats a value, which may be a secret."""
-    for name, value in headers.items():
-        if not _NAME.fullmatch(name):
-            raise ValueError(f"{name!r} is no name of a header")
-        if name.lower() in _OURS:
-            raise ValueError(f"the header {name} is set by the transport")
-        if not _VALUE.fullmatch(value):
-            raise ValueError(
-                f"the value of {name} has characters, or blanks around it, that no header can have"
-            )
-    return [(name.encode("ascii"), value.encode("latin-1")) for name, value in headers.items()]
-
-
-def _bearer(token: str) -> tuple[bytes, bytes]:
-    if not _VALUE.fullmatch(token):
-        raise ValueError("the token has characters, or blanks around it, that no header can have")
-    return b"Authorization", b"Bearer " + token.encode("latin-1")

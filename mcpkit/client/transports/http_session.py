@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 from ...calls.coroutines import within
 from ..errors import TransportError
 from ..transport import Receiver
-from .http_client import HttpClient, Pairs, header
+from .http_client import HttpClient
+from .http_headers import Pairs, header
 from .http_stream import MOST_FAILURES, MessageStream
 
 if TYPE_CHECKING:
@@ -75,7 +76,6 @@ class HttpSession:
             )
             raise TransportError(message, may_have_begun=True, may_pass=False)
         self.id = id_ or None
-        self.is_gone = False
         self._headers = self.headers(None)
 
     def headers(self, revision: str | None) -> Pairs:
@@ -136,13 +136,11 @@ class HttpSession:
         Args:
             says_farewell: Whether the server is told. It may refuse (405), and has two seconds.
         """
-        listening, self._listening = self._listening, None
         self._has_joined.clear()
-        if listening is not None:
-            listening.cancel()
-            await asyncio.wait((listening,))
-        id_, self.id = self.id, None
-        if id_ is not None and says_farewell and not self.is_gone:
+        if self._listening is not None:
+            self._listening.cancel()
+            await asyncio.wait((self._listening,))
+        if self.id is not None and says_farewell and not self.is_gone:
             with suppress(Exception):  # nobody is kept from leaving
                 await within(_FAREWELL, self._farewell())
 

@@ -14,7 +14,8 @@ from ...protocol.jsonrpc import RequestId, is_object
 from ...protocol.types import Json
 from ..errors import AuthorizationError, StatusError, TransportError
 from .http_challenge import in_words, read_challenges
-from .http_client import HttpClient, header
+from .http_client import HttpClient
+from .http_headers import header
 
 if TYPE_CHECKING:
     import httpx2

@@ -16,7 +16,8 @@ from ...protocol.jsonrpc import RequestId
 from ..errors import TransportError
 from ..transport import Receiver
 from .event_stream import EventStream, TooLargeEventError
-from .http_client import FINISH, HttpClient, Pairs
+from .http_client import FINISH, HttpClient
+from .http_headers import Pairs
 from .http_status import media_type, refused, unexpected
 
 if TYPE_CHECKING:

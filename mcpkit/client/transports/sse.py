@@ -17,7 +17,8 @@ from ...protocol.jsonrpc import RequestId
 from ..errors import TransportError
 from ..transport import Receiver
 from .event_stream import Event, EventStream, TooLargeEventError
-from .http_client import HttpClient, HttpOptions, Pairs
+from .http_client import HttpClient, HttpOptions
+from .http_headers import Pairs
 from .http_status import media_type, refused, shown, unexpected
 from .http_stream import EVENT_STREAM
 

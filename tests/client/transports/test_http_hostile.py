@@ -98,6 +98,7 @@ async def test_what_is_compressed_is_read(coding: str) -> None:
         assert (await asked.call("bake")).content == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("streams", [False, True])
 async def test_what_grows_when_it_is_decompressed_has_the_bound_too(streams: bool) -> None:
     packer = zlib.compressobj(9, zlib.DEFLATED, zlib.MAX_WBITS | 16)

@@ -230,7 +230,7 @@ async def test_the_client_shows_its_certificate(authority: Authority, tmp_path: 
     both = tmp_path / "both.pem"
     both.write_bytes(certificate.read_bytes() + key.read_bytes())
     locked, locked_key = authority.certificate("locked", password=SECRET)
-    await call_tls(tls, verify=authority.file, cert=(str(certificate), str(key)))
+    await call_tls(tls, verify=authority.file, cert=(certificate, key))
     await call_tls(tls, verify=authority.file, cert=both)
     await call_tls(tls, verify=authority.file, cert=(str(locked), str(locked_key), SECRET))
     with pytest.raises(TransportError):

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from heard import Heard
 from mcpkit import Client, StatusError, TransportError
 from mcpkit.client.transports import http_session, http_stream
 from mcpkit.client.transports.http import HttpTransport
@@ -285,6 +286,41 @@ async def test_a_token_that_cannot_be_had_ends_the_stream_alone(caplog: pytest.L
         await until(lambda: "no token today" in caplog.text)
         with pytest.raises(LookupError, match="no token today"):
             await client.call("bake")
+
+
+async def test_a_stream_of_the_session_before_is_joined_again_there() -> None:
+    ids = iter(["first", "second"])
+    goes_on = asyncio.Event()
+    joined: list[str] = []
+
+    async def call(asked: Asked, reply: Reply) -> None:
+        await goes_on.wait()
+        await reply.begin_stream()
+        await reply.event(id_="a", retry=0)
+        await reply.end_stream()
+
+    async def join(asked: Asked, reply: Reply) -> None:
+        joined.append(asked.headers["mcp-session-id"])
+        await reply.send(404)
+
+    async def script(asked: Asked, reply: Reply) -> None:
+        session = next(ids) if asked.rpc == "initialize" else None
+        await greeting(call, session=session, stream=join)(asked, reply)
+
+    async with scripted(script) as server:
+        transport, heard = HttpTransport(server.url), Heard(REVISION)
+        await transport.open(heard)
+        await transport.send(heard.wire.request("initialize", {"protocolVersion": REVISION}))
+        calling = asyncio.ensure_future(transport.send(heard.wire.request("tools/call", {"name": "long"})))
+        await until(lambda: server.of("POST", "tools/call"))
+        await transport.send(heard.wire.request("initialize", {"protocolVersion": REVISION}))
+        goes_on.set()
+        with pytest.raises(TransportError, match="the answer is lost") as caught:
+            await calling
+        assert caught.value.session_is_gone
+        await transport.close()
+    assert joined == ["first"]
+    assert [asked.headers["mcp-session-id"] for asked in server.of("DELETE")] == ["second"]
 
 
 async def test_another_initialize_begins_another_session() -> None:

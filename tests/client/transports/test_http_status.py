@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from heard import Heard
 from mcpkit import AuthorizationError, Client, ProtocolError, StatusError, TransportError
 from mcpkit.client.transports.http import HttpTransport
 from scripted_http import Asked, Reply, Script, greeting, scripted, text
@@ -260,14 +261,14 @@ async def done(asked: Asked, reply: Reply) -> None:
 
 async def test_a_notification_that_is_refused_is_an_error() -> None:
     async def script(asked: Asked, reply: Reply) -> None:
-        if asked.rpc == "notifications/initialized":
-            await reply.send(400, b"not so")
-        else:
-            await greeting(done)(asked, reply)
+        await reply.send(400, b"not so")
 
     async with scripted(script) as server:
+        transport, heard = HttpTransport(server.url), Heard("2025-11-25")
+        await transport.open(heard)
         with pytest.raises(StatusError, match="not so"):
-            await Client(HttpTransport(server.url), revision="2025-11-25").__aenter__()
+            await transport.send(heard.wire.notification("notifications/initialized"))
+        await transport.close()
 
 
 @pytest.mark.parametrize("answer", [(200, b"{}"), (202, b""), (204, b""), (200, b"")])

@@ -1,0 +1,58 @@
+"""Headers of requests, checked before they are sent, and of answers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import httpx2
+
+Pairs = list[tuple[bytes, bytes]]
+"""Headers, names in any case."""
+
+_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_VALUE = re.compile(r"(?![ \t])[ -~\t\x80-\xff]*(?<![ \t])")
+_OURS = frozenset({
+    "accept", "accept-encoding", "connection", "content-length", "content-type", "last-event-id", "mcp-method",
+    "mcp-name", "mcp-protocol-version", "mcp-session-id", "transfer-encoding",
+})  # fmt: skip
+"""Headers that are the transport's to set."""
+
+
+def checked(headers: Mapping[str, str]) -> Pairs:
+    """Return headers of a user's as they are sent.
+
+    Raises:
+        ValueError: One of them cannot be sent, or is not the user's to set; no value is repeated, which may be secret.
+    """
+    for name, value in headers.items():
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"{name!r} is no name of a header")
+        if name.lower() in _OURS:
+            raise ValueError(f"the header {name} is set by the transport")
+        if not _VALUE.fullmatch(value):
+            raise ValueError(
+                f"the value of {name} has characters, or blanks around it, that no header can have"
+            )
+    return [(name.encode("ascii"), value.encode("latin-1")) for name, value in headers.items()]
+
+
+def bearer(token: str) -> tuple[bytes, bytes]:
+    """Return the header that sends a token.
+
+    Raises:
+        ValueError: It cannot be sent.
+    """
+    if not _VALUE.fullmatch(token):
+        raise ValueError("the token has characters, or blanks around it, that no header can have")
+    return b"Authorization", b"Bearer " + token.encode("latin-1")
+
+
+def header(response: httpx2.Response, name: bytes) -> bytes:
+    """Return the value of a header, of which the name is given in lower case; empty where there is none."""
+    for each, value in response.headers.raw:
+        if each.lower() == name:
+            return value
+    return b""
