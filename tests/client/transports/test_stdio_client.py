@@ -66,6 +66,14 @@ for line in sys.stdin:
         print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
 """
 
+DEAF = """
+import json, sys, time
+id_ = json.loads(sys.stdin.readline())["id"]
+result = {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {}}
+print(json.dumps({"jsonrpc": "2.0", "id": id_, "result": result}), flush=True)
+time.sleep(3600)
+"""
+
 NODE = """
 import { McpServer } from "@modelcontextprotocol/sdk/server/mcp.js";
 import { StdioServerTransport } from "@modelcontextprotocol/sdk/server/stdio.js";
@@ -166,4 +174,13 @@ async def test_a_client_is_left_in_another_task_and_after_an_error() -> None:
     with pytest.raises(ZeroDivisionError):
         async with client:
             raise ZeroDivisionError
+    assert (descriptors(), children()) == before
+
+
+async def test_what_a_server_does_not_read_is_given_up_in_time() -> None:
+    before = descriptors(), children()
+    async with Client(transport(DEAF, grace=0.1)) as client:
+        for _ in range(3):  # of which the first fills the pipe
+            with pytest.raises(TimeoutError):
+                await client.request("resources/read", {"uri": "x" * 3_000_000}, timeout=0.1)
     assert (descriptors(), children()) == before
