@@ -66,14 +66,14 @@ def forget(child: Child) -> None:
 def _end_all() -> None:
     """End all together, as `Process.stop` would each; whoever interrupts this does not want to wait."""
     try:
-        for child in _living:
+        for child in list(_living):  # a loop in another thread may still run
             child.close_input()
-        _release(max(child.grace for child in _living))
-        for child in _living:
+        _release(max((child.grace for child in list(_living)), default=0))
+        for child in list(_living):
             child.signal(signal.SIGTERM)
-        _release(max((child.grace for child in _living), default=0))
+        _release(max((child.grace for child in list(_living)), default=0))
     finally:
-        for child in _living:
+        for child in list(_living):
             child.signal(_KILL)
         _release(_KILLED)
 

@@ -51,7 +51,7 @@ def start(
     except BaseException as error:
         for descriptor in ours:
             os.close(descriptor)
-        if isinstance(error, OSError):
+        if isinstance(error, OSError) and not isinstance(error, TransportError):
             raise TransportError(
                 _why_not(error, command[0], environment, cwd),
                 may_have_begun=False,

@@ -44,8 +44,9 @@ _SHOWN: Final = 200
 _MESSAGE: Final = re.compile(rb"\{|\[\s*\{")
 """What a message, or a batch of them, begins with; a line such as `[INFO] ready` does not."""
 
-_HARMLESS: Final = frozenset({"-m", "-u", "-y", "--yes"})
-"""Options of python, uv and npx after which comes what is run."""
+_LAUNCHERS: Final = frozenset({"bun", "bunx", "deno", "node", "npx", "pipx", "python", "uv", "uvx"})
+_BEFORE: Final = frozenset({"-m", "-u", "-y", "--yes", "run"})
+"""What may stand before that which a launcher launches."""
 
 logger = logging.getLogger("mcpkit")
 
@@ -304,15 +305,14 @@ def _check(command: Sequence[object], env: Mapping[str, object]) -> None:
 
 
 def _name(command: Sequence[str]) -> str:
-    """Name a server by its command, without arguments that may be secret."""
+    """Name a server by its program, and by what a launcher launches; other arguments may be secret."""
     program, *arguments = command
-    shown = [PurePath(program).name]
-    for argument in arguments:
-        if argument not in _HARMLESS:
-            if not argument.startswith("-"):
-                shown.append(PurePath(argument).name)
-            break
-    return " ".join(shown)
+    name = PurePath(program).name
+    if PurePath(program).stem.rstrip("0123456789.") in _LAUNCHERS:
+        launched = next((each for each in arguments if each not in _BEFORE), "-")
+        if not launched.startswith("-"):
+            return f"{name} {PurePath(launched).name}"
+    return name
 
 
 def _signal_name(number: int) -> str:

@@ -12,7 +12,7 @@ import pytest
 
 from child import ECHO, Received, ask, children, descriptors, script
 from mcpkit.client.errors import TransportError
-from mcpkit.client.transports.stdio import StdioTransport
+from mcpkit.client.transports.stdio import StdioTransport, _name
 
 pytestmark = [pytest.mark.anyio, pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")]
 
@@ -154,3 +154,20 @@ async def test_what_cannot_be_meant_is_refused(
 ) -> None:
     with pytest.raises(error, match=words):
         StdioTransport(command, **options)
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        (["/usr/bin/python3.12", "-u", "/srv/server.py", "--token", "secret"], "python3.12 server.py"),
+        (["python", "-m", "weather", "secret"], "python weather"),
+        (["npx", "-y", "@modelcontextprotocol/server-memory"], "npx server-memory"),
+        (["uv", "run", "server.py"], "uv server.py"),
+        (["uv", "--token", "secret"], "uv"),
+        (["node"], "node"),
+        (["/opt/my-server", "secret"], "my-server"),
+        (["docker", "run", "-e", "TOKEN=secret", "image"], "docker"),
+    ],
+)
+def test_a_server_is_named_without_its_secrets(command: list[str], name: str) -> None:
+    assert _name(command) == name
