@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from ..errors import INTERNAL_ERROR, ProtocolError
 from ..protocol.jsonrpc import is_array, is_object
@@ -16,9 +16,13 @@ def objects(result: Json, member: str, method: str) -> list[Json]:
         ProtocolError: It is no array of objects.
     """
     found = result.get(member)
-    if not is_array(found) or not all(is_object(each) for each in found):
-        raise malformed(method, f"an array of objects as {member}")
-    return found
+    if type(found) is list:
+        for each in found:
+            if type(each) is not dict:
+                break
+        else:
+            return cast("list[Json]", found)
+    raise malformed(method, f"an array of objects as {member}")
 
 
 def strings(result: Json, member: str, method: str) -> list[str]:

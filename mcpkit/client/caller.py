@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Coroutine, Mapping
-from functools import partial
+from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from ..errors import HEADER_MISMATCH, ProtocolError
@@ -29,18 +28,24 @@ class Caller(Connected, ABC):
     Args:
         link: The link to the server.
         questions: What answers the server's questions.
+        ask: Sends a request and returns its result, once nothing is asked any more; takes method, params, progress, log
+            level, timeout, longest timeout, whether it may be done twice, and headers.
         validates: Whether what tools answer is held against their `outputSchema`.
     """
 
-    def __init__(self, link: Link, questions: Questions, *, validates: bool) -> None:
+    def __init__(
+        self,
+        link: Link,
+        questions: Questions,
+        ask: Callable[..., Coroutine[Any, Any, Json]],
+        *,
+        validates: bool,
+    ) -> None:
         super().__init__(link, questions)
+        self._ask = ask
         self._validates = validates
         self._tools = ListedTools(self.list_tools)
         link.listeners.add(self._tools.hear)
-
-    @abstractmethod
-    def request(self, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, Json]:
-        """Send any request; to be awaited for its result."""
 
     @abstractmethod
     async def _list(self, method: str, member: str, fresh: bool) -> list[Json]:
@@ -106,32 +111,33 @@ class Caller(Connected, ABC):
             OutcomeUnknownError: It may or may not have been done.
             ConnectionError: The server cannot be reached, or its answer did not come back.
         """
-        given = arguments or {}
-        tools, repeats = self._tools, self._link.repeats_arguments
-        ask = partial(
-            self.request,
-            "tools/call",
-            {"name": name, "arguments": given},
-            progress=progress,
-            log_level=log_level,
-            timeout=timeout,
-            max_timeout=max_timeout,
-            retry=tools.is_harmless(name) if retry is None else retry,
-        )
-        try:
-            answer = await (ask(headers=await tools.headers(name, given)) if repeats else ask())
-        except ProtocolError as error:
-            if error.code != HEADER_MISMATCH or not repeats:
-                raise
-            answer = await ask(headers=await tools.headers(name, given, fresh=True))
-        result = CallResult(answer)
-        if self._validates and result.type == "complete" and not result.is_error:
+        params = {"name": name, "arguments": arguments or {}}
+        tools = self._tools
+        retry = tools.is_harmless(name) if retry is None else retry
+        if self._link.repeats_arguments:
+            rest = (progress, log_level, timeout, max_timeout, retry)
+            result = CallResult(await self._ask_with_headers(name, params, *rest))
+        else:
+            ask = self._ask("tools/call", params, progress, log_level, timeout, max_timeout, retry)
+            result = CallResult(await ask)
+        if self._validates and not result.is_error and tools.may_promise(name, result):
             await tools.check(name, result)
         if into is None:
             return result
         from .into import read_into  # which brings all that types may be
 
         return read_into(result, into, name)
+
+    async def _ask_with_headers(self, name: str, params: Json, *rest: Any) -> Json:
+        given = params["arguments"]
+        try:
+            headers = await self._tools.headers(name, given)
+            return await self._ask("tools/call", params, *rest, headers)
+        except ProtocolError as error:
+            if error.code != HEADER_MISMATCH:
+                raise
+        headers = await self._tools.headers(name, given, fresh=True)
+        return await self._ask("tools/call", params, *rest, headers)
 
     async def tools(self) -> dict[str, RemoteTool]:
         """Return all tools by name, to be called like functions: `await tools["forecast"](city="Oslo")`."""

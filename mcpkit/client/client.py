@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
@@ -122,7 +122,8 @@ class Client(Caller):
         link = Link(
             entry.transports, negotiation, stay=entry.stay, info=info or _INFO, answerer=answerer or questions
         )
-        super().__init__(link, questions, validates=validate)
+        ask = self._answer if telemetry is None else partial(telemetry.measured, self._answer, link)
+        super().__init__(link, questions, ask, validates=validate)
         self._timeout = entry.timeout if timeout is None else timeout
         self._max_timeout = max_timeout
         self._rounds = rounds
@@ -132,7 +133,6 @@ class Client(Caller):
         self._link.renewals.append(self._begin_anew)
         self._retrying = Retrying(tries, longest_wait)
         self._log = ServerLog(self._link, log, log_level)
-        self._telemetry = telemetry
         self._recorder: Recorder | None = None
         if trace or record is not None:
             from .trace import look_at_frames
@@ -207,33 +207,20 @@ class Client(Caller):
             OutcomeUnknownError: It may or may not have been done.
             ConnectionError: The server cannot be reached, or its answer did not come back.
         """
-        ask = self._request
-        if self._telemetry is not None:
-            ask = partial(self._telemetry.measured, self._request, self._link.wire.revision)
-        return ask(
-            method,
-            params,
-            progress=progress,
-            log_level=log_level,
-            timeout=timeout,
-            max_timeout=max_timeout,
-            retry=retry,
-            fresh=fresh,
-            headers=headers,
-        )
+        rest = (progress, log_level, timeout, max_timeout, retry, headers, fresh)
+        return self._ask(method, params, *rest)
 
-    async def _request(
+    async def _answer(
         self,
         method: str,
         params: Mapping[str, Any] | None,
-        *,
-        progress: Progress | None,
-        log_level: str | None,
-        timeout: float | None,
-        max_timeout: float | None,
-        retry: bool | None,
-        fresh: bool,
-        headers: Mapping[str, str],
+        progress: Progress | None = None,
+        log_level: str | None = None,
+        timeout: float | None = None,
+        max_timeout: float | None = None,
+        retry: bool | None = None,
+        headers: Mapping[str, str] = NO_HEADERS,
+        fresh: bool = False,
     ) -> Json:
         link = self._link
         told = self._log.params(params, log_level)
@@ -248,24 +235,29 @@ class Client(Caller):
                 )
             else:
                 result = await link.request(method, told, progress, quiet, longest, headers)
-        except TransportError as error:
+        except (TransportError, ProtocolError) as error:
             again = partial(link.request, method, told, progress, quiet, longest, headers)
-            result = await self._retrying.go_on(error, again, method, retry)
-        except ProtocolError as error:
-            if error.code != URL_ELICITATION_REQUIRED:
-                raise
-            again = partial(link.request, method, told, progress, quiet, longest, headers)
-            once_more = partial(self._retrying.ask, again, method, retry)
-            visit = partial(link.answerer.answer, "elicitation/create")
-            result = await visited(error, once_more, visit, link.listeners)
+            result = await self._in_spite_of(error, again, method, retry)
         if result.get("resultType") != "input_required" or not self._rounds:
             return result
+        one_round = partial(self._round, method, retry, (progress, quiet, longest, headers))
+        return await answered(one_round, method, dict(told or {}), result, link.answerer, self._rounds)
 
-        async def ask(params: Json) -> Json:
-            again = partial(link.request, method, params, progress, quiet, longest, headers)
-            return await self._retrying.ask(again, method, retry)
+    async def _in_spite_of(
+        self, error: Exception, again: Callable[[], Awaitable[Json]], method: str, retry: bool | None
+    ) -> Json:
+        """Ask again after an error, where that may help; raises the error where it may not."""
+        if isinstance(error, TransportError):
+            return await self._retrying.go_on(error, again, method, retry)
+        if not isinstance(error, ProtocolError) or error.code != URL_ELICITATION_REQUIRED:
+            raise error
+        once_more = partial(self._retrying.ask, again, method, retry)
+        visit = partial(self._link.answerer.answer, "elicitation/create")
+        return await visited(error, once_more, visit, self._link.listeners)
 
-        return await answered(ask, method, dict(told or {}), result, link.answerer, self._rounds)
+    async def _round(self, method: str, retry: bool | None, rest: tuple[Any, ...], params: Json) -> Json:
+        again = partial(self._link.request, method, params, *rest)
+        return await self._retrying.ask(again, method, retry)
 
     def notify(self, method: str, params: Mapping[str, Any] | None = None) -> Awaitable[None]:
         """Send a notification; what is returned need not be awaited, and is done when it has been sent."""

@@ -116,7 +116,7 @@ class Link:
         self.listeners: Listeners[[str, Json | None]] = Listeners()
         self.renewals: list[Callable[[], Awaitable[None]]] = []
         self.losses: Listeners[[Exception]] = Listeners()
-        self.frames: Listeners[[Direction, bytes]] = Listeners()
+        self.frames: list[Callable[[Direction, bytes], object]] = []
         self.is_open = False
         self.is_closed = True
         self._negotiate = negotiate
@@ -272,7 +272,9 @@ class Link:
         if begins is not None:
             begins(request.id)
         try:
-            sending = self._carry(request)
+            if self.frames:
+                self._show("sent", request.line)
+            sending = self.transport.send(request)
             if sending is not None:
                 await sending
             if watch is not None:
@@ -285,10 +287,7 @@ class Link:
         except TransportError as error:
             if answer.done():  # before the way back broke
                 return answer.result()
-            self.wire.cancel(request.id, "")  # whose answer cannot come: there is nobody to tell
-            if error.session_is_gone and generation == self.generation and self.is_open:
-                self.is_open = False
-                self.losses.tell(error)
+            self._could_not_be_carried(request, error, generation)
             raise
         finally:
             del self._waiting[request.id]
@@ -297,6 +296,12 @@ class Link:
                 del self._watched[request.id]
             if request.id in self.wire.pending:
                 self._give_up(request, is_late=watch is not None and watch.is_late)
+
+    def _could_not_be_carried(self, request: Request, error: TransportError, generation: int) -> None:
+        self.wire.cancel(request.id, "")  # whose answer cannot come: there is nobody to tell
+        if error.session_is_gone and generation == self.generation and self.is_open:
+            self.is_open = False
+            self.losses.tell(error)
 
     def _give_up(self, request: Request, *, is_late: bool) -> None:
         """Tell the server that nobody waits for the answer of a request."""
@@ -323,22 +328,20 @@ class Link:
         Where it cannot be sent the server has gone, as others hear.
         """
         try:
-            sending = self._carry(message)
+            if self.frames:
+                self._show("sent", message.line)
+            sending = self.transport.send(message)
             if sending is not None:
                 await sending
         except TransportError as error:
             logger.debug("A message was not sent: %s", error)
 
-    def _carry(self, message: Outgoing) -> Awaitable[None] | None:
-        if self.frames:
-            self._show("sent", message.line)
-        return self.transport.send(message)
-
     def _show(self, direction: Direction, line: bytes) -> None:
-        try:
-            self.frames.tell(direction, line)
-        except Exception:
-            logger.exception("What looks at the messages has failed")
+        for look in self.frames:
+            try:
+                look(direction, line)
+            except Exception:
+                logger.exception("What looks at the messages has failed")
 
     # What comes
 

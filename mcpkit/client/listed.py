@@ -136,6 +136,10 @@ class ListedTools:
 
         return headers_of(repeated, arguments) if repeated and isinstance(repeated, tuple) else NO_HEADERS
 
+    def may_promise(self, name: str, result: CallResult) -> bool:
+        """Say whether a tool may have promised something of a result."""
+        return result.type == "complete" and (name in self._tools or "structuredContent" in result.data)
+
     async def check(self, name: str, result: CallResult) -> None:
         """Hold a result against what its tool promises.
 
@@ -144,8 +148,6 @@ class ListedTools:
         """
         tool = self._tools.get(name)
         if tool is None:
-            if "structuredContent" not in result.data:
-                return
             tool = await self._found_later(name)
         if not self._problems(name, tool, result):
             return

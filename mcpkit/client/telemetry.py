@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
     from opentelemetry.util.types import AttributeValue
 
+    from .link import Link
+
 _BUCKETS: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)
 """Seconds, as the conventions advise."""
 
@@ -61,19 +63,19 @@ class ClientTelemetry:
     async def measured(
         self,
         ask: Callable[..., Awaitable[Json]],
-        revision: str,
+        link: Link,
         method: str,
-        params: Mapping[str, Any] | None = None,
-        **options: Any,
+        params: Mapping[str, Any] | None,
+        *rest: Any,
     ) -> Json:
         """Make a request within its span.
 
         Args:
-            ask: Makes it: takes method, params and options.
-            revision: The revision that is spoken.
+            ask: Makes it: takes method, params and the rest.
+            link: The link to the server.
             method: The method.
             params: Its params.
-            options: What else `ask` takes.
+            rest: What else `ask` takes.
 
         Returns:
             What `ask` returns.
@@ -82,14 +84,14 @@ class ClientTelemetry:
             BaseException: Whatever `ask` raises.
         """
         name, attributes = _describe(method, params or {})
-        attributes["mcp.protocol.version"] = revision
+        attributes["mcp.protocol.version"] = link.wire.revision
         began = time.perf_counter()
         failed: str | None = "cancelled"
         with self._tracer.start_as_current_span(
             name, kind=self._trace.SpanKind.CLIENT, attributes=attributes, record_exception=False
         ) as span:
             try:
-                result = await ask(method, self._with_trace(params), **options)
+                result = await ask(method, self._with_trace(params), *rest)
                 failed = "tool_error" if result.get("isError") else None
             except Exception as error:
                 failed = str(error.code) if isinstance(error, ProtocolError) else type(error).__qualname__

@@ -39,11 +39,11 @@ def look_at_frames(
     """
     mask = Mask.of(options)
     if trace:
-        link.frames.add(Tracer(to_standard_error if trace is True else trace, mask))
+        link.frames.append(Tracer(to_standard_error if trace is True else trace, mask))
     if record is None:
         return None
     recorder = Recorder(record, mask)
-    link.frames.add(recorder)
+    link.frames.append(recorder)
     return recorder
 
 

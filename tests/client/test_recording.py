@@ -102,7 +102,13 @@ async def test_each_line_is_a_message(tmp_path: Path) -> None:
     async with Client(make_server(), record=path) as client:
         await client.call("bake", {"bread": "rye"})
     lines = [json.loads(line) for line in path.read_text().splitlines()]
-    assert [next(iter(line)) for line in lines] == ["sent", "came", "sent", "came"]
+    assert [next(iter(line)) for line in lines] == ["sent", "came"] * (len(lines) // 2)
+    methods = [line["sent"]["method"] for line in lines if "sent" in line]
+    assert methods == [
+        "server/discover",
+        "tools/call",
+        "tools/list",
+    ]  # which says what the result is held against
 
 
 @pytest.mark.parametrize(
