@@ -117,13 +117,13 @@ class Peer(ABC):
             problem = invalid(f"a batch holds 1 to {MAX_BATCH} messages, this one {len(batch)}")
             self._refuse(None, problem, reply)
             return
-        answers = _Batch(len(batch), reply)
+        answered = _together(len(batch), reply)
         for message in batch:
             if is_initialize(message):
                 problem = invalid("initialize must not be part of a batch")
-                self._refuse(messages.readable_id(message["id"], self), problem, answers.reply)
+                self._refuse(messages.readable_id(message["id"], self), problem, answered)
             else:
-                self._receive(message, answers.reply, channel)
+                self._receive(message, answered, channel)
 
     def _serve(self, request: Request, reply: Reply, channel: Channel) -> None:
         engine = self._engine
@@ -179,20 +179,16 @@ class Peer(ABC):
         reply(jsonrpc.error(id_, problem, absent=absent), problem)
 
 
-class _Batch:
-    """Collects the answers to a batch: one array, or nothing when there are none."""
+def _together(count: int, reply: Reply) -> Reply:
+    """Return what takes the answers to a batch, and replies with one array; with nothing when there are none."""
+    answers: list[bytes] = []
 
-    __slots__ = ("_answers", "_open", "_reply")
-
-    def __init__(self, size: int, reply: Reply) -> None:
-        self._open = size
-        self._reply = reply
-        self._answers: list[bytes] = []
-
-    def reply(self, message: bytes | None, problem: BaseException | None) -> None:
-        """Take the answer to one of the messages, or None."""
-        self._open -= 1
+    def answered(message: bytes | None, problem: BaseException | None) -> None:
+        nonlocal count
+        count -= 1
         if message is not None:
-            self._answers.append(message)
-        if self._open == 0:
-            self._reply(b"[" + b",".join(self._answers) + b"]" if self._answers else None, None)
+            answers.append(message)
+        if count == 0:
+            reply(b"[" + b",".join(answers) + b"]" if answers else None, None)
+
+    return answered

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from ...calls.call import Call
-from ...calls.coroutines import see_through
+from ...calls.coroutines import first_step, see_through
 from ...calls.iterables import collected, is_async_iterable
 from ...calls.making import Make, finish_call, make_result
 from ...calls.workers.forks import end_child
@@ -207,9 +207,9 @@ class _FilledCall:
         opened: list[_Opened] = []
         try:
             for part in self.parts:
-                here = _Opened(part, self._call)
+                here = _Opened(part, self._call, is_in_thread=part.is_in_loop is False)
                 opened.append(here)
-                if part.is_in_loop is False:
+                if here.is_in_thread:
                     await self._in_thread(partial(here.in_context, here.open_here, self._values))
                     if self._is_left():
                         raise asyncio.CancelledError
@@ -226,14 +226,14 @@ class _FilledCall:
         if self._call.stops is not None:
             self._call.take_stops_back()
         for here in reversed(opened):
-            if here.part.is_in_loop is False:
+            if here.is_in_thread:
                 await self._close_in_thread(here)
             else:
                 self._error = await here.close(self._error)
 
     def run_in_thread(self) -> Any:
         """Do what is left to do before the function, call it, and close that again, in this thread."""
-        here = _Opened(self._tail, self._call) if self._tail is not None else None
+        here = _Opened(self._tail, self._call, is_in_thread=True) if self._tail is not None else None
         value: Any = None
         error: BaseException | None = None
         process = os.getpid()
@@ -299,10 +299,12 @@ class _Opened:
     Args:
         part: The part.
         call: The request.
+        is_in_thread: Whether they belong into a thread, where nothing is awaited.
     """
 
-    def __init__(self, part: Part, call: Call) -> None:
-        self.part = part
+    def __init__(self, part: Part, call: Call, *, is_in_thread: bool) -> None:
+        self.is_in_thread = is_in_thread
+        self._part = part
         self.managers: list[tuple[Any, Step]] = []
         self._call = call
         self._context = copy_context()
@@ -311,16 +313,18 @@ class _Opened:
         return step.function(self._call) if step.is_reader else step.function(**_named(step.fills, values))
 
     async def open(self, values: list[Any]) -> None:
-        """Make the steps of the event loop."""
-        for step in self.part.steps:
+        """Make the steps."""
+        for step in self._part.steps:
             made = self._made(step, values)
             if step.is_generator:
                 try:
-                    values[step.number] = await made.__aenter__()
+                    values[step.number] = made.__enter__() if self.is_in_thread else await made.__aenter__()
                 except RuntimeError as error:
                     _name(error, step, "has not yielded")
                     raise
                 self.managers.append((made, step))
+            elif self.is_in_thread:
+                values[step.number] = _settled(made, self._call)
             else:
                 values[step.number] = await finish_awaitable(made)
 
@@ -329,7 +333,10 @@ class _Opened:
         while self.managers:
             manager, step = self.managers.pop()
             try:
-                await manager.__aexit__(*_raised(error))
+                if self.is_in_thread:
+                    manager.__exit__(*_raised(error))
+                else:
+                    await manager.__aexit__(*_raised(error))
             except BaseException as problem:  # noqa: BLE001 - goes on
                 _name(problem, step, "has yielded more than once")
                 error = problem
@@ -337,28 +344,12 @@ class _Opened:
 
     def open_here(self, values: list[Any]) -> None:
         """Make the steps of a thread, in this one."""
-        for step in self.part.steps:
-            made = self._made(step, values)
-            if step.is_generator:
-                try:
-                    values[step.number] = made.__enter__()
-                except RuntimeError as error:
-                    _name(error, step, "has not yielded")
-                    raise
-                self.managers.append((made, step))
-            else:
-                values[step.number] = _settled(made, self._call)
+        first_step(self.open(values))
 
     def close_here(self, error: BaseException | None) -> BaseException | None:
         """Do what `close` does, in this thread."""
-        while self.managers:
-            manager, step = self.managers.pop()
-            try:
-                manager.__exit__(*_raised(error))
-            except BaseException as problem:  # noqa: BLE001 - goes on
-                _name(problem, step, "has yielded more than once")
-                error = problem
-        return error
+        problem: BaseException | None = first_step(self.close(error))[1]
+        return problem
 
     def in_context(self, function: Callable[[Any], Any], argument: Any) -> Any:
         """Call a function with context variables that last until the steps are closed."""
