@@ -142,14 +142,13 @@ class _Copy:
 
 def _descriptor_of(target: TextSink) -> int | None:
     """Return the descriptor of an open file; None for what is none, such as `io.StringIO` or a notebook's output."""
-    fileno = getattr(target, "fileno", None)
+    fileno, flush = getattr(target, "fileno", None), getattr(target, "flush", None)
     if fileno is None or (isinstance(target, io.TextIOBase) and not isinstance(target, io.TextIOWrapper)):
         return None
     try:
         descriptor: int = fileno()
     except (io.UnsupportedOperation, ValueError):
         return None
-    flush = getattr(target, "flush", None)
     if flush is not None:
         flush()  # what has been written to it before comes first
     return descriptor
