@@ -163,5 +163,5 @@ def _root(given: object) -> Json:
     if isinstance(given, str) and (given.startswith("file:") or "://" in given):
         return {"uri": given}
     if isinstance(given, (str, PathLike)):
-        return {"uri": Path(given).expanduser().absolute().as_uri()}
+        return {"uri": Path(cast("str | PathLike[str]", given)).expanduser().absolute().as_uri()}
     raise TypeError(f"roots= is a list of paths and URIs, not of {given!r}")

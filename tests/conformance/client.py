@@ -1,0 +1,127 @@
+"""The client that the official conformance suite starts: `python client.py URL`.
+
+The suite says by `MCP_CONFORMANCE_SCENARIO` what is to be done, and in `MCP_CONFORMANCE_CONTEXT` with which values.
+The revision is not looked up anywhere: finding out which one is spoken is part of what is judged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from mcpkit import Client
+
+Scenario = Callable[[str], Awaitable[None]]
+
+SCENARIOS: dict[str, Scenario] = {}
+
+
+def scenario(*names: str) -> Callable[[Scenario], Scenario]:
+    """Say for which scenarios a function is."""
+
+    def register(function: Scenario) -> Scenario:
+        SCENARIOS.update(dict.fromkeys(names, function))
+        return function
+
+    return register
+
+
+async def accept(*_: Any) -> dict[str, Any]:
+    """Accept every form as it is, with what the server proposes."""
+    return {}
+
+
+@scenario("initialize", "json-schema-ref-no-deref")
+async def list_tools(url: str) -> None:
+    async with Client(url) as client:
+        await client.list_tools()
+
+
+@scenario("tools_call")
+async def call_a_tool(url: str) -> None:
+    async with Client(url) as client:
+        result = await client.call("add_numbers", {"a": 2, "b": 3})
+        assert result.text == "The sum of 2 and 3 is 5"
+
+
+@scenario("elicitation-sep1034-client-defaults")
+async def accept_what_is_proposed(url: str) -> None:
+    async with Client(url, elicit=accept) as client:
+        result = await client.call("test_client_elicitation_defaults")
+        assert result.text.startswith("Elicitation completed")
+
+
+@scenario("sse-retry")
+async def come_back_for_the_answer(url: str) -> None:
+    async with Client(url) as client:
+        result = await client.call("test_reconnection")
+        assert result.text == "Reconnection test completed successfully"
+
+
+@scenario("request-metadata")
+async def say_what_it_is_and_can(url: str) -> None:
+    async def sample(*_: Any) -> str:
+        raise AssertionError("nobody asks for it")
+
+    async with Client(url, elicit=accept, sample=sample, roots=["file:///work"]) as client:
+        await client.list_tools()
+        await client.call("any")
+
+
+@scenario("sep-2322-client-request-state")
+async def answer_in_rounds(url: str) -> None:
+    async def ask(*_: Any) -> dict[str, Any]:
+        between = await client.call("test_mrtr_unrelated")
+        assert between.text == "unrelated-ok"
+        return {"confirmed": True}
+
+    async with Client(url, elicit=ask) as client:
+        assert (await client.call("test_mrtr_echo_state")).text == "echo-state-ok"
+        assert (await client.call("test_mrtr_no_state")).text == "no-state-ok"
+        assert (await client.call("test_mrtr_no_result_type")).text == "no-result-type-test-ok"
+
+
+@scenario("http-standard-headers")
+async def ask_for_everything(url: str) -> None:
+    async with Client(url) as client:
+        for tool in await client.list_tools():
+            await client.call(tool["name"])
+        for resource in await client.list_resources():
+            await client.read(resource["uri"])
+        for prompt in await client.list_prompts():
+            await client.get_prompt(prompt["name"])
+
+
+@scenario("http-custom-headers")
+async def call_as_told(url: str) -> None:
+    async with Client(url) as client:
+        for call in json.loads(os.environ["MCP_CONFORMANCE_CONTEXT"])["toolCalls"]:
+            await client.call(call["name"], call["arguments"])
+
+
+@scenario("http-invalid-tool-headers")
+async def call_what_is_left(url: str) -> None:
+    async with Client(url) as client:
+        tools = await client.list_tools()
+        assert [tool["name"] for tool in tools] == ["valid_tool"]
+        for tool in tools:
+            await client.call(tool["name"], {"region": "eu"})
+
+
+@scenario("json-schema-2020-12-preservation")
+async def send_the_schema_back(url: str) -> None:
+    async with Client(url) as client:
+        [schema] = [
+            tool["inputSchema"]
+            for tool in await client.list_tools()
+            if tool["name"] == "json_schema_2020_12_tool"
+        ]
+        await client.call("json_schema_echo", {"schema": schema})
+
+
+if __name__ == "__main__":
+    asyncio.run(SCENARIOS[os.environ["MCP_CONFORMANCE_SCENARIO"]](sys.argv[-1]))  # type: ignore[arg-type]
