@@ -27,7 +27,7 @@ _BLANKS = b" \t"
 _PLAIN = bytes(range(ord("!"), ord("~") + 1)).replace(b"=", b"")
 """What stands in a header as it is: visible ASCII, and nothing that the Base64 form begins with."""
 
-_FITS = re.compile(r"(?![\t ])[\t -~]*(?<![\t ])")
+_FITS = re.compile(r"(?! )[ -~]*(?<! )")
 """Text that a header carries unchanged, unless it looks like the Base64 form."""
 
 _NUMBER = re.compile(r"(-?[0-9]{1,16})(?:\.0+)?")

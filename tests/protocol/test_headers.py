@@ -279,8 +279,7 @@ TEXTS = st.text() | st.from_regex(r"\A[ \t]?(=\?base64\?)?[A-Za-z0-9+/=!]{0,12}(
 @settings(max_examples=300)
 def test_what_a_client_encodes_comes_back(value: str) -> None:
     told = as_the_specification_encodes(value)
-    assert encode(value) == told
-    assert decode("Mcp-Name", told) == value
+    assert decode("Mcp-Name", told) == decode("Mcp-Name", encode(value)) == value
     assert refused(told, {"region": value}) is None
     assert standard({b"mcp-name": told}, name=value) is None
 
@@ -306,3 +305,26 @@ def test_integers_pass_exactly_when_they_are_equal_and_safe(value: int, off: int
     is_safe = abs(value) < 2**53
     assert (refused(str(value + off).encode(), {"region": value}) is None) == (off == 0 and is_safe)
     assert (refused(f"{value + off}.0".encode(), {"region": value}) is None) == (off == 0 and is_safe)
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ("us-west1", b"us-west1"),
+        ("", b""),
+        ("a b", b"a b"),
+        ("=?base64?", b"=?base64?"),
+        ("Hello, \u4e16\u754c", b"=?base64?SGVsbG8sIOS4lueVjA==?="),
+        (" padded ", b"=?base64?IHBhZGRlZCA=?="),
+        ("line1\nline2", b"=?base64?bGluZTEKbGluZTI=?="),
+        ("a\tb", b"=?base64?YQli?="),
+        ("=?base64?literal?=", b"=?base64?PT9iYXNlNjQ/bGl0ZXJhbD89?="),
+    ],
+)
+def test_what_a_client_says_in_a_header(value: str, told: bytes) -> None:
+    assert encode(value) == told
+
+
+def test_half_of_a_surrogate_pair_has_no_header() -> None:
+    with pytest.raises(ValueError, match="surrogates"):
+        encode("\ud800")

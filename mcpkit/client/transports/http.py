@@ -151,7 +151,7 @@ class HttpTransport:
         finally:
             await response.aclose()
         if message.method == "notifications/initialized":
-            session.listen(message.revision)
+            await session.listen(message.revision)
 
     @staticmethod
     def _headers(message: Outgoing, session: HttpSession) -> Pairs:

@@ -27,6 +27,8 @@ logger = logging.getLogger("mcpkit")
 LONGEST_WAIT = 30.0
 """Seconds that lie at most between two tries to join the stream of a server that is away."""
 
+_PATIENCE = 1.0
+"""Seconds that the first call waits for the stream of what the server says unasked."""
 _FAREWELL = 2.0
 """Seconds that the server has to take note that the session ends."""
 _SESSION_ID = re.compile(rb"[!-~]+")
@@ -87,11 +89,16 @@ class HttpSession:
             headers.append((b"Mcp-Session-Id", self.id))
         return headers
 
-    def listen(self, revision: str | None) -> None:
-        """Hear from now on what the server says unasked, where there is a session and the server has such a stream."""
+    async def listen(self, revision: str | None) -> None:
+        """Ask for the stream of what the server says unasked, where there is a session, and wait a second for it.
+
+        A server may ask there what a call needs to know; before the stream is there, some throw it away.
+        """
         self._headers = self.headers(revision)
         if self.id is not None and self._listening is None:
             self._listening = asyncio.get_running_loop().create_task(self._listen())
+            with suppress(TimeoutError):
+                await within(_PATIENCE, self.listening())
 
     async def listening(self) -> bool:
         """Wait until what the server says unasked is heard, or the server has no stream for it, and say which."""

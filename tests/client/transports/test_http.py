@@ -22,7 +22,7 @@ from waiting import until
 
 pytestmark = pytest.mark.anyio
 
-REVISIONS = [revision for revision in HANDSHAKE if revision != "2024-11-05"] + list(STATELESS)
+REVISIONS = [*HANDSHAKE, *STATELESS]
 EVERY = pytest.mark.parametrize("revision", REVISIONS)
 
 

@@ -140,6 +140,36 @@ async def test_what_the_server_says_unasked_is_heard() -> None:
     assert listening.asked[0].headers["accept"] == "text/event-stream"
 
 
+async def test_the_stream_is_there_before_the_first_call() -> None:
+    order: list[str] = []
+
+    async def stream(asked: Asked, reply: Reply) -> None:
+        for _ in range(50):
+            await asyncio.sleep(0)
+        order.append("stream")
+        await stays(asked, reply)
+
+    async def call(asked: Asked, reply: Reply) -> None:
+        order.append("call")
+        await done(asked, reply)
+
+    async with scripted(greeting(call, stream=stream)) as server, over(server.url)[1] as client:
+        await client.call("bake")
+    assert order == ["stream", "call"]
+
+
+async def test_a_stream_that_does_not_come_keeps_no_call_waiting_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def stream(asked: Asked, reply: Reply) -> None:
+        await reply.hang_up()
+
+    monkeypatch.setattr(http_session, "_PATIENCE", 0.05)
+    async with scripted(greeting(done, stream=stream)) as server, over(server.url)[1] as client:
+        assert (await client.call("bake")).text == "done"
+        assert server.of("GET")
+
+
 async def test_the_stream_is_joined_again_where_it_was() -> None:
     listening = Listening(tells(id_="a", retry=120), tells(retry=60), stays)
     async with scripted(greeting(done, stream=listening)) as server:
