@@ -66,6 +66,7 @@ class Client(BaseClient):
             rounds=ROUNDS if answers else 0,
             connect_timeout=None,
             cache=False,
+            validate=False,
         )
         self.notifications: list[dict[str, Any]] = []
         self._arrival = asyncio.Event()

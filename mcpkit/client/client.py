@@ -223,7 +223,9 @@ class Client(Caller):
         fresh: bool = False,
     ) -> Json:
         link = self._link
-        told = self._log.params(params, log_level)
+        told = params
+        if log_level is not None or self._log.level is not None:
+            told = self._log.params(params, log_level)
         quiet = self._timeout if timeout is None else timeout
         longest = self._max_timeout if max_timeout is None else max_timeout
         try:

@@ -14,7 +14,7 @@ from ..protocol.client import (
     Answered,
     Asked,
     ClientWire,
-    Event,
+    Notified,
     Outgoing,
     Progressed,
     Refused,
@@ -355,7 +355,12 @@ class Link:
             logger.warning("The server has sent what is no message, which is passed over: %s", error)
             return
         for event in events:
-            self._take(event)
+            if isinstance(event, Answered):
+                answer = self._waiting.get(event.id)
+                if answer is not None and not answer.done():
+                    answer.set_result(event.result)
+            else:
+                self._take(event)
 
     def is_pending(self, id_: RequestId) -> bool:
         """Say whether a request still waits for its answer."""
@@ -367,12 +372,8 @@ class Link:
         self._fail(error)
         self.losses.tell(error)
 
-    def _take(self, event: Event) -> None:
-        if isinstance(event, Answered):
-            answer = self._waiting.get(event.id)
-            if answer is not None and not answer.done():
-                answer.set_result(event.result)
-        elif isinstance(event, Refused):
+    def _take(self, event: Refused | Progressed | Asked | Notified) -> None:
+        if isinstance(event, Refused):
             self.fail(event.id, ProtocolError(event.code, event.message, event.data))
         elif isinstance(event, Progressed):
             if (watch := self._watched.get(event.id)) is not None:

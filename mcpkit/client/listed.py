@@ -164,7 +164,8 @@ class ListedTools:
                 name, f"what it answers is not held against its outputSchema, as that is none: {output}"
             )
             return ""
-        return "" if output is None else str(ArgumentsError(output.problems(result.data)))
+        problems = None if output is None else output.problems(result.data)
+        return str(ArgumentsError(problems)) if problems else ""
 
     async def _found_later(self, name: str, *, fresh: bool = False) -> ListedTool:
         """Return a tool that has been called already: its result is not lost where it cannot be looked up."""

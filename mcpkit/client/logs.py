@@ -22,6 +22,9 @@ class ServerLog:
         log: Who hears of messages; None for nobody.
         level: The least severe level that is wanted; None for what the server chooses.
 
+    Attributes:
+        level: The least severe level that is wanted; None for what the server chooses.
+
     Raises:
         ProtocolError: There is no such level.
     """
@@ -29,7 +32,7 @@ class ServerLog:
     def __init__(self, link: Link, log: Log | None, level: str | None) -> None:
         self._link = link
         self._log = log
-        self._level = None if level is None else check_log_level(level)
+        self.level = None if level is None else check_log_level(level)
         if log is not None:
             link.listeners.add(self._hear)
         link.renewals.append(self._renew)
@@ -41,7 +44,7 @@ class ServerLog:
             params: The params.
             level: The level for this request; None for that of all.
         """
-        level = level or self._level
+        level = level or self.level
         if level is None or self._link.wire.revision not in STATELESS:
             return params
         params = {} if params is None else params
@@ -53,15 +56,15 @@ class ServerLog:
         Raises:
             ProtocolError: There is no such level.
         """
-        self._level = check_log_level(level)
+        self.level = check_log_level(level)
         return self._link.wire.revision not in STATELESS
 
     async def _renew(self) -> None:
         link = self._link
-        if self._level is None or link.wire.revision in STATELESS or link.negotiated is None:
+        if self.level is None or link.wire.revision in STATELESS or link.negotiated is None:
             return
         if "logging" in link.negotiated.capabilities:
-            await link.exchange("logging/setLevel", {"level": self._level})
+            await link.exchange("logging/setLevel", {"level": self.level})
 
     def _hear(self, method: str, params: Json | None) -> None:
         if self._log is not None and method == "notifications/message" and params is not None:

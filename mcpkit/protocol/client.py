@@ -208,6 +208,10 @@ class ClientWire:
             ProtocolError: It is no message; nothing has changed.
         """
         message = jsonrpc.decode(line)
+        if type(message) is dict and type(result := message.get("result")) is dict:  # as most are
+            id_ = message.get("id")
+            if type(id_) is int and message.get("jsonrpc") == "2.0" and "method" not in message:
+                return [] if self._settled(id_) is None else [Answered(id_, result)]
         if is_array(message):
             for each in message:
                 _check(each)
@@ -225,15 +229,15 @@ class ClientWire:
 
     def _settled(self, id_: RequestId) -> str | None:
         """Let a request wait no more, and return its method; None where it did not."""
-        self._reporting.discard(id_)
+        if self._reporting:
+            self._reporting.discard(id_)
         return self.pending.pop(id_, None)
 
     def _event(self, message: Json) -> Event | None:
         if "method" not in message:
             id_ = message.get("id")
-            if type(id_) is not int or self.pending.pop(id_, None) is None:  # ours are integers
+            if type(id_) is not int or self._settled(id_) is None:  # ours are integers
                 return None
-            self._reporting.discard(id_)
             result: Json | None = message.get("result")
             return Answered(id_, result) if type(result) is dict else _refusal(id_, message.get("error"))
         method: str = message["method"]
