@@ -22,7 +22,8 @@ def block(value: Json, revision: str) -> Json:
     if kind == "text" and len(value) == 2:
         return value  # the text alone, as most are
     if kind in CONTENT_SINCE and CONTENT_SINCE[kind] > revision:
-        value = _audio_as_blob(value) if kind == "audio" else _link_as_text(value)
+        said = _audio_as_blob(value) if kind == "audio" else _link_as_text(value)
+        value = said | {name: value[name] for name in ("annotations",) if name in value}
     elif kind == "resource":
         inner = narrow("ResourceContents", value["resource"], revision)
         if inner is not value["resource"]:
@@ -32,20 +33,14 @@ def block(value: Json, revision: str) -> Json:
 
 def _audio_as_blob(audio: Json) -> Json:
     contents = {"uri": "content://audio", "mimeType": audio["mimeType"], "blob": audio["data"]}
-    embedded: Json = {"type": "resource", "resource": contents}
-    if "annotations" in audio:
-        embedded["annotations"] = audio["annotations"]
-    return embedded
+    return {"type": "resource", "resource": contents}
 
 
 def _link_as_text(link: Json) -> Json:
     lines = [f"{link.get('title') or link['name']}: {link['uri']}"]
     if "description" in link:
         lines.append(link["description"])
-    text: Json = {"type": "text", "text": "\n".join(lines)}
-    if "annotations" in link:
-        text["annotations"] = link["annotations"]
-    return text
+    return {"type": "text", "text": "\n".join(lines)}
 
 
 def tool_result(result: Json, revision: str, *, wrapped: bool) -> Json:

@@ -147,9 +147,8 @@ def error(id_: RequestId | None, problem: ProtocolError, *, absent: bool = True)
     body: Json = {"code": problem.code, "message": problem.message}
     if problem.data is not None:
         body["data"] = problem.data
-    if id_ is None and absent:
-        return encode({"jsonrpc": "2.0", "error": body})
-    return encode({"jsonrpc": "2.0", "id": id_, "error": body})
+    id_member = {} if id_ is None and absent else {"id": id_}
+    return encode({"jsonrpc": "2.0", **id_member, "error": body})
 
 
 def notification(method: str, params: Json | None = None) -> bytes:
