@@ -206,12 +206,12 @@ class CallContext:
         return self.call.method
 
     @property
-    def params(self) -> Json:
+    def params(self) -> dict[str, Any]:
         """The request's params as the client sent them, or a middleware has changed them."""
         return self.call.params
 
     @property
-    def meta(self) -> Json:
+    def meta(self) -> dict[str, Any]:
         """The `_meta` of the params; empty when there is none."""
         return self.call.meta
 

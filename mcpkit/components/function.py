@@ -17,7 +17,6 @@ from ..calls.making import Make, Unfinished, call_and_make, finish, finish_call,
 from ..calls.workers.placement import Place, check_pickles, is_async_generator_function, place_of, run_in
 from ..content.lazy import LeaveLoop
 from ..errors import RegistrationError
-from ..protocol.types import Json
 from ..schema import Signature
 from .component import Component, ComponentOptions
 from .injection.markers import context_type, hidden, is_hidden
@@ -135,7 +134,7 @@ class FunctionComponent(Component):
     def build(self) -> None:
         """Build what the kind of component needs from the signature."""
 
-    def run(self, kwargs: Json, call: Call, make: Make) -> Coroutine[Any, Any, Any]:
+    def run(self, kwargs: dict[str, Any], call: Call, make: Make) -> Coroutine[Any, Any, Any]:
         """Call the function within its limits: a coroutine function here, any other in a worker thread or process.
 
         Args:
@@ -155,7 +154,7 @@ class FunctionComponent(Component):
         is_limited = self._limits is not None or call.runtime.timeout is not None
         return run_limited(run, call, self._limits) if is_limited else run
 
-    async def _run(self, kwargs: Json, call: Call, make: Make) -> Any:
+    async def _run(self, kwargs: dict[str, Any], call: Call, make: Make) -> Any:
         if call.dialogue is not None:
             call.dialogue.begin()
         try:
@@ -185,11 +184,11 @@ class FunctionComponent(Component):
             call.dialogue.check_settled()
         return result
 
-    def __getstate__(self) -> Json:
+    def __getstate__(self) -> dict[str, Any]:
         """Return what makes results in a worker process; what follows from the function is read there once more."""
         return {name: None if name in _LEFT_HERE else value for name, value in vars(self).items()}
 
-    def __setstate__(self, state: Json) -> None:
+    def __setstate__(self, state: dict[str, Any]) -> None:
         """Read all that depends on the function's type hints, as results depend on them."""
         vars(self).update(state, is_resolved=False)
         self.resolve()

@@ -104,7 +104,7 @@ class BaseTool(AnyTool):
         return self.input_schema, output
 
     @abstractmethod
-    async def execute(self, arguments: Json, ctx: Context) -> Json:
+    async def execute(self, arguments: dict[str, Any], ctx: Context) -> dict[str, Any]:
         """Do what the tool is for.
 
         Args:

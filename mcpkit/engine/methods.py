@@ -153,7 +153,9 @@ class Methods:
         if tool is None or (tool.visible is not None and not tool.is_visible(call.principal)):
             tool = await self._find(call, "tools", name)
             _check_parameters(call, tool, arguments)
-        if self._lifespans.function is not None or self._registry.included:  # as `_enter` asks: most have none
+        if (
+            self._lifespans.function is not None or self._registry.included
+        ):  # as `_enter` asks: most have none
             await self._enter(call, tool)
         try:
             if tool.requires:

@@ -314,7 +314,7 @@ class Extension(Registry):
         """
         return ctx.revision in _REVISIONS and ctx.client.supports(self.capability)
 
-    def client_settings(self, ctx: CallContext) -> Json | None:
+    def client_settings(self, ctx: CallContext) -> dict[str, Any] | None:
         """Return what the client has declared of the extension; None where it does not support it."""
         if not self.is_supported(ctx):
             return None

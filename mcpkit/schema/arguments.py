@@ -121,7 +121,7 @@ class Arguments:
     def _validator(self) -> SchemaValidator:
         return validator(self._core)
 
-    def validate(self, arguments: Json) -> Json:
+    def validate(self, arguments: Json) -> dict[str, Any]:
         """Check the arguments of a call and convert them.
 
         What does not fit is looked at again: a string that holds JSON is read where a string cannot be
@@ -137,12 +137,14 @@ class Arguments:
             ArgumentsError: They do not fit the schema.
         """
         try:
-            validated: Json = self._validator.validate_python(arguments, by_alias=True, by_name=False)
+            validated: dict[str, Any] = self._validator.validate_python(
+                arguments, by_alias=True, by_name=False
+            )
         except ValidationError as error:
             return self._validate_repaired(arguments, error)
         return validated
 
-    def _validate_repaired(self, arguments: Json, error: ValidationError) -> Json:
+    def _validate_repaired(self, arguments: Json, error: ValidationError) -> dict[str, Any]:
         from .problems import Reader, told
         from .repair import repaired
 
@@ -159,11 +161,11 @@ class Arguments:
             except ValidationError as other:
                 arguments, error = candidate, other
             else:
-                return cast("Json", validated)
+                return cast("dict[str, Any]", validated)
         # Checks of the author's own have no place in the schema.
         raise ArgumentsError(told(found) or from_validator(error, arguments, self.schema)) from None
 
-    def validate_strings(self, arguments: Mapping[str, str | list[str]]) -> Json:
+    def validate_strings(self, arguments: Mapping[str, str | list[str]]) -> dict[str, Any]:
         """Check the arguments of a prompt or a URI template, each of which is text, and convert them.
 
         Text for a parameter that takes a string is that string; for any other it is read as JSON.

@@ -67,7 +67,7 @@ class JSONSchemaArguments(Arguments):
         self._checked = CheckedSchema(schema, "input_schema")
         self.mirrored = mirrored("input_schema", schema)
 
-    def validate(self, arguments: Json) -> Json:
+    def validate(self, arguments: Json) -> dict[str, Any]:
         """Check the arguments; see `Arguments.validate`. They come back as JSON values."""
         if self._checked.fits(arguments):
             return arguments
@@ -105,7 +105,7 @@ class CheckedSchema:
                 f"{name}: checking values against a JSON Schema takes jsonschema-rs; "
                 "pip install 'mcpkit[jsonschema]'"
             ) from error
-        self._options: Json = {
+        self._options: dict[str, Any] = {
             "validate_formats": True,
             "formats": {name: matches(pattern) for name, pattern in FORMATS.items()},
             "keywords": {choices.KEYWORD: choices.Choices},

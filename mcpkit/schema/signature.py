@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args, get_orig
 import typing_extensions
 
 from ..errors import RegistrationError
-from ..protocol.types import Json
 from . import typed_dict
 
 if TYPE_CHECKING:
@@ -135,7 +134,7 @@ class Head(NamedTuple):
     name: str
     function: Any
     parameters: tuple[inspect.Parameter, ...]
-    hints: Json
+    hints: dict[str, Any]
     bound: frozenset[str]
 
 
@@ -315,7 +314,7 @@ def _bound_keywords(fn: Any) -> frozenset[str]:
     return frozenset(bound)
 
 
-def _hints(function: Any, name: str) -> Json:
+def _hints(function: Any, name: str) -> dict[str, Any]:
     # inspect.get_annotations evaluates what PEP 649 defers, and raises NameError as PEP 563's strings do
     # below; CPython 3.14 itself is untested.
     function = function.__init__ if inspect.isclass(function) else function
@@ -331,10 +330,10 @@ def _hints(function: Any, name: str) -> Json:
         raise RegistrationError(f"{name}: its type hints cannot be read: {error}") from error
 
 
-def _closure(function: Any) -> Json:
+def _closure(function: Any) -> dict[str, Any]:
     names: tuple[str, ...] = getattr(getattr(function, "__code__", None), "co_freevars", ())
     cells = getattr(function, "__closure__", None) or ()
-    closure: Json = {}
+    closure: dict[str, Any] = {}
     for name, cell in zip(names, cells, strict=True):
         try:
             closure[name] = cell.cell_contents
@@ -343,7 +342,9 @@ def _closure(function: Any) -> Json:
     return closure
 
 
-def resolve(annotations: Mapping[str, Any], namespace: Json, closure: Json) -> Json:
+def resolve(
+    annotations: Mapping[str, Any], namespace: dict[str, Any], closure: dict[str, Any]
+) -> dict[str, Any]:
     """Return annotations with every string and forward reference in them evaluated."""
     if all(type(annotation) is type for annotation in annotations.values()):
         return dict(annotations)

@@ -13,7 +13,6 @@ from typing_extensions import NotRequired
 
 from ..content.foreign import attrs_fields, is_struct, struct_fields
 from ..errors import RegistrationError
-from ..protocol.types import Json
 from . import typed_dict, values
 
 # Subscribed with what is only known at run time, which no type checker follows.
@@ -35,7 +34,7 @@ def prepare(annotation: Any) -> None:
             setattr(cls, typed_dict.HOOK, _describe)
 
 
-def fields(cls: Any) -> Json:
+def fields(cls: Any) -> dict[str, Any]:
     """Return the types of what the constructor of a class of attrs or msgspec takes, by its names on the wire."""
     return typed_dict.hints(_equivalent(cls))
 
@@ -63,8 +62,8 @@ def _constructor(cls: Any) -> Callable[[Any], Any]:
         if cls.__struct_config__.tag is not None:
             names[cls.__struct_config__.tag_field] = ""
 
-    def construct(fields: Json) -> Any:
-        arguments: Json = {names.get(name, name): value for name, value in fields.items()}
+    def construct(fields: dict[str, Any]) -> Any:
+        arguments: dict[str, Any] = {names.get(name, name): value for name, value in fields.items()}
         arguments.pop("", None)
         try:
             return cls(**arguments)
@@ -134,5 +133,5 @@ def _with_meta(hint: Any, meta: Any) -> Any:
 def _field(meta: Any) -> Any:
     names = ("gt", "ge", "lt", "le", "multiple_of", "pattern", "min_length", "max_length", "title",
              "description", "examples")  # fmt: skip
-    given: Json = {name: value for name in names if (value := getattr(meta, name)) is not None}
+    given: dict[str, Any] = {name: value for name in names if (value := getattr(meta, name)) is not None}
     return Field(**given)

@@ -279,7 +279,7 @@ def _typed_dict(cls: Any) -> Described:
 
 
 def _annotated(annotation: Any) -> Described:
-    constraints: Json = {}
+    constraints: dict[str, Any] = {}
     notes: Json = {}
     format_: str | None = None
     for item in annotation.__metadata__:
@@ -311,7 +311,7 @@ def _belongs_to_pydantic(item: object) -> bool:
     )
 
 
-def _constraints(item: Any) -> Json:
+def _constraints(item: Any) -> dict[str, Any]:
     """Return the constraints in a piece of annotated_types, by the names that its classes use."""
     found = {
         name: value
@@ -325,8 +325,8 @@ def _constraints(item: Any) -> Json:
     return found
 
 
-def _read_field(field: Any, constraints: Json, notes: Json) -> None:
-    given: Json = field._attributes_set  # noqa: SLF001 - pydantic says it nowhere else
+def _read_field(field: Any, constraints: dict[str, Any], notes: Json) -> None:
+    given: dict[str, Any] = field._attributes_set  # noqa: SLF001 - pydantic says it nowhere else
     if given.keys() - _FIELD_NOTES:
         raise NotInTable
     metadata: list[Any] = field.metadata

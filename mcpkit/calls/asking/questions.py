@@ -147,7 +147,7 @@ class Elicit(Question[Answer[T]]):
 
     @overload
     def __init__(
-        self: Elicit[Json], message: str, type_: Mapping[str, Any], *, key: str | None = None
+        self: Elicit[dict[str, Any]], message: str, type_: Mapping[str, Any], *, key: str | None = None
     ) -> None: ...
     @overload
     def __init__(self, message: str, type_: type[T], *, key: str | None = None) -> None: ...
