@@ -111,8 +111,6 @@ class Subscribed:
 
     async def _leave(self, uri: str, subscription: _Subscription) -> None:
         async with subscription.turn:
-            if subscription.count:
-                return  # somebody has come meanwhile
             link = self._link
             is_known = link.is_open and subscription.asked == link.generation
             subscription.began = subscription.asked = _NEVER

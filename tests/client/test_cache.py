@@ -221,6 +221,11 @@ async def test_an_update_drops_the_resource_and_those_that_it_is_part_of() -> No
         if server.asked > before:
             stale.append(uri)
     assert stale == ["file:///a", "file:///a/", "file:///a/b"]
+    cache.hear(UPDATED, {"uri": "file:///ab"})
+    before = server.asked
+    for uri in uris:
+        await number(cache, server, "resources/read", params={"uri": uri})
+    assert server.asked == before + 1
     for odd in ({}, {"uri": None}, {"uri": ["file:///a"]}):
         cache.hear(UPDATED, odd)
 

@@ -8,9 +8,12 @@ import json
 import pytest
 
 from mcpkit import Server, TransportError
+from mcpkit.client.changes import Wanted, Watch
 from mcpkit.client.link import Link
+from mcpkit.client.listening import Listening
 from mcpkit.client.negotiation import Negotiation
 from mcpkit.client.questions import Questions
+from mcpkit.client.subscribed import Subscribed
 from mcpkit.client.transports.memory import MemoryTransport
 from mcpkit.protocol.jsonrpc import RequestId
 from mcpkit.protocol.types import Json
@@ -18,10 +21,10 @@ from mcpkit.protocol.types import Json
 pytestmark = pytest.mark.anyio
 
 
-def linked(server: Server) -> Link:
+def linked(server: Server, revision: str = "2026-07-28") -> Link:
     return Link(
         [MemoryTransport(server)],
-        Negotiation("2026-07-28", None),
+        Negotiation(revision, None),
         info={"name": "test", "version": "1"},
         answerer=Questions(),
     )
@@ -72,4 +75,25 @@ async def test_a_subscription_that_the_server_drops_is_over() -> None:
         await listening
     may_end.set()
     assert (await calling)["content"][0]["text"] == "done"  # a server drops nothing else
+    await link.close()
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+async def test_a_watch_that_is_left_leaves_nothing_behind(revision: str) -> None:
+    server = Server("s")
+
+    @server.resource("x://a")
+    def read() -> str:
+        return "text"
+
+    link = linked(server, revision)
+    await link.begin()
+    wanted = Wanted(["resources"], ["x://a"])
+    missed: list[str] = []
+    listening = Listening(link, Subscribed(link), wanted, lambda method, _: missed.append(method), None)
+    before = len(link.listeners), len(link.losses)
+    async with Watch(wanted, listening.listen):
+        assert len(link.listeners) > before[0]
+    assert (len(link.listeners), len(link.losses)) == before
+    assert not missed
     await link.close()

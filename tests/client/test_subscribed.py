@@ -25,10 +25,12 @@ class Session:
 
     Attributes:
         answer: What becomes of `resources/subscribe`: None holds the answer back.
+        held: Takes each `resources/unsubscribe`, which is not answered then; None where it is.
     """
 
     def __init__(self) -> None:
         self.answer: Callable[[Message], Message | None] = lambda message: {"id": message["id"], "result": {}}
+        self.held: list[Message] | None = None
         self.transport = ScriptedTransport(self._script)
 
     def _script(self, _: ScriptedTransport, message: Message) -> Any:
@@ -37,6 +39,9 @@ class Session:
             answer = initialized(message)
             answer["result"]["capabilities"] = {"resources": {"subscribe": True}}
             return [answer]
+        if method == "resources/unsubscribe" and self.held is not None:
+            self.held.append(message)
+            return None
         if method == "resources/subscribe":
             return [each for each in [self.answer(message)] if each is not None]
         return [{"id": message["id"], "result": {}}] if "id" in message else None
@@ -110,6 +115,35 @@ async def test_a_resource_that_is_refused_is_an_error_and_the_others_are_left_ag
                 pass
         await until(lambda: "unsubscribe x://a" in session.asked())
         assert "unsubscribe x://b" not in session.asked()
+
+
+async def test_a_refusal_does_not_wait_for_the_other_answers() -> None:
+    session = Session()
+    session.answer = lambda message: (
+        error(message, -32002, "no such resource") if message["params"]["uri"] == "x://b" else None
+    )
+    async with Client(session.transport, revision="2025-11-25") as client:
+        with pytest.raises(ProtocolError, match="no such resource"):
+            async with client.watch(resources=["x://a", "x://b"]):
+                pass
+        await until(lambda: "unsubscribe x://a" in session.asked())
+
+
+async def test_who_comes_while_another_leaves_subscribes_after_that() -> None:
+    session = Session()
+    async with Client(session.transport, revision="2025-11-25") as client:
+        session.held = []
+        async with client.watch(resources="x://a"):
+            pass
+        await until(lambda: session.held)
+        joining = asyncio.create_task(client.watch(resources="x://a").__aenter__())
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert session.asked() == ["subscribe x://a", "unsubscribe x://a"]
+        session.transport.say({"id": session.held[0]["id"], "result": {}})
+        async with await joining:
+            assert session.asked()[2:] == ["subscribe x://a"]
+        await until(lambda: session.asked()[3:] == ["unsubscribe x://a"])
 
 
 async def test_an_update_that_nobody_has_asked_for_in_this_form_is_told_to_all() -> None:

@@ -235,6 +235,15 @@ async def test_closing_it_ends_whoever_waits(revision: str) -> None:
         assert [change async for change in changes] == []
 
 
+async def test_what_waits_when_it_is_closed_is_told_to_nobody(revision: str) -> None:
+    async with connected(revision) as (observed, client):
+        async with client.watch(tools=True) as changes:
+            observed.add("tools")
+            for _ in range(20):
+                await asyncio.sleep(0)
+        assert [change async for change in changes] == []
+
+
 async def test_closing_it_ends_whoever_waits_for_it_to_begin() -> None:
     transport = ScriptedTransport(
         lambda _, message: [discovered(message)] if message["method"] == "server/discover" else None
@@ -350,6 +359,14 @@ async def test_a_change_that_is_heard_is_not_hidden_by_what_is_kept() -> None:
         server.resource_updated("x://a")
         await heard(changes)
         assert (await client.read("x://a"))[0]["text"] == "second"
+
+
+async def test_what_is_certain_takes_the_place_of_what_may_be() -> None:
+    pending = Pending(Wanted(["tools"]))
+    pending.add(Change("tools", None, may_have_missed=True))
+    pending.add(Change("tools"))
+    pending.add(Change("tools", None, may_have_missed=True))
+    assert await pending.take() == Change("tools")
 
 
 @pytest.mark.parametrize(("times", "length"), [(MOST_WAITING + 1, 1), (2, MAX_LENGTH // 2)])

@@ -16,7 +16,7 @@ from mcpkit.client.transport import Receiver
 from mcpkit.client.transports.memory import MemoryTransport
 from mcpkit.protocol.client import Outgoing
 from scripted_transport import Message, ScriptedTransport, discovered, error
-from waiting import PATIENCE, until
+from waiting import PATIENCE, LoopClock, until
 
 pytestmark = pytest.mark.anyio
 REVISIONS = ["2025-11-25", "2026-07-28"]
@@ -31,6 +31,8 @@ class Restarted:
         opened: How often the pipe has been opened.
         failures: How often it is not to be opened from now on.
         retry_after: For how long it asks then to be left alone.
+        is_final: Whether that would be the same the next time.
+        is_forgotten: Whether the server knows the session no more, which the next message finds out.
     """
 
     def __init__(self, make: Callable[[], Server]) -> None:
@@ -38,6 +40,8 @@ class Restarted:
         self.opened = 0
         self.failures = 0
         self.retry_after: float | None = None
+        self.is_final = False
+        self.is_forgotten = False
         self._make = make
         self._way: MemoryTransport | None = None
         self._receiver: Receiver | None = None
@@ -46,7 +50,12 @@ class Restarted:
         """Start a server."""
         if self.failures:
             self.failures -= 1
-            raise TransportError("it does not start", may_have_begun=False, retry_after=self.retry_after)
+            raise TransportError(
+                "it does not start",
+                may_have_begun=False,
+                may_pass=not self.is_final,
+                retry_after=self.retry_after,
+            )
         self.opened += 1
         self.server = self._make()
         self._receiver = receiver
@@ -55,6 +64,9 @@ class Restarted:
 
     async def send(self, message: Outgoing) -> None:
         """Send a message to the server that runs."""
+        if self.is_forgotten and message.method != "initialize":
+            self.is_forgotten = False
+            raise TransportError("nobody knows the session", may_have_begun=False, session_is_gone=True)
         if self._way is None:
             raise TransportError("it has ended", may_have_begun=False)
         self._way.send(message)
@@ -184,6 +196,47 @@ async def test_a_server_that_asks_for_time_has_it_within_reason(
         assert no_pauses == [0, left]
 
 
+async def test_what_would_be_the_same_the_next_time_is_raised_at_once(
+    revision: str, no_pauses: list[float]
+) -> None:
+    async with watching(revision) as (way, _, changes):
+        way.failures, way.is_final = 1, True
+        await way.die()
+        with pytest.raises(TransportError, match="it does not start"):
+            await heard(changes)
+        assert no_pauses == [0]
+
+
+async def test_a_server_that_breaks_again_and_again_is_left_in_the_end_and_one_that_lasts_is_not(
+    revision: str,
+) -> None:
+    clock = LoopClock()
+    async with watching(revision) as (way, _, changes):
+        for _ in range(2 * listening.TRIES):
+            clock.ahead += 6
+            await way.die()
+            assert [await heard(changes) for _ in range(2)] == MISSED
+        ended = 0
+        while await _breaks_and_joins(way, changes):
+            ended += 1
+        assert ended == listening.TRIES - 2  # the last of those that lasted counts, too
+
+
+async def _breaks_and_joins(way: Restarted, changes: Watch) -> bool:
+    await way.die()
+    try:
+        return [await heard(changes) for _ in range(2)] == MISSED
+    except TransportError:
+        return False
+
+
+async def test_a_session_that_a_call_finds_gone_is_joined_again() -> None:
+    async with watching("2025-11-25") as (way, client, changes):
+        way.is_forgotten = True
+        await client.call("a")
+        assert [await heard(changes) for _ in range(2)] == MISSED
+
+
 async def test_when_it_has_tried_often_enough_it_says_why(revision: str) -> None:
     async with watching(revision) as (way, _, changes):
         way.failures = 1000
@@ -212,7 +265,7 @@ def stateless(listen: Callable[[ScriptedTransport, Message], Any]) -> ScriptedTr
     def script(transport: ScriptedTransport, message: Message) -> Any:
         if message["method"] == "server/discover":
             return [discovered(message)]
-        return listen(transport, message) if message["method"] == "subscriptions/listen" else None
+        return listen(transport, message) if "id" in message else None
 
     return ScriptedTransport(script)
 
@@ -251,6 +304,44 @@ async def test_a_stream_that_the_server_ends_or_drops_is_joined_again() -> None:
         assert "notifications/cancelled" not in transport.methods()
     await until(lambda: transport.methods()[-1] == "notifications/cancelled")
     assert transport.sent[-1]["params"]["requestId"] == streams[2]["id"]
+
+
+async def test_what_may_have_been_missed_is_not_answered_from_what_is_kept() -> None:
+    streams: list[Message] = []
+
+    def listen(_: ScriptedTransport, message: Message) -> Any:
+        streams.append(message)
+        return [acknowledged(message)]
+
+    def answer(transport: ScriptedTransport, message: Message) -> Any:
+        if message["method"] in {"tools/list", "resources/read"}:
+            member = "tools" if message["method"] == "tools/list" else "contents"
+            return [{"id": message["id"], "result": {member: [], "ttlMs": 10**6}}]
+        return listen(transport, message)
+
+    transport = stateless(answer)
+    async with Client(transport) as client, client.watch(tools=True, resources="x://a") as changes:
+        for times in (1, 2):
+            for _ in range(2):
+                await client.list_tools()
+                await client.read("x://a")
+            assert transport.methods().count("tools/list") == times
+            assert transport.methods().count("resources/read") == times
+            transport.say({"id": streams[-1]["id"], "result": {"resultType": "complete"}})
+            assert [await heard(changes) for _ in range(2)] == MISSED
+        assert transport.opened == 1
+
+
+async def test_a_server_that_cannot_be_reached_is_tried_a_few_times_before_anything_was_heard() -> None:
+    def listen(_: ScriptedTransport, __: Message) -> Any:
+        raise TransportError("no way", may_have_begun=False)
+
+    transport = stateless(listen)
+    async with Client(transport) as client:
+        with pytest.raises(TransportError, match="no way"):
+            async with client.watch(tools=True):
+                pass
+        assert transport.methods().count("subscriptions/listen") == 3
 
 
 async def test_only_what_its_own_stream_says_is_heard() -> None:

@@ -37,10 +37,13 @@ async def heard(changes: Watch) -> Change:
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-async def test_each_server_is_heard_of_what_it_tells_of(revision: str) -> None:
+async def test_each_server_is_heard_of_what_it_tells_of(
+    revision: str, caplog: pytest.LogCaptureFixture
+) -> None:
     one, two, three = with_tool("one"), with_tool("two"), with_resource("three")
+    servers = {"one": one, "two": two, "three": three, "empty": Server("empty")}
     async with (
-        Client({"mcpServers": {"one": one, "two": two, "three": three}}, revision=revision) as client,
+        Client({"mcpServers": servers}, revision=revision) as client,
         client.watch(tools=True, resources="three://a") as changes,
         client.watch() as lists,
     ):
@@ -51,6 +54,7 @@ async def test_each_server_is_heard_of_what_it_tells_of(revision: str) -> None:
         assert await heard(changes) == Change("resource", "three://a")
         three.resource("three://b", name="b")(_text)
         assert await heard(lists) == Change("resources")
+    assert not caplog.messages
 
 
 async def test_what_no_server_tells_of_is_an_error_that_says_what() -> None:
