@@ -64,9 +64,9 @@ class Client(BaseClient):
             info=info,
             answerer=_Answers(answers, capabilities),
             rounds=ROUNDS if answers else 0,
+            validate=False,
             connect_timeout=None,
             cache=False,
-            validate=False,
         )
         self.notifications: list[dict[str, Any]] = []
         self._arrival = asyncio.Event()
