@@ -30,7 +30,9 @@ MAX_ANSWER = 64 * 1024 * 1024
 MAX_REFUSAL = 1024 * 1024
 """Bytes that are read of an answer that is no success."""
 
-_KEPT_CONNECTIONS = 100
+_KEPT_CONNECTIONS = 20
+"""How many connections are kept that nobody uses. httpcore2 looks at each of them twice for every request: with a
+hundred a call takes twice the time of the processor, also in bursts, which open new ones for less."""
 _KEPT_SECONDS = 4.0
 """How long a connection is kept that nobody uses. Many servers end theirs after five seconds: what is sent in that
 moment is lost, and nobody knows whether it was read."""
