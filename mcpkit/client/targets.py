@@ -45,7 +45,7 @@ class TargetOptions(TypedDict, total=False):
     """How requests are authorized: by an `httpx2.Auth`, a user and a password, or a function."""
     verify: bool | str | Path | ssl.SSLContext | None
     """Whether the server's certificate is verified; or a file or folder of authorities, or an `SSLContext`."""
-    cert: str | Path | tuple[str, ...] | None
+    cert: str | Path | tuple[str | Path, ...] | None
     """A file with the client's certificate and key; or two files, and the key's password as a third item."""
     proxy: str | None
     """The URL of a proxy; None for that of the environment."""

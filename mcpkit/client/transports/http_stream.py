@@ -28,6 +28,9 @@ RETRY = 1.0
 """Seconds until a stream is joined again whose server has not said how long to wait."""
 MOST_FAILURES = 5
 """How often in a row a stream is joined again in vain before its answer is given up."""
+LONGEST_WAIT = 30.0
+"""Seconds that a call waits at most where a server that is away says when to come back (`Retry-After`)."""
+
 _PASSING = frozenset({408, 409, 429})
 """Statuses below 500 after which the same request may succeed: 409 is said by servers that have not noticed yet that a
 connection has broken."""
@@ -168,7 +171,7 @@ class MessageStream:
         await response.aclose()
         self.failures = 0
         try:
-            while may_resume and self._is_worth_joining():
+            while may_resume and self._is_worth_joining(broken):
                 await asyncio.sleep(self.wait(broken))
                 broken = await self.join()
                 if broken is None:
@@ -183,7 +186,9 @@ class MessageStream:
                 session_is_gone=error.session_is_gone,
             ) from error
 
-    def _is_worth_joining(self) -> bool:
+    def _is_worth_joining(self, broken: TransportError) -> bool:
+        if (broken.retry_after or 0.0) > LONGEST_WAIT:
+            return False
         return self.events.last_id is not None and self.failures < MOST_FAILURES
 
 

@@ -265,6 +265,15 @@ async def test_what_the_server_wants_by_retry_after_is_heeded() -> None:
     assert stream.times[3] - stream.times[2] >= 0.99
 
 
+async def test_a_server_that_is_away_for_long_is_not_waited_for() -> None:
+    async def closed(stream: Stream, reply: Reply) -> None:
+        await reply.send(503, headers={"Retry-After": "3600"})
+
+    stream = Stream(polls, closed)
+    assert "HTTP 503" in str(await stream.failure())
+    assert len(stream.joined) == 1
+
+
 async def test_an_answer_in_the_last_event_without_its_end_is_none() -> None:
     async def first(stream: Stream, reply: Reply) -> None:
         await reply.begin_stream()
