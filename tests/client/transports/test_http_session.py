@@ -181,8 +181,8 @@ async def test_the_stream_is_joined_again_where_it_was() -> None:
     assert [asked.headers.get("last-event-id") for asked in listening.asked] == [None, "a", "a"]
     assert missed == []
     _, ended, began, ended_again, began_again, *_ = listening.times
-    assert 0.118 <= began - ended < 0.3
-    assert 0.058 <= began_again - ended_again < 0.2
+    assert 0.118 <= began - ended < http_stream.RETRY
+    assert 0.058 <= began_again - ended_again < http_stream.RETRY
 
 
 async def test_where_it_does_not_go_on_where_it_was_something_may_have_been_missed() -> None:
@@ -276,7 +276,7 @@ async def test_each_failure_in_a_row_makes_the_wait_longer() -> None:
         await until(lambda: len(listening.asked) == 5)
     waits = [listening.times[place + 1] - listening.times[place] for place in (1, 3, 5, 7)]
     for wait, least in zip(waits, (0.018, 0.018, 0.038, 0.078), strict=True):
-        assert least <= wait < least + 0.2
+        assert wait >= least
 
 
 async def test_a_404_after_that_means_that_the_session_has_gone() -> None:
