@@ -69,15 +69,16 @@ class Wanted:
             TypeError: URIs are no strings.
             ValueError: It is an empty collection of URIs, and nothing else.
         """
-        uris: list[str] = []
+        named: list[object] = []
         if isinstance(resources, str):
-            uris.append(resources)
+            named.append(resources)
         elif not isinstance(resources, bool):
-            uris.extend(resources)
-            if not all(isinstance(uri, str) for uri in uris):
-                raise TypeError(f"watch(resources=) takes True, a URI, or URIs, not {resources!r}")
+            named.extend(resources)
+        uris = [uri for uri in named if isinstance(uri, str)]
+        if len(uris) < len(named):
+            raise TypeError(f"watch(resources=) takes True, a URI, or URIs, not {resources!r}")
         flags = {"tools": tools, "prompts": prompts, "resources": resource_list or resources is True}
-        lists = [name for name in LIST_NAMES if flags[name]]
+        lists: list[ListName] = [name for name in LIST_NAMES if flags[name]]
         if not lists and not uris:
             if resources is not False:
                 raise ValueError(

@@ -277,5 +277,5 @@ def untold(missing: Sequence[str]) -> ProtocolError:
 def declared(capabilities: Json, lists: Sequence[ListName]) -> tuple[list[ListName], bool]:
     """Return of which of these lists a server says that it tells, and whether it tells of single resources."""
     said = {name: each for name, each in capabilities.items() if is_object(each)}
-    told = [name for name in lists if said.get(name, {}).get("listChanged") is True]
+    told: list[ListName] = [name for name in lists if said.get(name, {}).get("listChanged") is True]
     return told, said.get("resources", {}).get("subscribe") is True
