@@ -162,11 +162,11 @@ class ResourceTemplate(Completable):
         self.entries = entries
         self.watch = watch
         self.watched = watched(f"resource template {uri_template!r}", watch, self.template.names)
-        self._entries_parameter: str | None = None
+        self.entries_parameter: str | None = None
         if entries is not None:
             from .injection.principal import entries_parameter
 
-            self._entries_parameter = entries_parameter(f"resource template {uri_template!r}", entries)
+            self.entries_parameter = entries_parameter(f"resource template {uri_template!r}", entries)
         self.written = uri_template
 
     @property
@@ -195,11 +195,6 @@ class ResourceTemplate(Completable):
         twin.template = type(self.template)(key, unsafe=self._unsafe)
         return twin
 
-    @property
-    def lists_for_each(self) -> bool:
-        """Whether what `entries=` lists depends on who asks."""
-        return self._entries_parameter is not None
-
     def listed_entries(self, principal: Principal) -> Iterator[Json]:
         """Return the resources that exist now for who asks, by their URIs here; nothing without `entries=`.
 
@@ -208,7 +203,7 @@ class ResourceTemplate(Completable):
         """
         if self.entries is None:
             return
-        who = {} if self._entries_parameter is None else {self._entries_parameter: principal}
+        who = {} if self.entries_parameter is None else {self.entries_parameter: principal}
         for entry in self.entries(**who):
             yield {**entry, "uri": self.included_uri(entry["uri"])}
 

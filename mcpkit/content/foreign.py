@@ -158,10 +158,6 @@ def _array_of_numpy(value: Any) -> Any:
     return value.tolist()
 
 
-def _interval(value: Any) -> Json:
-    return {"left": value.left, "right": value.right, "closed": value.closed}
-
-
 def _records(frame: Any) -> Any:
     """Return a table of pandas as a list of objects, with its index where that says something."""
     if not is_row_number(frame.index):
@@ -233,7 +229,7 @@ _BY_NAME: dict[tuple[str, str], Encode] = {
     ("pandas", "NaTType"): lambda _: None,
     ("pandas", "NAType"): lambda _: None,
     ("pandas", "Period"): str,
-    ("pandas", "Interval"): _interval,
+    ("pandas", "Interval"): lambda value: {"left": value.left, "right": value.right, "closed": value.closed},
     ("pandas", "Series"): methodcaller("tolist"),
     ("pandas", "Index"): methodcaller("tolist"),
     ("pandas", "ExtensionArray"): methodcaller("tolist"),

@@ -98,7 +98,7 @@ class Listing:
         kind = _PART[call.method]
         provided = [each for each in self._registry.providers if kind in each.kinds]
         listing = _with_entries(self._registry) if kind == "resources" else []
-        if provided or any(template.lists_for_each for template in listing):
+        if provided or any(template.entries_parameter for template in listing):
             cache = self._runtime.cache[call.method].private
         if provided or listing:
             return self._collect(call, after, shown, cache, provided)

@@ -20,6 +20,7 @@ from ..protocol import jsonrpc, messages
 from ..protocol.eras import Envelope, Handshake
 from ..protocol.jsonrpc import RequestId, is_id, is_object
 from ..protocol.messages import Notification, Request, Response, invalid, is_initialize, names_revision
+from ..protocol.revisions import BATCHES, ERROR_ID_MAY_BE_ABSENT
 from ..protocol.types import Json
 from .engine import Engine
 
@@ -110,7 +111,7 @@ class Peer(ABC):
             channel: Where what belongs to its requests leaves.
             where: What takes one message at a time in the other revisions.
         """
-        if self.session is None or not self.session.has_batches:
+        if self.session is None or self.session.revision not in BATCHES:
             self._refuse(None, invalid(f"this revision has no batches; send one message {where}"), reply)
             return
         if not 1 <= len(batch) <= MAX_BATCH:
@@ -175,7 +176,7 @@ class Peer(ABC):
     def _refuse(
         self, id_: RequestId | None, problem: ProtocolError, reply: Reply, *, is_stateless: bool = False
     ) -> None:
-        absent = is_stateless or self.session is None or self.session.error_id_may_be_absent
+        absent = is_stateless or self.session is None or self.session.revision in ERROR_ID_MAY_BE_ABSENT
         reply(jsonrpc.error(id_, problem, absent=absent), problem)
 
 

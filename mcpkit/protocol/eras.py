@@ -20,7 +20,7 @@ from ..errors import (
 )
 from .capabilities import declares, tree
 from .jsonrpc import encode
-from .revisions import ALL, BATCHES, ERROR_ID_MAY_BE_ABSENT, HANDSHAKE, LATEST_HANDSHAKE, SEVERITY, STATELESS
+from .revisions import ALL, HANDSHAKE, LATEST_HANDSHAKE, SEVERITY, STATELESS
 from .types import Json
 
 PROTOCOL_VERSION = "io.modelcontextprotocol/protocolVersion"
@@ -292,16 +292,6 @@ class Handshake(_Envelope):
     def has_session(self) -> bool:
         """Whether there is a session, which outlives this request."""
         return self._on_subscription is not None
-
-    @property
-    def has_batches(self) -> bool:
-        """Whether the session's revision has JSON-RPC batches."""
-        return self.revision in BATCHES
-
-    @property
-    def error_id_may_be_absent(self) -> bool:
-        """Whether an error response without an id leaves it out, instead of saying null."""
-        return self.revision in ERROR_ID_MAY_BE_ABSENT
 
     def render(self, result: Json, identity: Callable[[str], Identity], cache: Cache | None) -> bytes:
         """Write a result as it is: the handshake has said the rest."""

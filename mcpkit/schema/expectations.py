@@ -58,7 +58,9 @@ def expected(schema: Json, root: Json) -> str:
             return f"one of {len(choices)} values such as {', '.join(choices[:_SOME_CHOICES])}"
         *first, last = choices or ["nothing"]
         return f"{', '.join(first)} or {last}" if first else last
-    kinds = schema.get("type") or _implied(schema)
+    kinds = schema.get("type") or list(
+        dict.fromkeys(about for key, (about, _) in KEYWORDS.items() if key in schema)
+    )
     named = [_named(kind, schema) for kind in ([kinds] if isinstance(kinds, str) else kinds)]
     return " or ".join(named) or "a value"
 
@@ -69,11 +71,6 @@ def _either(texts: list[str]) -> str:
         if first in texts and second in texts:
             texts = [both if text == first else text for text in texts if text != second]
     return " or ".join(texts)
-
-
-def _implied(schema: Json) -> list[str]:
-    """Return the kinds that a schema without `type` has rules for."""
-    return list(dict.fromkeys(about for key, (about, _) in KEYWORDS.items() if key in schema))
 
 
 def _named(kind: str, schema: Json) -> str:

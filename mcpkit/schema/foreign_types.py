@@ -223,10 +223,6 @@ def _integer(cls: Any) -> Form:
     return {"type": "integer", "minimum": int(limits.min), "maximum": int(limits.max)}, cls
 
 
-def _floating(cls: Any) -> Form:
-    return {"type": "number"}, _finite(sys.modules["numpy"], cls)
-
-
 def _finite(numpy: Any, make: Convert) -> Convert:
     """Return what refuses numbers that a kind of float is too small for: JSON itself knows no infinity."""
 
@@ -249,7 +245,7 @@ _SCALARS: dict[str, Callable[[Any], Form]] = {
     # numpy's class, or one it is derived from: before those that these are derived from in turn
     "timedelta64": _length,  # an integer, says numpy
     "integer": _integer,
-    "floating": _floating,
+    "floating": lambda cls: ({"type": "number"}, _finite(sys.modules["numpy"], cls)),
     "bool": lambda cls: ({"type": "boolean"}, cls),
     "bool_": lambda cls: ({"type": "boolean"}, cls),
     "str_": lambda cls: ({"type": "string"}, cls),

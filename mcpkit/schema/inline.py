@@ -23,7 +23,11 @@ def definitions(schema: Json) -> Json:
         A new schema; `$defs` holds what is left, in order of first use.
     """
     defined: Json = schema.get("$defs", {})
-    recursive = {name for name in defined if _PREFIX + name in _references(defined[name], schema)}
+    recursive = {
+        name
+        for name in defined
+        if any(node.get("$ref") == _PREFIX + name for node in nodes(defined[name], schema))
+    }
     used: Json = {}
 
     def expand(value: Any) -> Any:
@@ -49,7 +53,3 @@ def definitions(schema: Json) -> Json:
 
     expanded: Json = expand(schema)
     return {**expanded, "$defs": used} if used else expanded
-
-
-def _references(schema: Json, root: Json) -> set[Any]:
-    return {node.get("$ref") for node in nodes(schema, root)}

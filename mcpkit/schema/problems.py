@@ -245,7 +245,9 @@ class Reader:
                 yield from self._of_key(names, name, inner, is_hidden)
             if name in properties:
                 for fault in self.read(properties[name], item, inner, is_hidden):
-                    yield _optional(fault) if item is None and name not in required else fault
+                    if item is None and name not in required:
+                        fault = fault._replace(message=f"{fault.message}; leave it out instead")  # noqa: PLW2901
+                    yield fault
             elif additional is False:
                 self._left -= 1 + len(properties)  # with each of which the name is compared
                 yield _unknown_member(name, schema, steps)
@@ -300,10 +302,6 @@ def _validators(root: Json) -> Fits:
 
 def _unknown(value: Any) -> bool:
     return False
-
-
-def _optional(fault: Fault) -> Fault:
-    return Fault(fault.steps, fault.value, f"{fault.message}; leave it out instead", fault.within)
 
 
 def _has_tag(branch: Json, value: Any) -> bool:

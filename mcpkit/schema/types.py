@@ -31,10 +31,6 @@ from .texts import Format
 from .values import Json
 
 
-def _anything() -> Described:
-    return Described({}, core_schema.any_schema())
-
-
 def _null() -> Described:
     return Described({"type": "null"}, core_schema.none_schema(), is_plain=True)
 
@@ -54,7 +50,10 @@ def _formatted(name: str, core: CoreSchema) -> Described:
 
 
 _TABLE: dict[Any, Callable[[], Described]] = {
-    **dict.fromkeys((empty, Any, object, collections.abc.Hashable, typing.Hashable), _anything),
+    **dict.fromkeys(
+        (empty, Any, object, collections.abc.Hashable, typing.Hashable),
+        lambda: Described({}, core_schema.any_schema()),
+    ),
     str: _string,
     int: lambda: Described({"type": "integer"}, values.integer(), is_plain=True),
     float: lambda: Described({"type": "number"}, values.number(), is_plain=True),

@@ -408,7 +408,7 @@ class Exchange:
     async def _wait(self, seconds: float | None) -> None:
         loop = asyncio.get_running_loop()
         self._waiter = loop.create_future()
-        beat = loop.call_later(seconds, self._beat) if seconds is not None else None
+        beat = loop.call_later(seconds, self.push, _BEAT) if seconds is not None else None
         try:
             await self._waiter
         finally:
@@ -434,9 +434,6 @@ class Exchange:
         except Exception:  # middleware's; whatever it was, nothing more is heard of the client
             logger.debug("the client cannot be heard any more", exc_info=True)
         self.hang_up()
-
-    def _beat(self) -> None:
-        self.push(_BEAT)
 
     def _make_room(self) -> None:
         if self._room is not None:
