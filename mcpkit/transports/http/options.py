@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
-from typing import Annotated, Any, NamedTuple, get_type_hints
+from typing import Any, NamedTuple, get_type_hints
 
 from ...common.nearest import nearest
 from ...common.numbers import check_count, check_seconds
@@ -32,7 +32,7 @@ class OwnRoute(NamedTuple):
 
 
 class Settings:
-    """The options of one app, checked: of each its type, what checks it, and what it is by default.
+    """The options of one app, checked: of each its type, by which it is checked, and what it is by default.
 
     Args:
         options: As `Server.asgi` takes them.
@@ -46,26 +46,26 @@ class Settings:
         ValueError: A value is out of range, or two paths are one; the message names them.
     """
 
-    path: Annotated[str, _check_path] = DEFAULT_PATH
-    sse: Annotated[bool, _check_switch] = True
-    stateless: Annotated[bool, _check_switch] = False
-    principal: Annotated[FindPrincipal | None, _check_principal] = None
-    public_url: Annotated[str | None, _check_url] = None
-    allowed_hosts: Annotated[Collection[str], _check_list] = ()
-    allowed_origins: Annotated[Collection[str], _check_list] = ()
-    cors: Annotated[bool, _check_switch] = True
-    health: Annotated[str | None, _check_path] = None
-    max_body: Annotated[int, _check_count] = 4 * 1024 * 1024
-    max_body_total: Annotated[int, _check_count] = 256 * 1024 * 1024
-    body_timeout: Annotated[float, _check_seconds] = 10.0
-    max_sessions: Annotated[int, _check_count] = 10_000
-    session_ttl: Annotated[float, _check_seconds] = 3600.0
-    session_max_age: Annotated[float, _check_seconds] = 86_400.0
-    max_streams: Annotated[int, _check_count] = 10_000
-    max_kept: Annotated[int, _check_count] = 64 * 1024 * 1024
-    stream_after: Annotated[float, _check_seconds]
-    keep_alive: Annotated[float, _check_seconds] = 15.0
-    grace: Annotated[float | None, _check_seconds] = 10.0
+    path: str = DEFAULT_PATH
+    sse: bool = True
+    stateless: bool = False
+    principal: FindPrincipal | None = None
+    public_url: str | None = None
+    allowed_hosts: Collection[str] = ()
+    allowed_origins: Collection[str] = ()
+    cors: bool = True
+    health: str | None = None
+    max_body: int = 4 * 1024 * 1024
+    max_body_total: int = 256 * 1024 * 1024
+    body_timeout: float = 10.0
+    max_sessions: int = 10_000
+    session_ttl: float = 3600.0
+    session_max_age: float = 86_400.0
+    max_streams: int = 10_000
+    max_kept: int = 64 * 1024 * 1024
+    stream_after: float
+    keep_alive: float = 15.0
+    grace: float | None = 10.0
 
     def __init__(self, **options: Any) -> None:
         for name, value in options.items():
@@ -182,7 +182,19 @@ def _check_principal(name: str, value: Any) -> None:
         )
 
 
-OPTIONS: dict[str, Callable[[str, Any], None]] = {
-    name: hint.__metadata__[0] for name, hint in get_type_hints(Settings, include_extras=True).items()
+_CHECKS: dict[Any, Callable[[str, Any], None]] = {
+    bool: _check_switch,
+    int: _check_count,
+    float: _check_seconds,
+    float | None: _check_seconds,
+    str: _check_path,
+    str | None: _check_path,
+    Collection[str]: _check_list,
+    FindPrincipal | None: _check_principal,
+}
+"""What checks an option, by its type."""
+
+OPTIONS = {name: _CHECKS[hint] for name, hint in get_type_hints(Settings).items()} | {
+    "public_url": _check_url
 }
 """What checks each option, by name."""
