@@ -246,7 +246,8 @@ class Reader:
             if name in properties:
                 for fault in self.read(properties[name], item, inner, is_hidden):
                     if item is None and name not in required:
-                        fault = fault._replace(message=f"{fault.message}; leave it out instead")  # noqa: PLW2901
+                        message = f"{fault.message}; leave it out instead"
+                        fault = Fault(fault.steps, fault.value, message, fault.within)
                     yield fault
             elif additional is False:
                 self._left -= 1 + len(properties)  # with each of which the name is compared
