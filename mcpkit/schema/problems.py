@@ -245,10 +245,8 @@ class Reader:
                 yield from self._of_key(names, name, inner, is_hidden)
             if name in properties:
                 for fault in self.read(properties[name], item, inner, is_hidden):
-                    if item is None and name not in required:
-                        message = f"{fault.message}; leave it out instead"
-                        fault = Fault(fault.steps, fault.value, message, fault.within)
-                    yield fault
+                    hint = "; leave it out instead" * (item is None and name not in required)
+                    yield Fault(fault.steps, fault.value, fault.message + hint, fault.within)
             elif additional is False:
                 self._left -= 1 + len(properties)  # with each of which the name is compared
                 yield _unknown_member(name, schema, steps)
