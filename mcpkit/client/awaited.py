@@ -74,6 +74,17 @@ class Awaited:
         """Say whether it has cancelled the sender, and nobody else has."""
         return self.is_late and self.sender is not None and uncancel(self.sender) == 0
 
+    def last_result(self) -> Json:
+        """Return the answer where it came at the last moment.
+
+        Raises:
+            TimeoutError: It did not.
+            Exception: It was an error.
+        """
+        if self._answer.done() and not self._answer.cancelled():
+            return self._answer.result()
+        raise self.too_late() from None
+
     def too_late(self) -> TimeoutError:
         """Say that the time is over."""
         return TimeoutError(f"{self._method} has not been answered in time, and was given up")

@@ -122,6 +122,7 @@ class Link:
         self._negotiate = negotiate
         self._stay = stay
         self._opening: asyncio.Task[None] | None = None
+        self._loss: Exception | None = None  # of the transport that was opened last
         self._waiting: dict[RequestId, asyncio.Future[Json]] = {}
         self._watched: dict[RequestId, Awaited] = {}
         self._tasks: set[asyncio.Future[Any]] = set()
@@ -164,8 +165,12 @@ class Link:
             self.generation += 1
             for renew in self.renewals:
                 await renew()
-        except BaseException:
+            if self._loss is not None:  # since the last answer came
+                raise self._loss
+        except BaseException as error:
             await self.transport.close()
+            if isinstance(error, TransportError):
+                error.may_have_begun = False  # whoever waits for the opening has sent nothing
             raise
         self.is_open = True
 
@@ -180,9 +185,10 @@ class Link:
         Raises:
             TransportError: There is no server to talk to.
         """
-        await self.transport.close()
         self._fail(TransportError("the connection is opened anew", may_have_begun=True))
+        await self.transport.close()
         self.transport = transport
+        self._loss = None
         if self._stay is not None:
             await self._stay.enter()
         await transport.open(self)
@@ -282,7 +288,7 @@ class Link:
             return await answer
         except asyncio.CancelledError:
             if watch is not None and watch.has_interrupted():
-                raise watch.too_late() from None
+                return watch.last_result()
             raise
         except TransportError as error:
             if answer.done():  # before the way back broke
@@ -369,6 +375,7 @@ class Link:
     def lost(self, error: Exception) -> None:
         """Hear from the transport that nothing comes any more."""
         self.is_open = False
+        self._loss = error
         self._fail(error)
         self.losses.tell(error)
 
@@ -431,6 +438,7 @@ class Link:
         answer = self._waiting.get(id_)
         if answer is not None and not answer.done():
             answer.set_exception(error)
+            answer.exception()  # heard, also where whoever waits is being cancelled
 
     def _keep(self, task: asyncio.Future[Any]) -> asyncio.Future[Any]:
         self._tasks.add(task)

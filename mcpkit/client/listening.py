@@ -193,6 +193,8 @@ class Listening:
         forget = [link.listeners.add(self._hear_in_session), link.losses.add(lose)]
         transport = link.transport
         try:
+            if not link.is_open:  # no more, as nobody has heard
+                return TransportError("the connection was lost", may_have_begun=False)
             if isinstance(transport, HasStream):
                 forget.append(transport.missed.add(self._miss))
                 if not await within(self._timeout, transport.listening()):

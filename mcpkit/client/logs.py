@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from ..protocol.eras import LOG_LEVEL, check_log_level
 from ..protocol.revisions import STATELESS
@@ -12,6 +12,9 @@ from .link import Link
 
 Log = Callable[[str, Any, "str | None"], object]
 """Called with level, data and the logger's name of a log message."""
+
+_TIMEOUT: Final = 30.0
+"""Seconds that a server has to take the level when the connection is opened: all else waits for that."""
 
 
 class ServerLog:
@@ -64,7 +67,7 @@ class ServerLog:
         if self.level is None or link.wire.revision in STATELESS or link.negotiated is None:
             return
         if "logging" in link.negotiated.capabilities:
-            await link.exchange("logging/setLevel", {"level": self.level})
+            await link.exchange("logging/setLevel", {"level": self.level}, None, _TIMEOUT)
 
     def _hear(self, method: str, params: Json | None) -> None:
         if self._log is not None and method == "notifications/message" and params is not None:

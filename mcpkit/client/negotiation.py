@@ -60,33 +60,38 @@ class Negotiation:
             raise TimeoutError(f"the server has not answered within {self._timeout:g} s") from None
 
     async def _first_way(self, link: Link) -> Negotiated:
-        ways = link.transports if self._transport is None else (self._transport,)
-        for way in ways[:-1]:
+        if self._transport is not None:
+            try:
+                return await self._by(link, self._transport)
+            except StatusError as error:
+                if error.status not in _NOT_HERE or len(link.transports) == 1:
+                    raise
+                self._transport = self._known = None  # the server has become another one
+        for way in link.transports[:-1]:
             try:
                 return await self._by(link, way)
             except StatusError as error:
                 if error.status not in _NOT_HERE:
                     raise
-        return await self._by(link, ways[-1])
+        return await self._by(link, link.transports[-1])
 
     async def _by(self, link: Link, transport: Transport) -> Negotiated:
         await link.use(transport)
+        known = self._known
         if self._revision is not None:
             agreed = await _pinned(link, self._revision, "as asked for")
-        elif self._known is not None:
-            agreed = await self._again(link, self._known)
+        elif known is not None and known.revision in HANDSHAKE:
+            try:
+                agreed = await _initialize(link, known.revision, known.reason)
+            except (ProtocolError, StatusError) as error:
+                if isinstance(error, StatusError) and error.status not in _NOT_HERE:
+                    raise
+                self._known = None  # the server has become another one: find out anew
+                return await self._by(link, transport)
         else:
             agreed = await self._probe(link, is_http=getattr(transport, "is_http", False))
         self._transport, self._known = transport, agreed
         return agreed
-
-    async def _again(self, link: Link, known: Negotiated) -> Negotiated:
-        """Agree as the last time; where the server has become another one, find out anew."""
-        try:
-            return await _pinned(link, known.revision, known.reason)
-        except (ProtocolError, StatusError):
-            self._known = None
-            return await self._by(link, link.transport)
 
     async def _probe(self, link: Link, *, is_http: bool) -> Negotiated:
         try:

@@ -119,6 +119,13 @@ class Reply:
         self.is_over = True
         self._writer.transport.abort()
 
+    async def gone(self) -> None:
+        """Wait until the client has gone, however long that takes."""
+        self.is_over = True
+        with suppress(ConnectionError):
+            while await self._reader.read(65536):
+                pass
+
     async def hang_up(self) -> None:
         """Wait until the client has gone."""
         self.is_over = True

@@ -89,6 +89,7 @@ class HttpTransport:
         return self._session is not None and await self._session.listening()
 
     def _lose(self, error: TransportError) -> None:
+        error.may_have_begun = True  # what was asked before: only the request that has found out has not
         if self._receiver is not None:
             self._receiver.lost(error)
         self._interrupt(error)
@@ -138,9 +139,11 @@ class HttpTransport:
         try:
             if not 200 <= response.status_code < 300:
                 refusal = await refused(self._http, response)
-                error = refusal.answer(has_session=has_session)
+                agreed = None if message.method == "server/discover" else message.revision
+                is_another = refusal.is_of_another_revision(agreed)
+                error = None if is_another else refusal.answer(has_session=has_session)
                 if message.id is None or error is None:
-                    raise refusal.as_error(has_session=has_session)
+                    raise refusal.as_error(has_session=has_session, is_of_another_revision=is_another)
                 receiver.receive(answer_to(message.id, error))
             elif message.id is None:
                 await self._http.finish(response)

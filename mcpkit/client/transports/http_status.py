@@ -8,9 +8,10 @@ from email.utils import parsedate_to_datetime
 from html import unescape
 from typing import TYPE_CHECKING
 
-from ...errors import ProtocolError
+from ...errors import UNSUPPORTED_PROTOCOL_VERSION, ProtocolError
 from ...protocol import jsonrpc
 from ...protocol.jsonrpc import RequestId, is_object
+from ...protocol.revisions import STATELESS
 from ...protocol.types import Json
 from ..errors import AuthorizationError, StatusError, TransportError
 from .http_challenge import in_words, read_challenges
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 _SECONDS = re.compile(r"[0-9]{1,9}")
 _OF_HTTP = frozenset({401, 403, 429})
 """Statuses that say more than the JSON-RPC error in their body."""
+_HANDSHAKE_WANTED = re.compile(r"session.?id|not initialized|unsupported protocol version", re.IGNORECASE)
 _MOST_SHOWN = 160
 _MOST_LOOKED_AT = 20_000
 _TITLE = re.compile(r"<title[^>]{0,200}>([^<]{1,500})", re.IGNORECASE)
@@ -67,13 +69,37 @@ class Refusal:
             return "session id" in str(self.error["error"]["message"]).lower().replace("-", " ")
         return self.status == 404
 
-    def as_error(self, *, has_session: bool) -> StatusError:
+    def is_of_another_revision(self, revision: str | None) -> bool:
+        """Say whether a server that has agreed upon a revision speaks another one by now.
+
+        Servers of the handshake era have many ways to say that they know nothing of a request without a session.
+
+        Args:
+            revision: The revision; None where nothing has been agreed upon.
+        """
+        if self.error is None:
+            return revision in STATELESS and self.status == 404
+        error = self.error["error"]
+        if error["code"] == UNSUPPORTED_PROTOCOL_VERSION:
+            return revision is not None
+        return (
+            revision in STATELESS and self.status == 400 and bool(_HANDSHAKE_WANTED.search(error["message"]))
+        )
+
+    def as_error(self, *, has_session: bool, is_of_another_revision: bool = False) -> StatusError:
         """Say what has happened.
 
         Args:
             has_session: Whether a session was named.
+            is_of_another_revision: Whether that is what the server says.
         """
         status = self.status
+        if is_of_another_revision:
+            what = "does not speak the revision any more that was agreed upon"
+            if self.error is None:
+                what = f"serves no MCP at the path of the URL, or {what}"
+            message = f"{self._origin} {what} (HTTP {status})"
+            return StatusError(message + self._said, status, may_have_begun=False, session_is_gone=True)
         wait = retry_after(self._response)
         if status in {401, 403}:
             return self._unauthorized()

@@ -91,7 +91,7 @@ class SseTransport:
         posting.add_done_callback(self._posted)
         try:
             await asyncio.wait((posting, answered, reader), return_when=asyncio.FIRST_COMPLETED)
-            if posting.done():
+            if posting.done() and not posting.cancelled():  # the latter by `close`
                 posting.result()
             elif not answered.done():
                 raise self._ended()

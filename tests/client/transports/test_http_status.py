@@ -133,7 +133,6 @@ async def test_a_404_of_a_session_means_that_it_has_gone_and_nothing_began() -> 
 
 
 async def test_a_404_without_a_session_is_none_of_it() -> None:
-    assert not (await failure(status(404))).session_is_gone
     async with (
         scripted(greeting(status(404), session=None)) as server,
         Client(HttpTransport(server.url), revision="2025-11-25", tries=1) as client,
@@ -147,8 +146,28 @@ async def test_a_404_without_a_session_is_none_of_it() -> None:
 async def test_many_servers_say_400_of_a_session_that_has_gone(said: str) -> None:
     error = await failure(rpc_error(400, -32000, said), "2025-11-25")
     assert (error.session_is_gone, error.may_have_begun) == (True, False)
-    with pytest.raises(ProtocolError):
-        await call(rpc_error(400, -32000, said))  # which has no session
+
+
+@pytest.mark.parametrize(
+    "says",
+    [
+        status(404),
+        rpc_error(400, -32600, "Bad Request: Missing session ID"),
+        rpc_error(400, -32000, "Bad Request: Mcp-Session-Id header is required"),
+        rpc_error(400, -32000, "Bad Request: Server not initialized"),
+        rpc_error(400, -32600, "Bad Request: Unsupported protocol version: 2026-07-28"),
+        rpc_error(400, -32022, "no"),
+    ],
+)
+async def test_a_server_that_has_become_one_of_another_revision_says_so(says: Script) -> None:
+    error = await failure(says)
+    assert (error.session_is_gone, error.may_have_begun) == (True, False)
+    assert "the revision any more that was agreed upon" in str(error)
+
+
+async def test_a_session_may_end_as_the_server_speaks_another_revision_by_now() -> None:
+    error = await failure(rpc_error(400, -32022, "no"), "2025-11-25")
+    assert (error.session_is_gone, error.may_have_begun) == (True, False)
 
 
 @EVERY
@@ -243,7 +262,7 @@ async def test_an_error_without_an_id_is_the_answer_there_is() -> None:
 
 
 async def test_a_path_where_there_is_nothing_is_said_to_be_one() -> None:
-    assert "serves no MCP at the path of the URL (HTTP 404)" in str(await failure(status(404)))
+    assert "serves no MCP at the path of the URL, or" in str(await failure(status(404)))
 
 
 async def test_json_with_parameters_and_as_a_batch_is_read() -> None:
