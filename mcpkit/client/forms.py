@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, cast
 
 from ..calls.asking.questions import Answer
 from ..common.nearest import nearest
@@ -111,13 +111,15 @@ class FormRequest:
             ValueError: The entries do not fit the form; the message says where.
             TypeError: It is no answer at all.
         """
+        entries = answer
         if isinstance(answer, Answer):
-            if not answer:
-                return {"action": answer.action}
-            answer = answer.value
-        if answer is None:
+            told = cast("Answer[object]", answer)
+            if not told:
+                return {"action": told.action}
+            entries = told.value
+        if entries is None:
             return {"action": "cancel"}
-        content = self._content(answer)
+        content = self._content(entries)
         self._check(content)
         return {"action": "accept", "content": content}
 

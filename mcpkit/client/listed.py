@@ -39,24 +39,21 @@ class ListedTool:
     Args:
         definition: The tool as it is listed.
 
+        mirrored: The arguments that are repeated in headers.
+
     Attributes:
+        mirrored: As given.
         is_harmless: Whether it says that it may be called twice.
     """
 
-    def __init__(self, definition: Json) -> None:
+    def __init__(self, definition: Json, mirrored: tuple[MirroredParameter, ...] = ()) -> None:
+        self.mirrored = mirrored
         self._definition = definition
         hints = definition.get("annotations")
         self.is_harmless = is_object(hints) and True in (
             hints.get("readOnlyHint"),
             hints.get("idempotentHint"),
         )
-
-    @cached_property
-    def mirrored(self) -> tuple[MirroredParameter, ...] | RegistrationError:
-        """The arguments that are repeated in headers; or why it is invalid."""
-        from .mirrored import mirrored_by
-
-        return mirrored_by(self._definition)
 
     @cached_property
     def output(self) -> Output | ValueError | None:
@@ -92,14 +89,22 @@ class ListedTools:
             tools: All tools.
             by_http: Whether arguments are repeated in headers, and tools whose rules for that are wrong are left out.
         """
-        listed = {str(tool.get("name")): ListedTool(tool) for tool in tools}
-        if by_http:
-            invalid = {name for name, tool in listed.items() if self._is_invalid(name, tool)}
-            if invalid:
-                tools = [tool for tool in tools if str(tool.get("name")) not in invalid]
-                listed = {name: tool for name, tool in listed.items() if name not in invalid}
+        if not by_http:
+            self._tools = {str(tool.get("name")): ListedTool(tool) for tool in tools}
+            return tools
+        from .mirrored import mirrored_by
+
+        valid: list[Json] = []
+        listed: dict[str, ListedTool] = {}
+        for tool in tools:
+            name, mirrored = str(tool.get("name")), mirrored_by(tool)
+            if isinstance(mirrored, RegistrationError):
+                self._warn(name, f"it is left out: {mirrored}")
+            else:
+                valid.append(tool)
+                listed[name] = ListedTool(tool, mirrored)
         self._tools = listed
-        return tools
+        return valid
 
     def hear(self, method: str, params: Json | None) -> None:
         """Forget all tools when a notification says that they have changed."""
@@ -132,9 +137,11 @@ class ListedTools:
             TimeoutError: That takes too long.
         """
         repeated = (await self._find(name, fresh=fresh)).mirrored
+        if not repeated:
+            return NO_HEADERS
         from .mirrored import headers_of
 
-        return headers_of(repeated, arguments) if repeated and isinstance(repeated, tuple) else NO_HEADERS
+        return headers_of(repeated, arguments)
 
     def may_promise(self, name: str, result: CallResult) -> bool:
         """Say whether a tool may have promised something of a result."""
@@ -192,12 +199,6 @@ class ListedTools:
             logger.debug("the tools cannot be listed: %s", error)
         if name not in self._tools and len(self._unlisted) < _MOST_UNKNOWN:
             self._unlisted.add(name)
-
-    def _is_invalid(self, name: str, tool: ListedTool) -> bool:
-        if isinstance(tool.mirrored, RegistrationError):
-            self._warn(name, f"it is left out: {tool.mirrored}")
-            return True
-        return False
 
     def _warn(self, name: str, why: str) -> None:
         """Say what is wrong with a tool, once."""

@@ -36,14 +36,11 @@ def mirrored_by(tool: Json) -> tuple[MirroredParameter, ...] | RegistrationError
 def _mentions(schema: Json) -> bool:
     """Say whether anything in a schema is repeated, as in most of them nothing is."""
     waiting: list[Any] = [schema]
-    while waiting:
-        part = waiting.pop()
-        if isinstance(part, dict):
-            if KEYWORD in part:
-                return True
-            waiting += part.values()
-        elif isinstance(part, list):
-            waiting += part
+    for part in waiting:
+        if KEYWORD in part:
+            return True
+        inner = part.values() if type(part) is dict else part
+        waiting += [each for each in inner if type(each) is dict or type(each) is list]
     return False
 
 
@@ -59,9 +56,9 @@ def headers_of(repeated: Sequence[MirroredParameter], arguments: Mapping[str, An
     """
     headers: dict[str, str] = {}
     for header, path in repeated:
-        value: Any = arguments
+        value: Any = dict(arguments)
         for key in path:
-            value = value.get(key) if isinstance(value, Mapping) else None
+            value = value.get(key) if is_object(value) else None
         if isinstance(value, bool):
             headers[header.decode()] = "true" if value else "false"
         elif isinstance(value, int) or (isinstance(value, float) and value.is_integer()):

@@ -233,7 +233,7 @@ class _Reading:
             said["additionalProperties"] = additional
         said["required"] = [name for name in dict.fromkeys(required) if isinstance(name, str)]
         for name in said["required"]:
-            others = additional if is_object(additional) else {} if additional else {"enum": []}
+            others: Json = additional if is_object(additional) else {} if additional else {"enum": []}
             said["properties"].setdefault(name, others)
         if "propertyNames" in schema and not said["properties"] and additional is not False:
             names = self._schema(schema["propertyNames"])

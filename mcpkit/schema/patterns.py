@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
-from functools import cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 logger = logging.getLogger("mcpkit")
@@ -32,7 +32,7 @@ class _UnsayableError(Exception):
     """ECMA-262 has no words for it, or it is no regular expression."""
 
 
-@cache
+@lru_cache(maxsize=1024)
 def read(pattern: str) -> Pattern | None:
     """Return a pattern in the words of all engines; None where ECMA-262 has none, as for `(?i)`."""
     if _PLAIN.fullmatch(pattern):

@@ -14,7 +14,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import cache, partial
+from functools import lru_cache, partial
 from operator import methodcaller
 from typing import Any, cast
 
@@ -37,6 +37,9 @@ from ..protocol.jsonrpc import SCALARS, is_array
 from .equality import LARGEST_HASH, identity
 
 Json = dict[str, Any]
+
+MOST_PATTERNS = 1024
+"""How many patterns are kept ready: those of a server's author are few, but clients read what any server says."""
 
 BASE64URL_PATTERN = "^(?:[A-Za-z0-9_-]{4})*(?:[A-Za-z0-9_-]{2}==|[A-Za-z0-9_-]{3}=)?$"
 DECIMAL_PATTERN = r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,4})?$"
@@ -109,7 +112,7 @@ def _matching(is_match: Callable[[str], bool], text: CoreSchema) -> CoreSchema:
     return core_schema.no_info_after_validator_function(check, text)
 
 
-@cache
+@lru_cache(maxsize=MOST_PATTERNS)
 def _engine(pattern: str | re.Pattern[str]) -> Json:
     """Return a pattern as one of three engines reads it: pydantic's own takes linear time, and knows no look-around.
 
@@ -138,7 +141,7 @@ def _engine(pattern: str | re.Pattern[str]) -> Json:
     return engine
 
 
-@cache
+@lru_cache(maxsize=MOST_PATTERNS)
 def matches(pattern: str) -> Callable[[Any], bool]:
     """Return what says whether a text fits a pattern, as the validators of texts do: in linear time where they do.
 

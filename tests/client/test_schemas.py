@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from mcpkit.client.schemas import ServerSchema, UnusableSchemaError
+from mcpkit.schema import patterns, values
 
 
 def problem(schema: Any, value: Any, **options: Any) -> str:
@@ -90,7 +92,6 @@ OPTIONAL = {"type": ["string", "null"]}
     ],
 )
 def test_what_fits_a_schema_and_what_does_not(schema: Any, fitting: Any, other: Any, told: str) -> None:
-    import re
 
     assert fitting is None or problem(schema, fitting) == ""
     assert re.search(told, problem(schema, other))
@@ -167,6 +168,7 @@ def test_a_schema_that_is_none_says_so(schema: Any, why: str) -> None:
 HOSTILE = """
 import time
 from mcpkit.client.schemas import ServerSchema, UnusableSchemaError
+from mcpkit.schema import patterns, values
 
 def chain(build, last, length=60):
     names = [f"d{index}" for index in range(length)]
@@ -206,3 +208,10 @@ def test_a_hostile_schema_neither_holds_up_the_client_nor_ends_it() -> None:
         [sys.executable, "-c", HOSTILE], capture_output=True, text=True, timeout=60, check=False
     )
     assert run.stdout == "held\n", run.stderr
+
+
+def test_what_is_kept_of_the_patterns_of_servers_has_a_bound() -> None:
+    for number in range(3_000):
+        assert problem({"type": "string", "pattern": f"^{number}$"}, str(number)) == ""
+    for kept in (patterns.read, values.matches):
+        assert kept.cache_info().currsize <= values.MOST_PATTERNS

@@ -125,6 +125,7 @@ NO_BOUNDS = {
     "problems.py:_MOST_VALUES": "how far explaining looks",
     "problems.py:_MANY": "when items are looked at otherwise",
     "values.py:_MOST_FLAGS": "of a schema",
+    "values.py:MOST_PATTERNS": "a cache",
     "framing.py:MAX_LINE": "the default of a setting",
     "exchange.py:_MANY": "when who reports waits for the client",
     "exchange.py:_MUCH": "when who reports waits for the client",
