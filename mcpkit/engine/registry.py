@@ -254,7 +254,7 @@ class Extension(Registry):
     def __init__(self, identifier: str, settings: Mapping[str, Any] | None = None) -> None:
         super().__init__()
         self.topics: tuple[Topic, ...] = ()
-        given: object = identifier
+        given: Any = identifier
         if not isinstance(given, str) or not _IDENTIFIER.fullmatch(given):
             raise RegistrationError(
                 f"invalid extension identifier {given!r}: write a domain the other way round, a slash and a "

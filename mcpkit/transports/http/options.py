@@ -190,11 +190,10 @@ _CHECKS: dict[Any, Callable[[str, Any], None]] = {
     str: _check_path,
     str | None: _check_path,
     Collection[str]: _check_list,
-    FindPrincipal | None: _check_principal,
 }
 """What checks an option, by its type."""
 
-OPTIONS = {name: _CHECKS[hint] for name, hint in get_type_hints(Settings).items()} | {
-    "public_url": _check_url
-}
+_OWN_CHECKS = {"principal": _check_principal, "public_url": _check_url}
+
+OPTIONS = {name: _OWN_CHECKS.get(name) or _CHECKS[hint] for name, hint in get_type_hints(Settings).items()}
 """What checks each option, by name."""
