@@ -326,21 +326,25 @@ class Link:
         Returns:
             What is done when it has been sent, or could not be: the server has gone then, as others hear.
         """
-        return self._keep(self._loop.create_task(self.send(message)))
+        return self._keep(self._loop.create_task(self._send_if_possible(message)))
+
+    async def _send_if_possible(self, message: Outgoing) -> None:
+        try:
+            await self.send(message)
+        except TransportError as error:
+            logger.debug("A message was not sent: %s", error)
 
     async def send(self, message: Outgoing) -> None:
         """Send a message that nobody answers, and return when more may be sent.
 
-        Where it cannot be sent the server has gone, as others hear.
+        Raises:
+            TransportError: It could not be sent.
         """
-        try:
-            if self.frames:
-                self._show("sent", message.line)
-            sending = self.transport.send(message)
-            if sending is not None:
-                await sending
-        except TransportError as error:
-            logger.debug("A message was not sent: %s", error)
+        if self.frames:
+            self._show("sent", message.line)
+        sending = self.transport.send(message)
+        if sending is not None:
+            await sending
 
     def _show(self, direction: Direction, line: bytes) -> None:
         for look in self.frames:
@@ -424,7 +428,7 @@ class Link:
             reply = self.wire.refuse(asked.id, INTERNAL_ERROR, "the client's handler has failed")
             for id_ in self._waiting:
                 self.fail(id_, error)
-        await self.send(reply)
+        await self._send_if_possible(reply)
 
     def _fail(self, error: Exception) -> None:
         """End all that waits."""

@@ -266,3 +266,14 @@ async def test_opening_can_be_given_up() -> None:
     with pytest.raises(asyncio.CancelledError):
         await opening
     assert not transport.is_open
+
+
+async def test_a_session_whose_beginning_cannot_be_told_does_not_begin() -> None:
+    def script(transport: ScriptedTransport, message: Message) -> list[Message]:
+        if message["method"] == "notifications/initialized":
+            raise TransportError("it is refused", may_have_begun=False, may_pass=False)
+        return old(transport, message)
+
+    with pytest.raises(TransportError, match="it is refused"):
+        async with Client(ScriptedTransport(script)):
+            pass
