@@ -15,11 +15,21 @@ Progress = Callable[[float, "float | None", "str | None"], object]
 
 
 class Awaited:
-    """Looks at the time and the progress of one request."""
+    """Looks at the time and the progress of one request.
+
+    Args:
+        method: The method.
+        answer: What its answer comes in.
+        progress: Called at each progress notification.
+        timeout: Seconds without an answer and without progress after which it is given up; None for any number.
+        max_timeout: Seconds after which it is given up whatever comes; None for any number.
+        is_asked: Says whether the server waits for an answer meanwhile, a user's, say: that is no time of its own.
+    """
 
     __slots__ = (
         "_answer",
         "_ends",
+        "_is_asked",
         "_loop",
         "_method",
         "_progress",
@@ -36,12 +46,14 @@ class Awaited:
         progress: Progress | None,
         timeout: float | None,
         max_timeout: float | None,
+        is_asked: Callable[[], object],
     ) -> None:
         self._loop = answer.get_loop()
         self._method = method
         self._answer = answer
         self._progress = progress
         self._timeout = timeout
+        self._is_asked = is_asked
         self._ends = None if max_timeout is None else self._loop.time() + max_timeout
         self.is_late = False
         self.sender: asyncio.Task[Any] | None = asyncio.current_task()
@@ -53,6 +65,9 @@ class Awaited:
         return self._loop.call_at(min(ends), self._give_up) if ends else None
 
     def _give_up(self) -> None:
+        if self._is_asked() and (self._ends is None or self._loop.time() < self._ends):
+            self._timer = self._start()
+            return
         self.is_late = True
         if self.sender is not None:
             self.sender.cancel()

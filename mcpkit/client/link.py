@@ -274,7 +274,9 @@ class Link:
         self._waiting[request.id] = answer
         watch: Awaited | None = None
         if progress is not None or timeout is not None or max_timeout is not None:
-            watch = self._watched[request.id] = Awaited(method, answer, progress, timeout, max_timeout)
+            watch = self._watched[request.id] = Awaited(
+                method, answer, progress, timeout, max_timeout, self._asked.__len__
+            )
         if begins is not None:
             begins(request.id)
         try:

@@ -30,7 +30,7 @@ from mcpkit import (
 )
 from mcpkit.protocol.eras import CLIENT_CAPABILITIES
 from scripted_transport import Message, ScriptedTransport, discovered, initialized
-from waiting import until
+from waiting import LoopClock, until
 
 pytestmark = pytest.mark.anyio
 
@@ -211,6 +211,44 @@ async def test_a_server_hears_nothing_of_why_a_handler_has_failed() -> None:
             await client.call("ask")
         await until(lambda: len(heard) == 1)
     assert "secret" not in heard[0]
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_the_time_of_a_call_does_not_run_out_while_the_user_thinks(revision: str) -> None:
+    asked, told = asyncio.Event(), asyncio.Event()
+
+    async def think(form: FormRequest) -> str:
+        asked.set()
+        await told.wait()
+        return "Ada"
+
+    async with Client(server, revision=revision, elicit=think, timeout=5) as client:
+        clock = LoopClock()
+        call = asyncio.create_task(client.call("name"))
+        await asked.wait()
+        for _ in range(20):
+            clock.ahead += 6
+            await asyncio.sleep(0)
+        told.set()
+        assert (await call).text == "Ada"
+
+
+async def test_the_longest_time_of_a_call_holds_while_the_user_thinks() -> None:
+    asked = asyncio.Event()
+
+    async def think(form: FormRequest) -> None:
+        asked.set()
+        await asyncio.Event().wait()
+
+    async with Client(server, revision="2025-11-25", elicit=think, timeout=5, max_timeout=60) as client:
+        clock = LoopClock()
+        call = asyncio.create_task(client.call("name"))
+        await asked.wait()
+        while not call.done():
+            clock.ahead += 6
+            await asyncio.sleep(0)
+        with pytest.raises(TimeoutError):
+            await call
 
 
 @pytest.mark.parametrize("revision", NEWER)
