@@ -23,7 +23,7 @@ from .subscribed import Subscribed
 from .transport import HasStream
 
 TRIES: Final = 20
-"""How often in a row it is tried to join again: for about two minutes, where nothing answers."""
+"""How often in a row it is tried to join again: for one to two minutes, where nothing answers."""
 
 _FIRST_TRIES: Final = 3
 _TIMEOUT: Final = 30.0
