@@ -406,14 +406,11 @@ class Link:
 
     def _withdraw(self, id_: object, reason: object) -> None:
         """Answer a question no more, or, in the stateless era, give up what the server has dropped."""
-        if not is_id(id_):
-            return
-        if self.wire.revision in STATELESS:
-            if self.wire.pending.get(id_) == "subscriptions/listen":
-                self.wire.cancel(id_, "")  # the server knows
-                why = f"the server has dropped the subscription: {str(reason)[:200]}"
-                self.fail(id_, TransportError(why, may_have_begun=True))
-        elif (asked := self._asked.get(id_)) is not None:
+        if is_id(id_) and self.wire.pending.get(id_) == "subscriptions/listen":
+            self.wire.cancel(id_, "")  # the server knows
+            why = f"the server has dropped the subscription: {str(reason)[:200]}"
+            self.fail(id_, TransportError(why, may_have_begun=True))
+        elif is_id(id_) and (asked := self._asked.get(id_)) is not None:
             asked.cancel()
 
     async def _reply(self, asked: Asked) -> None:
