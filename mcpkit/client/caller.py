@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from ..errors import HEADER_MISMATCH, ProtocolError
+from ..protocol.revisions import STATELESS
 from ..protocol.types import Json
 from .awaited import Progress
 from .connected import Connected
@@ -46,6 +47,12 @@ class Caller(Connected, ABC):
         self._validates = validates
         self._tools = ListedTools(self.list_tools)
         link.listeners.add(self._tools.hear)
+
+    @property
+    def _repeats_arguments(self) -> bool:
+        """Whether tools may have clients repeat arguments in HTTP headers."""
+        link = self._link
+        return link.wire.revision in STATELESS and getattr(link.transport, "is_http", False)
 
     @abstractmethod
     async def _list(self, method: str, member: str, fresh: bool) -> list[Json]:
@@ -114,7 +121,7 @@ class Caller(Connected, ABC):
         params = {"name": name, "arguments": arguments or {}}
         tools = self._tools
         retry = tools.is_harmless(name) if retry is None else retry
-        if self._link.repeats_arguments:
+        if self._repeats_arguments:
             rest = (progress, log_level, timeout, max_timeout, retry)
             result = CallResult(await self._ask_with_headers(name, params, *rest))
         else:
@@ -146,4 +153,4 @@ class Caller(Connected, ABC):
     async def list_tools(self, *, fresh: bool = False) -> list[Json]:
         """Return all tools, page by page; `fresh` asks also where a list is kept that still holds."""
         tools = await self._list("tools/list", "tools", fresh)
-        return self._tools.learn(tools, by_http=self._link.repeats_arguments)
+        return self._tools.learn(tools, by_http=self._repeats_arguments)

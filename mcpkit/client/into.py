@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, get_origin
 
 from pydantic_core import SchemaValidator, ValidationError, from_json
 
@@ -57,7 +57,8 @@ def read_into(result: CallResult, into: Any, name: str) -> Any:
         raise InvalidResultError(f"{name} has answered with neither structured content nor text", result)
     value, first = refused[False]
     found = problems(schema, value) or from_validator(first, value, schema)
-    shown = into.__name__ if isinstance(into, type) else str(into).replace("typing.", "")
+    is_class = isinstance(into, type) and get_origin(into) is None
+    shown = into.__name__ if is_class else str(into).replace("typing.", "")
     lines = [f"what {name} has answered is no {shown}:", str(ArgumentsError(found))]
     raise InvalidResultError("\n".join(lines), result)
 

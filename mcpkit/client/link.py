@@ -21,7 +21,7 @@ from ..protocol.client import (
     Request,
 )
 from ..protocol.jsonrpc import RequestId, is_id
-from ..protocol.revisions import LATEST, STATELESS
+from ..protocol.revisions import LATEST
 from ..protocol.types import Json
 from .awaited import Awaited, Progress
 from .errors import TransportError
@@ -193,11 +193,6 @@ class Link:
             await self._stay.enter()
         await transport.open(self)
 
-    @property
-    def repeats_arguments(self) -> bool:
-        """Whether tools may have clients repeat arguments in HTTP headers."""
-        return self.wire.revision in STATELESS and getattr(self.transport, "is_http", False)
-
     def speak(self, revision: str) -> None:
         """Write what is sent from now on in a revision, and declare what the client can do in it."""
         self.wire.revision = revision
@@ -274,9 +269,8 @@ class Link:
         self._waiting[request.id] = answer
         watch: Awaited | None = None
         if progress is not None or timeout is not None or max_timeout is not None:
-            watch = self._watched[request.id] = Awaited(
-                method, answer, progress, timeout, max_timeout, self._asked.__len__
-            )
+            watch = Awaited(method, answer, progress, timeout, max_timeout, self._asked.__len__)
+            self._watched[request.id] = watch
         if begins is not None:
             begins(request.id)
         try:

@@ -268,7 +268,7 @@ class SyncTool(RemoteTool):
         super().__init__(client.client.call, definition)
         self._wait_for = client.wait_for
 
-    def __call__(self, **arguments: Any) -> Any:
+    def __call__(self, /, **arguments: Any) -> Any:
         """Call it, and return what it answers; see `RemoteTool`."""
         return self._wait_for(partial(super().__call__, **arguments))
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import keyword
 from collections.abc import Awaitable, Callable
+from functools import reduce
 from inspect import Parameter, Signature
+from operator import or_
 from typing import Any, Final
 
 from ..errors import ToolError
@@ -21,6 +23,10 @@ _TYPES: Final[dict[object, Any]] = {
     "object": dict,
     "null": None,
 }
+
+
+_MOST_BRANCHES: Final = 10
+"""Of how many types a hint is made; more are shown as any."""
 
 
 class _SignatureOfTool:
@@ -63,7 +69,7 @@ class RemoteTool:
         self._call = call
         self.__doc__ = _doc(self)
 
-    async def __call__(self, **arguments: Any) -> Any:
+    async def __call__(self, /, **arguments: Any) -> Any:
         """Call it, and return what it answers.
 
         Args:
@@ -132,7 +138,10 @@ def _signature(schema: Json) -> Signature:
         if name.isidentifier() and not keyword.iskeyword(name)
     ]
     if len(named) < len(properties) or schema.get("additionalProperties") is not False:
-        named.append(Parameter("arguments", Parameter.VAR_KEYWORD))
+        rest = "arguments"
+        while rest in properties:
+            rest += "_"
+        named.append(Parameter(rest, Parameter.VAR_KEYWORD))
     return Signature(named)
 
 
@@ -167,11 +176,9 @@ def _hint(schema: object) -> Any:
     kinds: object = schema.get("type")
     branches: object = schema.get("anyOf") or schema.get("oneOf") or kinds
     if is_array(branches):
-        hints = [_hint(each if is_object(each) else {"type": each}) for each in branches[:10]]
-        if Any in hints or not hints or len(branches) > 10:
+        each_hint = (_hint(each if is_object(each) else {"type": each}) for each in branches[:_MOST_BRANCHES])
+        hints = list(dict.fromkeys(each_hint))
+        if Any in hints or not hints or len(branches) > _MOST_BRANCHES:
             return Any
-        joined = hints[0]
-        for hint in hints[1:]:
-            joined = joined | hint
-        return joined
+        return reduce(or_, hints)
     return _TYPES.get(kinds, Any) if isinstance(kinds, str) else Any

@@ -152,6 +152,19 @@ async def test_a_tool_says_what_it_is() -> None:
             "(*, a: Any = ..., b: Any = ..., **arguments)",
         ),
         ({"properties": []}, "(**arguments)"),
+        ({"properties": {"arguments": {"type": "object"}}}, "(*, arguments: dict = ..., **arguments_)"),
+        (
+            {"properties": {"a": {"type": ["null", "null"]}, "b": {"type": []}}},
+            "(*, a: None = ..., b: Any = ..., **arguments)",
+        ),
+        (
+            {"properties": {"a": {"anyOf": [{"type": "null"}, 5, {"type": {}}]}}},
+            "(*, a: Any = ..., **arguments)",
+        ),
+        (
+            {"properties": {"self": {"type": "string"}, "a": 5}, "required": [5]},
+            "(*, self: str = ..., a: Any = ..., **arguments)",
+        ),
         ([], "(**arguments)"),
     ],
 )
@@ -159,6 +172,18 @@ async def test_signatures_are_made_of_whatever_servers_say(schema: Any, signatur
     tool = RemoteTool(Client(server).call, {"name": "it", "inputSchema": schema})
     assert str(inspect.signature(tool)).replace("typing.", "") == signature
     assert repr(tool) == f"<tool it{inspect.signature(tool)}>"
+
+
+async def test_an_argument_may_have_any_name() -> None:
+    odd = Server("odd")
+
+    @odd.tool(input_schema={"type": "object"})
+    async def echo(arguments: dict[str, Any]) -> dict[str, Any]:
+        return arguments
+
+    given = {"self": 1, "arguments": 2, "name": 3, "tool": 4, "class": 5, "a-b": 6}
+    async with Client(odd) as client:
+        assert await (await client.tools())["echo"](**given) == given
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
@@ -343,5 +368,7 @@ def test_tools_are_functions_without_an_event_loop_too() -> None:
         assert client.call("forecast", {"city": "Oslo"}, into=Day) == Day(21.5, "clear")
         with pytest.raises(ToolError, match="no such city"):
             tool(city="Nowhere")
+        with pytest.raises(ToolError, match="self: unknown argument"):
+            tool(self="Oslo")
         client.roots = ["/b"]
         assert client.roots == ["/b"]
