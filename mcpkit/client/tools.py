@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import keyword
 from collections.abc import Awaitable, Callable
-from functools import reduce
 from inspect import Parameter, Signature
-from operator import or_
 from typing import Any, Final
 
 from ..errors import ToolError
@@ -180,5 +178,8 @@ def _hint(schema: object) -> Any:
         hints = list(dict.fromkeys(each_hint))
         if Any in hints or not hints or len(branches) > _MOST_BRANCHES:
             return Any
-        return reduce(or_, hints)
+        first, *others = hints
+        for hint in others:
+            first = first | hint
+        return first
     return _TYPES.get(kinds, Any) if isinstance(kinds, str) else Any

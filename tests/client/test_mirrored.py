@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated, Any
 
 import pytest
@@ -92,6 +93,14 @@ async def test_arguments_are_repeated_in_headers(is_listed: bool) -> None:
         {},
     ]
     assert shop.listed == 1
+
+
+async def test_calls_at_the_same_time_list_their_tools_once() -> None:
+    shop = Shop({"buy": PROPERTIES})
+    async with scripted(shop) as server, Client(server.url) as client:
+        await asyncio.gather(*(client.call("buy", {"region": "north"}) for _ in range(20)))
+    assert shop.listed == 1
+    assert shop.calls == [{"mcp-param-region": "north"}] * 20
 
 
 async def test_an_integer_that_no_header_carries_is_an_error_of_the_caller() -> None:

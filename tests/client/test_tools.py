@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 import inspect
 from dataclasses import dataclass
@@ -283,6 +284,14 @@ async def test_what_a_tool_answers_is_held_against_its_output_schema(era: str, i
         == 'what it has answered does not fit its outputSchema:\nx: expected an integer, got "one"'
     )
     assert raised.value.result.structured == {"x": "one"}
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_calls_at_the_same_time_list_their_tools_once(era: str) -> None:
+    transport = Answering(POINT, {"structuredContent": {"x": 1}}, era)
+    async with Client(transport, revision=era) as client:
+        await asyncio.gather(*(client.call("it") for _ in range(20)))
+    assert transport.methods().count("tools/list") == 1
 
 
 @pytest.mark.parametrize("era", ERAS)
