@@ -40,6 +40,7 @@ class Kit:
         uri: A resource; empty for the first that is listed, where there is one.
         prompt: A prompt, with its arguments.
         ask: Tools that ask, by what they ask for.
+        change: What is watched, and a call that changes it.
         progress: A call that tells three times how far it has come.
         wait: A call that takes a minute, and tells of progress soon.
         stopped: A tool that says how many calls have been cancelled.
@@ -49,6 +50,7 @@ class Kit:
     uri: str = ""
     prompt: tuple[str, Mapping[str, str]] | None = None
     ask: Mapping[str, Call] = field(default_factory=dict)
+    change: tuple[Mapping[str, Any], Call] | None = None
     progress: Call | None = None
     wait: Call | None = None
     stopped: str | None = None
@@ -168,8 +170,24 @@ def steps(client: Client, kit: Kit) -> dict[str, Callable[[], Awaitable[str]]]:
         "prompt": prompt,
         **{what: ask(what) for what in ("elicitation", "sampling", "roots")},
         "progress": progress,
+        "changes": lambda: hear(client, kit),
         "cancel": lambda: cancel(client, kit),
     }
+
+
+async def hear(client: Client, kit: Kit) -> str:
+    """Watch something, have it changed, and hear of it."""
+    if kit.change is None:
+        return NONE
+    watched, changing = kit.change
+    declared = client.server_capabilities["resources" if "resources" in watched else "tools"]
+    if not declared.get("subscribe" if "resources" in watched else "listChanged"):
+        return NONE
+    async with client.watch(**watched) as changes:
+        await client.call(changing.tool, dict(changing.arguments))
+        async for change in changes:
+            return f"no: {change}" if change.may_have_missed else "yes"
+    return "no: the watch has ended"
 
 
 async def cancel(client: Client, kit: Kit) -> str:

@@ -11,7 +11,23 @@ from servers import ROOT_FOLDER, Server
 
 PAGE = ROOT_FOLDER / "docs" / "reference" / "servers.md"
 WAYS = {"stdio": "stdio", "http": "streamable HTTP", "sse": "HTTP+SSE"}
-TRIED = ("call", "read", "prompt", "elicitation", "sampling", "roots", "progress", "cancel")
+TRIED = ("call", "read", "prompt", "elicitation", "sampling", "roots", "progress", "changes", "cancel")
+HEADINGS = [
+    *(
+        "server",
+        "version",
+        "transport",
+        "revision",
+        "lists",
+        "call",
+        "read",
+        "prompt",
+        "elicit",
+        "sample",
+        "roots",
+    ),
+    *("progress", "changes", "cancel", "closed in"),
+]
 
 
 @dataclass(frozen=True)
@@ -73,38 +89,23 @@ LEGEND = """
 - *Lists*: how many tools, resources, resource templates and prompts there are, all pages.
 - *Elicit*, *sample*, *roots*: a tool asked, the client's handler answered, and the tool returned what it was told.
 - *Progress*: a call told three times how far it had come.
+- *Changes*: `client.watch` heard of a list of tools, or of a resource, that had changed.
 - *Cancel*: a call that takes a minute was given up. *Yes*: the function was stopped, as the server says itself.
   *Freed*: the caller went on at once, and the server answered the next call; it does not say what became of the
   function.
 - *Closed in*: seconds until the client was closed. No process, descriptor or task of it was left.
-- A dash: the server has nothing of the kind.
+- A dash: the server has nothing of the kind, or does not declare it.
 """
 
 
 def write(rows: Sequence[Row]) -> None:
     """Write the page."""
     notes: list[str] = []
-    titles = (
-        "server",
-        "version",
-        "transport",
-        "revision",
-        "lists",
-        "call",
-        "read",
-        "prompt",
-        "elicit",
-        "sample",
-        "roots",
-        "progress",
-        "cancel",
-        "closed in",
-    )
-    lines = [titles, ("---",) * len(titles)]
+    lines = [HEADINGS, ["---"] * len(HEADINGS)]
     for row in rows:
         cells = [row.server.name, row.version, WAYS[row.transport], row.seen.get("revision", "no")]
         cells += [shown(row, column, notes) for column in ("lists", *TRIED, "close")]
-        lines.append(tuple(cells))
+        lines.append(cells)
     table = "\n".join("| " + " | ".join(line) + " |" for line in lines)
     differs = "".join(f"{number}. {note}\n" for number, note in enumerate(notes, 1))
     why = sorted(

@@ -78,6 +78,7 @@ LIBRARY = Kit(
     uri="note://hello",
     prompt=("greet", {"name": NAME}),
     ask=ASKS,
+    change=({"tools": True}, Call("change")),
     progress=Call("wait", {"seconds": 0}),
     wait=Call("wait", {"seconds": 60}),
     stopped="count_stopped",
@@ -103,6 +104,7 @@ def servers(work: Path) -> list[Server]:
                     "sampling": Call("trigger-sampling-request", {"prompt": "The capital?"}, CAPITAL),
                     "roots": Call("get-roots-list", answer=ROOT),
                 },
+                change=({"resources": "demo://resource/dynamic/text/1"}, Call("toggle-subscriber-updates")),
                 progress=Call("trigger-long-running-operation", {"duration": 0.3, "steps": 3}),
                 wait=Call("trigger-long-running-operation", {"duration": 60, "steps": 600}),
             ),
@@ -162,7 +164,7 @@ def servers(work: Path) -> list[Server]:
             "chuk",
             ("chuk", "chuk-mcp-server"),
             peer("chuk", "chuk.py"),
-            LIBRARY,
+            replace(LIBRARY, change=None),
             ("stdio", "http"),
             differs={
                 "lists": "It declares no prompts, though it has them; so they are not listed.",
@@ -182,8 +184,8 @@ def servers(work: Path) -> list[Server]:
             ("stdio", "http"),
             BOTH,
             differs=all_of(
-                "Its HTTP handler keeps no sessions for clients of the handshake, and asks them nothing.",
-                *(f"{asked}, http, {HANDSHAKE}" for asked in ASKS),
+                "Its HTTP handler has no sessions for clients of the handshake: it cannot ask, nor tell of changes.",
+                *(f"{what}, http, {HANDSHAKE}" for what in (*ASKS, "changes")),
             ),
         ),
     ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
-from html import unescape
 from typing import TYPE_CHECKING
 
 from ...errors import UNSUPPORTED_PROTOCOL_VERSION, ProtocolError
@@ -225,6 +224,8 @@ def excerpt(body: bytes) -> str:
     except UnicodeDecodeError:
         return ""
     if text.lstrip()[:1] == "<":
+        from html import unescape
+
         title = _TITLE.search(text)
         text = unescape(title[1] if title else _TAG.sub(" ", _SCRIPTS.sub(" ", text)))
     return shown(text) if text.strip() else ""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import anyio
 from fastmcp import Context, FastMCP
-from mcp_types import ElicitRequest, ElicitRequestFormParams, InputRequiredResult
+from mcp_types import ElicitRequest, ElicitRequestFormParams, InputRequiredResult, ToolListChangedNotification
 
 server = FastMCP("fastmcp 4", version="1.0.0")
 stopped: list[float] = []
@@ -41,6 +41,13 @@ async def wait(seconds: float, ctx: Context) -> str:
 async def count_stopped() -> int:
     """Say how many calls have been cancelled."""
     return len(stopped)
+
+
+@server.tool
+async def change(ctx: Context) -> str:
+    """Tell of a change."""
+    await ctx.send_notification(ToolListChangedNotification())
+    return "told"
 
 
 @server.tool

@@ -44,6 +44,13 @@ async def count_stopped() -> int:
 
 
 @server.tool()
+async def change(ctx: Context) -> str:
+    """Tell of a change."""
+    await ctx.session.send_tool_list_changed()
+    return "told"
+
+
+@server.tool()
 async def ask_name(ctx: Context) -> str:
     """Ask for a name."""
     answer = await ctx.elicit("Who are you?", Person)

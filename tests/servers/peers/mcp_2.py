@@ -58,6 +58,13 @@ async def count_stopped() -> int:
 
 
 @server.tool()
+async def change(ctx: Context) -> str:
+    """Tell of a change."""
+    await ctx.notify_tools_changed()
+    return "told"
+
+
+@server.tool()
 async def ask_name(person: Annotated[Person, Resolve(who)]) -> str:
     """Ask for a name."""
     return person.name

@@ -10,6 +10,7 @@ const [transport, port] = process.argv.slice(2);
 const Person = z.object({ name: z.string() });
 const say = text => ({ content: [{ type: 'text', text: String(text) }] });
 let stopped = 0;
+let handler;
 
 function build() {
     const server = new McpServer({ name: 'typescript 2', version: '1.0.0' });
@@ -33,6 +34,11 @@ function build() {
         }
     );
     server.registerTool('count_stopped', { description: 'Say how many calls have been cancelled.' }, async () => say(stopped));
+    server.registerTool('change', { description: 'Tell of a change.' }, async () => {
+        if (handler) handler.notify.toolsChanged();
+        else server.sendToolListChanged();
+        return say('told');
+    });
     server.registerTool('ask_name', { description: 'Ask for a name.' }, async ctx => {
         const person = acceptedContent(ctx.mcpReq.inputResponses, 'who', Person);
         if (person) return say(person.name);
@@ -63,5 +69,6 @@ function build() {
 if (transport === 'stdio') {
     serveStdio(build);
 } else {
-    createServer(toNodeHandler(createMcpHandler(build))).listen(Number(port), '127.0.0.1');
+    handler = createMcpHandler(build);
+    createServer(toNodeHandler(handler)).listen(Number(port), '127.0.0.1');
 }
