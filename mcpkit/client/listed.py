@@ -38,22 +38,21 @@ class ListedTool:
 
     Args:
         definition: The tool as it is listed.
-
         mirrored: The arguments that are repeated in headers.
 
     Attributes:
         mirrored: As given.
-        is_harmless: Whether it says that it may be called twice.
     """
 
     def __init__(self, definition: Json, mirrored: tuple[MirroredParameter, ...] = ()) -> None:
         self.mirrored = mirrored
         self._definition = definition
-        hints = definition.get("annotations")
-        self.is_harmless = is_object(hints) and True in (
-            hints.get("readOnlyHint"),
-            hints.get("idempotentHint"),
-        )
+
+    @property
+    def is_harmless(self) -> bool:
+        """Whether it says that it may be called twice."""
+        hints = self._definition.get("annotations")
+        return is_object(hints) and True in (hints.get("readOnlyHint"), hints.get("idempotentHint"))
 
     @cached_property
     def output(self) -> Output | ValueError | None:

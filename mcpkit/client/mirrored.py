@@ -9,11 +9,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ..errors import RegistrationError
-from ..protocol.jsonrpc import is_object
+from ..protocol.jsonrpc import encode, is_object
 from ..protocol.mirrored import KEYWORD, MirroredParameter
 from ..protocol.types import Json
 from ..schema.mirrored import mirrored
 
+_KEYWORD: Final = KEYWORD.encode()
 _LARGEST: Final = 2**53 - 1
 """Integers beyond it are not exact in JavaScript, so the specification leaves them out of headers."""
 
@@ -25,23 +26,12 @@ def mirrored_by(tool: Json) -> tuple[MirroredParameter, ...] | RegistrationError
         tool: The tool as it is listed.
     """
     schema: object = tool.get("inputSchema")
-    if not is_object(schema) or not _mentions(schema):
+    if not is_object(schema) or _KEYWORD not in encode(schema):
         return ()
     try:
         return mirrored(f"tool {tool.get('name')!r:.100}", schema)
     except RegistrationError as error:
         return error
-
-
-def _mentions(schema: Json) -> bool:
-    """Say whether anything in a schema is repeated, as in most of them nothing is."""
-    waiting: list[Any] = [schema]
-    for part in waiting:
-        if KEYWORD in part:
-            return True
-        inner = part.values() if type(part) is dict else part
-        waiting += [each for each in inner if type(each) is dict or type(each) is list]
-    return False
 
 
 def headers_of(repeated: Sequence[MirroredParameter], arguments: Mapping[str, Any]) -> dict[str, str]:
