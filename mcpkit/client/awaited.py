@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..calls.coroutines import uncancel
+from ..common.numbers import check_seconds
 from ..protocol.client import Progressed
 from ..protocol.types import Json
 
@@ -24,6 +25,14 @@ class Awaited:
         timeout: Seconds without an answer and without progress after which it is given up; None for any number.
         max_timeout: Seconds after which it is given up whatever comes; None for any number.
         is_asked: Says whether the server waits for an answer meanwhile, a user's, say: that is no time of its own.
+
+    Attributes:
+        is_late: Whether the time is over.
+        sender: The task that sends it; None once it has been sent.
+
+    Raises:
+        TypeError: An argument is of another type.
+        ValueError: There is no time at all.
     """
 
     __slots__ = (
@@ -48,6 +57,10 @@ class Awaited:
         max_timeout: float | None,
         is_asked: Callable[[], object],
     ) -> None:
+        if progress is not None and not callable(progress):
+            raise TypeError(f"progress must be a function of done, total and message, got {progress!r}")
+        check_seconds("timeout", timeout, may_be_none=True)
+        check_seconds("max_timeout", max_timeout, may_be_none=True)
         self._loop = answer.get_loop()
         self._method = method
         self._answer = answer

@@ -14,13 +14,14 @@ from ..errors import ProtocolError
 from ..protocol.client import NO_HEADERS
 from ..protocol.revisions import STATELESS
 from ..protocol.types import Json
+from .answerer import Answerer
 from .answers import member_object, objects, strings
 from .awaited import Progress
 from .cache import METHODS, ResultCache
 from .caller import Caller
 from .changes import Wanted, Watch
 from .errors import TransportError
-from .link import Answerer, Link
+from .link import Link
 from .listening import Listening
 from .logs import Log, ServerLog
 from .meant import Target

@@ -8,7 +8,9 @@ from typing_extensions import Self
 
 from ..protocol.revisions import STATELESS
 from ..protocol.types import Json
-from .link import Link, Negotiated
+from .agreed import Negotiated
+from .errors import NOT_OPEN
+from .link import Link
 from .questions import Questions, Roots
 
 
@@ -20,6 +22,9 @@ class Connected:
         questions: What answers the server's questions.
     """
 
+    _entered = 0
+    """How many blocks it is open for: it may be entered again while it is open, and the last that leaves closes it."""
+
     def __init__(self, link: Link, questions: Questions) -> None:
         self._link = link
         self._questions = questions
@@ -28,13 +33,17 @@ class Connected:
     # Its life
 
     async def __aenter__(self) -> Self:
-        """Connect, and agree with the server upon a revision."""
+        """Connect, and agree with the server upon a revision, unless another block has done so."""
+        self._entered += 1
         try:
-            await self._link.begin()
+            await self._begin()
         except BaseException:
-            await self._link.close()
+            await self._leave()
             raise
         return self
+
+    async def _begin(self) -> None:
+        await self._link.begin()
 
     async def __aexit__(
         self,
@@ -42,11 +51,17 @@ class Connected:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Close it."""
-        await self.close()
+        """Close it, unless it is open for another block."""
+        await self._leave()
+
+    async def _leave(self) -> None:
+        self._entered -= 1
+        if self._entered <= 0:
+            await self.close()
 
     async def close(self) -> None:
-        """End all that waits, and leave the server; called again it does nothing."""
+        """End all that waits, and leave the server, for whichever blocks it is open; called again it does nothing."""
+        self._entered = 0
         await self._link.close()
 
     # What was agreed upon
@@ -86,7 +101,7 @@ class Connected:
     @property
     def _agreed(self) -> Negotiated:
         if self._link.negotiated is None:
-            raise ConnectionError("the client is not open: write `async with Client(...) as client:`")
+            raise ConnectionError(NOT_OPEN)
         return self._link.negotiated
 
     @property

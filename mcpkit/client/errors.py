@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from .results import CallResult
+
+CLOSED: Final = "the client has been closed"
+NOT_OPEN: Final = "the client is not open: write `async with Client(...) as client:`"
+ELSEWHERE: Final = (
+    "the client is open in another event loop, and can be used there alone: give each loop a client of its own, or use "
+    "SyncClient, which all threads may use"
+)
 
 
 class TransportError(ConnectionError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal
 
 from ..common.listeners import Listeners
 from ..errors import INTERNAL_ERROR, ProtocolError
@@ -23,54 +23,19 @@ from ..protocol.client import (
 from ..protocol.jsonrpc import RequestId, is_id
 from ..protocol.revisions import LATEST
 from ..protocol.types import Json
+from .agreed import Negotiated
+from .answerer import Answerer
 from .awaited import Awaited, Progress
-from .errors import TransportError
+from .errors import CLOSED, ELSEWHERE, NOT_OPEN, TransportError
 from .transport import Stay, Transport
 
 logger = logging.getLogger("mcpkit")
 
-_CLOSED: Final = "the client has been closed"
-
-
-class Answerer(Protocol):
-    """What answers a server's questions."""
-
-    def capabilities(self, revision: str) -> Json:
-        """Return what the client declares in a revision: what it can answer."""
-        ...
-
-    async def answer(self, method: str, params: Json) -> Json:
-        """Answer a question: take its method and params, and return the result.
-
-        Raises:
-            ProtocolError: This is the answer.
-            BaseException: There is none; the calls that wait raise it.
-        """
-        ...
+_FAREWELL: Final = 0.1
+"""Seconds in which the server must have taken that nobody waits for its answers any more."""
 
 
 Direction = Literal["sent", "came"]
-
-
-class Negotiated:
-    """What a server and a client have agreed upon.
-
-    Attributes:
-        revision: The revision that they speak.
-        reason: Why it is that one, in words.
-        info: What the server says it is.
-        capabilities: What it declares.
-        instructions: How it says that a model should use it, or None.
-    """
-
-    __slots__ = ("capabilities", "info", "instructions", "reason", "revision")
-
-    def __init__(self, revision: str, reason: str, info: Json, result: Json) -> None:
-        self.revision = revision
-        self.reason = reason
-        self.info = info
-        self.capabilities: Json = result.get("capabilities") or {}
-        self.instructions: str | None = result.get("instructions")
 
 
 class Link:
@@ -119,9 +84,11 @@ class Link:
         self.frames: list[Callable[[Direction, bytes], object]] = []
         self.is_open = False
         self.is_closed = True
+        self._loop: asyncio.AbstractEventLoop
         self._negotiate = negotiate
         self._stay = stay
         self._opening: asyncio.Task[None] | None = None
+        self._closing: asyncio.Future[None] | None = None
         self._loss: Exception | None = None  # of the transport that was opened last
         self._waiting: dict[RequestId, asyncio.Future[Json]] = {}
         self._watched: dict[RequestId, Awaited] = {}
@@ -132,7 +99,12 @@ class Link:
 
     async def begin(self) -> None:
         """Open it, for the first time or after it was closed; raises what `ready` raises."""
-        self._loop = asyncio.get_running_loop()
+        loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
+        if not self.is_closed and self._loop is not loop:
+            raise RuntimeError(ELSEWHERE)
+        while self._closing is not None:
+            await asyncio.wait((self._closing,))
+        self._loop = loop
         self.is_closed = False
         await self.ready()
 
@@ -140,14 +112,14 @@ class Link:
         """Return once it is open; whoever comes meanwhile waits for the same opening.
 
         Raises:
-            ConnectionError: There is no way to the server, or the client has been closed.
+            ConnectionError: There is no way to the server, or the client is not open.
             ProtocolError: The server refuses.
             TimeoutError: It has not answered in time.
         """
         if self.is_open:
             return
         if self.is_closed:
-            raise ConnectionError(_CLOSED)
+            raise ConnectionError(NOT_OPEN)
         if self._opening is None:
             self._opening = asyncio.create_task(self._open())
             self._opening.add_done_callback(self._has_opened)
@@ -155,7 +127,7 @@ class Link:
             await asyncio.shield(self._opening)
         except asyncio.CancelledError:
             if self.is_closed:
-                raise ConnectionError(_CLOSED) from None
+                raise ConnectionError(CLOSED) from None
             raise
 
     async def _open(self) -> None:
@@ -200,20 +172,34 @@ class Link:
 
     async def close(self) -> None:
         """End all that waits, and close the transport; called again it does nothing."""
+        given_up = self._given_up()
         self.is_closed = True
-        self.lost(ConnectionError(_CLOSED))
+        self.lost(ConnectionError(CLOSED))
         for task in self._tasks:
             task.cancel()
+        closing = self._closing = asyncio.get_running_loop().create_future()
         try:
+            if given_up:
+                telling = asyncio.gather(*(self._send_if_possible(each) for each in given_up))
+                await asyncio.wait((telling,), timeout=_FAREWELL)
+                telling.cancel()
             if self._opening is not None:
                 self._opening.cancel()
                 await asyncio.wait((self._opening,))
         finally:
             try:
                 await self.transport.close()
-            finally:
                 if self._stay is not None:
                     await self._stay.leave()
+            finally:
+                closing.set_result(None)
+                if self._closing is closing:
+                    self._closing = None
+
+    def _given_up(self) -> list[Outgoing]:
+        """Give up all that waits, and return what tells the server so."""
+        pending = list(self.wire.pending) if self.is_open else []
+        return list(filter(None, (self.wire.cancel(id_, "the client leaves") for id_ in pending)))
 
     # What is asked
 
@@ -240,7 +226,7 @@ class Link:
             ProtocolError: The server has answered with an error.
             TimeoutError: The time is over; the server has been told.
             TransportError: It did not reach the server, or its answer did not come back.
-            ConnectionError: The client has been closed.
+            ConnectionError: The client is not open, or has been closed meanwhile.
         """
         ask = self.exchange if self.is_open else self._open_and_ask
         return ask(method, params, progress, timeout, max_timeout, headers)
@@ -264,16 +250,19 @@ class Link:
         What `begins` is, is called with the id of the request before that is sent.
         """
         generation = self.generation
+        if asyncio.get_running_loop() is not self._loop:
+            raise RuntimeError(ELSEWHERE)
         request = self.wire.request(method, params, reports_progress=progress is not None, headers=headers)
         answer: asyncio.Future[Json] = self._loop.create_future()
         self._waiting[request.id] = answer
         watch: Awaited | None = None
-        if progress is not None or timeout is not None or max_timeout is not None:
-            watch = Awaited(method, answer, progress, timeout, max_timeout, self._asked.__len__)
-            self._watched[request.id] = watch
-        if begins is not None:
-            begins(request.id)
         try:
+            if progress is not None or timeout is not None or max_timeout is not None:
+                watch = self._watched[request.id] = Awaited(
+                    method, answer, progress, timeout, max_timeout, self._asked.__len__
+                )
+            if begins is not None:
+                begins(request.id)
             if self.frames:
                 self._show("sent", request.line)
             sending = self.transport.send(request)
@@ -287,10 +276,7 @@ class Link:
                 return watch.last_result()
             raise
         except TransportError as error:
-            if answer.done():  # before the way back broke
-                return answer.result()
-            self._could_not_be_carried(request, error, generation)
-            raise
+            return self._could_not_be_carried(request, answer, error, generation)
         finally:
             del self._waiting[request.id]
             if watch is not None:
@@ -299,11 +285,16 @@ class Link:
             if request.id in self.wire.pending:
                 self._give_up(request, is_late=watch is not None and watch.is_late)
 
-    def _could_not_be_carried(self, request: Request, error: TransportError, generation: int) -> None:
+    def _could_not_be_carried(
+        self, request: Request, answer: asyncio.Future[Json], error: TransportError, generation: int
+    ) -> Json:
+        if answer.done():  # before the way back broke
+            return answer.result()
         self.wire.cancel(request.id, "")  # whose answer cannot come: there is nobody to tell
         if error.session_is_gone and generation == self.generation and self.is_open:
             self.is_open = False
             self.losses.tell(error)
+        raise error
 
     def _give_up(self, request: Request, *, is_late: bool) -> None:
         """Tell the server that nobody waits for the answer of a request."""
@@ -313,7 +304,13 @@ class Link:
             self.send_soon(given_up)
 
     def notify(self, method: str, params: Mapping[str, Any] | None = None) -> Awaitable[None]:
-        """Send a notification; what is returned need not be awaited, and is done when more may be sent."""
+        """Send a notification; what is returned need not be awaited, and is done when more may be sent.
+
+        Raises:
+            ConnectionError: The client is not open.
+        """
+        if self.is_closed:
+            raise ConnectionError(NOT_OPEN)
         return self.send_soon(self.wire.notification(method, params))
 
     def send_soon(self, message: Outgoing) -> asyncio.Future[None]:
@@ -425,7 +422,8 @@ class Link:
 
     def _fail(self, error: Exception) -> None:
         """End all that waits."""
-        for id_ in self.wire.end():
+        self.wire.end()
+        for id_ in self._waiting:
             self.fail(id_, error)
         for asked in self._asked.values():
             asked.cancel()

@@ -6,13 +6,15 @@ import asyncio
 from typing import Any, Final
 
 from ..calls.coroutines import within
+from ..common.numbers import check_seconds
 from ..errors import UNSUPPORTED_PROTOCOL_VERSION, ProtocolError
 from ..protocol.eras import SERVER_INFO
 from ..protocol.jsonrpc import is_array, is_object
 from ..protocol.revisions import ALL, HANDSHAKE, LATEST, LATEST_HANDSHAKE, STATELESS
 from ..protocol.types import Json
+from .agreed import Negotiated
 from .errors import StatusError, TransportError
-from .link import Link, Negotiated
+from .link import Link
 from .transport import Transport
 
 PROBE: Final = 10.0
@@ -39,6 +41,7 @@ class Negotiation:
     def __init__(self, revision: str | None, timeout: float | None) -> None:
         if revision is not None and revision not in ALL:
             raise ValueError(f"unknown revision {revision!r}: there are {', '.join(ALL)}")
+        check_seconds("connect_timeout", timeout, may_be_none=True)
         self._revision = revision
         self._timeout = timeout
         self._transport: Transport | None = None  # that has been found to be the way
@@ -57,7 +60,10 @@ class Negotiation:
         try:
             return await within(self._timeout, self._first_way(link))
         except TimeoutError:
-            raise TimeoutError(f"the server has not answered within {self._timeout:g} s") from None
+            raise TimeoutError(
+                f"the server has not answered within {self._timeout:g} s, the time that it has to agree upon a "
+                "revision (connect_timeout=)"
+            ) from None
 
     async def _first_way(self, link: Link) -> Negotiated:
         if self._transport is not None:

@@ -8,13 +8,12 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from typing_extensions import Self
-
 from ..common.nearest import nearest
 from ..errors import INVALID_PARAMS, METHOD_NOT_FOUND, ProtocolError, RegistrationError
 from ..protocol.types import Json
 from .changes import Wanted, Watch
 from .client import Client
+from .errors import NOT_OPEN
 from .meant import Target
 from .names import Names
 from .questions import Roots
@@ -62,27 +61,24 @@ class Roof(Client, is_of_several=True):
 
     # Its life
 
-    async def __aenter__(self) -> Self:
+    async def _begin(self) -> None:
         """Connect to all servers at once.
 
         Raises:
             ConnectionError: None of them can be reached.
         """
         self._is_open = True
-        try:
-            await _all(self._open(name) for name in self._clients)
-            if len(self._failures) == len(self._clients):
-                raise self._nobody()
-        except BaseException:
-            await self.close()
-            raise
-        return self
+        await _all(self._open(name) for name in self._clients)
+        if len(self._failures) == len(self._clients):
+            raise self._nobody()
 
     async def _open(self, name: str) -> None:
         try:
             await self._clients[name].__aenter__()
         except _FAILURES as error:
             self._leave_out(name, error)
+        else:
+            self._failures.pop(name, None)
 
     def _leave_out(self, name: str, error: Exception) -> None:
         if len(self._clients) > 1:
@@ -101,6 +97,7 @@ class Roof(Client, is_of_several=True):
 
     async def close(self) -> None:
         """Leave all servers; called again it does nothing."""
+        self._entered = 0
         self._is_open = False
         await _all(client.close() for client in self._clients.values())
         self._failures.clear()
@@ -120,7 +117,7 @@ class Roof(Client, is_of_several=True):
 
     def _check_open(self) -> None:
         if not self._is_open:
-            raise ConnectionError("the client is not open: write `async with Client(...) as client:`")
+            raise ConnectionError(NOT_OPEN)
 
     # Who they are
 

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Final, Protocol
+from typing import Final
 
 from ..common.members import without
 from ..errors import INTERNAL_ERROR, ProtocolError
 from ..protocol.jsonrpc import is_object
 from ..protocol.revisions import ASKING, METHODS, ROUND_PARAMS
 from ..protocol.types import Json
+from .answerer import Answerer
 from .answers import malformed
 
 ROUNDS: Final = 10
@@ -23,20 +24,12 @@ _FIRST_PAUSE: Final = 0.05
 """Seconds before a request is made again that was answered with nothing but a state: the server sheds its load."""
 
 
-class Answers(Protocol):
-    """What answers a server's questions."""
-
-    async def answer(self, method: str, params: Json) -> Json:
-        """Answer a question: take its method and params, and return the result."""
-        ...
-
-
 async def answered(
     request: Callable[[Json], Awaitable[Json]],
     method: str,
     params: Json,
     result: Json,
-    answerer: Answers,
+    answerer: Answerer,
     rounds: int,
 ) -> Json:
     """Answer what a server asks, and make the request again, until it asks nothing more.
@@ -101,7 +94,7 @@ def _asked(result: Json, method: str) -> dict[str, tuple[str, Json]]:
     return asked
 
 
-async def _answers(asked: dict[str, tuple[str, Json]], answerer: Answers) -> Json:
+async def _answers(asked: dict[str, tuple[str, Json]], answerer: Answerer) -> Json:
     answers: Json = dict.fromkeys(asked)
 
     async def answer(keys: list[str]) -> None:

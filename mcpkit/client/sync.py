@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import CancelledError, Future, wait
@@ -74,32 +75,40 @@ class SyncClient:
         self.client = Client(*args, **kwargs)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._entered = 0
+        self._changing = threading.Lock()
 
     # Its life
 
     def __enter__(self) -> Self:
-        """Connect, and agree with the server upon a revision.
+        """Connect, and agree with the server upon a revision, unless another block has done so.
 
         Raises:
-            RuntimeError: An event loop runs in this thread, which would stand still.
+            RuntimeError: An event loop runs in this thread, which would stand still; in a notebook it may.
             Exception: Whatever entering `Client` raises.
         """
-        if running_loop() is not None:
+        if running_loop() is not None and not _is_notebook():
             raise RuntimeError(
                 "SyncClient waits, and an event loop is running in this thread, which would stand still: "
                 "write `async with Client(...)`"
             )
+        with self._changing:
+            self._entered += 1
+            if self._loop is None:
+                self._begin()
+        try:
+            self.wait_for(self.client.__aenter__)
+        except BaseException:
+            self._leave()
+            raise
+        return self
+
+    def _begin(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(
             target=self._run, args=(self._loop,), name="mcpkit-client", daemon=True
         )
         self._thread.start()
-        try:
-            self.wait_for(self.client.__aenter__)
-        except BaseException:
-            self._end()
-            raise
-        return self
 
     def __exit__(
         self,
@@ -107,11 +116,26 @@ class SyncClient:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Close it."""
-        self.close()
+        """Close it, unless it is open for another block."""
+        self._leave()
+
+    def _leave(self) -> None:
+        with self._changing:
+            self._entered -= 1
+            if self._entered <= 0:
+                self._close()
 
     def close(self) -> None:
-        """End all that waits, leave the server, and end the thread; called again it does nothing."""
+        """End all that waits, leave the server, and end the thread; called again it does nothing.
+
+        It is closed for whichever blocks it is open.
+        """
+        self._check_thread()
+        with self._changing:
+            self._close()
+
+    def _close(self) -> None:
+        self._entered = 0
         if self._loop is not None:
             try:
                 self.wait_for(self.client.close)
@@ -152,10 +176,7 @@ class SyncClient:
         """
         if self._loop is None:
             raise ConnectionError("the client is not open: write `with SyncClient(...) as client:`")
-        if threading.current_thread() is self._thread:
-            raise RuntimeError(
-                "a callback of SyncClient cannot wait for it: its event loop would stand still"
-            )
+        self._check_thread()
 
         async def run() -> T:
             return await begin()
@@ -166,6 +187,12 @@ class SyncClient:
         except BaseException:
             future.cancel()
             raise
+
+    def _check_thread(self) -> None:
+        if threading.current_thread() is self._thread:
+            raise RuntimeError(
+                "a callback of SyncClient cannot wait for it: its event loop would stand still"
+            )
 
     # The servers
 
@@ -334,9 +361,24 @@ class _OfServer(SyncClient):
         self._loop = None  # of its own, to begin and to end
         self._wait_for = wait_for
 
+    def __enter__(self) -> Self:
+        """Return itself: it is open as long as the client of all is."""
+        return self
+
+    def close(self) -> None:
+        """Do nothing: it is closed with the client of all."""
+
+    _leave = close
+
     def wait_for(self, begin: Callable[[], Awaitable[T]]) -> T:
         result: T = self._wait_for(begin)
         return result
+
+
+def _is_notebook() -> bool:
+    """Say whether code runs in cells of IPython: an event loop runs there for whoever awaits, and may stand still."""
+    ipython: Any = sys.modules.get("IPython")
+    return ipython is not None and ipython.get_ipython() is not None
 
 
 def _result(future: Future[T]) -> T:

@@ -153,7 +153,10 @@ class ClientWire:
         if params:
             message["params"] = params
         request = Request()  # without an `__init__`, which would be half of what it costs
-        request.line = jsonrpc.encode(message)
+        try:
+            request.line = jsonrpc.encode(message)
+        except ValueError as error:
+            raise ValueError(f"the params of {method} have no form in JSON: {error}") from None
         request.id = id_
         request.method = method
         request.params = params

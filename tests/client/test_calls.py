@@ -268,7 +268,7 @@ async def test_it_is_closed_twice_in_other_tasks_and_opened_again() -> None:
         assert (await client.call("bake")).text == "bread"
         await asyncio.gather(client.close(), client.close())
         await asyncio.create_task(client.close())
-        with pytest.raises(ConnectionError, match="the client has been closed"):
+        with pytest.raises(ConnectionError, match="the client is not open"):
             await client.call("bake")
 
 

@@ -300,7 +300,7 @@ async def test_the_end_of_the_client_is_the_end_without_an_error(revision: str) 
         await until(lambda: observed.watched == {"a"})
     assert await asyncio.wait_for(waiting, PATIENCE) == []
     await until(lambda: asyncio.all_tasks() == before)
-    with pytest.raises(ConnectionError, match="closed"):
+    with pytest.raises(ConnectionError, match="is not open"):
         async with client.watch(tools=True):
             pass
 
