@@ -37,6 +37,8 @@ class Keys:
         ValueError: There is no secret in the sequence, or a secret is shorter than 16 bytes.
     """
 
+    __slots__ = ("_ciphers", "_keyed", "_name", "_secrets")
+
     def __init__(self, secret: str | bytes | Sequence[str | bytes] | None, name: str) -> None:
         self._name = name
         self._secrets = _found() if secret is None else _given(secret)
