@@ -41,6 +41,7 @@ help:
 	@echo 'make servers       the client against servers of others, in every way, as a page of the documentation (500 MB)'
 	@echo 'make house         the counts of the house, and its picture drawn'
 	@echo 'make soak          ten minutes of polite and rude clients, counted (SECONDS=60 for one minute)'
+	@echo 'make chaos         clients of servers that fail and are killed: 10,000 rounds, and 300 with processes'
 	@echo 'make clean         remove what the targets above have made'
 
 setup: .venv/.dev node_modules/.installed
@@ -164,6 +165,9 @@ house: .venv/.package
 
 soak: .venv/.dev
 	$(PY) tests/soak/run.py $(SECONDS)
+
+chaos: .venv/.dev
+	$(PY) tests/client/chaos/run.py $(ARGS)
 
 clean:
 	rm -rf .venv .venv-3.* .venv-lowest .venv-bench node_modules .hosts .servers site dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -28,6 +28,8 @@ _LONG = {
     for name in (
         "calls/test_exits.py",
         "calls/workers/test_forks.py",
+        "client/chaos/test_processes.py",
+        "client/chaos/test_scripted.py",
         "client/transports/test_orphans.py",
         "limits/test_arguments.py",
         "limits/test_messages.py",

@@ -19,6 +19,7 @@ from .tls import tls_context
 if TYPE_CHECKING:
     import ssl
 
+    import anyio
     import httpx2
     from starlette.types import ASGIApp
 
@@ -213,6 +214,16 @@ class HttpClient:
         client, self._client = self._client, None
         if client is not None and client is not self._given:
             await client.aclose()
+
+    @staticmethod
+    def cancel_scope() -> anyio.CancelScope:
+        """Return what ends a request and lets go of no connection: of a task's own cancellation httpx2 knows nothing.
+
+        Whoever asks next closes connections that a server has dropped; where that is cancelled they are forgotten.
+        """
+        import anyio
+
+        return anyio.CancelScope()
 
     async def ask(
         self, method: str, headers: Pairs, content: bytes = b"", url: httpx2.URL | None = None

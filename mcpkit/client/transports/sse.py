@@ -23,6 +23,7 @@ from .http_status import media_type, refused, shown, unexpected
 from .http_stream import EVENT_STREAM
 
 if TYPE_CHECKING:
+    import anyio
     import httpx2
 
 _LATE: Final = 10.0
@@ -45,7 +46,7 @@ class SseTransport:
         self._http = HttpClient(url, **options)
         self._reader: asyncio.Task[None] | None = None
         self._endpoint: asyncio.Future[httpx2.URL] | None = None
-        self._posting: set[asyncio.Task[None]] = set()
+        self._posting: dict[asyncio.Task[None], anyio.CancelScope] = {}
         self._answered: dict[RequestId, asyncio.Future[None]] = {}
 
     def __repr__(self) -> str:
@@ -86,12 +87,13 @@ class SseTransport:
         answered: asyncio.Future[None] = loop.create_future()
         if message.id is not None:
             self._answered[message.id] = answered
-        posting = loop.create_task(self._post(endpoint.result(), message))
-        self._posting.add(posting)
+        scope = self._http.cancel_scope()
+        posting = loop.create_task(self._post(scope, endpoint.result(), message))
+        self._posting[posting] = scope
         posting.add_done_callback(self._posted)
         try:
             await asyncio.wait((posting, answered, reader), return_when=asyncio.FIRST_COMPLETED)
-            if posting.done() and not posting.cancelled():  # the latter by `close`
+            if posting.done() and not scope.cancel_called:  # the latter by `close`
                 posting.result()
             elif not answered.done():
                 raise self._ended()
@@ -99,35 +101,40 @@ class SseTransport:
             if message.id is not None:
                 del self._answered[message.id]
             if answered.done() and not posting.done():
-                loop.call_later(_LATE, posting.cancel)
+                loop.call_later(_LATE, scope.cancel)
             else:
-                await _cancelled(posting)
+                scope.cancel()
+                await asyncio.wait((posting,))
 
     async def close(self) -> None:
         """Close the stream, which ends the session; again it does nothing."""
         reader, self._reader = self._reader, None
         try:
             if reader is not None:
-                await _cancelled(reader, *self._posting)
+                reader.cancel()
+                for scope in self._posting.values():
+                    scope.cancel()
+                await asyncio.wait((reader, *self._posting))
         finally:
             await self._http.close()
 
     def _posted(self, posting: asyncio.Task[None]) -> None:
-        self._posting.discard(posting)
+        del self._posting[posting]
         if not posting.cancelled():
             posting.exception()  # raised by `send`, unless the answer was there before
 
-    async def _post(self, endpoint: httpx2.URL, message: Outgoing) -> None:
+    async def _post(self, scope: anyio.CancelScope, endpoint: httpx2.URL, message: Outgoing) -> None:
         headers: Pairs = [(b"Content-Type", b"application/json")]
         if message.revision is not None:
             headers.append((b"MCP-Protocol-Version", message.revision.encode()))
-        response = await self._http.ask("POST", headers, message.line, endpoint)
-        try:
-            if not 200 <= response.status_code < 300:
-                raise (await refused(self._http, response)).as_error(has_session=True)
-            await self._http.finish(response)
-        finally:
-            await response.aclose()
+        with scope:
+            response = await self._http.ask("POST", headers, message.line, endpoint)
+            try:
+                if not 200 <= response.status_code < 300:
+                    raise (await refused(self._http, response)).as_error(has_session=True)
+                await self._http.finish(response)
+            finally:
+                await response.aclose()
 
     async def _read(self, receiver: Receiver, endpoint: asyncio.Future[httpx2.URL]) -> None:
         """Pass on what comes on the stream, and tell of its end."""
@@ -187,10 +194,3 @@ class SseTransport:
                     may_pass=False,
                 )
             endpoint.set_result(target)
-
-
-async def _cancelled(*tasks: asyncio.Task[None]) -> None:
-    """Cancel tasks, and wait until they have ended."""
-    running = [task for task in tasks if task.cancel()]
-    if running:
-        await asyncio.wait(running)

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any
+from typing import Any, ClassVar
 
 from chaos.hasty import HastyLoop, run
 from chaos.http_peer import HttpPeer
@@ -20,16 +20,13 @@ from chaos.left_over import nothing_left
 from chaos.peer import HANDSHAKE, OLDEST, STATELESS, Peer
 from chaos.pipe_peer import PipePeer
 from mcpkit import Client, OutcomeUnknownError, ProtocolError, TransportError
+from mcpkit.client.forms import FormRequest
 
 PIPE, POSTS, SESSIONS, SSE = "pipe", "stateless HTTP", "HTTP with sessions", "HTTP with SSE"
 WAYS = (PIPE, POSTS, SESSIONS, SSE)
 TRIES = 3
 ROUNDS = 2
 """Requests of a call of `ask`: the second has the answer."""
-TIMEOUT = 20.0
-LONGEST = 3000.0
-"""Seconds within which each call has ended, whatever happens: time that passes at once."""
-
 MAY_REPEAT = {
     "bake": False,
     "bake again": True,
@@ -79,6 +76,10 @@ class Round:
     way: str
     complain: Callable[[Any], object]
     figures: Counter[str] = field(default_factory=Counter)
+    timeout: ClassVar[float] = 20.0
+    longest: ClassVar[float] = 3000.0
+    """Seconds within which each call has ended, whatever happens: time that passes at once."""
+    naps: ClassVar[Sequence[float]] = (0.001, 0.05, 1, 30)
 
     def play(self) -> Counter[str]:
         """Play it, and return its figures.
@@ -96,7 +97,7 @@ class Round:
         return self.figures
 
     async def _main(self) -> None:
-        await asyncio.wait_for(self._play(), 20 * LONGEST)
+        await asyncio.wait_for(self._play(), 20 * self.longest)
         await asyncio.sleep(0)
         left = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
         require(not left, f"tasks are left: {left}")
@@ -127,8 +128,8 @@ class Round:
         self._wants_log = log_level is not None
         self._client = client = Client(
             target,
-            elicit=lambda form: {"ok": True},
-            timeout=TIMEOUT,
+            elicit=self._answer,
+            timeout=self.timeout,
             log_level=log_level,
             tries=TRIES,
         )
@@ -145,6 +146,9 @@ class Round:
         require(not left or self.way != PIPE, f"tasks are left once the client has been closed: {left}")
         self.figures["faults"] += len(peer.faults)
         self.figures["lives of the server"] += peer.lives
+
+    def _answer(self, form: FormRequest) -> Any:
+        return {field.name: True for field in form.fields}
 
     async def _enter(self) -> None:
         for _ in range(30):
@@ -177,7 +181,7 @@ class Round:
             await self._turns()
             self.figures["closed amid calls"] += 1
             self._is_closed = True
-            await asyncio.wait_for(self._client.close(), LONGEST)
+            await asyncio.wait_for(self._client.close(), self.longest)
         await asyncio.wait(tasks)
         for task in tasks:
             task.cancelled() or task.result()  # the former before it has begun
@@ -192,7 +196,7 @@ class Round:
         for _ in range(self._draw.choice([0, 1, 2, 3, 5, 8, 13, 21, 34, 55])):
             await asyncio.sleep(0)
         if self._draw.random() < 0.3:
-            await asyncio.sleep(self._draw.choice([0.001, 0.05, 1, 30]))
+            await asyncio.sleep(self._draw.choice(self.naps))
 
     def _drawn(self, number: int) -> Callable[[], Awaitable[None]]:
         draw = self._draw
@@ -224,11 +228,11 @@ class Round:
         """Wait for the end of what is asked, which must be a result or an error that says what is wrong."""
         task = asyncio.ensure_future(asked)
         try:
-            done, _ = await asyncio.wait((task,), timeout=LONGEST)
+            done, _ = await asyncio.wait((task,), timeout=self.longest)
             require(done, f"{ended.kind} does not end, after {self._peer.faults}")
         except asyncio.CancelledError:
             task.cancel()
-            done, _ = await asyncio.wait((task,), timeout=LONGEST)
+            done, _ = await asyncio.wait((task,), timeout=self.longest)
             require(done, f"{ended.kind} does not end when it is cancelled, after {self._peer.faults}")
             ended.was_cancelled = True
         if task.cancelled():
