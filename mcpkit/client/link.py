@@ -180,9 +180,7 @@ class Link:
         closing = self._closing = asyncio.get_running_loop().create_future()
         try:
             if given_up:
-                telling = asyncio.gather(*(self._send_if_possible(each) for each in given_up))
-                await asyncio.wait((telling,), timeout=_FAREWELL)
-                telling.cancel()
+                await self._say_farewell(given_up)
             if self._opening is not None:
                 self._opening.cancel()
                 await asyncio.wait((self._opening,))
@@ -195,6 +193,16 @@ class Link:
                 closing.set_result(None)
                 if self._closing is closing:
                     self._closing = None
+
+    async def _say_farewell(self, messages: list[Outgoing]) -> None:
+        """Send some last messages, as far as they are taken in time."""
+        telling = [asyncio.ensure_future(self._send_if_possible(each)) for each in messages]
+        try:
+            await asyncio.wait(telling, timeout=_FAREWELL)
+        finally:
+            for task in telling:
+                task.cancel()
+            await asyncio.gather(*telling, return_exceptions=True)
 
     def _given_up(self) -> list[Outgoing]:
         """Give up all that waits, and return what tells the server so."""
