@@ -13,7 +13,7 @@ from ..protocol.client import NO_HEADERS
 from ..protocol.jsonrpc import is_object
 from ..protocol.mirrored import MirroredParameter
 from ..protocol.types import Json
-from .errors import InvalidResultError
+from .errors import InvalidResultError, TransportError
 from .results import CallResult
 
 if TYPE_CHECKING:
@@ -135,7 +135,11 @@ class ListedTools:
             ConnectionError: They cannot be listed.
             TimeoutError: That takes too long.
         """
-        repeated = (await self._find(name, fresh=fresh)).mirrored
+        try:
+            repeated = (await self._find(name, fresh=fresh)).mirrored
+        except TransportError as error:
+            error.may_have_begun = False  # the call, that is
+            raise
         if not repeated:
             return NO_HEADERS
         from .mirrored import headers_of
