@@ -99,7 +99,8 @@ async def close(client: Client) -> str:
     """Close the client, and say how long that took."""
     begin = time.monotonic()
     await client.close()
-    return f"{time.monotonic() - begin:.1f} s"
+    seconds = time.monotonic() - begin
+    return f"{seconds:.0f} s" if seconds >= 1 else "under 1 s"
 
 
 async def tell_name(*_: Any) -> dict[str, Any]:

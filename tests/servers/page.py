@@ -93,7 +93,7 @@ LEGEND = """
 - *Cancel*: a call that takes a minute was given up. *Yes*: the function was stopped, as the server says itself.
   *Freed*: the caller went on at once, and the server answered the next call; it does not say what became of the
   function.
-- *Closed in*: seconds until the client was closed. No process, descriptor or task of it was left.
+- *Closed in*: how long it took until the client was closed. No process, descriptor or task of it was left.
 - A dash: the server has nothing of the kind, or does not declare it.
 """
 
