@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..calls.coroutines import uncancel
+from ..common.functions import check_function
 from ..common.numbers import check_seconds
 from ..protocol.client import Progressed
 from ..protocol.types import Json
@@ -57,8 +58,7 @@ class Awaited:
         max_timeout: float | None,
         is_asked: Callable[[], object],
     ) -> None:
-        if progress is not None and not callable(progress):
-            raise TypeError(f"progress must be a function of done, total and message, got {progress!r}")
+        check_function("progress", progress, "done, total and message")
         check_seconds("timeout", timeout, may_be_none=True)
         check_seconds("max_timeout", max_timeout, may_be_none=True)
         self._loop = answer.get_loop()

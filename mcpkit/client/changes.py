@@ -73,7 +73,10 @@ class Wanted:
         if isinstance(resources, str):
             named.append(resources)
         elif not isinstance(resources, bool):
-            named.extend(resources)
+            try:
+                named.extend(resources)
+            except TypeError:
+                named.append(resources)
         uris = [uri for uri in named if isinstance(uri, str)]
         if len(uris) < len(named):
             raise TypeError(f"watch(resources=) takes True, a URI, or URIs, not {resources!r}")

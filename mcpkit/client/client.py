@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from typing_extensions import Self, Unpack
 
+from ..common.numbers import check_count, check_seconds
 from ..common.version import __version__
 from ..errors import ProtocolError
 from ..protocol.client import NO_HEADERS
@@ -31,7 +32,7 @@ from .questions import ElicitHandler, Questions, Roots, UrlHandler
 from .retrying import Retrying
 from .rounds import ROUNDS, answered
 from .subscribed import Subscribed
-from .targets import ServerEntry, TargetOptions, is_configuration, is_of_one_user, transports_of
+from .targets import ServerEntry, TargetOptions, is_configuration, is_of_one_user, no_option, transports_of
 from .visits import URL_ELICITATION_REQUIRED, visited
 
 if TYPE_CHECKING:
@@ -117,6 +118,13 @@ class Client(Caller):
         telemetry: ClientTelemetry | None = None,
         **options: Unpack[TargetOptions],
     ) -> None:
+        if unknown := options.keys() - TargetOptions.__optional_keys__:
+            raise no_option(min(unknown), Client.__init__.__kwdefaults__ or ())
+        check_seconds("timeout", timeout, may_be_none=True)
+        check_seconds("max_timeout", max_timeout, may_be_none=True)
+        check_count("rounds", rounds, least=0)
+        if telemetry is not None and not hasattr(telemetry, "measured"):
+            raise TypeError(f"telemetry must be a ClientTelemetry, got {telemetry!r}")
         [entry] = transports_of(target, **options)
         questions = Questions(elicit=elicit, elicit_url=elicit_url, sample=sample, roots=roots)
         negotiation = Negotiation(revision, connect_timeout)

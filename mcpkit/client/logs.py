@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from ..common.functions import check_function
 from ..protocol.eras import LOG_LEVEL, check_log_level
 from ..protocol.revisions import STATELESS
 from ..protocol.types import Json
@@ -29,11 +30,13 @@ class ServerLog:
         level: The least severe level that is wanted; None for what the server chooses.
 
     Raises:
+        TypeError: What is to hear of messages is no function.
         ProtocolError: There is no such level.
     """
 
     def __init__(self, link: Link, log: Log | None, level: str | None) -> None:
         self._link = link
+        check_function("log", log, "level, data and the logger's name")
         self._log = log
         self.level = None if level is None else check_log_level(level)
         if log is not None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..calls.asking.questions import Answer
 from ..calls.asking.roots import Root
+from ..common.functions import check_function
 from ..errors import METHOD_NOT_FOUND, MalformedError, ProtocolError
 from ..protocol.revisions import CLIENT_METHODS, STATELESS, knows
 from ..protocol.types import Json
@@ -46,7 +47,6 @@ class Questions:
         roots: The places that the server is to stay within. They may be set anew.
 
     Attributes:
-        roots: As given.
         server_info: Returns what the server says it is, for handlers.
     """
 
@@ -58,9 +58,12 @@ class Questions:
         sample: SampleHandler | Sampler | None = None,
         roots: Roots | None = None,
     ) -> None:
+        check_function("elicit", elicit, "a FormRequest")
+        check_function("elicit_url", elicit_url, "a UrlRequest")
         self._elicit = elicit
         self._elicit_url = elicit_url
         self._sampler = None if sample is None else _sampler(sample)
+        self._roots: Roots | None = None
         self.roots = roots
         self.server_info: Callable[[], Json] = dict
         self._answers: Final[dict[str, Callable[[Json], Awaitable[Json]]]] = {
@@ -68,6 +71,21 @@ class Questions:
             "sampling/createMessage": self._sampled,
             "roots/list": self._listed,
         }
+
+    @property
+    def roots(self) -> Roots | None:
+        """The places that the server is to stay within, as given; to be set anew.
+
+        Raises:
+            TypeError: On setting: it is neither a list nor a function.
+        """
+        return self._roots
+
+    @roots.setter
+    def roots(self, roots: Roots | None) -> None:
+        if roots is not None and not callable(roots):
+            _check_roots(roots)
+        self._roots = roots
 
     def capabilities(self, revision: str) -> Json:
         """Return what a client declares in a revision: that for which there are handlers."""
@@ -138,15 +156,19 @@ class Questions:
         if self.roots is None:
             raise _refusal("roots/list")
         given = await _returned(self.roots() if callable(self.roots) else self.roots)
-        if isinstance(given, str) or not isinstance(given, Sequence):
-            raise TypeError(f"roots= is a list of paths and URIs, not {given!r}")
-        return {"roots": [_root(each) for each in cast("Sequence[object]", given)]}
+        return {"roots": [_root(each) for each in _check_roots(given)]}
 
 
 def _sampler(given: SampleHandler | Sampler) -> Sampler:
     from .sampling import Sampler
 
     return given if isinstance(given, Sampler) else Sampler(given)
+
+
+def _check_roots(given: object) -> Sequence[object]:
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise TypeError(f"roots= is a list of paths and URIs, not {given!r}")
+    return cast("Sequence[object]", given)
 
 
 async def _returned(answer: object) -> object:

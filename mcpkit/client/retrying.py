@@ -7,6 +7,7 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from ..common.numbers import check_count, check_seconds
 from ..protocol.types import Json
 from .errors import OutcomeUnknownError, TransportError
 
@@ -44,6 +45,8 @@ class Retrying:
     """
 
     def __init__(self, tries: int, longest_wait: float) -> None:
+        check_count("tries", tries)
+        check_seconds("longest_wait", longest_wait, may_be_zero=True)
         self._tries = tries
         self._longest_wait = longest_wait
 

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Literal
 
 from ..calls.asking.sampling import Sampled
+from ..common.functions import check_function
 from ..errors import MalformedError, ProtocolError
 from ..protocol.jsonrpc import is_array, is_object
 from ..protocol.types import Json
@@ -111,6 +112,7 @@ class Sampler:
     """
 
     def __init__(self, handler: SampleHandler, *, tools: bool = False, context: bool = False) -> None:
+        check_function("sample", handler, "a SampleRequest", or_else="or a Sampler")
         self.handler = handler
         self.tools = tools
         self.context = context

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeGuard
@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from typing_extensions import TypedDict, Unpack
 
 from ..common.nearest import nearest
+from ..content.wording import described
 from ..protocol.types import Json
 from .meant import Meant, Target, existing, is_path, is_served, is_transport, meant
 from .reached import ALL_TOOLS, Configured, Process, Remote, Tools
@@ -105,10 +106,11 @@ def transports_of(target: Target | ServerEntry, **options: Unpack[TargetOptions]
         ValueError: It has the right type, and cannot be connected to all the same; or an option is not for it.
     """
     if unknown := options.keys() - TargetOptions.__optional_keys__:
-        option = min(unknown)
-        close = nearest(option, TargetOptions.__optional_keys__)
-        raise TypeError(f"a client has no option {option}=" + (f"; did you mean {close}=?" if close else ""))
+        raise no_option(min(unknown))
     given: Json = {option: value for option, value in options.items() if value is not None}
+    for option in given.keys() & {"env", "headers"}:
+        if not isinstance(given[option], Mapping):
+            raise TypeError(f"{option}= is a mapping of names and values, not {described(given[option])}")
     if isinstance(target, ServerEntry):
         return [target]
     servers: Mapping[str, Configured | Meant]
@@ -118,6 +120,17 @@ def transports_of(target: Target | ServerEntry, **options: Unpack[TargetOptions]
         servers = {"server": meant(target)}
     _check(given, list(servers.values()))
     return [_server(name, server, given) for name, server in servers.items()]
+
+
+def no_option(option: str, others: Iterable[str] = ()) -> TypeError:
+    """Say that there is no such option, and which may be meant.
+
+    Args:
+        option: Its name.
+        others: Those that a client has beside how its server is reached.
+    """
+    close = nearest(option, [*sorted(TargetOptions.__optional_keys__), *others])
+    return TypeError(f"a client has no option {option}=" + (f"; did you mean {close}=?" if close else ""))
 
 
 def is_configuration(target: object) -> bool:
@@ -182,11 +195,6 @@ def _check(given: Json, servers: Sequence[Configured | Meant]) -> None:
     """Refuse options that nobody would hear of, or that more would hear of than was meant."""
     known = [_known(server) for server in servers]
     for option in given:
-        if option not in TargetOptions.__optional_keys__:
-            close = nearest(option, TargetOptions.__optional_keys__)
-            raise TypeError(
-                f"a client has no option {option}=" + (f"; did you mean {close}=?" if close else "")
-            )
         if len(servers) > 1 and option not in _OF_ALL:
             raise ValueError(
                 f"{option}= would be for each of the {len(servers)} servers of the configuration; "

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from ..common.functions import check_function
 from .link import Direction, Link
 from .masking import Mask
 from .recording import Recorder
@@ -36,7 +37,12 @@ def look_at_frames(
 
     Returns:
         What writes them down.
+
+    Raises:
+        TypeError: What is to be told is no function.
     """
+    if not isinstance(trace, bool):
+        check_function("trace", trace, "`sent` or `came`, and a text", or_else="or True")
     mask = Mask.of(options)
     if trace:
         link.frames.append(Tracer(to_standard_error if trace is True else trace, mask))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypedDict
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from ...calls.coroutines import within
+from ...common.functions import check_function
 from ...common.numbers import check_count, check_seconds
 from ...common.version import __version__
 from ..errors import TransportError
@@ -45,7 +46,9 @@ _CODINGS = frozenset({b"", b"identity", b"gzip", b"x-gzip", b"deflate"})
 """Content codings of which one piece from the network becomes so much and no more: in httpx2 of today a megabyte at a
 time, before that the thousandfold, which is 64 MiB."""
 
-_NO_URL = "the URL of a server begins with http:// or https://, and names a host"
+_NO_URL = (
+    "the URL of a server begins with http:// or https://, and names a host, and perhaps a port up to 65535"
+)
 
 
 class HttpOptions(TypedDict, total=False):
@@ -143,6 +146,10 @@ class HttpClient:
             raise ValueError(
                 "token=, auth=, a user in the URL and the header Authorization: give one of them"
             )
+        if http_client is not None and not hasattr(http_client, "is_closed"):
+            raise TypeError(f"http_client must be an httpx2.AsyncClient, got {http_client!r}")
+        if not isinstance(token, str):
+            check_function("token", token, "nothing that returns it", or_else="or a string")
         self._token = token if callable(token) else None
         if isinstance(token, str):
             self._headers.append(bearer(token))
@@ -316,9 +323,11 @@ class HttpClient:
         elif isinstance(error, httpx2.ProxyError):
             message = f"the proxy on the way to {self.origin} refuses: {text}"
         elif isinstance(error, (httpx2.ConnectError, httpx2.UnsupportedProtocol, httpx2.LocalProtocolError)):
-            message = f"cannot connect to {self.origin}: {_reason(error) or text}"
+            message = f"cannot connect to {self.origin}{self._by_proxy}: {_reason(error) or text}"
             if "CERTIFICATE_VERIFY_FAILED" in text:
                 message += " (verify= names the authorities that are trusted)"
+            elif "WRONG_VERSION_NUMBER" in text:
+                message += " (it may speak http://, and not https://)"
         elif isinstance(error, httpx2.DecodingError):
             return TransportError(
                 f"{self.origin} has sent what cannot be decompressed: {text}", may_have_begun=True
@@ -327,6 +336,22 @@ class HttpClient:
             message = f"the connection to {self.origin} broke before the answer was there: {text}"
             return TransportError(message, may_have_begun=True)
         return TransportError(message, may_have_begun=False)
+
+    @property
+    def _by_proxy(self) -> str:
+        """Which proxy is on the way, in words; empty where none is, or the client that was given knows."""
+        if self._given is not None or self._app is not None:
+            return ""
+        if self._proxy is not None:
+            return " by the proxy that proxy= names"
+        from urllib.request import getproxies, proxy_bypass
+
+        scheme, proxies = self._target.scheme, getproxies() if self._trust_env else {}
+        if not (proxies.get(scheme) or proxies.get("all")) or proxy_bypass(self._target.host):
+            return ""
+        return (
+            f" by the proxy that the environment names ({scheme.upper()}_PROXY; trust_env=False goes without)"
+        )
 
     def check_coding(self, response: httpx2.Response) -> None:
         """Refuse a body that httpx2 might not read in bounded pieces.

@@ -21,22 +21,27 @@ _OURS = frozenset({
 """Headers that are the transport's to set."""
 
 
-def checked(headers: Mapping[str, str]) -> Pairs:
+def checked(headers: Mapping[str, object]) -> Pairs:
     """Return headers of a user's as they are sent.
 
     Raises:
+        TypeError: A value is no string.
         ValueError: One of them cannot be sent, or is not the user's to set; no value is repeated, which may be secret.
     """
+    pairs: Pairs = []
     for name, value in headers.items():
         if not _NAME.fullmatch(name):
             raise ValueError(f"{name!r} is no name of a header")
         if name.lower() in _OURS:
             raise ValueError(f"the header {name} is set by the transport")
+        if not isinstance(value, str):
+            raise TypeError(f"the value of the header {name} must be a string")
         if not _VALUE.fullmatch(value):
             raise ValueError(
                 f"the value of {name} has characters, or blanks around it, that no header can have"
             )
-    return [(name.encode("ascii"), value.encode("latin-1")) for name, value in headers.items()]
+        pairs.append((name.encode("ascii"), value.encode("latin-1")))
+    return pairs
 
 
 def bearer(token: str) -> tuple[bytes, bytes]:

@@ -108,7 +108,8 @@ class Refusal:
         if 300 <= status < 400:
             return StatusError(self._redirect, status, may_have_begun=False)
         if status == 429:
-            message = f"{self._origin} is asked too often (HTTP 429)"
+            later = "" if wait is None else f"; it is to be asked again in {wait:g} s"
+            message = f"{self._origin} is asked too often (HTTP 429){later}"
         elif status in {404, 405}:
             message = f"{self._origin} serves no MCP at the path of the URL (HTTP {status})"
         else:
