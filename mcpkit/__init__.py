@@ -16,24 +16,24 @@ if TYPE_CHECKING:
     from .calls.asking.roots import Root
     from .calls.asking.sampling import Sample, Sampled
     from .calls.log_handler import LogHandler
-    from .client.changes import Change, Watch
-    from .client.errors import (
+    from .client.asking.forms import FormChoice, FormField, FormRequest
+    from .client.asking.sampling import Sampler, SampleRequest
+    from .client.asking.visits import UrlRequest
+    from .client.changes.changes import Change, Watch
+    from .client.link.errors import (
         AuthorizationError,
         InvalidResultError,
         OutcomeUnknownError,
         StatusError,
         TransportError,
     )
-    from .client.forms import FormChoice, FormField, FormRequest
-    from .client.recording import Replay
-    from .client.results import CallResult
+    from .client.link.results import CallResult
+    from .client.link.transport import Receiver, Transport
+    from .client.observability.recording import Replay
+    from .client.observability.telemetry import ClientTelemetry
     from .client.roof import Client
-    from .client.sampling import Sampler, SampleRequest
     from .client.sync import SyncClient, SyncTool, SyncWatch
-    from .client.telemetry import ClientTelemetry
-    from .client.tools import RemoteTool
-    from .client.transport import Receiver, Transport
-    from .client.visits import UrlRequest
+    from .client.tools.tools import RemoteTool
     from .components.completion import Complete
     from .components.custom_methods import Method
     from .components.included import Included
@@ -94,20 +94,20 @@ else:
         "calls.asking.roots": "Root",
         "calls.asking.sampling": "Sample Sampled",
         "calls.log_handler": "LogHandler",
-        "client.changes": "Change Watch",
-        "client.errors": (
+        "client.changes.changes": "Change Watch",
+        "client.link.errors": (
             "AuthorizationError InvalidResultError OutcomeUnknownError StatusError TransportError "
         ),
-        "client.forms": "FormChoice FormField FormRequest",
-        "client.recording": "Replay",
-        "client.results": "CallResult",
+        "client.asking.forms": "FormChoice FormField FormRequest",
+        "client.observability.recording": "Replay",
+        "client.link.results": "CallResult",
         "client.roof": "Client",
-        "client.sampling": "SampleRequest Sampler",
+        "client.asking.sampling": "SampleRequest Sampler",
         "client.sync": "SyncClient SyncTool SyncWatch",
-        "client.telemetry": "ClientTelemetry",
-        "client.tools": "RemoteTool",
-        "client.transport": "Receiver Transport",
-        "client.visits": "UrlRequest",
+        "client.observability.telemetry": "ClientTelemetry",
+        "client.tools.tools": "RemoteTool",
+        "client.link.transport": "Receiver Transport",
+        "client.asking.visits": "UrlRequest",
         "components.completion": "Complete",
         "components.custom_methods": "Method",
         "components.included": "Included",

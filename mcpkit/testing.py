@@ -13,10 +13,10 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
-from .client.awaited import Progress as ProgressCallback
+from .client.asking.rounds import ROUNDS
 from .client.client import Client as BaseClient
-from .client.results import CallResult
-from .client.rounds import ROUNDS
+from .client.link.awaited import Progress as ProgressCallback
+from .client.link.results import CallResult
 from .client.transports.memory import MemoryTransport
 from .errors import METHOD_NOT_FOUND, ProtocolError
 from .protocol import jsonrpc

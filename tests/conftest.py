@@ -30,7 +30,7 @@ _LONG = {
         "calls/workers/test_forks.py",
         "client/chaos/test_processes.py",
         "client/chaos/test_scripted.py",
-        "client/transports/test_orphans.py",
+        "client/transports/processes/test_orphans.py",
         "limits/test_arguments.py",
         "limits/test_messages.py",
         "limits/test_results.py",

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from ..errors import HEADER_MISMATCH, ProtocolError
 from ..protocol.revisions import STATELESS
 from ..protocol.types import Json
-from .awaited import Progress
+from .asking.questions import Questions
 from .connected import Connected
-from .link import Link
-from .listed import ListedTools
-from .questions import Questions
-from .results import CallResult
-from .tools import RemoteTool
+from .link.awaited import Progress
+from .link.link import Link
+from .link.results import CallResult
+from .tools.listed import ListedTools
+from .tools.tools import RemoteTool
 
 if TYPE_CHECKING:
     from typing_extensions import TypeForm
@@ -131,7 +131,7 @@ class Caller(Connected, ABC):
             await tools.check(name, result)
         if into is None:
             return result
-        from .into import read_into  # which brings all that types may be
+        from .tools.into import read_into  # which brings all that types may be
 
         return read_into(result, into, name)
 

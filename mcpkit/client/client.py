@@ -15,31 +15,38 @@ from ..errors import ProtocolError
 from ..protocol.client import NO_HEADERS
 from ..protocol.revisions import STATELESS
 from ..protocol.types import Json
-from .answerer import Answerer
-from .answers import member_object, objects, strings
-from .awaited import Progress
-from .cache import METHODS, ResultCache
+from .asking.questions import ElicitHandler, Questions, Roots, UrlHandler
+from .asking.rounds import ROUNDS, answered
+from .asking.visits import URL_ELICITATION_REQUIRED, visited
 from .caller import Caller
-from .changes import Wanted, Watch
-from .errors import TransportError
-from .link import Link
-from .listening import Listening
-from .logs import Log, ServerLog
-from .meant import Target
-from .negotiation import Negotiation
-from .pages import ALL_PAGES, all_pages
-from .questions import ElicitHandler, Questions, Roots, UrlHandler
-from .retrying import Retrying
-from .rounds import ROUNDS, answered
-from .subscribed import Subscribed
-from .targets import ServerEntry, TargetOptions, is_configuration, is_of_one_user, no_option, transports_of
-from .visits import URL_ELICITATION_REQUIRED, visited
+from .changes.changes import Wanted, Watch
+from .changes.listening import Listening
+from .changes.subscribed import Subscribed
+from .link.answerer import Answerer
+from .link.answers import member_object, objects, strings
+from .link.awaited import Progress
+from .link.cache import METHODS, ResultCache
+from .link.errors import TransportError
+from .link.link import Link
+from .link.negotiation import Negotiation
+from .link.pages import ALL_PAGES, all_pages
+from .link.retrying import Retrying
+from .observability.logs import Log, ServerLog
+from .targets.meant import Target
+from .targets.targets import (
+    ServerEntry,
+    TargetOptions,
+    is_configuration,
+    is_of_one_user,
+    no_option,
+    transports_of,
+)
 
 if TYPE_CHECKING:
-    from .recording import Recorder
-    from .sampling import SampleHandler, Sampler
-    from .telemetry import ClientTelemetry
-    from .trace import Trace
+    from .asking.sampling import SampleHandler, Sampler
+    from .observability.recording import Recorder
+    from .observability.telemetry import ClientTelemetry
+    from .observability.trace import Trace
 
 T = TypeVar("T")
 
@@ -144,7 +151,7 @@ class Client(Caller):
         self._log = ServerLog(self._link, log, log_level)
         self._recorder: Recorder | None = None
         if trace or record is not None:
-            from .trace import look_at_frames
+            from .observability.trace import look_at_frames
 
             self._recorder = look_at_frames(self._link, trace, record, options)
 

@@ -8,10 +8,10 @@ from typing_extensions import Self
 
 from ..protocol.revisions import STATELESS
 from ..protocol.types import Json
-from .agreed import Negotiated
-from .errors import NOT_OPEN
-from .link import Link
-from .questions import Questions, Roots
+from .asking.questions import Questions, Roots
+from .link.agreed import Negotiated
+from .link.errors import NOT_OPEN
+from .link.link import Link
 
 
 class Connected:

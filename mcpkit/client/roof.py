@@ -11,13 +11,13 @@ from typing import Any, Final
 from ..common.nearest import nearest
 from ..errors import INVALID_PARAMS, METHOD_NOT_FOUND, ProtocolError, RegistrationError
 from ..protocol.types import Json
-from .changes import Wanted, Watch
+from .asking.questions import Roots
+from .changes.changes import Wanted, Watch
 from .client import Client
-from .errors import NOT_OPEN
-from .meant import Target
+from .link.errors import NOT_OPEN
 from .names import Names
-from .questions import Roots
-from .targets import TargetOptions, transports_of
+from .targets.meant import Target
+from .targets.targets import TargetOptions, transports_of
 from .together import Part, Together, watches_of
 
 __all__ = ["Client", "Roof"]

@@ -16,11 +16,11 @@ from typing_extensions import ParamSpec, Self
 
 from ..common.current import running_loop
 from ..protocol.types import Json
-from .changes import Change, Watch
-from .errors import TransportError
-from .questions import Roots
+from .asking.questions import Roots
+from .changes.changes import Change, Watch
+from .link.errors import TransportError
 from .roof import Client
-from .tools import RemoteTool
+from .tools.tools import RemoteTool
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from .changes import Pending, Wanted, Watch
-from .listening import declared, untold
+from .changes.changes import Pending, Wanted, Watch
+from .changes.listening import declared, untold
 
 if TYPE_CHECKING:
     from .client import Client

@@ -11,16 +11,7 @@ from typing import Any
 
 import pytest
 
-from mcpkit import (
-    Context,
-    ElicitUrl,
-    Extension,
-    Principal,
-    ProtocolError,
-    Server,
-    ToolError,
-    current_context,
-)
+from mcpkit import Context, ElicitUrl, Extension, Principal, ProtocolError, Server, ToolError, current_context
 from mcpkit.errors import BusyError
 from mcpkit.middleware import CallNext, Detached, Request, Result
 from mcpkit.testing import Client, connect

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mcpkit import Client, Sampler, Server, TransportError
-from mcpkit.client.transports.http import HttpTransport
+from mcpkit.client.transports.http.streamable_http import HttpTransport
 from waiting import PATIENCE
 
 pytestmark = pytest.mark.anyio

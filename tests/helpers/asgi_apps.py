@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx2
 
-from mcpkit.client.transports.asgi import AsgiTransport
+from mcpkit.client.transports.http.asgi import AsgiTransport
 
 App = Callable[..., Awaitable[None]]
 PIECE = b"x" * 1024

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from mcpkit.client.transports.stdio import StdioTransport
+from mcpkit.client.transports.processes.stdio import StdioTransport
 from mcpkit.protocol.client import Outgoing
 
 PATIENCE = 30.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mcpkit import Server, TransportError
-from mcpkit.client.transport import Receiver
+from mcpkit.client.link.transport import Receiver
 from mcpkit.client.transports.memory import MemoryTransport
 from mcpkit.protocol.client import Outgoing
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from mcpkit import TransportError
-from mcpkit.client.transport import Receiver
+from mcpkit.client.link.transport import Receiver
 from mcpkit.protocol.client import Outgoing
 
 Message = dict[str, Any]

@@ -8,7 +8,7 @@ from ...engine.connection import Connection
 from ...engine.engine import Served
 from ...protocol.client import Outgoing
 from ...state.principal import ANYONE, Principal
-from ..transport import Receiver
+from ..link.transport import Receiver
 
 
 class MemoryTransport:

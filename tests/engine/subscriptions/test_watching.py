@@ -13,14 +13,7 @@ from typing import Any
 import pytest
 
 from listening import Ear, hearing, updated
-from mcpkit import (
-    Context,
-    LogHandler,
-    RegistrationError,
-    Registry,
-    Server,
-    resource,
-)
+from mcpkit import Context, LogHandler, RegistrationError, Registry, Server, resource
 from mcpkit.components.resources import Resource, ResourceTemplate
 from mcpkit.context import current_context
 from mcpkit.middleware import CallNext, Request, Result

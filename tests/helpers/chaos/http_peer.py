@@ -21,8 +21,8 @@ from chaos.peer import (
     progress,
     refusal,
 )
-from mcpkit.client.transports.http import HttpTransport
-from mcpkit.client.transports.sse import SseTransport
+from mcpkit.client.transports.http.sse import SseTransport
+from mcpkit.client.transports.http.streamable_http import HttpTransport
 from scripted_http import Asked, Reply, ScriptedServer
 from waiting import over
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from chaos.peer import HANDSHAKE, STATELESS, Message, Peer, acknowledged, changed, note_call, progress
 from mcpkit import TransportError
-from mcpkit.client.transport import Receiver
+from mcpkit.client.link.transport import Receiver
 from mcpkit.protocol.client import Outgoing
 
 FAULTS = (

@@ -22,10 +22,10 @@ from chaos.peer import HANDSHAKE, OLDEST, STATELESS
 from chaos.proxy import FaultyProxy
 from chaos.rounds import MAY_REPEAT, PIPE, POSTS, SSE, TRIES, Ended, Round, WrongError, require
 from mcpkit import Client, OutcomeUnknownError
-from mcpkit.client.forms import FormRequest
-from mcpkit.client.transports.http import HttpTransport
-from mcpkit.client.transports.sse import SseTransport
-from mcpkit.client.transports.stdio import StdioTransport
+from mcpkit.client.asking.forms import FormRequest
+from mcpkit.client.transports.http.sse import SseTransport
+from mcpkit.client.transports.http.streamable_http import HttpTransport
+from mcpkit.client.transports.processes.stdio import StdioTransport
 
 ROOT = Path(__file__).parents[3]
 SERVER = Path(__file__).with_name("server.py")

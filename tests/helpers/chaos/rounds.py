@@ -20,7 +20,7 @@ from chaos.left_over import nothing_left
 from chaos.peer import HANDSHAKE, OLDEST, STATELESS, Peer
 from chaos.pipe_peer import PipePeer
 from mcpkit import Client, OutcomeUnknownError, ProtocolError, TransportError
-from mcpkit.client.forms import FormRequest
+from mcpkit.client.asking.forms import FormRequest
 
 PIPE, POSTS, SESSIONS, SSE = "pipe", "stateless HTTP", "HTTP with sessions", "HTTP with SSE"
 WAYS = (PIPE, POSTS, SESSIONS, SSE)

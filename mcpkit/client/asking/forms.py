@@ -1,0 +1,190 @@
+"""Forms that a server wants the user to fill in (client/elicitation, "Form Mode Elicitation Requests")."""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal, NamedTuple, cast
+
+from ...calls.asking.questions import Answer
+from ...common.nearest import nearest
+from ...content.data import json_value
+from ...errors import MalformedError
+from ...protocol.jsonrpc import is_array, is_object
+from ...protocol.types import Json
+from ..tools.schemas import ServerSchema, UnusableSchemaError
+
+FieldKind = Literal["string", "integer", "number", "boolean", "choice", "choices"]
+
+_KINDS: Final[dict[str, FieldKind]] = {
+    "string": "string",
+    "integer": "integer",
+    "number": "number",
+    "boolean": "boolean",
+}
+
+
+class FormChoice(NamedTuple):
+    """One of several texts that a field takes.
+
+    Args:
+        value: What is sent.
+        title: What people read.
+    """
+
+    value: str
+    title: str
+
+
+class FormField(NamedTuple):
+    """One field of a form.
+
+    Args:
+        name: Its name in the answer.
+        title: What people read; its name where the server gives none.
+        description: More about it, or None.
+        kind: What it takes; `choice` one of `choices`, and `choices` a list of them.
+        choices: What can be chosen, however the server has written it; empty for the other kinds.
+        default: What is answered where it is left out; None where there is none.
+        is_required: Whether it must be answered.
+        schema: All that the server says of it: limits, formats.
+    """
+
+    name: str
+    title: str
+    description: str | None
+    kind: FieldKind
+    choices: tuple[FormChoice, ...]
+    default: Any
+    is_required: bool
+    schema: Json
+
+
+class FormRequest:
+    """A form that a server wants the user to fill in.
+
+    Attributes:
+        message: Why it is asked.
+        fields: What is asked, in order.
+        schema: The same as the server has sent it, a JSON Schema.
+        params: All params of the request.
+        server: What the server says it is (`name`, `title`); people should see who asks.
+    """
+
+    __slots__ = ("_checked", "fields", "message", "params", "schema", "server")
+
+    def __init__(self, params: Json, server: Json) -> None:
+        message, schema = params.get("message"), params.get("requestedSchema")
+        if not isinstance(message, str):
+            raise MalformedError("message: expected a string")
+        properties: object = schema.get("properties") if is_object(schema) else None
+        if not is_object(schema) or schema.get("type") != "object" or not is_object(properties):
+            raise MalformedError("requestedSchema: expected an object with properties")
+        try:
+            self._checked = ServerSchema(schema, asserts_formats=True)
+        except UnusableSchemaError as error:
+            raise MalformedError(f"requestedSchema: {error}") from None
+        required: object = schema.get("required")
+        self.message = message
+        self.schema = schema
+        self.params = params
+        self.server = server
+        self.fields = tuple(
+            _field(name, each if is_object(each) else {}, is_array(required) and name in required)
+            for name, each in properties.items()
+        )
+
+    def decline(self) -> Answer[Any]:
+        """Return what tells the server that the user has said no."""
+        return Answer("decline")
+
+    def cancel(self) -> Answer[Any]:
+        """Return what tells the server that the user has dismissed the form without a choice; so does None."""
+        return Answer("cancel")
+
+    def result(self, answer: object) -> Json:
+        """Return the result that tells the server an answer; the defaults stand in for what it leaves out.
+
+        Args:
+            answer: The entries by name, or an object that has them; of a form with one field the entry alone;
+                `decline()`, `cancel()` or None.
+
+        Raises:
+            ValueError: The entries do not fit the form; the message says where.
+            TypeError: It is no answer at all.
+        """
+        entries = answer
+        if isinstance(answer, Answer):
+            told = cast("Answer[object]", answer)
+            if not told:
+                return {"action": told.action}
+            entries = told.value
+        if entries is None:
+            return {"action": "cancel"}
+        content = self._content(entries)
+        self._check(content)
+        return {"action": "accept", "content": content}
+
+    def _content(self, answer: object) -> Json:
+        entries = json_value(answer, "what elicit= has returned")
+        if not is_object(entries):
+            if len(self.fields) != 1:
+                names = ", ".join(field.name for field in self.fields[:20])
+                raise TypeError(
+                    f"elicit= returns a dict of the form's fields ({names}), request.decline() or None, not {answer!r}"
+                )
+            entries = {self.fields[0].name: entries}
+        content = {name: entry for name, entry in entries.items() if entry is not None}
+        for field in self.fields:
+            if field.name not in content and field.default is not None:
+                content[field.name] = field.default
+        return content
+
+    def _check(self, content: Json) -> None:
+        known = [field.name for field in self.fields]
+        lines = [str(problem) for problem in self._checked.problems(content)]
+        for name in content:
+            if name not in known:
+                guess = nearest(name, known)
+                hint = f'did you mean "{guess}"?' if guess else f"there are: {', '.join(known[:20])}"
+                lines.append(f"{name}: the form has no such field; {hint}")
+        if lines:
+            raise ValueError("\n".join(["what elicit= has returned does not fit the form:", *lines[:10]]))
+
+    def __repr__(self) -> str:
+        """Show the message and the names of the fields."""
+        return f"FormRequest({self.message!r}, fields={[field.name for field in self.fields]})"
+
+
+def _field(name: str, schema: Json, is_required: bool) -> FormField:
+    title, description = schema.get("title"), schema.get("description")
+    kind, choices = _KINDS.get(str(schema.get("type")), "string"), _choices(schema)
+    if choices:
+        kind = "choice"
+    elif schema.get("type") == "array":
+        items: object = schema.get("items")
+        kind, choices = "choices", _choices(items) if is_object(items) else ()
+    return FormField(
+        name,
+        title if isinstance(title, str) else name,
+        description if isinstance(description, str) else None,
+        kind,
+        choices,
+        schema.get("default"),
+        is_required,
+        schema,
+    )
+
+
+def _choices(schema: Json) -> tuple[FormChoice, ...]:
+    """Return the choices of a field, in whichever of the ways it has them."""
+    for union in ("oneOf", "anyOf"):
+        titled = schema.get(union)
+        if is_array(titled) and all(
+            is_object(each) and isinstance(each.get("const"), str) for each in titled
+        ):
+            return tuple(FormChoice(each["const"], str(each.get("title", each["const"]))) for each in titled)
+    values, names = schema.get("enum"), schema.get("enumNames")
+    if not is_array(values):
+        return ()
+    if not is_array(names) or len(names) != len(values):
+        names = values
+    return tuple(FormChoice(value, str(name)) for value, name in zip(values, names, strict=True))

@@ -1,0 +1,189 @@
+"""What servers ask clients, handed to the functions that answer: alike in every revision.
+
+client/elicitation, client/sampling, client/roots.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from ...calls.asking.questions import Answer
+from ...calls.asking.roots import Root
+from ...common.functions import check_function
+from ...errors import METHOD_NOT_FOUND, MalformedError, ProtocolError
+from ...protocol.revisions import CLIENT_METHODS, STATELESS, knows
+from ...protocol.types import Json
+from .visits import UrlRequest
+
+if TYPE_CHECKING:
+    from .forms import FormRequest
+    from .sampling import SampleHandler, Sampler
+
+# Forms and samples bring schemas and content, which clients without such questions do without.
+ElicitHandler = Callable[["FormRequest"], object]
+"""Fills in a form, or has it filled in; see `FormRequest.result` for what it returns. It may be `async`."""
+
+UrlHandler = Callable[[UrlRequest], "bool | Answer[Any] | Awaitable[bool | Answer[Any] | None] | None"]
+"""Shows the user a page to visit; see `UrlRequest.result` for what it returns."""
+
+RootsGiven = Sequence["str | PathLike[str] | Root"]
+"""Folders and files by their paths or URIs."""
+
+Roots = RootsGiven | Callable[[], "RootsGiven | Awaitable[RootsGiven]"]
+"""The client's roots, or a function that finds them."""
+
+
+class Questions:
+    """Answers what a server asks.
+
+    Args:
+        elicit: Fills in forms.
+        elicit_url: Shows the user pages to visit.
+        sample: Has a model speak.
+        roots: The places that the server is to stay within. They may be set anew.
+
+    Attributes:
+        server_info: Returns what the server says it is, for handlers.
+    """
+
+    def __init__(
+        self,
+        *,
+        elicit: ElicitHandler | None = None,
+        elicit_url: UrlHandler | None = None,
+        sample: SampleHandler | Sampler | None = None,
+        roots: Roots | None = None,
+    ) -> None:
+        check_function("elicit", elicit, "a FormRequest")
+        check_function("elicit_url", elicit_url, "a UrlRequest")
+        self._elicit = elicit
+        self._elicit_url = elicit_url
+        self._sampler = None if sample is None else _sampler(sample)
+        self._roots: Roots | None = None
+        self.roots = roots
+        self.server_info: Callable[[], Json] = dict
+        self._answers: Final[dict[str, Callable[[Json], Awaitable[Json]]]] = {
+            "elicitation/create": self._elicited,
+            "sampling/createMessage": self._sampled,
+            "roots/list": self._listed,
+        }
+
+    @property
+    def roots(self) -> Roots | None:
+        """The places that the server is to stay within, as given; to be set anew.
+
+        Raises:
+            TypeError: On setting: it is neither a list nor a function.
+        """
+        return self._roots
+
+    @roots.setter
+    def roots(self, roots: Roots | None) -> None:
+        if roots is not None and not callable(roots):
+            _check_roots(roots)
+        self._roots = roots
+
+    def capabilities(self, revision: str) -> Json:
+        """Return what a client declares in a revision: that for which there are handlers."""
+        declared: Json = {}
+        has_modes = knows(revision, "ElicitRequestParams", "mode")
+        if revision in CLIENT_METHODS["elicitation/create"]:
+            if has_modes and self._elicit_url is not None:
+                declared["elicitation"] = {"url": {}}
+            if self._elicit is not None:
+                declared["elicitation"] = {
+                    **declared.get("elicitation", {}),
+                    **({"form": {}} if has_modes else {}),
+                }
+        if self._sampler is not None:
+            declared["sampling"] = {}
+            if knows(revision, "CreateMessageRequestParams", "tools"):
+                can_do = {"tools": self._sampler.tools, "context": self._sampler.context}
+                declared["sampling"] = {name: {} for name, can in can_do.items() if can}
+        if self.roots is not None:
+            declared["roots"] = {} if revision in STATELESS else {"listChanged": True}
+        return declared
+
+    async def answer(self, method: str, params: Json) -> Json:
+        """Answer a question.
+
+        Args:
+            method: Its method.
+            params: Its params.
+
+        Returns:
+            The result, as the specification has it.
+
+        Raises:
+            ProtocolError: This is the answer: nothing here answers such questions, or it is malformed.
+            BaseException: What the handler has raised; TypeError and ValueError also where it has returned what is no
+                answer to the question.
+        """
+        find = self._answers.get(method)
+        if find is None:
+            raise _refusal(method)
+        return await find(params)
+
+    async def _elicited(self, params: Json) -> Json:
+        mode = params.get("mode", "form")
+        if self._elicit is None and self._elicit_url is None:
+            raise _refusal("elicitation/create")
+        if mode == "form" and self._elicit is not None:
+            from .forms import FormRequest
+
+            form = FormRequest(params, self.server_info())
+            return form.result(await _returned(self._elicit(form)))
+        if mode == "url" and self._elicit_url is not None:
+            visit = UrlRequest(params, self.server_info())
+            return visit.result(await _returned(self._elicit_url(visit)))
+        raise MalformedError(f"mode: this client does not answer elicitation in the mode {mode!r:.60}")
+
+    async def _sampled(self, params: Json) -> Json:
+        if self._sampler is None:
+            raise _refusal("sampling/createMessage")
+        if not self._sampler.tools and not params.keys().isdisjoint({"tools", "toolChoice"}):
+            raise MalformedError("tools: this client's model uses no tools")
+        from .sampling import SampleRequest
+
+        request = SampleRequest(params, self.server_info())
+        return request.result(await _returned(self._sampler.handler(request)))
+
+    async def _listed(self, params: Json) -> Json:
+        if self.roots is None:
+            raise _refusal("roots/list")
+        given = await _returned(self.roots() if callable(self.roots) else self.roots)
+        return {"roots": [_root(each) for each in _check_roots(given)]}
+
+
+def _sampler(given: SampleHandler | Sampler) -> Sampler:
+    from .sampling import Sampler
+
+    return given if isinstance(given, Sampler) else Sampler(given)
+
+
+def _check_roots(given: object) -> Sequence[object]:
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise TypeError(f"roots= is a list of paths and URIs, not {given!r}")
+    return cast("Sequence[object]", given)
+
+
+async def _returned(answer: object) -> object:
+    return await answer if inspect.isawaitable(answer) else answer
+
+
+def _refusal(method: str) -> ProtocolError:
+    return ProtocolError(METHOD_NOT_FOUND, f"this client does not answer {method:.60}")
+
+
+def _root(given: object) -> Json:
+    if isinstance(given, Root):
+        return {"uri": given.uri} if given.name is None else {"uri": given.uri, "name": given.name}
+    if isinstance(given, str) and (given.startswith("file:") or "://" in given):
+        return {"uri": given}
+    if isinstance(given, (str, PathLike)):
+        return {"uri": Path(cast("str | PathLike[str]", given)).expanduser().absolute().as_uri()}
+    raise TypeError(f"roots= is a list of paths and URIs, not of {given!r}")

@@ -1,0 +1,283 @@
+"""How a client comes to hear of changes in either era, and joins again after a break."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from asyncio import sleep
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from ...calls.coroutines import within
+from ...errors import INTERNAL_ERROR, METHOD_NOT_FOUND, ProtocolError
+from ...protocol.eras import SUBSCRIPTION_ID
+from ...protocol.jsonrpc import RequestId, is_array, is_object
+from ...protocol.revisions import STATELESS
+from ...protocol.types import Json
+from ...state.change import RESOURCES, ListName
+from ..link.errors import TransportError
+from ..link.link import Link
+from ..link.retrying import pause
+from ..link.transport import HasStream
+from .changes import Change, Pending, Wanted
+from .subscribed import Subscribed
+
+TRIES: Final = 20
+"""How often in a row it is tried to join again: for one to two minutes, where nothing answers."""
+
+_FIRST_TRIES: Final = 3
+_TIMEOUT: Final = 30.0
+_LASTING: Final = 5.0
+"""Seconds after which what breaks has been no vain try."""
+
+_LONGEST_WAIT: Final = 300.0
+"""Seconds for which a server that says when to come back is left alone at most."""
+
+_NO_STREAM: Final = "the server declares that it tells of changes, and has no stream by which it could"
+_ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
+_UPDATED: Final = "notifications/resources/updated"
+_LISTS: Final[dict[str, ListName]] = {
+    "notifications/tools/list_changed": "tools",
+    "notifications/prompts/list_changed": "prompts",
+    "notifications/resources/list_changed": "resources",
+}
+_CHANGED: Final[dict[str, str]] = {name: method for method, name in _LISTS.items()}
+
+
+class Listening:
+    """Listens for one watch.
+
+    Args:
+        link: The link to the server.
+        subscribed: The subscriptions of its session.
+        wanted: What is to be heard of.
+        missed: Called with the notification of each change that may have been missed.
+        timeout: Seconds that the server has to say that it tells of changes; None for half a minute.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        subscribed: Subscribed,
+        wanted: Wanted,
+        missed: Callable[[str, Json], object],
+        timeout: float | None,
+    ) -> None:
+        self._link = link
+        self._subscribed = subscribed
+        self._wanted = wanted
+        self._lists = wanted.lists  # of which the server tells
+        self._tell_missed = missed
+        self._timeout = _TIMEOUT if timeout is None else timeout
+        self._id: RequestId | None = None
+        self._began = math.inf  # when it has joined
+
+    async def listen(self, pending: Pending, joined: asyncio.Future[None]) -> None:
+        """Listen until the client is closed; where the way to the server breaks, join again.
+
+        Args:
+            pending: Takes the changes.
+            joined: Is set once changes are heard.
+
+        Raises:
+            ProtocolError: The server refuses, or does not tell of what is wanted.
+            TimeoutError: It has not answered in time.
+            ConnectionError: It could not be reached, however often that was tried.
+        """
+        self._pending, self._joined = pending, joined
+        failures = 0
+        while True:
+            self._began = math.inf
+            broken = await self._once()
+            if self._link.is_closed:
+                if not joined.done():
+                    raise broken
+                return
+            if self._time() - self._began >= _LASTING:
+                failures = 0
+            failures += 1
+            if failures >= (TRIES if joined.done() else _FIRST_TRIES):
+                raise broken
+            wait = pause(failures)
+            if isinstance(broken, TransportError) and broken.retry_after is not None:
+                wait = max(wait, min(broken.retry_after, _LONGEST_WAIT))
+            await sleep(wait)
+
+    async def _once(self) -> Exception:
+        """Listen until that breaks, and return why; raises what would be the same the next time."""
+        link = self._link
+        try:
+            await link.ready()
+            if link.wire.revision in STATELESS:
+                return await self._listen_to_stream()
+            return await self._listen_to_session()
+        except TransportError as error:
+            if not error.may_pass:
+                raise
+            return error
+        except ConnectionError as error:
+            if not link.is_closed:
+                raise
+            return error
+        except (TimeoutError, ProtocolError) as error:
+            # A server that comes up again may not be ready for all yet.
+            is_refused = isinstance(error, ProtocolError) and error.code != INTERNAL_ERROR
+            if is_refused or not self._joined.done():
+                raise
+            return error
+
+    # The stateless era: a stream of its own
+
+    async def _listen_to_stream(self) -> Exception:
+        link, wanted = self._link, self._wanted
+        asked: Json = {f"{name}ListChanged": True for name in wanted.lists}
+        if wanted.uris:
+            asked[RESOURCES] = list(wanted.uris)
+        self._acknowledged: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        ignore = link.listeners.add(self._hear_on_stream)
+        asking = asyncio.ensure_future(
+            link.exchange("subscriptions/listen", {"notifications": asked}, begins=self._begin_stream)
+        )
+        try:
+            await asyncio.wait(
+                (asking, self._acknowledged), timeout=self._timeout, return_when=asyncio.FIRST_COMPLETED
+            )
+            if self._acknowledged.done():
+                self._check_honoured(self._acknowledged.result())
+                self._join()
+            elif not asking.done():
+                raise TimeoutError(
+                    f"subscriptions/listen has not been acknowledged within {self._timeout:g} s"
+                )
+            await asking
+            return TransportError("the server has ended the subscription", may_have_begun=False)
+        finally:
+            ignore()
+            asking.cancel()
+            await asyncio.wait((asking,))
+
+    def _begin_stream(self, id_: RequestId) -> None:
+        self._id = id_
+
+    def _hear_on_stream(self, method: str, params: Json | None) -> None:
+        meta = None if params is None else params.get("_meta")
+        if params is None or not is_object(meta) or meta.get(SUBSCRIPTION_ID) != self._id:
+            return
+        if method != _ACKNOWLEDGED:
+            self._take(method, params)
+        elif not self._acknowledged.done():
+            self._acknowledged.set_result(params.get("notifications"))
+
+    def _check_honoured(self, honoured: object) -> None:
+        told = honoured if is_object(honoured) else {}
+        uris = told.get(RESOURCES)
+        known = uris if is_array(uris) else []
+        unheard = [uri for uri in self._wanted.uris if uri not in known]
+        if len(known) >= len(self._wanted.uris):
+            unheard = []  # it writes them otherwise
+        self._check([name for name in self._wanted.lists if told.get(f"{name}ListChanged") is True], unheard)
+
+    # The handshake era: the session
+
+    async def _listen_to_session(self) -> Exception:
+        link, wanted = self._link, self._wanted
+        capabilities = {} if link.negotiated is None else link.negotiated.capabilities
+        lists, may_subscribe = declared(capabilities, wanted.lists)
+        self._check(lists, () if may_subscribe else list(wanted.uris))
+        broken: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
+
+        def lose(error: Exception) -> None:
+            if not broken.done():
+                broken.set_result(error)
+
+        forget = [link.listeners.add(self._hear_in_session), link.losses.add(lose)]
+        transport = link.transport
+        try:
+            if not link.is_open:  # no more, as nobody has heard
+                return TransportError("the connection was lost", may_have_begun=False)
+            if isinstance(transport, HasStream):
+                forget.append(transport.missed.add(self._miss))
+                if not await within(self._timeout, transport.listening()):
+                    raise ProtocolError(METHOD_NOT_FOUND, _NO_STREAM)
+            try:
+                await self._subscribed.hold(wanted.uris, self._timeout)
+                self._join()
+                return await broken
+            finally:
+                self._subscribed.release(wanted.uris)
+        finally:
+            for each in forget:
+                each()
+
+    def _hear_in_session(self, method: str, params: Json | None) -> None:
+        uri = None if params is None else params.get("uri")
+        # A session has one stream for all. What nobody has asked for is told to all: a server may write a URI otherwise
+        # than it was told.
+        is_anothers = (
+            method == _UPDATED
+            and isinstance(uri, str)
+            and not self._wanted.is_about(uri)
+            and self._subscribed.are_about(uri)
+        )
+        if not is_anothers:
+            self._take(method, {} if params is None else params)
+
+    # Both
+
+    def _check(self, lists: list[ListName], unheard: Sequence[str]) -> None:
+        """Hold what the server tells of against what is wanted.
+
+        Raises:
+            ProtocolError: It does not tell of something that is.
+        """
+        wanted = self._wanted
+        missing = [f"the list of {name}" for name in wanted.lists if name not in lists]
+        self._lists = tuple(lists)
+        if wanted.is_whatever_there_is:
+            missing = [] if lists else ["any list"]
+        missing += [uri[:200] for uri in unheard[:5]]
+        if missing:
+            raise untold(missing)
+
+    def _take(self, method: str, params: Json) -> None:
+        name, uri = _LISTS.get(method), params.get("uri")
+        if name is not None and name in self._lists:
+            self._pending.add(Change(name))
+        elif method == _UPDATED and isinstance(uri, str) and self._wanted.uris:
+            self._pending.add(Change("resource", uri))
+
+    def _join(self) -> None:
+        self._began = self._time()
+        if self._joined.done():
+            self._miss()
+        else:
+            self._joined.set_result(None)
+
+    def _miss(self) -> None:
+        """Tell a change of each thing: nothing was heard for a while."""
+        for change in self._wanted.all(self._lists):
+            if change.uri is None:
+                self._tell_missed(_CHANGED[change.kind], {})
+            else:
+                self._tell_missed(_UPDATED, {"uri": change.uri})
+            self._pending.add(change)
+
+    @staticmethod
+    def _time() -> float:
+        return asyncio.get_running_loop().time()
+
+
+def untold(missing: Sequence[str]) -> ProtocolError:
+    """Say that a server does not tell of changes of something."""
+    return ProtocolError(
+        METHOD_NOT_FOUND,
+        f"the server does not tell of changes of {', '.join(missing)}; ask for what it tells of: watch() hears of "
+        "every list that may change",
+    )
+
+
+def declared(capabilities: Json, lists: Sequence[ListName]) -> tuple[list[ListName], bool]:
+    """Return of which of these lists a server says that it tells, and whether it tells of single resources."""
+    said = {name: each for name, each in capabilities.items() if is_object(each)}
+    told: list[ListName] = [name for name in lists if said.get(name, {}).get("listChanged") is True]
+    return told, said.get("resources", {}).get("subscribe") is True

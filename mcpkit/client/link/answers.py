@@ -1,0 +1,54 @@
+"""What servers answer, held to the shape that its reader relies on."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from ...errors import INTERNAL_ERROR, ProtocolError
+from ...protocol.jsonrpc import is_array, is_object
+from ...protocol.types import Json
+
+
+def objects(result: Json, member: str, method: str) -> list[Json]:
+    """Return the objects in a member of a result.
+
+    Raises:
+        ProtocolError: It is no array of objects.
+    """
+    found = result.get(member)
+    if type(found) is list:
+        for each in found:
+            if type(each) is not dict:
+                break
+        else:
+            return cast("list[Json]", found)
+    raise malformed(method, f"an array of objects as {member}")
+
+
+def strings(result: Json, member: str, method: str) -> list[str]:
+    """Return the strings in a member of a result.
+
+    Raises:
+        ProtocolError: It is no array of strings.
+    """
+    found = result.get(member)
+    if not is_array(found) or not all(isinstance(each, str) for each in found):
+        raise malformed(method, f"an array of strings as {member}")
+    return found
+
+
+def member_object(result: Json, member: str, method: str) -> Json:
+    """Return the object that a member of a result is.
+
+    Raises:
+        ProtocolError: It is none.
+    """
+    found: Any = result.get(member)
+    if not is_object(found):
+        raise malformed(method, f"an object as {member}")
+    return found
+
+
+def malformed(method: str, expected: str) -> ProtocolError:
+    """Say that an answer is not what the specification wants of it."""
+    return ProtocolError(INTERNAL_ERROR, f"the server's answer to {method} is malformed: expected {expected}")

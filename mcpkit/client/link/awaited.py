@@ -1,0 +1,123 @@
+"""The time and the progress of one request whose answer is awaited."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from ...calls.coroutines import uncancel
+from ...common.functions import check_function
+from ...common.numbers import check_seconds
+from ...protocol.client import Progressed
+from ...protocol.types import Json
+
+Progress = Callable[[float, "float | None", "str | None"], object]
+"""Called with how much is done, of how much, and a text."""
+
+
+class Awaited:
+    """Looks at the time and the progress of one request.
+
+    Args:
+        method: The method.
+        answer: What its answer comes in.
+        progress: Called at each progress notification.
+        timeout: Seconds without an answer and without progress after which it is given up; None for any number.
+        max_timeout: Seconds after which it is given up whatever comes; None for any number.
+        is_asked: Says whether the server waits for an answer meanwhile, a user's, say: that is no time of its own.
+
+    Attributes:
+        is_late: Whether the time is over.
+        sender: The task that sends it; None once it has been sent.
+
+    Raises:
+        TypeError: An argument is of another type.
+        ValueError: There is no time at all.
+    """
+
+    __slots__ = (
+        "_answer",
+        "_ends",
+        "_is_asked",
+        "_loop",
+        "_method",
+        "_progress",
+        "_timeout",
+        "_timer",
+        "is_late",
+        "sender",
+    )
+
+    def __init__(
+        self,
+        method: str,
+        answer: asyncio.Future[Json],
+        progress: Progress | None,
+        timeout: float | None,
+        max_timeout: float | None,
+        is_asked: Callable[[], object],
+    ) -> None:
+        check_function("progress", progress, "done, total and message")
+        check_seconds("timeout", timeout, may_be_none=True)
+        check_seconds("max_timeout", max_timeout, may_be_none=True)
+        self._loop = answer.get_loop()
+        self._method = method
+        self._answer = answer
+        self._progress = progress
+        self._timeout = timeout
+        self._is_asked = is_asked
+        self._ends = None if max_timeout is None else self._loop.time() + max_timeout
+        self.is_late = False
+        self.sender: asyncio.Task[Any] | None = asyncio.current_task()
+        self._timer = self._start()
+
+    def _start(self) -> asyncio.TimerHandle | None:
+        quiet = None if self._timeout is None else self._loop.time() + self._timeout
+        ends = [end for end in (quiet, self._ends) if end is not None]
+        return self._loop.call_at(min(ends), self._give_up) if ends else None
+
+    def _give_up(self) -> None:
+        if self._is_asked() and (self._ends is None or self._loop.time() < self._ends):
+            self._timer = self._start()
+            return
+        self.is_late = True
+        if self.sender is not None:
+            self.sender.cancel()
+        elif not self._answer.done():
+            self._answer.set_exception(self.too_late())
+
+    def has_come(self, progressed: Progressed) -> None:
+        """Take note of progress: the time begins anew, but not that which holds whatever comes."""
+        self.stop()
+        self._timer = self._start()
+        if self._progress is not None:
+            try:
+                self._progress(progressed.done, progressed.total, progressed.message)
+            except Exception as error:  # noqa: BLE001 - the caller's own function; the call raises it
+                if not self._answer.done():
+                    self._answer.set_exception(error)
+
+    def has_interrupted(self) -> bool:
+        """Say whether it has cancelled the sender, and nobody else has."""
+        return self.is_late and self.sender is not None and uncancel(self.sender) == 0
+
+    def last_result(self) -> Json:
+        """Return the answer where it came at the last moment.
+
+        Raises:
+            TimeoutError: It did not.
+            Exception: It was an error.
+        """
+        if self._answer.done() and not self._answer.cancelled():
+            return self._answer.result()
+        raise self.too_late() from None
+
+    def too_late(self) -> TimeoutError:
+        """Say that the time is over."""
+        return TimeoutError(f"{self._method} has not been answered in time, and was given up")
+
+    def stop(self) -> None:
+        """Interrupt nobody any more."""
+        if self._timer is not None:
+            self._timer.cancel()

@@ -1,0 +1,263 @@
+"""Results that a server lets its clients use again, kept for as long as it says (server/utilities/caching)."""
+
+from __future__ import annotations
+
+import marshal
+import time
+from asyncio import Future, get_running_loop, sleep, wait
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, Final, NamedTuple
+
+from ...protocol import jsonrpc
+from ...protocol.types import Json
+
+METHODS: Final = frozenset(
+    {
+        "server/discover",
+        "tools/list",
+        "prompts/list",
+        "resources/list",
+        "resources/templates/list",
+        "resources/read",
+    }
+)
+"""The methods whose results say how long they hold."""
+
+MAX_TTL: Final = 24 * 60 * 60 * 1000
+"""Milliseconds for which a result is kept at most, whatever the server says."""
+
+MOST_ENTRIES: Final = 1000
+MAX_SIZE: Final = 32 * 1024 * 1024
+
+_STALE: Final = {
+    "notifications/tools/list_changed": ("tools/list",),
+    "notifications/prompts/list_changed": ("prompts/list",),
+    "notifications/resources/list_changed": ("resources/list", "resources/templates/list"),
+}
+_OF_ROUNDS: Final = frozenset({"inputResponses", "requestState"})
+_OF_TRACES: Final = frozenset({"traceparent", "tracestate", "baggage"})
+"""Members of `_meta` that change no result (basic/index, "OpenTelemetry trace context")."""
+
+
+class _Question(NamedTuple):
+    """What a result answers."""
+
+    method: str
+    params: bytes
+    uri: str | None
+
+    def is_answered_otherwise_after(self, method: str, params: Json | None) -> bool:
+        """Say whether a change makes earlier answers stale."""
+        if self.uri is None or method != "notifications/resources/updated":
+            return self.method in _STALE.get(method, ())
+        changed = (params or {}).get("uri")
+        return isinstance(changed, str) and (
+            changed == self.uri or changed.startswith(self.uri.rstrip("/") + "/")
+        )
+
+
+@dataclass(slots=True)
+class _Kept:
+    """A result: the time on the clock up to which it is fresh, and when it was asked for, as a number."""
+
+    value: bytes
+    expires: float
+    asked: int
+
+
+@dataclass(slots=True, eq=False)
+class _Asking:
+    """A request whose answer is awaited."""
+
+    question: _Question
+    number: int
+    answered: Future[bytes | None] = field(default_factory=lambda: get_running_loop().create_future())
+    """The answer for all who wait for it; None where it is for nobody else."""
+    is_stale: bool = False
+    """Whether a change was heard since it was sent."""
+    is_awaited: bool = False
+    """Whether somebody else waits for it."""
+
+
+class ResultCache:
+    """Keeps results for their `ttlMs`, and drops them sooner when a change of what they say is heard.
+
+    What is kept is copied out for each caller, who may change it. The oldest use makes room for the newest.
+
+    Args:
+        max_entries: As many results are kept at most, by default 1,000; with 0 each request is sent, as without a
+            cache.
+        max_size: As many bytes they take at most, all together.
+        keeps_private: Whether to keep what the server says is for one authorization alone (`cacheScope`): where all
+            requests go under the same.
+        clock: Seconds; a clock that nobody sets.
+    """
+
+    def __init__(
+        self,
+        max_entries: int | None = None,
+        *,
+        max_size: int = MAX_SIZE,
+        keeps_private: bool = True,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.clock = clock
+        self._max_entries = MOST_ENTRIES if max_entries is None else max_entries
+        self._max_size = max_size
+        self._keeps_private = keeps_private
+        self._size = 0
+        self._kept: dict[_Question, _Kept] = {}  # what was used last stands last
+        self._asking: set[_Asking] = set()
+        self._shared: dict[_Question, _Asking] = {}
+        self._changes: Counter[str] = Counter()
+        self._numbers = count()
+
+    def __len__(self) -> int:
+        """Count the results, those among them that are not fresh any more and whose room nobody needs."""
+        return sum(1 for each in self._kept.values() if each.value)
+
+    async def answer(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        ask: Callable[[], Awaitable[Json]],
+        *,
+        fresh: bool = False,
+        is_shared: bool = True,
+    ) -> Json:
+        """Return a kept result that is fresh, or ask.
+
+        Of several who want the same at the same time one asks; the others take its answer where it is one that may be
+        kept, and else ask for themselves, as they do when it fails or is cancelled.
+
+        Args:
+            method: The method; of those that are not in `METHODS` nothing is kept.
+            params: Its params; nothing is kept where they hold what belongs to a round, or members of
+                `_meta` that may change the result.
+            ask: Sends the request, and returns its result.
+            fresh: Whether to ask in any case; what is kept is replaced.
+            is_shared: Whether to wait for another's request, and to let others wait for this one; not where it has
+                a time-out of its own, say.
+
+        Raises:
+            Exception: Whatever `ask` raises, which is never kept.
+        """
+        asked = {name: value for name, value in params.items() if name != "_meta"}
+        is_plain = _OF_TRACES.issuperset(params.get("_meta") or ()) and _OF_ROUNDS.isdisjoint(params)
+        if method not in METHODS or not self._max_entries or not is_plain:
+            return await ask()
+        uri = asked.get("uri")
+        question = _Question(method, jsonrpc.encode(asked), uri if isinstance(uri, str) else None)
+        if not fresh:
+            value = self._find(question)
+            other = self._shared.get(question)
+            if value is None and other is not None and is_shared and question not in self._kept:
+                other.is_awaited = True
+                await wait((other.answered,))
+                value = other.answered.result()
+            if value is not None:
+                await sleep(0)  # so that who asks again and again lets others run
+                return _copied(value)
+        return await self._ask(question, ask, is_shared)
+
+    def hear(self, method: str, params: Json | None) -> None:
+        """Drop what a notification says has changed; others are no concern of it."""
+        self._changes.update(_STALE.get(method, ()))
+        if method in _STALE or method == "notifications/resources/updated":
+            self._drop(
+                [each for each in self._kept if each.is_answered_otherwise_after(method, params)],
+                [each for each in self._asking if each.question.is_answered_otherwise_after(method, params)],
+            )
+
+    def changes(self, method: str) -> int:
+        """Count the changes heard of a list, which its method names."""
+        return self._changes[method]
+
+    def clear(self) -> None:
+        """Drop everything: the server may be another one now."""
+        self._drop(list(self._kept), list(self._asking))
+
+    def _drop(self, kept: Iterable[_Question], asking: Iterable[_Asking]) -> None:
+        for question in kept:
+            self._forget(question)
+        for each in asking:
+            each.is_stale = True
+            if self._shared.get(each.question) is each:
+                del self._shared[each.question]
+
+    def _find(self, question: _Question) -> bytes | None:
+        kept = self._kept.get(question)
+        if kept is None or not kept.value:
+            return None
+        if self.clock() < kept.expires:
+            self._kept[question] = self._kept.pop(question)
+            return kept.value
+        self._forget(question)
+        return None
+
+    async def _ask(self, question: _Question, ask: Callable[[], Awaitable[Json]], is_shared: bool) -> Json:
+        asking = _Asking(question, next(self._numbers))
+        self._asking.add(asking)
+        if is_shared:
+            self._shared[question] = asking
+        value: bytes | None = None
+        try:
+            result = await ask()
+            value = self._keep(asking, result)
+        finally:
+            self._asking.discard(asking)
+            if self._shared.get(question) is asking:
+                del self._shared[question]
+            asking.answered.set_result(value)
+        return result
+
+    def _keep(self, asking: _Asking, result: Json) -> bytes | None:
+        """Keep a result where that is allowed, and return it for those who wait for the same."""
+        if asking.is_stale:
+            return None
+        question = asking.question
+        is_in_vain = asking.is_awaited
+        before = self._kept.get(question)
+        if before is not None:
+            if before.asked > asking.number:
+                return None
+            is_in_vain |= not before.value
+            self._forget(question)
+        seconds = time_to_live(result)
+        if seconds <= 0 or not (self._keeps_private or result.get("cacheScope") == "public"):
+            if is_in_vain:  # has it been waited for: the next ones need not wait
+                self._put(question, _Kept(b"", 0, asking.number))
+            return None
+        # The bytes cannot be changed, and are half as many as those of the JSON; to copy them takes a tenth of what
+        # `copy.deepcopy` does. They never leave the process.
+        value = marshal.dumps(result)
+        self._put(question, _Kept(value, self.clock() + seconds, asking.number))
+        return value
+
+    def _put(self, question: _Question, kept: _Kept) -> None:
+        size = len(question.params) + len(kept.value)
+        if size > self._max_size:
+            return
+        self._kept[question] = kept
+        self._size += size
+        while len(self._kept) > self._max_entries or self._size > self._max_size:
+            self._forget(next(iter(self._kept)))
+
+    def _forget(self, question: _Question) -> None:
+        self._size -= len(question.params) + len(self._kept.pop(question).value)
+
+
+def time_to_live(result: Json) -> float:
+    """Return the seconds for which a result holds: none where it does not say so, or is only part of an answer."""
+    ttl = result.get("ttlMs")
+    if isinstance(ttl, bool) or not isinstance(ttl, (int, float)):
+        return 0
+    return min(ttl, MAX_TTL) / 1000 if result.get("resultType", "complete") == "complete" else 0
+
+
+def _copied(value: bytes) -> Json:
+    result: Json = marshal.loads(value)
+    return result

@@ -1,0 +1,449 @@
+"""One server, as a client knows it: the transport to it, what was negotiated, and who waits for what."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, Literal
+
+from ...common.listeners import Listeners
+from ...errors import INTERNAL_ERROR, ProtocolError
+from ...protocol.client import (
+    NO_HEADERS,
+    Answered,
+    Asked,
+    ClientWire,
+    Notified,
+    Outgoing,
+    Progressed,
+    Refused,
+    Request,
+)
+from ...protocol.jsonrpc import RequestId, is_id
+from ...protocol.revisions import LATEST
+from ...protocol.types import Json
+from .agreed import Negotiated
+from .answerer import Answerer
+from .awaited import Awaited, Progress
+from .errors import CLOSED, ELSEWHERE, NOT_OPEN, TransportError
+from .transport import Stay, Transport
+
+logger = logging.getLogger("mcpkit")
+
+_FAREWELL: Final = 0.1
+"""Seconds in which the server must have taken that nobody waits for its answers any more."""
+
+
+Direction = Literal["sent", "came"]
+
+
+class Link:
+    """The link to one server; it opens when it is first used, and again when it was lost.
+
+    It belongs to one event loop. It may be used by many tasks, and closed in another than it was opened in.
+
+    Args:
+        transports: The ways to the server, in the order in which they are tried.
+        negotiate: Opens one of them, by `use`, and agrees with the server upon a revision.
+        stay: What keeps the server running until the link is closed, where that is up to this process.
+        info: The client's `Implementation`.
+        answerer: What answers the server's questions.
+
+    Attributes:
+        wire: The protocol's state on this side.
+        transport: The transport in use.
+        negotiated: What has been agreed upon last; None before that.
+        generation: How often it has been opened.
+        is_open: Whether requests can be sent at once.
+        is_closed: Whether it is closed, so that nothing opens it but `begin`.
+        listeners: Called with method and params of each notification that belongs to no request.
+        renewals: Awaited each time it has been opened, before anything is asked: what a new session must be told.
+        losses: Called each time it has been lost, with why, and once it is closed.
+        frames: Called with each message that is sent or has come, before anybody has looked at it.
+    """
+
+    def __init__(
+        self,
+        transports: Sequence[Transport],
+        negotiate: Callable[[Link], Awaitable[Negotiated]],
+        *,
+        stay: Stay | None = None,
+        info: Json,
+        answerer: Answerer,
+    ) -> None:
+        self.transports = transports
+        self.transport = transports[0]
+        self.answerer = answerer
+        self.wire = ClientWire(LATEST, info=info, capabilities=answerer.capabilities(LATEST))
+        self.negotiated: Negotiated | None = None
+        self.generation = 0
+        self.listeners: Listeners[[str, Json | None]] = Listeners()
+        self.renewals: list[Callable[[], Awaitable[None]]] = []
+        self.losses: Listeners[[Exception]] = Listeners()
+        self.frames: list[Callable[[Direction, bytes], object]] = []
+        self.is_open = False
+        self.is_closed = True
+        self._loop: asyncio.AbstractEventLoop
+        self._negotiate = negotiate
+        self._stay = stay
+        self._opening: asyncio.Task[None] | None = None
+        self._closing: asyncio.Future[None] | None = None
+        self._loss: Exception | None = None  # of the transport that was opened last
+        self._waiting: dict[RequestId, asyncio.Future[Json]] = {}
+        self._watched: dict[RequestId, Awaited] = {}
+        self._tasks: set[asyncio.Future[Any]] = set()
+        self._asked: dict[RequestId, asyncio.Task[None]] = {}
+
+    # Its life
+
+    async def begin(self) -> None:
+        """Open it, for the first time or after it was closed; raises what `ready` raises."""
+        loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
+        if not self.is_closed and self._loop is not loop:
+            raise RuntimeError(ELSEWHERE)
+        while self._closing is not None:
+            await asyncio.wait((self._closing,))
+        self._loop = loop
+        self.is_closed = False
+        await self.ready()
+
+    async def ready(self) -> None:
+        """Return once it is open; whoever comes meanwhile waits for the same opening.
+
+        Raises:
+            ConnectionError: There is no way to the server, or the client is not open.
+            ProtocolError: The server refuses.
+            TimeoutError: It has not answered in time.
+        """
+        if self.is_open:
+            return
+        if self.is_closed:
+            raise ConnectionError(NOT_OPEN)
+        if self._opening is None:
+            self._opening = asyncio.create_task(self._open())
+            self._opening.add_done_callback(self._has_opened)
+        try:
+            await asyncio.shield(self._opening)
+        except asyncio.CancelledError:
+            if self.is_closed:
+                raise ConnectionError(CLOSED) from None
+            raise
+
+    async def _open(self) -> None:
+        try:
+            self.negotiated = await self._negotiate(self)
+            self.speak(self.negotiated.revision)
+            self.generation += 1
+            for renew in self.renewals:
+                await renew()
+            if self._loss is not None:  # since the last answer came
+                raise self._loss
+        except BaseException as error:
+            await self.transport.close()
+            if isinstance(error, TransportError):
+                error.may_have_begun = False  # whoever waits for the opening has sent nothing
+            raise
+        self.is_open = True
+
+    def _has_opened(self, opening: asyncio.Task[None]) -> None:
+        self._opening = None
+        if not opening.cancelled():
+            opening.exception()  # whoever waited has it
+
+    async def use(self, transport: Transport) -> None:
+        """Open a transport in the place of the one before, which is closed.
+
+        Raises:
+            TransportError: There is no server to talk to.
+        """
+        self._fail(TransportError("the connection is opened anew", may_have_begun=True))
+        await self.transport.close()
+        self.transport = transport
+        self._loss = None
+        if self._stay is not None:
+            await self._stay.enter()
+        await transport.open(self)
+
+    def speak(self, revision: str) -> None:
+        """Write what is sent from now on in a revision, and declare what the client can do in it."""
+        self.wire.revision = revision
+        self.wire.capabilities = self.answerer.capabilities(revision)
+
+    async def close(self) -> None:
+        """End all that waits, and close the transport; called again it does nothing."""
+        given_up = self._given_up()
+        self.is_closed = True
+        self.lost(ConnectionError(CLOSED))
+        for task in self._tasks:
+            task.cancel()
+        closing = self._closing = asyncio.get_running_loop().create_future()
+        try:
+            if given_up:
+                await self._say_farewell(given_up)
+            if self._opening is not None:
+                self._opening.cancel()
+                await asyncio.wait((self._opening,))
+        finally:
+            try:
+                await self.transport.close()
+                if self._stay is not None:
+                    await self._stay.leave()
+            finally:
+                closing.set_result(None)
+                if self._closing is closing:
+                    self._closing = None
+
+    async def _say_farewell(self, messages: list[Outgoing]) -> None:
+        """Send some last messages, as far as they are taken in time."""
+        telling = [asyncio.ensure_future(self._send_if_possible(each)) for each in messages]
+        try:
+            await asyncio.wait(telling, timeout=_FAREWELL)
+        finally:
+            for task in telling:
+                task.cancel()
+            await asyncio.gather(*telling, return_exceptions=True)
+
+    def _given_up(self) -> list[Outgoing]:
+        """Give up all that waits, and return what tells the server so."""
+        pending = list(self.wire.pending) if self.is_open else []
+        return list(filter(None, (self.wire.cancel(id_, "the client leaves") for id_ in pending)))
+
+    # What is asked
+
+    def request(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None = None,
+        progress: Progress | None = None,
+        timeout: float | None = None,
+        max_timeout: float | None = None,
+        headers: Mapping[str, str] = NO_HEADERS,
+    ) -> Awaitable[Json]:
+        """Send a request; to be awaited for its result, as it came. The link is opened where it is not.
+
+        Args:
+            method: The method.
+            params: Its params; the `_meta` that the revision wants is added.
+            progress: Called at each progress notification.
+            timeout: Seconds without an answer and without progress after which it is given up; None for any number.
+            max_timeout: Seconds after which it is given up whatever comes; None for any number.
+            headers: Arguments that are repeated in HTTP headers.
+
+        Raises:
+            ProtocolError: The server has answered with an error.
+            TimeoutError: The time is over; the server has been told.
+            TransportError: It did not reach the server, or its answer did not come back.
+            ConnectionError: The client is not open, or has been closed meanwhile.
+        """
+        ask = self.exchange if self.is_open else self._open_and_ask
+        return ask(method, params, progress, timeout, max_timeout, headers)
+
+    async def _open_and_ask(self, method: str, *rest: Any) -> Json:
+        await self.ready()
+        return await self.exchange(method, *rest)
+
+    async def exchange(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None = None,
+        progress: Progress | None = None,
+        timeout: float | None = None,
+        max_timeout: float | None = None,
+        headers: Mapping[str, str] = NO_HEADERS,
+        begins: Callable[[RequestId], object] | None = None,
+    ) -> Json:
+        """Do what `request` does on a transport that is open, whether or not anything has been negotiated.
+
+        What `begins` is, is called with the id of the request before that is sent.
+        """
+        generation = self.generation
+        if asyncio.get_running_loop() is not self._loop:
+            raise RuntimeError(ELSEWHERE)
+        request = self.wire.request(method, params, reports_progress=progress is not None, headers=headers)
+        answer: asyncio.Future[Json] = self._loop.create_future()
+        self._waiting[request.id] = answer
+        watch: Awaited | None = None
+        try:
+            if progress is not None or timeout is not None or max_timeout is not None:
+                watch = self._watched[request.id] = Awaited(
+                    method, answer, progress, timeout, max_timeout, self._asked.__len__
+                )
+            if begins is not None:
+                begins(request.id)
+            if self.frames:
+                self._show("sent", request.line)
+            sending = self.transport.send(request)
+            if sending is not None:
+                await sending
+            if watch is not None:
+                watch.sender = None
+            return await answer
+        except asyncio.CancelledError:
+            if watch is not None and watch.has_interrupted():
+                return watch.last_result()
+            raise
+        except TransportError as error:
+            return self._could_not_be_carried(request, answer, error, generation)
+        finally:
+            del self._waiting[request.id]
+            if watch is not None:
+                watch.stop()
+                del self._watched[request.id]
+            if request.id in self.wire.pending:
+                self._give_up(request, is_late=watch is not None and watch.is_late)
+
+    def _could_not_be_carried(
+        self, request: Request, answer: asyncio.Future[Json], error: TransportError, generation: int
+    ) -> Json:
+        if answer.done():  # before the way back broke
+            return answer.result()
+        self.wire.cancel(request.id, "")  # whose answer cannot come: there is nobody to tell
+        if error.session_is_gone and generation == self.generation and self.is_open:
+            self.is_open = False
+            self.losses.tell(error)
+        raise error
+
+    def _give_up(self, request: Request, *, is_late: bool) -> None:
+        """Tell the server that nobody waits for the answer of a request."""
+        why = "the time for it is over" if is_late else "nobody waits for the answer any more"
+        given_up = self.wire.cancel(request.id, why)
+        if given_up is not None:
+            self.send_soon(given_up)
+
+    def notify(self, method: str, params: Mapping[str, Any] | None = None) -> Awaitable[None]:
+        """Send a notification; what is returned need not be awaited, and is done when more may be sent.
+
+        Raises:
+            ConnectionError: The client is not open.
+        """
+        if self.is_closed:
+            raise ConnectionError(NOT_OPEN)
+        return self.send_soon(self.wire.notification(method, params))
+
+    def send_soon(self, message: Outgoing) -> asyncio.Future[None]:
+        """Send a message that nobody answers.
+
+        Returns:
+            What is done when it has been sent, or could not be: the server has gone then, as others hear.
+        """
+        return self._keep(self._loop.create_task(self._send_if_possible(message)))
+
+    async def _send_if_possible(self, message: Outgoing) -> None:
+        try:
+            await self.send(message)
+        except TransportError as error:
+            logger.debug("A message was not sent: %s", error)
+
+    async def send(self, message: Outgoing) -> None:
+        """Send a message that nobody answers, and return when more may be sent.
+
+        Raises:
+            TransportError: It could not be sent.
+        """
+        if self.frames:
+            self._show("sent", message.line)
+        sending = self.transport.send(message)
+        if sending is not None:
+            await sending
+
+    def _show(self, direction: Direction, line: bytes) -> None:
+        for look in self.frames:
+            try:
+                look(direction, line)
+            except Exception:
+                logger.exception("What looks at the messages has failed")
+
+    # What comes
+
+    def receive(self, line: bytes) -> None:
+        """Take one JSON text from the transport."""
+        if self.frames:
+            self._show("came", line)
+        try:
+            events = self.wire.receive(line)
+        except ProtocolError as error:
+            logger.warning("The server has sent what is no message, which is passed over: %s", error)
+            return
+        for event in events:
+            if isinstance(event, Answered):
+                answer = self._waiting.get(event.id)
+                if answer is not None and not answer.done():
+                    answer.set_result(event.result)
+            else:
+                self._take(event)
+
+    def is_pending(self, id_: RequestId) -> bool:
+        """Say whether a request still waits for its answer."""
+        return id_ in self.wire.pending
+
+    def lost(self, error: Exception) -> None:
+        """Hear from the transport that nothing comes any more."""
+        self.is_open = False
+        self._loss = error
+        self._fail(error)
+        self.losses.tell(error)
+
+    def _take(self, event: Refused | Progressed | Asked | Notified) -> None:
+        if isinstance(event, Refused):
+            self.fail(event.id, ProtocolError(event.code, event.message, event.data))
+        elif isinstance(event, Progressed):
+            if (watch := self._watched.get(event.id)) is not None:
+                watch.has_come(event)
+        elif isinstance(event, Asked):
+            task = self._loop.create_task(self._reply(event))
+            self._asked[event.id] = task
+            task.add_done_callback(lambda _: self._asked.pop(event.id, None))
+            self._keep(task)
+        else:
+            if event.method == "notifications/cancelled" and event.params is not None:
+                self._withdraw(event.params.get("requestId"), event.params.get("reason"))
+            try:
+                self.listeners.tell(event.method, event.params)
+            except Exception:
+                logger.exception("What listens to notifications has failed")
+
+    def _withdraw(self, id_: object, reason: object) -> None:
+        """Answer a question no more, or, in the stateless era, give up what the server has dropped."""
+        if is_id(id_) and self.wire.pending.get(id_) == "subscriptions/listen":
+            self.wire.cancel(id_, "")  # the server knows
+            why = f"the server has dropped the subscription: {str(reason)[:200]}"
+            self.fail(id_, TransportError(why, may_have_begun=True))
+        elif is_id(id_) and (asked := self._asked.get(id_)) is not None:
+            asked.cancel()
+
+    async def _reply(self, asked: Asked) -> None:
+        try:
+            if asked.method == "ping":
+                reply = self.wire.answer(asked.id, {})
+            else:
+                reply = self.wire.answer(asked.id, await self.answerer.answer(asked.method, asked.params))
+        except ProtocolError as error:
+            reply = self.wire.refuse(asked.id, error.code, error.message)
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:  # noqa: BLE001 - an assertion of a test's, say: the calls that wait raise it
+            reply = self.wire.refuse(asked.id, INTERNAL_ERROR, "the client's handler has failed")
+            for id_ in self._waiting:
+                self.fail(id_, error)
+        await self._send_if_possible(reply)
+
+    def _fail(self, error: Exception) -> None:
+        """End all that waits."""
+        self.wire.end()
+        for id_ in self._waiting:
+            self.fail(id_, error)
+        for asked in self._asked.values():
+            asked.cancel()
+
+    def fail(self, id_: RequestId, error: BaseException) -> None:
+        """End one request that waits."""
+        answer = self._waiting.get(id_)
+        if answer is not None and not answer.done():
+            answer.set_exception(error)
+            answer.exception()  # heard, also where whoever waits is being cancelled
+
+    def _keep(self, task: asyncio.Future[Any]) -> asyncio.Future[Any]:
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task

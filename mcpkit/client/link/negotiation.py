@@ -1,0 +1,222 @@
+"""How a client and a server agree upon a revision (basic/versioning; basic/lifecycle up to 2025-11-25)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+from ...calls.coroutines import within
+from ...common.numbers import check_seconds
+from ...errors import UNSUPPORTED_PROTOCOL_VERSION, ProtocolError
+from ...protocol.eras import SERVER_INFO
+from ...protocol.jsonrpc import is_array, is_object
+from ...protocol.revisions import ALL, HANDSHAKE, LATEST, LATEST_HANDSHAKE, STATELESS
+from ...protocol.types import Json
+from .agreed import Negotiated
+from .errors import StatusError, TransportError
+from .link import Link
+from .transport import Transport
+
+PROBE: Final = 10.0
+"""Seconds after which a server at a pipe that has not answered `server/discover` is asked to `initialize`, too."""
+
+_NOT_HERE: Final = frozenset({400, 404, 405})
+"""Statuses of HTTP servers that do not know what they were sent."""
+
+_ANSWERS: Final = frozenset({-32020, -32021, UNSUPPORTED_PROTOCOL_VERSION})
+"""Errors that only servers of the stateless era answer."""
+
+
+class Negotiation:
+    """Opens links.
+
+    Args:
+        revision: The revision to speak; None for the newest that both know.
+        timeout: Seconds that it may take; None for any number.
+
+    Raises:
+        ValueError: There is no such revision.
+    """
+
+    def __init__(self, revision: str | None, timeout: float | None) -> None:
+        if revision is not None and revision not in ALL:
+            raise ValueError(f"unknown revision {revision!r}: there are {', '.join(ALL)}")
+        check_seconds("connect_timeout", timeout, may_be_none=True)
+        self._revision = revision
+        self._timeout = timeout
+        self._transport: Transport | None = None  # that has been found to be the way
+        self._known: Negotiated | None = None  # what was agreed upon last: servers seldom change their era
+
+    async def __call__(self, link: Link) -> Negotiated:
+        """Open a transport, and agree with the server.
+
+        Raises:
+            TransportError: There is no way to the server.
+            ProtocolError: It refuses, or knows no revision that the client knows.
+            TimeoutError: It has not answered in time.
+        """
+        if self._timeout is None:
+            return await self._first_way(link)
+        try:
+            return await within(self._timeout, self._first_way(link))
+        except TimeoutError:
+            raise TimeoutError(
+                f"the server has not answered within {self._timeout:g} s, the time that it has to agree upon a "
+                "revision (connect_timeout=)"
+            ) from None
+
+    async def _first_way(self, link: Link) -> Negotiated:
+        if self._transport is not None:
+            try:
+                return await self._by(link, self._transport)
+            except StatusError as error:
+                if error.status not in _NOT_HERE or len(link.transports) == 1:
+                    raise
+                self._transport = self._known = None  # the server has become another one
+        for way in link.transports[:-1]:
+            try:
+                return await self._by(link, way)
+            except StatusError as error:
+                if error.status not in _NOT_HERE:
+                    raise
+        return await self._by(link, link.transports[-1])
+
+    async def _by(self, link: Link, transport: Transport) -> Negotiated:
+        await link.use(transport)
+        known = self._known
+        if self._revision is not None:
+            agreed = await _pinned(link, self._revision, "as asked for")
+        elif known is not None and known.revision in HANDSHAKE:
+            try:
+                agreed = await _initialize(link, known.revision, known.reason)
+            except (ProtocolError, StatusError) as error:
+                if isinstance(error, StatusError) and error.status not in _NOT_HERE:
+                    raise
+                self._known = None  # the server has become another one: find out anew
+                return await self._by(link, transport)
+        else:
+            agreed = await self._probe(link, is_http=getattr(transport, "is_http", False))
+        self._transport, self._known = transport, agreed
+        return agreed
+
+    async def _probe(self, link: Link, *, is_http: bool) -> Negotiated:
+        try:
+            if is_http:
+                return await _discover(link, LATEST, "the newest that both know")
+            return await _discover_or_initialize(link)
+        except _HandshakeWantedError as wanted:
+            return await _initialize(link, LATEST_HANDSHAKE, wanted.reason)
+        except StatusError as error:
+            if error.status not in _NOT_HERE:
+                raise
+            reason = f"server/discover was answered with HTTP {error.status}"
+        except TransportError as error:
+            if is_http:
+                raise
+            await link.use(link.transport)
+            reason = f"server/discover ended the server: {error}"
+        return await _initialize(link, LATEST_HANDSHAKE, reason)
+
+
+class _HandshakeWantedError(Exception):
+    """The server wants to be asked to `initialize`."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+async def _pinned(link: Link, revision: str, reason: str) -> Negotiated:
+    if revision in HANDSHAKE:
+        return await _initialize(link, revision, reason)
+    try:
+        return await _discover(link, revision, reason)
+    except _HandshakeWantedError as wanted:
+        message = f"the server does not speak {revision}: {wanted}"
+        raise ProtocolError(UNSUPPORTED_PROTOCOL_VERSION, message) from wanted.__cause__
+
+
+async def _discover(link: Link, revision: str, reason: str, *, is_again: bool = False) -> Negotiated:
+    link.speak(revision)
+    try:
+        result = await link.exchange("server/discover")
+    except ProtocolError as error:
+        if error.code != UNSUPPORTED_PROTOCOL_VERSION:
+            if error.code in _ANSWERS:
+                raise
+            raise _HandshakeWantedError(f"server/discover was answered with error {error.code}") from error
+        supported = error.data.get("supported") if is_object(error.data) else None
+        common = _newest(supported)
+        # Where it is the revision that was refused, the server is taken at its word: it is tried once more.
+        if common is None or (is_again and common in STATELESS):
+            raise
+    else:
+        supported = result.get("supportedVersions")
+        if not is_array(supported):
+            raise _HandshakeWantedError("server/discover was answered without supportedVersions")
+        if revision in supported:
+            meta = result.get("_meta")
+            info = meta.get(SERVER_INFO) if is_object(meta) else None
+            return Negotiated(revision, reason, info if is_object(info) else {}, result)
+        common = _newest(supported)
+        if common is None or common == revision:
+            raise _no_common(supported)
+    if common in STATELESS:
+        reason = reason if common == revision else "the newest that the server knows, too"
+        return await _discover(link, common, reason, is_again=True)
+    raise _HandshakeWantedError(f"the server knows {', '.join(map(str, supported or ()))}")
+
+
+def _newest(supported: object) -> str | None:
+    """Return the newest revision among those that a server names; None where the client knows none of them."""
+    return next((each for each in reversed(ALL) if is_array(supported) and each in supported), None)
+
+
+def _no_common(supported: Any) -> ProtocolError:
+    return ProtocolError(
+        UNSUPPORTED_PROTOCOL_VERSION,
+        f"the server speaks {supported!r}, and this client {', '.join(ALL)}: there is no revision that both know",
+    )
+
+
+async def _discover_or_initialize(link: Link) -> Negotiated:
+    """Ask a server at the other end of a pipe to discover, and, where it does not answer, to initialize.
+
+    Servers of the handshake era may pass over what comes before `initialize`. Others only take long to start: then
+    the first answer counts.
+    """
+    discovering = asyncio.ensure_future(_discover(link, LATEST, "the newest that both know"))
+    initializing: asyncio.Task[Negotiated] | None = None
+    try:
+        done, _ = await asyncio.wait((discovering,), timeout=PROBE)
+        if not done:
+            reason = f"server/discover was not answered within {PROBE:g} s"
+            initializing = asyncio.ensure_future(_initialize(link, LATEST_HANDSHAKE, reason))
+            await asyncio.wait((discovering, initializing), return_when=asyncio.FIRST_COMPLETED)
+            if not discovering.done() and initializing.exception() is not None:
+                await asyncio.wait((discovering,))
+            if not discovering.done() or discovering.exception() is not None:
+                return await initializing
+        return await discovering
+    finally:
+        for task in (discovering, initializing):
+            if task is not None and not task.cancel():
+                task.exception()  # heard, where the other one counts
+
+
+async def _initialize(link: Link, revision: str, reason: str) -> Negotiated:
+    link.speak(revision)
+    params: Json = {
+        "protocolVersion": revision,
+        "capabilities": link.wire.capabilities,
+        "clientInfo": link.wire.info,
+    }
+    result = await link.exchange("initialize", params)
+    agreed, info = result.get("protocolVersion"), result.get("serverInfo")
+    if agreed not in HANDSHAKE:
+        raise _no_common([agreed])
+    link.speak(agreed)
+    await link.send(link.wire.notification("notifications/initialized"))
+    if agreed != revision:
+        reason = f"{reason}; the server answered initialize with {agreed}"
+    return Negotiated(agreed, reason, info if is_object(info) else {}, result)

@@ -1,0 +1,81 @@
+"""Messages as text in which nobody reads secrets."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from ...protocol.jsonrpc import is_array, is_object
+
+MASK: Final = "***"
+
+_SECRET: Final = re.compile(
+    r"pass(?:word|wd|phrase)|secret|token|authoriz|api[-_]?key|private[-_]?key|credential|cookie",
+    re.IGNORECASE,
+)
+"""What names of secrets contain."""
+
+_OPEN: Final = frozenset({"progressToken", "maxTokens"})
+"""Names of the specification's that sound like it."""
+
+_SHAPES: Final = re.compile(
+    r"(?<=Bearer )[\w.~+/=-]{8,}|eyJ[\w-]{8,}\.[\w-]+\.[\w-]*|(?:sk|pk|gh[opsur]|glpat|xox[abprs])[-_][\w-]{16,}"
+)
+"""What tokens look like wherever they stand."""
+
+_SHORTEST: Final = 6
+"""Characters of a value that is masked wherever it stands: shorter ones stand in many words."""
+
+
+class Mask:
+    """Hides secrets: members whose names say that they are, texts that look like tokens, and values that are known.
+
+    Args:
+        known: Values that are secret wherever they stand.
+    """
+
+    def __init__(self, known: Iterable[str] = ()) -> None:
+        values = sorted({value for value in known if len(value) >= _SHORTEST}, key=len, reverse=True)
+        self._known = re.compile("|".join(map(re.escape, values))) if values else None
+
+    @classmethod
+    def of(cls, options: Mapping[str, object]) -> Mask:
+        """Make one for the options of a client: its token, and headers and variables with such names."""
+        known = [str(options[name]) for name in ("token",) if isinstance(options.get(name), str)]
+        for name in ("headers", "env"):
+            values = options.get(name)
+            if isinstance(values, Mapping):
+                known += [str(value) for key, value in values.items() if _SECRET.search(str(key))]
+        return cls([*known, *(value.rpartition(" ")[2] for value in known)])
+
+    def masked(self, line: bytes) -> str:
+        """Return a message as text, one line of it."""
+        try:
+            return json.dumps(self.value(json.loads(line)), ensure_ascii=False)
+        except (ValueError, RecursionError):
+            return self.text(line.decode(errors="replace"))
+
+    def value(self, value: object) -> object:
+        """Return a JSON value without its secrets."""
+        if isinstance(value, str):
+            return self.text(value)
+        if is_array(value):
+            return [self.value(each) for each in value]
+        if is_object(value):
+            return {
+                name: MASK if isinstance(each, str) and _is_secret(name) else self.value(each)
+                for name, each in value.items()
+            }
+        return value
+
+    def text(self, text: str) -> str:
+        """Return a text without what looks like a token, and without values that are known."""
+        if self._known is not None:
+            text = self._known.sub(MASK, text)
+        return _SHAPES.sub(MASK, text)
+
+
+def _is_secret(name: str) -> bool:
+    return name not in _OPEN and _SECRET.search(name) is not None

@@ -1,0 +1,168 @@
+"""Conversations with servers, written down, and played again without the server."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, TextIO, TypeGuard
+
+from ...protocol.client import Outgoing
+from ...protocol.eras import SUBSCRIPTION_ID
+from ...protocol.jsonrpc import is_object
+from ...protocol.types import Json
+from ..link.errors import TransportError
+from ..link.link import Direction
+from ..link.transport import Receiver
+from .masking import Mask
+
+_OWN: Final = "_meta"
+"""The member of params that is another one each time: the progress token, the trace, the client's version."""
+
+
+class Recorder:
+    """Writes each message to a file, a line each, as it is sent and comes.
+
+    Args:
+        path: The file; what was in it is gone once the first message is there.
+        mask: What hides the secrets.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], mask: Mask) -> None:
+        self._path = Path(path)
+        self._mask = mask
+        self._file: TextIO | None = None
+
+    def __call__(self, direction: Direction, line: bytes) -> None:
+        """Write a message down."""
+        if self._file is None:
+            self._file = self._path.open("w", encoding="utf-8")
+        self._file.write(f'{{"{direction}": {self._mask.masked(line)}}}\n')
+        self._file.flush()
+
+    def close(self) -> None:
+        """Close the file; a message that still comes begins it anew."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+class Replay:
+    """A transport that answers as a server did when it was recorded: `Client(Replay("forecast.jsonl"))`.
+
+    A request is answered as the same request was, method and params alike, whatever came meanwhile included. Where it
+    was made several times, its answers come in their order, and the last one from then on.
+
+    Args:
+        path: The file that `Client(..., record=path)` has written.
+
+    Raises:
+        OSError: It cannot be read.
+        ValueError: It is no recording.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = Path(path)
+        self._recorded = list(_exchanges(self._path))
+        self._played: set[int] = set()
+        self._mask = Mask()
+        self._receiver: Receiver | None = None
+
+    async def open(self, receiver: Receiver) -> None:
+        """Begin from the beginning."""
+        self._receiver = receiver
+        self._played.clear()
+
+    def send(self, message: Outgoing) -> None:
+        """Answer a request as it was answered.
+
+        Raises:
+            TransportError: No such request was recorded.
+        """
+        assert self._receiver is not None
+        if message.id is None or message.method is None:
+            return
+        key = _key(message.method, self._mask.value(message.params))
+        alike = [number for number, exchange in enumerate(self._recorded) if exchange.key == key]
+        if not alike:
+            raise TransportError(
+                f"{self._path} has no {key}: record it anew, with Client(..., record=...)",
+                may_have_begun=False,
+                may_pass=False,
+            )
+        number = next((each for each in alike if each not in self._played), alike[-1])
+        self._played.add(number)
+        for line in self._recorded[number].lines(message.id):
+            self._receiver.receive(line)
+
+    async def close(self) -> None:
+        """End."""
+        self._receiver = None
+
+
+class _Exchange:
+    """A request, and what came until it was answered."""
+
+    def __init__(self, key: str, id_: object) -> None:
+        self.key = key
+        self.id = id_
+        self.came: list[Json] = []
+
+    def lines(self, id_: object) -> Iterator[bytes]:
+        """Return what came, as if the request had had another id."""
+        for message in self.came:
+            yield json.dumps(self._as_if(message, id_)).encode()
+
+    def _as_if(self, message: Json, id_: object) -> Json:
+        if message.get("id") == self.id and "method" not in message:
+            return {**message, "id": id_}
+        params = message.get("params")
+        if not is_object(params):
+            return message
+        if params.get("progressToken") == self.id:
+            params = {**params, "progressToken": id_}
+        meta = params.get(_OWN)
+        if is_object(meta) and meta.get(SUBSCRIPTION_ID) == self.id:
+            params = {**params, _OWN: {**meta, SUBSCRIPTION_ID: id_}}
+        return {**message, "params": params}
+
+
+def _exchanges(path: Path) -> Iterator[_Exchange]:
+    """Read a recording; what came is of each request that waited for its answer then."""
+    waiting: list[_Exchange] = []
+    for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
+        try:
+            entry: object = json.loads(line)
+        except ValueError:
+            entry = None
+        if not is_object(entry) or len(entry) != 1:
+            raise ValueError(f"{path}, line {number}: this is no recording of a client's")
+        if is_request(message := entry.get("sent")):
+            exchange = _Exchange(_key(message["method"], message.get("params", {})), message["id"])
+            waiting.append(exchange)
+            yield exchange
+        elif is_object(message := entry.get("came")):
+            waiting = [each for each in waiting if not _take(each, message)]
+
+
+def _take(exchange: _Exchange, message: Json) -> bool:
+    """Add a message to an exchange, and say whether that has ended with it."""
+    params = message.get("params")
+    token = params.get("progressToken") if is_object(params) else None
+    is_answer = "method" not in message
+    if is_answer and message.get("id") != exchange.id:
+        return False
+    if token is None or token == exchange.id:
+        exchange.came.append(message)
+    return is_answer
+
+
+def is_request(message: object) -> TypeGuard[Json]:
+    """Say whether a message is a request."""
+    return is_object(message) and "id" in message and isinstance(message.get("method"), str)
+
+
+def _key(method: str, params: object) -> str:
+    told = {name: value for name, value in params.items() if name != _OWN} if is_object(params) else {}
+    return f"{method} {json.dumps(told, sort_keys=True, ensure_ascii=False)}"

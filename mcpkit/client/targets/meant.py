@@ -1,0 +1,248 @@
+"""What somebody means who gives a client its server; and what to write instead, where it means nothing."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeGuard, Union
+from urllib.parse import urlsplit
+
+from typing_extensions import TypeIs
+
+from ...common.nearest import nearest
+from ...content.wording import described
+from ..link.transport import Transport
+from .reached import Process, Remote
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+    from ...engine.engine import Served
+
+Target: TypeAlias = Union[
+    "Served",
+    Transport,
+    "ASGIApp",
+    str,
+    "os.PathLike[str]",
+    "Sequence[str | os.PathLike[str]]",
+    "Mapping[str, object]",
+]
+"""What a client can be given: an object, a path, a URL, a command, an entry of a configuration, or a whole one."""
+
+Meant: TypeAlias = Union["Served", Transport, "ASGIApp", Process, Remote]
+
+_RUN_BY: Final[Mapping[str, str]] = {
+    ".py": sys.executable,
+    **dict.fromkeys((".js", ".mjs", ".cjs", ".ts", ".mts", ".cts"), "node"),
+}
+"""What runs a script, by how its name ends."""
+
+_IN_FOLDERS: Final = ("server.py", "__main__.py")
+
+
+def meant(target: object) -> Meant:
+    """Return what is meant by a target that is no configuration.
+
+    Raises:
+        FileNotFoundError: There is no such file, folder or program.
+        TypeError: It is nothing that can be connected to.
+        ValueError: It has the right type, and cannot be connected to all the same.
+    """
+    if isinstance(target, str):
+        return _text(target)
+    if is_path(target):
+        return _path(Path(target))
+    if is_command(target):
+        return _command(target)
+    if not isinstance(target, type) and (is_served(target) or is_transport(target) or is_app(target)):
+        return target
+    raise TypeError(next(_instead(target)))
+
+
+def is_path(target: object) -> TypeGuard[str | os.PathLike[str]]:
+    """Say whether it is a path, which strings are, too."""
+    return isinstance(target, str | os.PathLike)
+
+
+def is_command(target: object) -> TypeGuard[Sequence[object]]:
+    """Say whether it is a command, a list of words."""
+    return isinstance(target, list | tuple)
+
+
+def is_served(target: object) -> TypeIs[Served]:
+    """Say whether it is a server object."""
+    return hasattr(target, "engine")
+
+
+def is_transport(target: object) -> TypeIs[Transport]:
+    """Say whether it has what a transport has."""
+    return all(callable(getattr(target, name, None)) for name in ("open", "send", "close"))
+
+
+def is_app(target: object) -> TypeIs[ASGIApp]:
+    """Say whether it can be called with a scope and functions to receive and send, as ASGI has it."""
+    if not callable(target):
+        return False
+    try:
+        inspect.signature(target).bind(None, None, None)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def existing(path: Path) -> Path:
+    """Return a path where there is something.
+
+    Raises:
+        FileNotFoundError: There is nothing; the message names what is there and is called nearly so.
+    """
+    if path.exists():
+        return path
+    folder = path.parent
+    if not folder.is_dir():
+        raise FileNotFoundError(f"there is no {path}: there is not even the folder {folder.absolute()}")
+    close = nearest(path.name, (each.name for each in folder.iterdir()))
+    raise FileNotFoundError(
+        f"there is no {path} in {folder.absolute()}" + (f"; did you mean {folder / close}?" if close else "")
+    )
+
+
+def _text(text: str) -> Process | Remote:
+    scheme, separator, _ = text.partition("://")
+    if separator and scheme.isalnum():
+        return _url(text)
+    path = Path(text).expanduser()
+    if text.strip() and path.exists():
+        return _path(path)
+    for hint in _instead_of_text(text):
+        raise ValueError(hint)
+    return _path(existing(path))
+
+
+def _instead_of_text(text: str) -> Iterator[str]:
+    """Say what to write in the place of a text that is neither a URL nor a path, where that can be told."""
+    if text.lstrip().startswith("{"):
+        yield "the text of a configuration is no target: read it, and write Client(json.loads(text))"
+    words = text.split()
+    if not words:
+        yield "the target is empty: give the path of a script, a URL, a command as a list, or a server object"
+        return
+    first = words[0]
+    if shutil.which(first) and Path(first).suffix not in _RUN_BY:
+        more = ", ..." if len(words) > 1 else ""
+        yield f"{first} is a program: write the command as a list, each word an item of its own: [{first!r}{more}]"
+    if len(words) > 1 and Path(first).exists():
+        yield f"a script that is given arguments is a command: write [sys.executable, {first!r}, ...]"
+    host = text.partition("/")[0]
+    if "/" in text and "." in host.strip(".") and Path(host).suffix not in _RUN_BY:
+        yield f"there is no file {text}; if a URL is meant, write https://{text}"
+    if host.startswith("localhost"):
+        yield f"there is no file {text}; if a URL is meant, write http://{text}"
+    file, _, name = text.rpartition(":")
+    if name.isidentifier() and any(Path(each).is_file() for each in (file, f"{file}.py")):
+        yield f"an object in a file cannot be named by a text: import {name}, and write Client({name})"
+
+
+def _url(url: str) -> Remote:
+    parts = urlsplit(url)
+    if parts.scheme not in {"http", "https"}:
+        raise ValueError(
+            f"a client speaks http and https, and not {parts.scheme}; a transport of your own can"
+        )
+    if not parts.hostname:
+        raise ValueError(f"the URL names no host; write {parts.scheme}://host/mcp")
+    return Remote(url)
+
+
+def _path(path: Path) -> Process:
+    path = existing(path.expanduser())
+    if path.is_dir():
+        return _folder(path)
+    program = _RUN_BY.get(path.suffix.casefold())
+    if program is not None:
+        return Process([program, str(path.absolute())])
+    if os.access(path, os.X_OK):
+        return Process([str(path.absolute())])
+    raise ValueError(
+        f"it is not known what runs {path}: write it as a command, such as [sys.executable, {str(path)!r}]; "
+        "known are scripts of Python and Node.js, programs, and configurations (.json)"
+    )
+
+
+def _folder(folder: Path) -> Process:
+    script = next((folder / name for name in _IN_FOLDERS if (folder / name).is_file()), None)
+    if script is None:
+        raise FileNotFoundError(
+            f"the folder {folder} has neither {' nor '.join(_IN_FOLDERS)}; name the script in it"
+        )
+    folder = folder.absolute()
+    if (folder / "__init__.py").is_file():  # its modules import each other as a package's
+        paths = [str(folder.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+        return Process(
+            [sys.executable, "-m", _module(folder, script)], {"PYTHONPATH": os.pathsep.join(paths)}
+        )
+    return Process([sys.executable, str(script.absolute())])
+
+
+def _module(package: Path, script: Path) -> str:
+    return package.name if script.stem == "__main__" else f"{package.name}.{script.stem}"
+
+
+def _command(command: Sequence[object]) -> Process:
+    if not command:
+        raise ValueError(
+            "the command is empty: write the program, and its arguments: ['uvx', 'mcp-server-time']"
+        )
+    words: list[str] = []
+    for index, word in enumerate(command):
+        if not isinstance(word, str | os.PathLike):
+            raise TypeError(
+                f"item {index} of the command is {described(word)}; each item has to be a string or a path"
+            )
+        words.append(os.fspath(word))
+    program = words[0]
+    if program.startswith(("http://", "https://")):
+        raise ValueError(
+            "a URL is written by itself, not in a list; for several servers give a configuration"
+        )
+    if Path(program).suffix == ".py" and not os.access(program, os.X_OK):
+        raise ValueError(
+            f"a script is run by Python: write [sys.executable, {program!r}, ...], or {program!r} alone"
+        )
+    if len(words) == 1 and " " in program and not shutil.which(program):
+        raise ValueError("the command is one item with spaces in it: write each word as an item of its own")
+    return Process(words)
+
+
+def _instead(target: object) -> Iterator[str]:
+    """Say what to give a client in the place of something else."""
+    name = getattr(target, "__name__", type(target).__name__)
+    if target is None:
+        yield "the target is None: give a server object, the path of a script, a URL, or a command as a list"
+    if isinstance(target, type):
+        yield f"{name} is a class: give an object of it"
+    if isinstance(target, ModuleType):
+        yield f"{name} is a module: give the server object in it"
+    if inspect.isawaitable(target):
+        if inspect.iscoroutine(target):
+            target.close()
+        yield "the target has to be awaited first: Client(await ...)"
+    if isinstance(target, bytes):
+        yield "the target is bytes: give a string"
+    if inspect.isroutine(target):
+        yield f"{name} is a function that is no ASGI app: call it, and give what it returns"
+    for app in ("http_app", "streamable_http_app"):
+        if hasattr(target, app):
+            yield f"{described(target)} is a server of another framework: give its ASGI app, .{app}(), or its script"
+    if hasattr(target, "include"):
+        yield f"{described(target)} has no engine: include it in a Server, and give that"
+    yield (
+        f"{described(target)} is nothing that a client can connect to: give a server object, a transport, an ASGI app, "
+        "the path of a script, a URL, a command as a list, or a configuration"
+    )

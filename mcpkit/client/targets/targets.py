@@ -1,0 +1,262 @@
+"""What a client may be given as its server, and the transports to it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeGuard
+from urllib.parse import urlsplit
+
+from typing_extensions import TypedDict, Unpack
+
+from ...common.nearest import nearest
+from ...content.wording import described
+from ...protocol.types import Json
+from ..link.transport import Stay, Transport
+from .meant import Meant, Target, existing, is_path, is_served, is_transport, meant
+from .reached import ALL_TOOLS, Configured, Process, Remote, Tools
+
+if TYPE_CHECKING:
+    import ssl
+
+    import httpx2
+
+    from ..transports.processes.standard_error import Stderr
+
+
+class TargetOptions(TypedDict, total=False):
+    """How a server is reached; None where nothing is said."""
+
+    env: Mapping[str, str] | None
+    """Variables of the environment of its process, on top of the few that are inherited."""
+    cwd: str | os.PathLike[str] | None
+    """The folder in which its process starts; of a configuration the folder that stands for the host's workspace."""
+    stderr: Stderr
+    """Where the standard error of its process goes: a function that is called with each line, an open file,
+    `subprocess.DEVNULL`, or None for that of this process."""
+    grace: float | None
+    """Seconds that its process has to end by itself, and once more after SIGTERM; 2 where nothing is said."""
+    headers: Mapping[str, str] | None
+    """Headers of each request."""
+    token: str | Callable[[], str | Awaitable[str]] | None
+    """The bearer token of each request, or a function that returns it."""
+    auth: httpx2.Auth | tuple[str, str] | Callable[[httpx2.Request], httpx2.Request] | None
+    """How requests are authorized: by an `httpx2.Auth`, a user and a password, or a function."""
+    verify: bool | str | Path | ssl.SSLContext | None
+    """Whether the server's certificate is verified; or a file or folder of authorities, or an `SSLContext`."""
+    cert: str | Path | tuple[str | Path, ...] | None
+    """A file with the client's certificate and key; or two files, and the key's password as a third item."""
+    proxy: str | None
+    """The URL of a proxy; None for that of the environment."""
+    trust_env: bool | None
+    """Whether the environment names proxies and authorities; it does where nothing is said."""
+    http_client: httpx2.AsyncClient | None
+    """A client that makes the requests, and is not closed."""
+    path: str | None
+    """Where in an ASGI app its endpoint is; `/mcp` where nothing is said."""
+    max_answer: int | None
+    """Bytes that a message of the server's may have."""
+
+
+@dataclass(frozen=True)
+class ServerEntry:
+    """A server, and how a client talks to it.
+
+    Attributes:
+        name: What tells it apart from others.
+        transports: The ways to it, in the order in which they are tried.
+        timeout: Seconds that a request may take; None where nothing is said.
+        tools: Which of its tools are wanted.
+        stay: What keeps it running, where that is up to this process.
+    """
+
+    name: str
+    transports: Sequence[Transport]
+    timeout: float | None = None
+    tools: Tools = ALL_TOOLS
+    stay: Stay | None = None
+
+
+_OF_PROCESSES: Final = ("env", "cwd", "stderr", "grace", "max_answer")
+_OF_URLS: Final = (
+    "headers", "token", "auth", "verify", "cert", "proxy", "trust_env", "http_client", "max_answer"
+)  # fmt: skip
+_OF_APPS: Final = ("headers", "token", "auth", "path", "max_answer")
+_OF_SERVERS: Final = ("headers",)
+_OF_ALL: Final = frozenset({"cwd", "stderr", "grace", "verify", "proxy", "trust_env", "max_answer"})
+"""What may be said of several servers at once: nothing of it is meant for one of them, as a token is."""
+
+
+def transports_of(target: Target | ServerEntry, **options: Unpack[TargetOptions]) -> Sequence[ServerEntry]:
+    """Return the servers that a target means, and the ways to them. Nothing is opened or started yet.
+
+    Args:
+        target: A server object, a transport, an ASGI app; a script or a folder with one; a command, as a list; a URL;
+            an entry of a host's configuration, a whole one, or the path of its file.
+        options: How they are reached.
+
+    Returns:
+        One server; several where the target is a configuration that has several.
+
+    Raises:
+        FileNotFoundError: There is no such file or folder.
+        TypeError: The target, or something in it, is nothing that can be connected to; or there is no such option.
+        ValueError: It has the right type, and cannot be connected to all the same; or an option is not for it.
+    """
+    if unknown := options.keys() - TargetOptions.__optional_keys__:
+        raise no_option(min(unknown))
+    given: Json = {option: value for option, value in options.items() if value is not None}
+    for option in given.keys() & {"env", "headers"}:
+        if not isinstance(given[option], Mapping):
+            raise TypeError(f"{option}= is a mapping of names and values, not {described(given[option])}")
+    if isinstance(target, ServerEntry):
+        return [target]
+    servers: Mapping[str, Configured | Meant]
+    if is_mapping(target) or is_path_of_configuration(target):
+        servers = _configured(target, given.pop("cwd", None))
+    else:
+        servers = {"server": meant(target)}
+    _check(given, list(servers.values()))
+    return [_server(name, server, given) for name, server in servers.items()]
+
+
+def no_option(option: str, others: Iterable[str] = ()) -> TypeError:
+    """Say that there is no such option, and which may be meant.
+
+    Args:
+        option: Its name.
+        others: Those that a client has beside how its server is reached.
+    """
+    close = nearest(option, [*sorted(TargetOptions.__optional_keys__), *others])
+    return TypeError(f"a client has no option {option}=" + (f"; did you mean {close}=?" if close else ""))
+
+
+def is_configuration(target: object) -> bool:
+    """Say whether a target is a configuration, or one entry of it, or the path of one."""
+    return is_mapping(target) or is_path_of_configuration(target)
+
+
+def is_mapping(target: object) -> TypeGuard[Mapping[str, object]]:
+    """Say whether a target is a configuration, or one entry of it."""
+    return isinstance(target, Mapping)
+
+
+def is_of_one_user(options: TargetOptions) -> bool:
+    """Say whether all requests go under the same authorization, as far as one can tell."""
+    auth = options.get("auth")
+    may_vary = callable(options.get("token")) or options.get("http_client") is not None
+    return not may_vary and (auth is None or isinstance(auth, tuple))
+
+
+def is_path_of_configuration(target: object) -> TypeGuard[str | os.PathLike[str]]:
+    """Say whether a target is the path of a configuration."""
+    if not is_path(target):
+        return False
+    path = os.fspath(target)
+    return path.casefold().endswith((".json", ".jsonc")) and "://" not in path
+
+
+def _configured(
+    target: Mapping[str, object] | str | os.PathLike[str], cwd: str | os.PathLike[str] | None
+) -> Mapping[str, Configured | Meant]:
+    """Return the servers of a configuration; in one that is written in Python, any target may stand for an entry."""
+    from .configuration import Configuration, load, workspace
+
+    if isinstance(target, Mapping):
+        configuration = Configuration(dict(target), "the configuration", Path.cwd() / (cwd or ""))
+        return {
+            name: configuration.read(name) if is_mapping(entry) else meant(entry)
+            for name, entry in configuration.entries.items()
+        }
+    path = existing(Path(target).expanduser())
+    configuration = Configuration(
+        load(path), str(target), workspace(path) if cwd is None else Path.cwd() / cwd
+    )
+    return {name: configuration.read(name) for name in configuration.entries}
+
+
+def _known(server: Configured | Meant) -> tuple[str, Sequence[str]]:
+    """Return what a server is called, and which options it has."""
+    reached = server.reached if isinstance(server, Configured) else server
+    if isinstance(reached, Process):
+        return "a process", _OF_PROCESSES
+    if isinstance(reached, Remote):
+        return "a URL", _OF_URLS
+    if is_served(reached):
+        return "a server object", _OF_SERVERS
+    if is_transport(reached):
+        return "a transport", ()
+    return "an ASGI app", _OF_APPS
+
+
+def _check(given: Json, servers: Sequence[Configured | Meant]) -> None:
+    """Refuse options that nobody would hear of, or that more would hear of than was meant."""
+    known = [_known(server) for server in servers]
+    for option in given:
+        if len(servers) > 1 and option not in _OF_ALL:
+            raise ValueError(
+                f"{option}= would be for each of the {len(servers)} servers of the configuration; "
+                "write it in the entry of the one that it is meant for"
+            )
+        if not any(option in options for _, options in known):
+            kind, options = known[0]
+            there_are = (
+                f"there are {', '.join(f'{each}=' for each in options)}" if options else "it has no options"
+            )
+            raise ValueError(f"{option}= is nothing that {kind} has; {there_are}")
+
+
+def _server(name: str, server: Configured | Meant, given: Json) -> ServerEntry:
+    own = {option: value for option, value in given.items() if option in _known(server)[1]}
+    if isinstance(server, Configured):
+        try:
+            return ServerEntry(name, _ways(server.reached, own), server.timeout, server.tools)
+        except ValueError as error:
+            raise ValueError(f"{server.place}: {error}") from error
+    return ServerEntry(name, _ways(server, own), stay=_stay(server))
+
+
+def _stay(reached: Meant) -> Stay | None:
+    if isinstance(reached, Process | Remote) or is_served(reached) or is_transport(reached):
+        return None
+    from ..transports.http.asgi_lifespan import AppLifespan
+
+    return AppLifespan(reached)
+
+
+def _ways(reached: Meant, given: Json) -> Sequence[Transport]:
+    if isinstance(reached, Process):
+        from ..transports.processes.stdio import StdioTransport
+
+        env = {**reached.env, **given.pop("env", {})}
+        given = {"cwd": reached.cwd, **given}
+        return [StdioTransport(reached.command, env=env, **given)]
+    if isinstance(reached, Remote):
+        headers = {**reached.headers, **given.pop("headers", {})}
+        if reached.token is not None:
+            given = {"token": reached.token, **given}
+        return _by_http(reached.url, reached.way, {"headers": headers, **given})
+    if is_served(reached):
+        headers = given.get("headers", {})
+        named = {name.lower().encode("ascii"): value.encode() for name, value in headers.items()}
+        from ..transports.memory import MemoryTransport  # which brings the server
+
+        return [MemoryTransport(reached, headers=named)]
+    if is_transport(reached):
+        return [reached]
+    # With a port, as servers allow `localhost:*` and mean by it that there is one.
+    return _by_http(f"http://127.0.0.1:8000{given.pop('path', '/mcp')}", None, {"app": reached, **given})
+
+
+def _by_http(url: str, way: str | None, given: Json) -> Sequence[Transport]:
+    """Return the ways to a URL: the one that is named, else both; SSE comes first where the path names it."""
+    from ..transports.http.sse import SseTransport
+    from ..transports.http.streamable_http import HttpTransport
+
+    http, sse = HttpTransport(url, **given), SseTransport(url, **given)
+    if way == "sse":
+        return [sse]
+    names_sse = "sse" in urlsplit(url).path.split("/")
+    return [sse, http] if names_sse and way is None else [http, sse]

@@ -1,0 +1,212 @@
+"""The tools that a server has listed, as far as its client has to know them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from ...errors import ArgumentsError, ProtocolError, RegistrationError
+from ...protocol.client import NO_HEADERS
+from ...protocol.jsonrpc import is_object
+from ...protocol.mirrored import MirroredParameter
+from ...protocol.types import Json
+from ..link.errors import InvalidResultError, TransportError
+from ..link.results import CallResult
+
+if TYPE_CHECKING:
+    from .output import Output
+
+logger = logging.getLogger("mcpkit")
+
+_MOST_UNKNOWN: Final = 1_000
+"""Of how many names it is known that no tool is listed under them."""
+
+
+class ListTools(Protocol):
+    """Lists all tools."""
+
+    def __call__(self, *, fresh: bool = False) -> Awaitable[list[Json]]:
+        """Ask, also where a list is kept that still holds if `fresh`."""
+        ...
+
+
+class ListedTool:
+    """One tool.
+
+    Args:
+        definition: The tool as it is listed.
+        mirrored: The arguments that are repeated in headers.
+
+    Attributes:
+        mirrored: As given.
+    """
+
+    def __init__(self, definition: Json, mirrored: tuple[MirroredParameter, ...] = ()) -> None:
+        self.mirrored = mirrored
+        self._definition = definition
+
+    @property
+    def is_harmless(self) -> bool:
+        """Whether it says that it may be called twice."""
+        hints = self._definition.get("annotations")
+        return is_object(hints) and True in (hints.get("readOnlyHint"), hints.get("idempotentHint"))
+
+    @cached_property
+    def output(self) -> Output | ValueError | None:
+        """What its results are held against; or why they cannot be; None where it promises nothing."""
+        if self._definition.get("outputSchema") is None:
+            return None
+        from .output import output_of  # which brings all of the schemas
+
+        return output_of(self._definition)
+
+
+_UNKNOWN: Final = ListedTool({})
+
+
+class ListedTools:
+    """The tools that a server has listed last; a tool that it has not listed is asked for once.
+
+    Args:
+        list_tools: Lists them, and tells this of them by `learn`.
+    """
+
+    def __init__(self, list_tools: ListTools) -> None:
+        self._list_tools = list_tools
+        self._tools: dict[str, ListedTool] = {}
+        self._unlisted: set[str] = set()
+        self._told: set[str] = set()
+        self._listing = asyncio.Lock()
+
+    def learn(self, tools: list[Json], *, by_http: bool) -> list[Json]:
+        """Take what has been listed, and return it without tools that are invalid.
+
+        Args:
+            tools: All tools.
+            by_http: Whether arguments are repeated in headers, and tools whose rules for that are wrong are left out.
+        """
+        if not by_http:
+            self._tools = {str(tool.get("name")): ListedTool(tool) for tool in tools}
+            return tools
+        from .mirrored import mirrored_by
+
+        valid: list[Json] = []
+        listed: dict[str, ListedTool] = {}
+        for tool in tools:
+            name, mirrored = str(tool.get("name")), mirrored_by(tool)
+            if isinstance(mirrored, RegistrationError):
+                self._warn(name, f"it is left out: {mirrored}")
+            else:
+                valid.append(tool)
+                listed[name] = ListedTool(tool, mirrored)
+        self._tools = listed
+        return valid
+
+    def hear(self, method: str, params: Json | None) -> None:
+        """Forget all tools when a notification says that they have changed."""
+        if method == "notifications/tools/list_changed":
+            self.forget()
+
+    def forget(self) -> None:
+        """Know nothing of any tool: another server may answer now."""
+        self._tools = {}
+        self._unlisted.clear()
+        self._listing = asyncio.Lock()
+
+    def is_harmless(self, name: str) -> bool:
+        """Say whether a tool says that it may be called twice, as far as it has been listed."""
+        return name in self._tools and self._tools[name].is_harmless
+
+    async def headers(
+        self, name: str, arguments: Mapping[str, Any], *, fresh: bool = False
+    ) -> Mapping[str, str]:
+        """Return the headers that repeat the arguments of a call.
+
+        Args:
+            name: The tool's name.
+            arguments: The arguments.
+            fresh: Whether the tools are to be listed again.
+
+        Raises:
+            ValueError: An integer is larger than a header may carry.
+            ConnectionError: They cannot be listed.
+            TimeoutError: That takes too long.
+        """
+        try:
+            repeated = (await self._find(name, fresh=fresh)).mirrored
+        except TransportError as error:
+            error.may_have_begun = False  # the call, that is
+            raise
+        if not repeated:
+            return NO_HEADERS
+        from .mirrored import headers_of
+
+        return headers_of(repeated, arguments)
+
+    def may_promise(self, name: str, result: CallResult) -> bool:
+        """Say whether a tool may have promised something of a result."""
+        return result.type == "complete" and (name in self._tools or "structuredContent" in result.data)
+
+    async def check(self, name: str, result: CallResult) -> None:
+        """Hold a result against what its tool promises.
+
+        Raises:
+            InvalidResultError: It does not fit; the message says where.
+        """
+        tool = self._tools.get(name)
+        if tool is None:
+            tool = await self._found_later(name)
+        if not self._problems(name, tool, result):
+            return
+        # It may have changed since, and nobody has heard of it.
+        found = self._problems(name, await self._found_later(name, fresh=True), result)
+        if found:
+            lines = f"what {name} has answered does not fit its outputSchema:\n{found}"
+            raise InvalidResultError(lines, result)
+
+    def _problems(self, name: str, tool: ListedTool, result: CallResult) -> str:
+        output = tool.output
+        if isinstance(output, ValueError):
+            self._warn(
+                name, f"what it answers is not held against its outputSchema, as that is none: {output}"
+            )
+            return ""
+        problems = None if output is None else output.problems(result.data)
+        return str(ArgumentsError(problems)) if problems else ""
+
+    async def _found_later(self, name: str, *, fresh: bool = False) -> ListedTool:
+        """Return a tool that has been called already: its result is not lost where it cannot be looked up."""
+        try:
+            return await self._find(name, fresh=fresh)
+        except (ProtocolError, OSError) as error:
+            logger.debug("the tools cannot be listed, and a result of %s was not checked: %s", name, error)
+            return _UNKNOWN
+
+    async def _find(self, name: str, *, fresh: bool = False) -> ListedTool:
+        if fresh or not self._is_known(name):
+            async with self._listing:
+                if fresh or not self._is_known(name):  # by whoever came first
+                    await self._list(name, fresh=fresh)
+        return self._tools.get(name, _UNKNOWN)
+
+    def _is_known(self, name: str) -> bool:
+        return name in self._tools or name in self._unlisted
+
+    async def _list(self, name: str, *, fresh: bool) -> None:
+        try:
+            await self._list_tools(fresh=fresh)
+        except ProtocolError as error:
+            logger.debug("the tools cannot be listed: %s", error)
+        if name not in self._tools and len(self._unlisted) < _MOST_UNKNOWN:
+            self._unlisted.add(name)
+
+    def _warn(self, name: str, why: str) -> None:
+        """Say what is wrong with a tool, once."""
+        if name not in self._told and len(self._told) < _MOST_UNKNOWN:
+            self._told.add(name)
+            logger.warning(
+                "The tool %s of the server is not as the specification wants it: %s", name[:100], why
+            )

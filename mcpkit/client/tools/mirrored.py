@@ -1,0 +1,63 @@
+"""Arguments of tools that are repeated in HTTP headers, since 2026-07-28.
+
+basic/transports/streamable-http, "Custom Headers from Tool Parameters".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from ...errors import RegistrationError
+from ...protocol.jsonrpc import encode, is_object
+from ...protocol.mirrored import KEYWORD, MirroredParameter
+from ...protocol.types import Json
+from ...schema.mirrored import mirrored
+
+_KEYWORD: Final = KEYWORD.encode()
+_LARGEST: Final = 2**53 - 1
+"""Integers beyond it are not exact in JavaScript, so the specification leaves them out of headers."""
+
+
+def mirrored_by(tool: Json) -> tuple[MirroredParameter, ...] | RegistrationError:
+    """Return the arguments of a tool that clients repeat; or why it is invalid, and clients leave it out.
+
+    Args:
+        tool: The tool as it is listed.
+    """
+    schema: object = tool.get("inputSchema")
+    if not is_object(schema) or _KEYWORD not in encode(schema):
+        return ()
+    try:
+        return mirrored(f"tool {tool.get('name')!r:.100}", schema)
+    except RegistrationError as error:
+        return error
+
+
+def headers_of(repeated: Sequence[MirroredParameter], arguments: Mapping[str, Any]) -> dict[str, str]:
+    """Return the headers that repeat the arguments of a call: none for what is null or absent.
+
+    Args:
+        repeated: What the tool has clients repeat.
+        arguments: The arguments.
+
+    Raises:
+        ValueError: An integer is larger than a header may carry.
+    """
+    headers: dict[str, str] = {}
+    for header, path in repeated:
+        value: Any = dict(arguments)
+        for key in path:
+            value = value.get(key) if is_object(value) else None
+        if isinstance(value, bool):
+            headers[header.decode()] = "true" if value else "false"
+        elif isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
+            if abs(value) > _LARGEST:
+                raise ValueError(
+                    f"the argument {'.'.join(path)} is repeated in a header, which carries integers from -(2**53 - 1) "
+                    f"to 2**53 - 1, not {value}"
+                )
+            headers[header.decode()] = str(int(value))
+        elif isinstance(value, str):
+            headers[header.decode()] = value
+    return headers

@@ -1,0 +1,371 @@
+"""JSON Schemas that servers have written, and whether values fit them: within bounds, and nothing is fetched.
+
+What pydantic, zod and the like write is held in Rust. What contains itself is read in Python, to a certain size of the
+value. Keywords beyond `_ASSERTED` are looked at where `mcpkit[jsonschema]` is installed; without it values that only
+they refuse are taken. Formats are notes, as in 2020-12, but for those of forms.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from typing import Any, Final
+from urllib.parse import unquote
+
+from pydantic_core import SchemaError, SchemaValidator, core_schema
+
+from ...errors import Problem
+from ...protocol.jsonrpc import is_array, is_object
+from ...protocol.types import Json
+from ...schema import from_schema, patterns
+from ...schema.formats import FORMATS
+from ...schema.keywords import KINDS
+from ...schema.mirrored import NAMED
+from ...schema.problems import problems
+from ...schema.references import DATA
+
+_MOST_PARTS: Final = 20_000
+"""Of how many schemas one may be made, each counted where it is referred to."""
+_MOST_ALTERNATIVES: Final = 1_000
+"""Against how many schemas one value may be held."""
+_DEEPEST: Final = 100
+
+_LIMITS: Final = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
+_ASSERTED: Final = frozenset(
+    {"$ref", "allOf", "anyOf", "const", "enum", "type", *_LIMITS, "multipleOf", "minLength", "maxLength", "pattern",
+     "items", "minItems", "maxItems", "uniqueItems", "properties", "required", "additionalProperties", "minProperties",
+     "maxProperties"}
+)  # fmt: skip
+"""What values are always held against."""
+_OTHERS: Final = frozenset(
+    {"$dynamicRef", "$recursiveRef", "additionalItems", "contains", "dependencies", "dependentRequired",
+     "dependentSchemas", "else", "if", "maxContains", "minContains", "not", "oneOf", "patternProperties", "prefixItems",
+     "propertyNames", "then", "unevaluatedItems", "unevaluatedProperties"}
+)  # fmt: skip
+"""What else may refuse a value; all other keywords are notes."""
+
+
+class UnusableSchemaError(ValueError):
+    """Nothing can be held against a schema: it is malformed, or larger than any that is meant."""
+
+
+class ServerSchema:
+    """A JSON Schema that a server has written.
+
+    Args:
+        schema: The schema.
+        asserts_formats: Whether `format` is more than a note, as in forms.
+
+    Raises:
+        UnusableSchemaError: It is none.
+    """
+
+    def __init__(self, schema: object, *, asserts_formats: bool = False) -> None:
+        reading = _Reading(schema, asserts_formats=asserts_formats)
+        self._schema = reading.read()
+        _refuse_endless(self._schema, reading.parts)
+        self._is_valid: Callable[[Any], bool] | None = None
+        self._is_wholly_valid: Callable[[Any], bool] | None = None
+        if _size(self._schema, self._schema, _inner, {}) <= _MOST_PARTS:
+            self._is_valid = _in_rust(self._schema)
+        if not reading.is_whole and _size(schema, schema, _inner, {}) <= _MOST_PARTS:
+            self._is_wholly_valid = _by_library(schema)
+
+    def problems(self, value: Any) -> list[Problem]:
+        """Return what is wrong with a JSON value; nothing where it fits."""
+        if self._is_valid is None or not self._is_valid(value):
+            found = problems(self._schema, value)
+            if found or self._is_valid is not None:
+                return found or [Problem("", "it does not fit the schema")]
+        if self._is_wholly_valid is not None and not self._is_wholly_valid(value):
+            return [Problem("", "it does not fit the schema")]
+        return []
+
+
+def _in_rust(schema: Json) -> Callable[[Any], bool] | None:
+    try:
+        return from_schema.validator(schema).isinstance_python
+    except (SchemaError, OverflowError):  # such as a limit of an integer that is none itself
+        return None
+
+
+def _by_library(schema: object) -> Callable[[Any], bool] | None:
+    try:
+        library: Any = import_module("jsonschema_rs")  # there only with the extra
+    except ModuleNotFoundError:
+        return None
+    try:
+        validator = library.validator_for(
+            schema, validate_formats=False, offline=True, pattern_options=library.RegexOptions()
+        )
+    except (library.ValidationError, ValueError, TypeError):
+        return None
+    is_valid: Callable[[Any], bool] = validator.is_valid
+    return is_valid
+
+
+class _Reading:
+    """One schema, and what of it values are held against, in the words of `from_schema` and `problems`."""
+
+    def __init__(self, root: object, *, asserts_formats: bool) -> None:
+        self.is_whole = True
+        self.parts: list[Json] = []
+        self._root = root
+        self._asserts_formats = asserts_formats
+        self._left = _MOST_PARTS
+        self._names: dict[str, str] = {}
+        self._waiting: list[tuple[str, object]] = []
+
+    def read(self) -> Json:
+        """Return the schema, its definitions under `$defs`."""
+        read = self._schema(self._root)
+        definitions: Json = {}
+        while self._waiting:
+            name, schema = self._waiting.pop()
+            definitions[name] = self._schema(schema)
+        if definitions:
+            read["$defs"] = definitions
+        return read
+
+    def _schema(self, schema: object) -> Json:
+        self._left -= 1
+        if self._left < 0:
+            raise UnusableSchemaError(f"it is made of more than {_MOST_PARTS} schemas")
+        if isinstance(schema, bool):
+            return {} if schema else {"enum": []}
+        if not is_object(schema):
+            raise UnusableSchemaError(f"a schema is an object, not {schema!r:.50}")
+        if not _OTHERS.isdisjoint(schema):
+            self.is_whole = False
+        self.parts.append(_together(list(self._demands(schema))))
+        return self.parts[-1]
+
+    def _demands(self, schema: Json) -> Iterator[Json]:
+        if "$ref" in schema and (name := self._name(schema["$ref"])):
+            yield {"$ref": f"#/$defs/{name}"}
+        for union in ("anyOf", "oneOf"):
+            if union in schema:
+                yield {"anyOf": self._each(union, schema[union])}
+        yield from self._each("allOf", schema.get("allOf", []))
+        kinds = _kinds(schema)
+        if "enum" in schema or "const" in schema:
+            choices: object = schema.get("enum", [schema.get("const")])
+            if not is_array(choices):
+                raise UnusableSchemaError(f"`enum` is an array, not {choices!r:.50}")
+            yield {"enum": choices}
+            if all(any(KINDS[kind](choice) for kind in kinds) for choice in choices):
+                return
+        if len(kinds) == 1:
+            yield from self._typed(kinds[0], schema)
+        elif kinds:
+            yield {"anyOf": [_together(list(self._typed(kind, schema))) for kind in kinds]}
+        elif not _ASSERTED.isdisjoint(schema.keys() - {"$ref", "anyOf", "allOf", "enum", "const"}):
+            self.is_whole = False  # rules for some kinds, where any is allowed
+
+    def _each(self, keyword: str, schemas: object) -> list[Json]:
+        if not is_array(schemas):
+            raise UnusableSchemaError(f"`{keyword}` is an array, not {schemas!r:.50}")
+        return [self._schema(each) for each in schemas]
+
+    def _name(self, reference: object) -> str | None:
+        """Return the name of the definition that a reference leads to; None where it leads out of the schema."""
+        if not isinstance(reference, str):
+            raise UnusableSchemaError(f"`$ref` is a string, not {reference!r:.50}")
+        if reference not in self._names:
+            try:
+                target = _target(reference, self._root)
+            except LookupError:
+                self.is_whole = False
+                return None
+            self._names[reference] = str(len(self._names))
+            self._waiting.append((self._names[reference], target))
+        return self._names[reference]
+
+    def _typed(self, kind: str, schema: Json) -> Iterator[Json]:
+        said: Json = {"type": kind}
+        if kind in ("integer", "number"):
+            said |= {key: schema[key] for key in _LIMITS if _is_number(schema.get(key))}
+            if _is_number(schema.get("multipleOf")) and schema["multipleOf"] > 0:
+                said["multipleOf"] = schema["multipleOf"]
+        elif kind == "string":
+            said |= _counts(schema, "minLength", "maxLength") | self._text(schema)
+        elif kind == "array":
+            said |= _counts(schema, "minItems", "maxItems") | self._array(schema)
+        elif kind == "object":
+            said |= self._object(schema)
+            if counts := _counts(schema, "minProperties", "maxProperties"):
+                yield {"type": kind, **counts}
+        yield said
+
+    def _text(self, schema: Json) -> Json:
+        said: Json = {}
+        pattern = schema.get("pattern")
+        if isinstance(pattern, str):
+            if (known := _linear(pattern)) is not None:
+                said["pattern"] = known
+            else:
+                self.is_whole = False
+        if self._asserts_formats and schema.get("format") in FORMATS:
+            said["format"] = schema["format"]
+        return said
+
+    def _array(self, schema: Json) -> Json:
+        said: Json = {"uniqueItems": True} if schema.get("uniqueItems") is True else {}
+        prefix, items = schema.get("prefixItems"), schema.get("items", True)
+        if is_array(prefix) and (items is False or schema.get("maxItems") == len(prefix)):
+            said["prefixItems"] = self._each("prefixItems", prefix)
+        elif prefix is None and not is_array(items) and items is not True:
+            said["items"] = self._schema(items)
+        return said
+
+    def _object(self, schema: Json) -> Json:
+        properties, required = schema.get("properties", {}), schema.get("required", [])
+        if not is_object(properties) or not is_array(required):
+            raise UnusableSchemaError("`properties` is an object, and `required` an array")
+        said: Json = {"properties": {name: self._schema(inner) for name, inner in properties.items()}}
+        additional: object = schema.get("additionalProperties", True)
+        if "patternProperties" in schema:
+            additional = True
+        if not isinstance(additional, bool):
+            additional = self._schema(additional)
+        if additional is not True:
+            said["additionalProperties"] = additional
+        said["required"] = [name for name in dict.fromkeys(required) if isinstance(name, str)]
+        for name in said["required"]:
+            others: Json = additional if is_object(additional) else {} if additional else {"enum": []}
+            said["properties"].setdefault(name, others)
+        if "propertyNames" in schema and not said["properties"] and additional is not False:
+            names = self._schema(schema["propertyNames"])
+            if names.get("type", "string") == "string":
+                said["propertyNames"] = names
+        return said
+
+
+def _together(demands: list[Json]) -> Json:
+    return {"allOf": demands} if len(demands) > 1 else demands[0] if demands else {}
+
+
+def _kinds(schema: Json) -> list[str]:
+    kinds: object = schema.get("type", [])
+    named = kinds if is_array(kinds) else [kinds]
+    for kind in named:
+        if not isinstance(kind, str) or kind not in KINDS:
+            raise UnusableSchemaError(f"there is no type {kind!r:.50}")
+    return list(map(str, named))
+
+
+def _is_number(value: object) -> bool:
+    return type(value) is int or (type(value) is float and math.isfinite(value))
+
+
+def _counts(schema: Json, *keywords: str) -> Json:
+    return {key: schema[key] for key in keywords if type(schema.get(key)) is int and schema[key] >= 0}
+
+
+def _linear(pattern: str) -> str | None:
+    """Return a pattern that takes time in proportion to the text, as pydantic's engine reads it; else None."""
+    known = patterns.read(pattern)
+    if known is None:
+        return None
+    try:
+        SchemaValidator(core_schema.str_schema(pattern=known.rust))
+    except SchemaError:
+        return None
+    return pattern
+
+
+def _target(reference: str, root: object) -> object:
+    """Return what a reference within a schema leads to.
+
+    Raises:
+        LookupError: It leads out of it, or nowhere.
+    """
+    if reference != "#" and not reference.startswith("#/"):
+        raise LookupError(reference)
+    found = root
+    for step in reference.split("/")[1:]:
+        key = unquote(step).replace("~1", "/").replace("~0", "~")
+        if is_array(found) and key.isdecimal():
+            found = found[int(key)]
+        elif is_object(found):
+            found = found[key]
+        else:
+            raise LookupError(reference)
+    return found
+
+
+def _refuse_endless(root: Json, parts: list[Json]) -> None:
+    """Refuse a schema that holds one value against too many others, or against itself without end.
+
+    Args:
+        root: The schema.
+        parts: All that it is made of.
+
+    Raises:
+        UnusableSchemaError: It does.
+    """
+    sizes: dict[int, float] = {}
+    for part in parts:
+        if _size(part, root, _alternatives, sizes) > _MOST_ALTERNATIVES:
+            raise UnusableSchemaError(f"a value in it is held against more than {_MOST_ALTERNATIVES} schemas")
+
+
+def _alternatives(schema: Json, root: object) -> Iterator[object]:
+    if "$ref" in schema:
+        yield _target(schema["$ref"], root)
+    yield from (schema[key] for key in ("anyOf", "allOf") if key in schema)
+
+
+def _size(
+    schema: object,
+    root: object,
+    inner: Callable[[Json, object], Iterator[object]],
+    sizes: dict[int, float],
+) -> float:
+    """Return how many schemas one is made of when each is counted where it is referred to; infinite where none can say.
+
+    What is finite takes a validator no longer than that, for each value that it looks at.
+
+    Args:
+        schema: The schema.
+        root: Where its references start from.
+        inner: Gives the schemas, or arrays of them, within one.
+        sizes: What has been found, by the schemas' places in memory.
+    """
+
+    def size(part: object, depth: int) -> float:
+        if depth > _DEEPEST:
+            return math.inf
+        if is_array(part):
+            return sum(size(each, depth + 1) for each in part)
+        if not is_object(part):
+            return 0
+        key = id(part)
+        if key not in sizes:
+            sizes[key] = math.inf  # where it is come upon again meanwhile
+            sizes[key] = 1 + sum(size(each, depth + 1) for each in inner(part, root))
+        return sizes[key]
+
+    return size(schema, 0)
+
+
+def _inner(schema: Json, root: object) -> Iterator[object]:
+    if "$dynamicRef" in schema or "$recursiveRef" in schema or ("$id" in schema and schema is not root):
+        yield _ENDLESS
+    if isinstance(reference := schema.get("$ref"), str):
+        try:
+            yield _target(reference, root)
+        except LookupError:
+            yield _ENDLESS
+    for key, value in schema.items():
+        if key in ("$defs", "definitions"):
+            continue  # counted where they are referred to
+        if key in NAMED and is_object(value):
+            yield list(value.values())
+        elif key not in DATA and isinstance(value, (dict, list)):
+            yield value
+
+
+_ENDLESS: Final[list[Any]] = []
+_ENDLESS.append(_ENDLESS)

@@ -1,0 +1,176 @@
+"""The startup and the shutdown of an ASGI app in this process, as its server would have them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final
+from weakref import WeakValueDictionary
+
+from ....calls.coroutines import within
+from ....calls.lifespan import Lifespan, Lifespans
+from ....protocol.types import Json
+from ...link.errors import TransportError
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message
+
+logger = logging.getLogger("mcpkit")
+
+_PATIENCE: Final = 30.0
+"""Seconds in which an app must have shut down; then it is cancelled."""
+_LAST_WORDS: Final = 1.0
+"""Seconds in which an app that has failed must have raised why."""
+
+_shared: WeakValueDictionary[int, Lifespans] = WeakValueDictionary()
+"""Those of the apps that clients have, by the identity of the app, which lives as long."""
+
+
+class AppLifespan:
+    """One user's part in the lifespan of an app, which users in the same event loop share.
+
+    Args:
+        app: The app.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        lifespans = _shared.get(id(app))
+        if lifespans is None:
+            lifespans = _shared[id(app)] = Lifespans(lambda: _running(app))
+        self._lifespans = lifespans
+        self._stay: Lifespan | None = None
+
+    async def enter(self) -> Json:
+        """Start the app up, unless it has been; return the state that its requests find in their scopes.
+
+        Raises:
+            TransportError: It says that it could not start.
+        """
+        if self._stay is None:
+            self._stay = self._lifespans.enter(asyncio.get_running_loop())
+            assert self._stay is not None, "each app has one, though it may know nothing of it"
+        state: Json = await self._stay.ready()
+        return state
+
+    async def leave(self) -> None:
+        """Shut the app down if nobody else uses it; it may be entered again then. Called again this does nothing.
+
+        Raises:
+            TransportError: It says that it could not shut down.
+        """
+        stay, self._stay = self._stay, None
+        if stay is not None:
+            await self._lifespans.leave(asyncio.get_running_loop())
+
+
+@asynccontextmanager
+async def _running(app: ASGIApp) -> AsyncGenerator[Json]:
+    """Start an app up, give the state that its requests find in their scopes, and shut it down.
+
+    Raises:
+        TransportError: The app says that it could not start, or not shut down.
+    """
+    life = _Life(app)
+    try:
+        await life.tell("startup")
+        yield life.state
+        try:
+            await within(_PATIENCE, life.tell("shutdown"))
+        except TimeoutError:
+            raise TransportError(
+                f"the app has not shut down within {_PATIENCE:g} s, and was cancelled",
+                may_have_begun=False,
+                may_pass=False,
+            ) from None
+    finally:
+        await life.end()
+
+
+class _Life:
+    """One call of an app with the scope of a lifespan, in a task of its own.
+
+    Args:
+        app: The app.
+
+    Attributes:
+        state: What the app has put there while it started.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.state: Json = {}
+        self._is_heard = False
+        self._is_over = False
+        self._incoming: asyncio.Queue[Message] = asyncio.Queue()
+        self._answers: asyncio.Queue[Message | None] = asyncio.Queue()
+        self._task = asyncio.get_running_loop().create_task(self._run(app), name="mcpkit-app-lifespan")
+        self._task.add_done_callback(self._ended)
+
+    async def tell(self, step: str) -> None:
+        """Tell the app to start, or to shut down, and wait until it has: at once where it knows no lifespan.
+
+        Raises:
+            TransportError: The app says that it could not.
+        """
+        if self._is_over:
+            return
+        self._incoming.put_nowait({"type": f"lifespan.{step}"})
+        answer = await self._answers.get()
+        if answer is None:
+            self._is_over = True
+            self._check_end(step)
+        elif answer["type"] == f"lifespan.{step}.failed":
+            await self._wait()
+            raise _failed(step, answer.get("message", ""), self._error())
+        elif step == "shutdown":
+            await self._wait()
+
+    async def end(self) -> None:
+        """Cancel it, unless it has ended."""
+        self._task.cancel()
+        await self._wait()
+
+    async def _wait(self) -> None:
+        await asyncio.wait((self._task,), timeout=_LAST_WORDS)
+
+    async def _run(self, app: ASGIApp) -> None:
+        scope = {"type": "lifespan", "asgi": {"version": "3.0", "spec_version": "2.0"}, "state": self.state}
+        await app(scope, self._receive, self._send)
+
+    def _check_end(self, step: str) -> None:
+        """Look at why the app has returned instead of an answer.
+
+        ASGI has servers go on without a lifespan where an app raises when it is told to start.
+        """
+        error = self._error()
+        if error is None:
+            return
+        if step == "shutdown":
+            raise _failed(step, "", error)
+        if self._is_heard:
+            logger.warning("the app's lifespan has failed; the app is used without it", exc_info=error)
+
+    def _error(self) -> BaseException | None:
+        return self._task.exception() if self._task.done() and not self._task.cancelled() else None
+
+    async def _receive(self) -> Message:
+        self._is_heard = True
+        return await self._incoming.get()
+
+    async def _send(self, message: Message) -> None:
+        self._answers.put_nowait(message)
+
+    def _ended(self, _: asyncio.Task[None]) -> None:
+        self._answers.put_nowait(None)
+
+
+def _failed(step: str, message: str, error: BaseException | None) -> TransportError:
+    """Return what is raised for a step that has failed."""
+    told = f"{type(error).__name__}: {error}" if error is not None else message.strip().rpartition("\n")[2]
+    action = "start" if step == "startup" else "shut down"
+    failure = TransportError(
+        f"the app could not {action}: {told or 'it has not said why'}", may_have_begun=False
+    )
+    failure.__cause__ = error
+    return failure

@@ -1,0 +1,427 @@
+"""Requests to one URL, and the bytes of their answers, by httpx2, which is imported when the client is opened."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import aclosing
+from pathlib import Path
+from typing import TYPE_CHECKING, TypedDict
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+from ....calls.coroutines import within
+from ....common.functions import check_function
+from ....common.numbers import check_count, check_seconds
+from ....common.version import __version__
+from ...link.errors import TransportError
+from .headers import Pairs, bearer, checked, header
+from .tls import tls_context
+
+if TYPE_CHECKING:
+    import ssl
+
+    import anyio
+    import httpx2
+    from starlette.types import ASGIApp
+
+CONNECT_TIMEOUT = 10.0
+"""Seconds in which a connection must have been made."""
+MAX_ANSWER = 64 * 1024 * 1024
+"""Bytes that one message of the server may have."""
+
+MAX_REFUSAL = 1024 * 1024
+"""Bytes that are read of an answer that is no success."""
+
+_KEPT_CONNECTIONS = 20
+"""How many connections are kept that nobody uses. httpcore2 looks at each of them twice for every request: with a
+hundred a call takes twice the time of the processor, also in bursts, which open new ones for less."""
+_KEPT_SECONDS = 4.0
+"""How long a connection is kept that nobody uses. Many servers end theirs after five seconds: what is sent in that
+moment is lost, and nobody knows whether it was read."""
+FINISH = 0.05
+"""Seconds in which a stream that has said all must have ended for its connection to be kept."""
+_MOST_REDIRECTS = 5
+_MOST_COOKIES = 50
+_CODINGS = frozenset({b"", b"identity", b"gzip", b"x-gzip", b"deflate"})
+"""Content codings of which one piece from the network becomes so much and no more: in httpx2 of today a megabyte at a
+time, before that the thousandfold, which is 64 MiB."""
+
+_NO_URL = (
+    "the URL of a server begins with http:// or https://, and names a host, and perhaps a port up to 65535"
+)
+
+
+class HttpOptions(TypedDict, total=False):
+    """What may be said of requests to a URL; see `HttpClient`."""
+
+    headers: Mapping[str, str] | None
+    token: str | Callable[[], str | Awaitable[str]] | None
+    auth: httpx2.Auth | tuple[str, str] | Callable[[httpx2.Request], httpx2.Request] | None
+    verify: bool | str | Path | ssl.SSLContext
+    cert: str | Path | tuple[str | Path, ...] | None
+    proxy: str | None
+    trust_env: bool
+    http_client: httpx2.AsyncClient | None
+    app: ASGIApp | None
+    connect_timeout: float
+    max_answer: int
+
+
+class HttpClient:
+    """Sends requests to one URL.
+
+    Redirects are followed where they keep method and body (307, 308) and lead to the same origin: then nobody else
+    gets the credentials, nor the message.
+
+    Args:
+        url: The URL.
+        headers: What is sent along with each request.
+        token: What is sent as `Authorization: Bearer`; or a function that returns it, called for each request.
+        auth: Authentication as httpx2 knows it: an `httpx2.Auth`, a user and a password, or a function.
+        verify: Whether the server's certificate is checked; or a file or folder of authorities, or an `SSLContext`.
+        cert: A file with the client's certificate and key; or two files, and the key's password as a third item.
+        proxy: The URL of a proxy; None for that of the environment.
+        trust_env: Whether the environment names proxies and authorities (`HTTPS_PROXY`, `NO_PROXY`, `SSL_CERT_FILE`).
+        http_client: A client of one's own, which is not closed; it says all about TLS, proxies and connections.
+        app: An ASGI app in this process, which is asked in the place of a server; the URL says at which path.
+        connect_timeout: Seconds in which a connection must have been made.
+        max_answer: Bytes that one message of the server may have, after decompression.
+
+    Attributes:
+        origin: The URL without what could be a secret: scheme, host and port.
+        connect_timeout: As given.
+        has_credentials: Whether requests say who asks.
+        max_answer: As given.
+        failures: The exceptions by which httpx2 says that an exchange has failed; there once it has been opened.
+
+    Raises:
+        ValueError: The URL is none of HTTP, a header cannot be sent, or options contradict each other.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        token: str | Callable[[], str | Awaitable[str]] | None = None,
+        auth: httpx2.Auth | tuple[str, str] | Callable[[httpx2.Request], httpx2.Request] | None = None,
+        verify: bool | str | Path | ssl.SSLContext = True,
+        cert: str | Path | tuple[str | Path, ...] | None = None,
+        proxy: str | None = None,
+        trust_env: bool = True,
+        http_client: httpx2.AsyncClient | None = None,
+        app: ASGIApp | None = None,
+        connect_timeout: float = CONNECT_TIMEOUT,
+        max_answer: int = MAX_ANSWER,
+    ) -> None:
+        check_seconds("connect_timeout", connect_timeout)
+        check_count("max_answer", max_answer)
+        try:
+            parts = urlsplit(url)
+            port = "" if parts.port is None else f":{parts.port}"
+        except ValueError:
+            raise ValueError(_NO_URL) from None  # what it says may be a part of a password
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise ValueError(_NO_URL)
+        if (http_client, app) != (None, None) and (
+            proxy is not None or cert is not None or verify is not True
+        ):
+            raise ValueError("verify=, cert= and proxy= are for connections that the transport makes itself")
+        if http_client is not None and app is not None:
+            raise ValueError("http_client= and app= both say who is asked: give one of them")
+        host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+        netloc = host + port
+        self.origin = f"{parts.scheme}://{netloc}"
+        self.connect_timeout = connect_timeout
+        self.max_answer = max_answer
+        self._app = app
+        self._url = urlunsplit((parts.scheme, netloc, parts.path, parts.query, ""))
+        if auth is None and parts.username is not None:
+            auth = (unquote(parts.username), unquote(parts.password or ""))
+        self._auth = auth
+        self._headers = checked(headers or {})
+        ways = [auth, token, *(name for name, _ in self._headers if name.lower() == b"authorization")]
+        self.has_credentials = any(way is not None for way in ways)
+        if sum(way is not None for way in ways) > 1:
+            raise ValueError(
+                "token=, auth=, a user in the URL and the header Authorization: give one of them"
+            )
+        if http_client is not None and not hasattr(http_client, "is_closed"):
+            raise TypeError(f"http_client must be an httpx2.AsyncClient, got {http_client!r}")
+        if not isinstance(token, str):
+            check_function("token", token, "nothing that returns it", or_else="or a string")
+        self._token = token if callable(token) else None
+        if isinstance(token, str):
+            self._headers.append(bearer(token))
+        self._verify = verify
+        self._cert = cert
+        self._proxy = proxy
+        self._trust_env = trust_env
+        self._given = http_client
+        self._timeouts = {"connect": connect_timeout, "pool": connect_timeout, "read": None, "write": None}
+        self._client: httpx2.AsyncClient | None = None
+
+    def open(self) -> None:
+        """Make ready to send; nothing is connected yet.
+
+        Raises:
+            ImportError: httpx2 is not installed.
+            ValueError: The URL, or that of the proxy, cannot be read.
+            OSError: A file of `verify` or `cert` cannot be read.
+            TransportError: The client that was given has been closed.
+        """
+        try:
+            import httpx2
+        except ImportError as error:
+            raise ImportError(
+                'servers at a URL need httpx2: pip install "mcpkit[client]"', name=error.name
+            ) from error
+        self._httpx2 = httpx2
+        self.failures = (httpx2.HTTPError, OSError)
+        try:
+            self._target = httpx2.URL(self._url)
+        except httpx2.InvalidURL:
+            raise ValueError(_NO_URL) from None
+        if self._given is not None:
+            if self._given.is_closed:
+                raise TransportError("the http_client that was given has been closed", may_have_begun=False)
+            self._client = self._given
+        elif self._app is not None:
+            from .asgi import AsgiTransport
+
+            self._client = httpx2.AsyncClient(transport=AsgiTransport(self._app), trust_env=False)
+        else:
+            # What is not encrypted needs no authorities, whose reading takes 20 ms.
+            self._client = httpx2.AsyncClient(
+                verify=tls_context(self._verify, self._cert, trust_env=self._trust_env)
+                if self._target.scheme == "https"
+                else False,
+                proxy=self._proxy,
+                trust_env=self._trust_env,
+                limits=httpx2.Limits(
+                    max_connections=None,  # streams that stay open never keep calls waiting
+                    max_keepalive_connections=_KEPT_CONNECTIONS,
+                    keepalive_expiry=_KEPT_SECONDS,
+                ),
+            )
+        self._sent_along: Pairs = [(b"Accept-Encoding", b"gzip, deflate"), *self._headers]
+        if self._client is not self._given:
+            given = {name.lower() for name, _ in self._headers}
+            defaults = {
+                b"Host": self._target.netloc,
+                b"Connection": b"keep-alive",
+                b"User-Agent": b"mcpkit/" + __version__.encode(),
+            }
+            self._sent_along += [
+                (name, value) for name, value in defaults.items() if name.lower() not in given
+            ]
+
+    async def close(self) -> None:
+        """Close the connections, unless they are those of a client that was given; again it does nothing."""
+        client, self._client = self._client, None
+        if client is not None and client is not self._given:
+            await client.aclose()
+
+    @staticmethod
+    def cancel_scope() -> anyio.CancelScope:
+        """Return what ends a request and lets go of no connection: of a task's own cancellation httpx2 knows nothing.
+
+        Whoever asks next closes connections that a server has dropped; where that is cancelled they are forgotten.
+        """
+        import anyio
+
+        return anyio.CancelScope()
+
+    async def ask(
+        self, method: str, headers: Pairs, content: bytes = b"", url: httpx2.URL | None = None
+    ) -> httpx2.Response:
+        """Send a request and return the answer, of which the body has not been read; it has to be closed.
+
+        Args:
+            method: The HTTP method.
+            headers: Headers beside those that each request has.
+            content: The body.
+            url: Another URL of the same origin.
+
+        Raises:
+            TransportError: There is no answer.
+        """
+        client = self._client
+        if client is None:
+            raise TransportError(f"the transport to {self.origin} is not open", may_have_begun=False)
+        if url is None:
+            url = self._target
+        if self._token is not None:
+            token = self._token()
+            headers = [*headers, bearer(token if isinstance(token, str) else await token)]
+        for _ in range(_MOST_REDIRECTS):
+            response = await self._send(client, method, url, headers, content)
+            target = self._redirected(url, response) if response.status_code in {307, 308} else None
+            if target is None:
+                return response
+            try:
+                await self.beginning(response)
+            finally:
+                await response.aclose()
+            url = target
+        raise TransportError(f"{self.origin} redirects in circles", may_have_begun=False, may_pass=False)
+
+    async def _send(
+        self, client: httpx2.AsyncClient, method: str, url: httpx2.URL, headers: Pairs, content: bytes
+    ) -> httpx2.Response:
+        httpx2 = self._httpx2
+        extensions = {"timeout": self._timeouts}
+        headers = [*self._sent_along, *headers]
+        if client is self._given:  # its own headers and cookies, as they are by now
+            request = client.build_request(
+                method, url, headers=headers, content=content or None, extensions=extensions
+            )
+        else:
+            if content:
+                headers.append((b"Content-Length", b"%d" % len(content)))
+            request = httpx2.Request(
+                method,
+                url,
+                headers=headers,
+                cookies=client.cookies,
+                stream=httpx2.ByteStream(content),
+                extensions=extensions,
+            )
+        auth = httpx2.USE_CLIENT_DEFAULT if self._auth is None else self._auth
+        try:
+            response = await client.send(request, stream=True, auth=auth, follow_redirects=False)
+        except TransportError:  # of an app in this process
+            raise
+        except self.failures as error:
+            raise self.failure(error) from error
+        if client is not self._given and len(client.cookies) > _MOST_COOKIES:
+            client.cookies.clear()  # as a server wants that sets another one each time
+        return response
+
+    def _redirected(self, url: httpx2.URL, response: httpx2.Response) -> httpx2.URL | None:
+        """Return where to ask instead; None where that is not followed."""
+        location = response.headers.get("location")
+        return None if location is None else self.within_origin(url, location)
+
+    def within_origin(self, url: httpx2.URL, reference: str) -> httpx2.URL | None:
+        """Return what a reference at a URL means; None where it leads to another origin, or is none."""
+        try:
+            target = url.join(reference)
+        except (self._httpx2.InvalidURL, ValueError):  # the latter for brackets that are no address
+            return None
+        is_same = (target.scheme, target.host, target.port) == (url.scheme, url.host, url.port)
+        return target if is_same and not target.userinfo else None
+
+    def failure(self, error: Exception) -> TransportError:
+        """Say in words what httpx2 says."""
+        httpx2 = self._httpx2
+        text = str(error) or type(error).__name__
+        if isinstance(error, httpx2.ConnectTimeout):
+            message = f"{self.origin} has not taken the connection within {self.connect_timeout:g} s"
+        elif isinstance(error, httpx2.PoolTimeout):
+            message = "the http_client that was given has no connection free: allow it more (limits=)"
+        elif isinstance(error, httpx2.ProxyError):
+            message = f"the proxy on the way to {self.origin} refuses: {text}"
+        elif isinstance(error, (httpx2.ConnectError, httpx2.UnsupportedProtocol, httpx2.LocalProtocolError)):
+            message = f"cannot connect to {self.origin}{self._by_proxy}: {_reason(error) or text}"
+            if "CERTIFICATE_VERIFY_FAILED" in text:
+                message += " (verify= names the authorities that are trusted)"
+            elif "WRONG_VERSION_NUMBER" in text:
+                message += " (it may speak http://, and not https://)"
+        elif isinstance(error, httpx2.DecodingError):
+            return TransportError(
+                f"{self.origin} has sent what cannot be decompressed: {text}", may_have_begun=True
+            )
+        else:
+            message = f"the connection to {self.origin} broke before the answer was there: {text}"
+            return TransportError(message, may_have_begun=True)
+        return TransportError(message, may_have_begun=False)
+
+    @property
+    def _by_proxy(self) -> str:
+        """Which proxy is on the way, in words; empty where none is, or the client that was given knows."""
+        if self._given is not None or self._app is not None:
+            return ""
+        if self._proxy is not None:
+            return " by the proxy that proxy= names"
+        from urllib.request import getproxies, proxy_bypass
+
+        scheme, proxies = self._target.scheme, getproxies() if self._trust_env else {}
+        if not (proxies.get(scheme) or proxies.get("all")) or proxy_bypass(self._target.host):
+            return ""
+        return (
+            f" by the proxy that the environment names ({scheme.upper()}_PROXY; trust_env=False goes without)"
+        )
+
+    def check_coding(self, response: httpx2.Response) -> None:
+        """Refuse a body that httpx2 might not read in bounded pieces.
+
+        Raises:
+            TransportError: It is compressed in another way than was asked for.
+        """
+        coding = header(response, b"content-encoding").strip().lower()
+        if coding not in _CODINGS:
+            shown = coding[:60].decode("ascii", "backslashreplace")
+            raise TransportError(
+                f"{self.origin} has compressed its answer by {shown!r}, which was not asked for",
+                may_have_begun=True,
+                may_pass=False,
+            )
+
+    async def finish(self, response: httpx2.Response) -> None:
+        """Read an answer that has said all to its end, so that its connection is kept, and close it."""
+        try:
+            await within(FINISH, self.beginning(response))
+        except (TransportError, TimeoutError):
+            pass  # it has said all
+        finally:
+            await response.aclose()
+
+    async def whole(self, response: httpx2.Response) -> bytes:
+        """Return the body of an answer.
+
+        Raises:
+            TransportError: It is larger than it may be, or has not come whole.
+        """
+        body = await self.beginning(response, self.max_answer + 1)
+        if len(body) > self.max_answer:
+            raise self.too_large()
+        return body
+
+    def too_large(self) -> TransportError:
+        """Say that a message is larger than it may be."""
+        return TransportError(
+            f"{self.origin} has sent a message of more than {self.max_answer:,} bytes, the most that is read"
+            " (max_answer=)",
+            may_have_begun=True,
+            may_pass=False,
+        )
+
+    async def beginning(self, response: httpx2.Response, most: int = MAX_REFUSAL) -> bytes:
+        """Return as many bytes of a body as are asked for, or all where there are fewer.
+
+        Raises:
+            TransportError: It has not come that far.
+        """
+        self.check_coding(response)
+        parts: list[bytes] = []
+        size = 0
+        try:
+            async with aclosing(response.aiter_bytes()) as pieces:
+                async for piece in pieces:
+                    parts.append(piece)
+                    size += len(piece)
+                    if size >= most:
+                        break
+        except self.failures as error:
+            raise self.failure(error) from error
+        return b"".join(parts)[:most]
+
+
+def _reason(error: BaseException | None) -> str | None:
+    """Return what the system says of a connection, where that is at the bottom of an exception."""
+    while error is not None:
+        if isinstance(error, ConnectionError) and error.errno:
+            return os.strerror(error.errno)
+        error = error.__cause__ or error.__context__
+    return None

@@ -1,0 +1,156 @@
+"""A session of the handshake era as its client keeps it: its id, and the stream of what the server says unasked.
+
+In the stateless era there is neither, and a session without an id stands for that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from ....calls.coroutines import within
+from ...link.errors import TransportError
+from ...link.transport import Receiver
+from .headers import Pairs, header
+from .http_client import HttpClient
+from .stream import MOST_FAILURES, MessageStream
+
+if TYPE_CHECKING:
+    import httpx2
+
+logger = logging.getLogger("mcpkit")
+
+LONGEST_WAIT = 30.0
+"""Seconds that lie at most between two tries to join the stream of a server that is away."""
+
+_PATIENCE = 1.0
+"""Seconds that the first call waits for the stream of what the server says unasked."""
+_FAREWELL = 2.0
+"""Seconds that the server has to take note that the session ends."""
+_SESSION_ID = re.compile(rb"[!-~]+")
+
+
+class HttpSession:
+    """What a client and a server share from `initialize` on (basic/transports, "Session Management").
+
+    Args:
+        http: Sends requests.
+        receiver: Takes what the server says unasked.
+        lost: Called where the server does not know the session any more.
+        missed: Called where something that the server said unasked may have been missed.
+
+    Attributes:
+        id: The session's id; None where there is no session.
+        is_gone: Whether the server does not know it any more.
+    """
+
+    def __init__(
+        self,
+        http: HttpClient,
+        receiver: Receiver,
+        lost: Callable[[TransportError], object],
+        missed: Callable[[], object],
+    ) -> None:
+        self.id: bytes | None = None
+        self.is_gone = False
+        self._http = http
+        self._receiver = receiver
+        self._lost = lost
+        self._missed = missed
+        self._headers: Pairs = []
+        self._listening: asyncio.Task[None] | None = None
+        self._has_joined = asyncio.Event()
+
+    def begin(self, response: httpx2.Response) -> None:
+        """Take the id from the answer of `initialize`.
+
+        Raises:
+            TransportError: It is none that a header can have.
+        """
+        id_ = header(response, b"mcp-session-id")
+        if id_ and not _SESSION_ID.fullmatch(id_):
+            message = (
+                f"{self._http.origin} has given the session an id that is not of visible ASCII characters"
+            )
+            raise TransportError(message, may_have_begun=True, may_pass=False)
+        self.id = id_ or None
+        self._headers = self.headers(None)
+
+    def headers(self, revision: str | None) -> Pairs:
+        """Return the headers of all requests of the session."""
+        headers: Pairs = []
+        if revision is not None:
+            headers.append((b"MCP-Protocol-Version", revision.encode("ascii")))
+        if self.id is not None:
+            headers.append((b"Mcp-Session-Id", self.id))
+        return headers
+
+    async def listen(self, revision: str | None) -> None:
+        """Ask for the stream of what the server says unasked, where there is a session, and wait a second for it.
+
+        A server may ask there what a call needs to know; before the stream is there, some throw it away.
+        """
+        self._headers = self.headers(revision)
+        if self.id is not None and self._listening is None:
+            self._listening = asyncio.get_running_loop().create_task(self._listen())
+            with suppress(TimeoutError):
+                await within(_PATIENCE, self.listening())
+
+    async def listening(self) -> bool:
+        """Wait until what the server says unasked is heard, or the server has no stream for it, and say which."""
+        if self._listening is None:
+            return False
+        joining = asyncio.ensure_future(self._has_joined.wait())
+        try:
+            await asyncio.wait((joining, self._listening), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            joining.cancel()
+        return self._has_joined.is_set()
+
+    async def _listen(self) -> None:
+        stream = MessageStream(
+            self._http, self._receiver, self._headers, joined=self._has_joined.set, missed=self._missed
+        )
+        while True:
+            try:
+                broken = await stream.join()
+                assert broken is not None, "it answers no request"
+            except TransportError as error:
+                if not stream.connections:
+                    return  # the server has no such stream
+                if error.session_is_gone:
+                    self.is_gone = True
+                    self._lost(error)
+                    return
+                stream.events.last_id = None  # there may be one, if not from there on
+                broken = error
+            except Exception:
+                logger.exception("What says who asks has failed; what the server says unasked is not heard")
+                return
+            if not stream.connections and stream.failures >= MOST_FAILURES:
+                return
+            # A server that is away comes back some time, and calls say meanwhile that it is away.
+            wait = stream.wait(broken)
+            await asyncio.sleep(max(wait, min(LONGEST_WAIT, wait * 2 ** min(stream.failures - 1, 10))))
+
+    async def close(self, *, says_farewell: bool) -> None:
+        """End it.
+
+        Args:
+            says_farewell: Whether the server is told. It may refuse (405), and has two seconds.
+        """
+        self._has_joined.clear()
+        if self._listening is not None:
+            self._listening.cancel()
+            await asyncio.wait((self._listening,))
+        if self.id is not None and says_farewell and not self.is_gone:
+            with suppress(Exception):  # nobody is kept from leaving
+                await within(_FAREWELL, self._farewell())
+
+    async def _farewell(self) -> None:
+        response = await self._http.ask("DELETE", self._headers)
+        await self._http.finish(response)

@@ -1,0 +1,196 @@
+"""HTTP with SSE, the transport of 2024-11-05: one event stream, and a POST for each message ("HTTP with SSE").
+
+The stream comes first, and names the endpoint that takes the messages. It is deprecated since 2025-03-26.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Final
+
+from typing_extensions import Unpack
+
+from ....calls.coroutines import within
+from ....protocol.client import Outgoing
+from ....protocol.jsonrpc import RequestId
+from ...link.errors import TransportError
+from ...link.transport import Receiver
+from .event_stream import Event, EventStream, TooLargeEventError
+from .headers import Pairs
+from .http_client import HttpClient, HttpOptions
+from .status import media_type, refused, shown, unexpected
+from .stream import EVENT_STREAM
+
+if TYPE_CHECKING:
+    import anyio
+    import httpx2
+
+_LATE: Final = 10.0
+"""Seconds that a server has to say that it has taken a message when it has answered that already."""
+
+
+class SseTransport:
+    """Carries messages to a server with the transport of 2024-11-05.
+
+    Args:
+        url: The URL of the event stream.
+        options: Those of `HttpTransport`. The time to connect is also that for the stream to say where the server
+            takes messages.
+
+    Raises:
+        ValueError: The URL is none of HTTP, a header cannot be sent, or options contradict each other.
+    """
+
+    def __init__(self, url: str, **options: Unpack[HttpOptions]) -> None:
+        self._http = HttpClient(url, **options)
+        self._reader: asyncio.Task[None] | None = None
+        self._endpoint: asyncio.Future[httpx2.URL] | None = None
+        self._posting: dict[asyncio.Task[None], anyio.CancelScope] = {}
+        self._answered: dict[RequestId, asyncio.Future[None]] = {}
+
+    def __repr__(self) -> str:
+        """Show the server, without what could be a secret."""
+        return f"SseTransport({self._http.origin!r})"
+
+    async def open(self, receiver: Receiver) -> None:
+        """Open the event stream, and wait until it says where the server takes messages.
+
+        Raises:
+            TransportError: There is no such stream, or it says nothing of the same origin in time. An
+                `AuthorizationError` says what the server wants to know of who asks.
+        """
+        self._http.open()
+        loop = asyncio.get_running_loop()
+        endpoint = self._endpoint = loop.create_future()
+        self._reader = loop.create_task(self._read(receiver, endpoint), name="mcpkit-sse")
+        seconds = self._http.connect_timeout
+        try:
+            await within(seconds, asyncio.shield(endpoint))
+        except BaseException as error:
+            await self.close()
+            if isinstance(error, TimeoutError):
+                message = f"{self._http.origin} has not said within {seconds:g} s where it takes messages"
+                raise TransportError(message, may_have_begun=False) from None
+            raise
+
+    async def send(self, message: Outgoing) -> None:
+        """Post a message, and return when the server has taken it, or answered it on the stream.
+
+        Raises:
+            TransportError: The server has not taken it, or the stream has ended meanwhile.
+        """
+        reader, endpoint = self._reader, self._endpoint
+        if reader is None or endpoint is None or reader.done():
+            raise TransportError(f"{self!r} is not open", may_have_begun=False)
+        loop = asyncio.get_running_loop()
+        answered: asyncio.Future[None] = loop.create_future()
+        if message.id is not None:
+            self._answered[message.id] = answered
+        scope = self._http.cancel_scope()
+        posting = loop.create_task(self._post(scope, endpoint.result(), message))
+        self._posting[posting] = scope
+        posting.add_done_callback(self._posted)
+        try:
+            await asyncio.wait((posting, answered, reader), return_when=asyncio.FIRST_COMPLETED)
+            if posting.done() and not scope.cancel_called:  # the latter by `close`
+                posting.result()
+            elif not answered.done():
+                raise self._ended()
+        finally:
+            if message.id is not None:
+                del self._answered[message.id]
+            if answered.done() and not posting.done():
+                loop.call_later(_LATE, scope.cancel)
+            else:
+                scope.cancel()
+                await asyncio.wait((posting,))
+
+    async def close(self) -> None:
+        """Close the stream, which ends the session; again it does nothing."""
+        reader, self._reader = self._reader, None
+        try:
+            if reader is not None:
+                reader.cancel()
+                for scope in self._posting.values():
+                    scope.cancel()
+                await asyncio.wait((reader, *self._posting))
+        finally:
+            await self._http.close()
+
+    def _posted(self, posting: asyncio.Task[None]) -> None:
+        del self._posting[posting]
+        if not posting.cancelled():
+            posting.exception()  # raised by `send`, unless the answer was there before
+
+    async def _post(self, scope: anyio.CancelScope, endpoint: httpx2.URL, message: Outgoing) -> None:
+        headers: Pairs = [(b"Content-Type", b"application/json")]
+        if message.revision is not None:
+            headers.append((b"MCP-Protocol-Version", message.revision.encode()))
+        with scope:
+            response = await self._http.ask("POST", headers, message.line, endpoint)
+            try:
+                if not 200 <= response.status_code < 300:
+                    raise (await refused(self._http, response)).as_error(has_session=True)
+                await self._http.finish(response)
+            finally:
+                await response.aclose()
+
+    async def _read(self, receiver: Receiver, endpoint: asyncio.Future[httpx2.URL]) -> None:
+        """Pass on what comes on the stream, and tell of its end."""
+        try:
+            await self._follow(receiver, endpoint)
+        except TransportError as error:
+            lost = error
+        except Exception as error:  # noqa: BLE001 - whatever it is, nobody may wait for ever
+            lost = self._http.failure(error)
+            lost.__cause__ = error
+        else:
+            lost = self._ended()
+        if endpoint.done():
+            receiver.lost(lost)
+        else:
+            lost.may_have_begun = False  # nothing has been asked
+            endpoint.set_exception(lost)
+
+    def _ended(self) -> TransportError:
+        return TransportError(f"{self._http.origin} has ended its event stream", may_have_begun=True)
+
+    async def _follow(self, receiver: Receiver, endpoint: asyncio.Future[httpx2.URL]) -> None:
+        http = self._http
+        response = await http.ask("GET", [(b"Accept", EVENT_STREAM)])
+        try:
+            if not 200 <= response.status_code < 300:
+                raise (await refused(http, response)).as_error(has_session=False)
+            if media_type(response) != EVENT_STREAM:
+                raise await unexpected(http, response)
+            http.check_coding(response)
+            events = EventStream(http.max_answer)
+            async with aclosing(response.aiter_bytes()) as pieces:
+                async for piece in pieces:
+                    for event in events.feed(piece):
+                        self._take(event, response.url, receiver, endpoint)
+        except TooLargeEventError:
+            raise http.too_large() from None
+        finally:
+            await response.aclose()
+
+    def _take(
+        self, event: Event, url: httpx2.URL, receiver: Receiver, endpoint: asyncio.Future[httpx2.URL]
+    ) -> None:
+        if event.name == b"message":
+            receiver.receive(event.data)
+            for id_, answered in self._answered.items():
+                if not receiver.is_pending(id_) and not answered.done():
+                    answered.set_result(None)
+        elif event.name == b"endpoint" and not endpoint.done():
+            reference = event.data.decode("utf-8", "replace")
+            target = self._http.within_origin(url, reference)
+            if target is None:
+                raise TransportError(
+                    f"{self._http.origin} wants messages to be sent to {shown(reference)}, which is no address of the "
+                    "same origin: nothing is sent there",
+                    may_have_begun=False,
+                    may_pass=False,
+                )
+            endpoint.set_result(target)

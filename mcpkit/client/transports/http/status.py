@@ -1,0 +1,252 @@
+"""What a server means that answers with anything but a message."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timezone
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING
+
+from ....errors import UNSUPPORTED_PROTOCOL_VERSION, ProtocolError
+from ....protocol import jsonrpc
+from ....protocol.jsonrpc import RequestId, is_object
+from ....protocol.revisions import STATELESS
+from ....protocol.types import Json
+from ...link.errors import AuthorizationError, StatusError, TransportError
+from .challenge import in_words, read_challenges
+from .headers import header
+from .http_client import HttpClient
+
+if TYPE_CHECKING:
+    import httpx2
+
+_SECONDS = re.compile(r"[0-9]{1,9}")
+_OF_HTTP = frozenset({401, 403, 429})
+"""Statuses that say more than the JSON-RPC error in their body."""
+_HANDSHAKE_WANTED = re.compile(r"session.?id|not initialized|unsupported protocol version", re.IGNORECASE)
+_MOST_SHOWN = 160
+_MOST_LOOKED_AT = 20_000
+_TITLE = re.compile(r"<title[^>]{0,200}>([^<]{1,500})", re.IGNORECASE)
+_SCRIPTS = re.compile(r"<(script|style)\b.{0,20000}?(?:</\1>|\Z)", re.IGNORECASE | re.DOTALL)
+_TAG = re.compile(r"<[^<>]{0,2000}>")
+
+
+class Refusal:
+    """An answer whose status is no success, with what was read of its body.
+
+    Args:
+        http: Who has asked.
+        response: The answer.
+        body: The beginning of its body.
+
+    Attributes:
+        status: Its status.
+        error: The JSON-RPC error that it is, whatever its id; None where it is none.
+    """
+
+    def __init__(self, http: HttpClient, response: httpx2.Response, body: bytes) -> None:
+        self.status = response.status_code
+        self.error = error_of(body)
+        self._response = response
+        self._body = body
+        self._origin = http.origin
+        self._has_credentials = http.has_credentials
+
+    def answer(self, *, has_session: bool) -> Json | None:
+        """Return the error as far as it is the answer to a request, rather than what HTTP says of it.
+
+        Args:
+            has_session: Whether a session was named.
+        """
+        is_of_http = not 400 <= self.status < 500 or self.status in _OF_HTTP
+        return None if is_of_http or (has_session and self.knows_no_session) else self.error
+
+    @property
+    def knows_no_session(self) -> bool:
+        """Whether a session that was named has ended: 404; many servers say 400, and what is wrong with its id."""
+        if self.status == 400 and self.error is not None:
+            return "session id" in str(self.error["error"]["message"]).lower().replace("-", " ")
+        return self.status == 404
+
+    def is_of_another_revision(self, revision: str | None) -> bool:
+        """Say whether a server that has agreed upon a revision speaks another one by now.
+
+        Servers of the handshake era have many ways to say that they know nothing of a request without a session.
+
+        Args:
+            revision: The revision; None where nothing has been agreed upon.
+        """
+        if self.error is None:
+            return revision in STATELESS and self.status == 404
+        error = self.error["error"]
+        if error["code"] == UNSUPPORTED_PROTOCOL_VERSION:
+            return revision is not None
+        return (
+            revision in STATELESS and self.status == 400 and bool(_HANDSHAKE_WANTED.search(error["message"]))
+        )
+
+    def as_error(self, *, has_session: bool, is_of_another_revision: bool = False) -> StatusError:
+        """Say what has happened.
+
+        Args:
+            has_session: Whether a session was named.
+            is_of_another_revision: Whether that is what the server says.
+        """
+        status = self.status
+        if is_of_another_revision:
+            what = "does not speak the revision any more that was agreed upon"
+            if self.error is None:
+                what = f"serves no MCP at the path of the URL, or {what}"
+            message = f"{self._origin} {what} (HTTP {status})"
+            return StatusError(message + self._said, status, may_have_begun=False, session_is_gone=True)
+        wait = retry_after(self._response)
+        if status in {401, 403}:
+            return self._unauthorized()
+        if has_session and self.knows_no_session:
+            message = f"{self._origin} knows the session no more (HTTP {status})"
+            return StatusError(message + self._said, status, may_have_begun=False, session_is_gone=True)
+        if 300 <= status < 400:
+            return StatusError(self._redirect, status, may_have_begun=False)
+        if status == 429:
+            later = "" if wait is None else f"; it is to be asked again in {wait:g} s"
+            message = f"{self._origin} is asked too often (HTTP 429){later}"
+        elif status in {404, 405}:
+            message = f"{self._origin} serves no MCP at the path of the URL (HTTP {status})"
+        else:
+            message = f"{self._origin} has answered with HTTP {status}"
+        # A server that answers the request itself by "come again later" has not begun with it; a gateway may say 503
+        # of a server that has.
+        is_turned_away = status == 503 and wait is not None and self.error is not None
+        return StatusError(
+            message + self._said,
+            status,
+            may_have_begun=status >= 500 and not is_turned_away,
+            retry_after=wait,
+        )
+
+    def _unauthorized(self) -> AuthorizationError:
+        values = [
+            value.decode("latin-1")
+            for name, value in self._response.headers.raw
+            if name.lower() == b"www-authenticate"
+        ]
+        asked = in_words(read_challenges(values))
+        if self.status == 403:
+            message = f"{self._origin} does not allow it (HTTP 403)"
+        elif self._has_credentials:
+            message = f"{self._origin} does not accept what was sent to say who asks (HTTP 401)"
+        else:
+            message = f"{self._origin} wants to know who asks (HTTP 401), which token=, auth= or headers= say"
+        if asked:
+            message += f"; it asks for {asked}"
+        challenge = ", ".join(values)
+        if self.error is None or self.error["error"]["message"] != challenge:
+            message += self._said
+        return AuthorizationError(message, self.status, challenge)
+
+    @property
+    def _said(self) -> str:
+        if self.error is not None:
+            return f": {shown(self.error['error']['message'])}"
+        text = excerpt(self._body)
+        return f": {text}" if text else ""
+
+    @property
+    def _redirect(self) -> str:
+        target = header(self._response, b"location").decode("latin-1")
+        message = f"{self._origin} has answered with HTTP {self.status}"
+        if not target:
+            return message
+        where = target.partition("?")[0]  # what follows may be a secret
+        return f"{message}, a redirect to {shown(where)}, which is not followed: if that is the server, give its URL"
+
+
+def retry_after(response: httpx2.Response) -> float | None:
+    """Return the seconds after which a server wants to be asked again; None where it does not say."""
+    value = header(response, b"retry-after").decode("latin-1").strip()
+    if _SECONDS.fullmatch(value):
+        return float(value)
+    until = _date(value)
+    if until is None:
+        return None
+    # By the server's own clock, where it tells it.
+    now = _date(header(response, b"date").decode("latin-1")) or datetime.now(timezone.utc)
+    return max(0.0, (until - now).total_seconds())
+
+
+def _date(value: str) -> datetime | None:
+    try:
+        date = parsedate_to_datetime(value)
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
+    return date.replace(tzinfo=timezone.utc) if date.tzinfo is None else date
+
+
+def answer_to(id_: RequestId, error: Json) -> bytes:
+    """Return an error as the answer to a request."""
+    return jsonrpc.encode({**error, "id": id_})
+
+
+async def refused(http: HttpClient, response: httpx2.Response) -> Refusal:
+    """Read an answer whose status is no success; what it does not send is left out."""
+    try:
+        body = await http.beginning(response)
+    except TransportError:
+        body = b""
+    return Refusal(http, response, body)
+
+
+async def unexpected(http: HttpClient, response: httpx2.Response) -> StatusError:
+    """Say that a server has answered with something else than messages."""
+    kind = media_type(response)
+    try:
+        text = excerpt(await http.beginning(response))
+    except TransportError:
+        text = ""
+    if kind == b"text/html":
+        what = "with a web page, perhaps one to log in at,"
+    elif kind:
+        what = f"with {shown(kind.decode('latin-1'))}"
+    else:
+        what = "without saying what it sends"
+    message = f"{http.origin} has answered {what} instead of JSON or an event stream"
+    return StatusError(f"{message}: {text}" if text else message, response.status_code, may_have_begun=True)
+
+
+def media_type(response: httpx2.Response) -> bytes:
+    """Return the media type of a body in lower case, without parameters; empty where there is none."""
+    return header(response, b"content-type").partition(b";")[0].strip().lower()
+
+
+def excerpt(body: bytes) -> str:
+    """Return the beginning of a text that a person can read, on one line: of a web page its title; of bytes nothing."""
+    try:
+        text = body[:_MOST_LOOKED_AT].decode("utf-8", "strict" if len(body) <= _MOST_LOOKED_AT else "ignore")
+    except UnicodeDecodeError:
+        return ""
+    if text.lstrip()[:1] == "<":
+        from html import unescape
+
+        title = _TITLE.search(text)
+        text = unescape(title[1] if title else _TAG.sub(" ", _SCRIPTS.sub(" ", text)))
+    return shown(text) if text.strip() else ""
+
+
+def shown(text: str) -> str:
+    """Return a text of a server's as a message shows it: short, printable, on one line."""
+    line = " ".join("".join(char if char.isprintable() else " " for char in text[:4000]).split())
+    return repr(line if len(line) <= _MOST_SHOWN else line[:_MOST_SHOWN] + "...")
+
+
+def error_of(body: bytes) -> Json | None:
+    """Return the JSON-RPC error that a body is; None where it is none."""
+    try:
+        message = jsonrpc.decode(body)
+    except ProtocolError:
+        return None
+    if not is_object(message) or message.get("jsonrpc") != "2.0":
+        return None
+    error = message.get("error")
+    if is_object(error) and type(error.get("code")) is int and type(error.get("message")) is str:
+        return message
+    return None

@@ -1,0 +1,194 @@
+"""Streamable HTTP, as a client speaks it: every message is a POST of its own (basic/transports/streamable-http)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from typing_extensions import Unpack
+
+from ....calls.coroutines import uncancel
+from ....common.listeners import Listeners
+from ....protocol.client import Outgoing
+from ....protocol.headers import NAMED_BY, encode
+from ....protocol.revisions import STATELESS
+from ...link.errors import TransportError
+from ...link.transport import Receiver
+from .headers import Pairs
+from .http_client import HttpClient, HttpOptions
+from .session import HttpSession
+from .status import answer_to, error_of, excerpt, media_type, refused, unexpected
+from .stream import EVENT_STREAM, MessageStream
+
+if TYPE_CHECKING:
+    import httpx2
+
+_JSON = b"application/json"
+_POSTED: Pairs = [(b"Content-Type", _JSON), (b"Accept", b"application/json, text/event-stream")]
+
+
+class HttpTransport:
+    """Carries messages to a server at a URL, in both eras.
+
+    Redirects are followed where they keep method and body (307, 308) and lead to the same origin; others are errors
+    that say where they lead. It may be used by many tasks at once, and closed in another than it was opened in.
+
+    Args:
+        url: The URL of the server. A user and a password in it are sent as Basic authentication.
+        options: See `HttpClient`: `headers=`, `token=`, `auth=`, `verify=`, `cert=`, `proxy=`, `trust_env=`,
+            `http_client=`, `app=`, `connect_timeout=` and `max_answer=`.
+
+    Attributes:
+        missed: Called where something that the server said unasked may have been missed: the stream of a session
+            broke, and does not go on where it did.
+
+    Raises:
+        ValueError: The URL is none of HTTP, a header cannot be sent, or options contradict each other.
+    """
+
+    is_http = True
+
+    def __init__(self, url: str, **options: Unpack[HttpOptions]) -> None:
+        self._http = HttpClient(url, **options)
+        self.missed: Listeners[[]] = Listeners()
+        self._receiver: Receiver | None = None
+        self._session: HttpSession | None = None
+        self._sending: dict[asyncio.Task[object], TransportError | None] = {}
+
+    def __repr__(self) -> str:
+        """Show the server, without what could be a secret."""
+        return f"HttpTransport({self._http.origin!r})"
+
+    async def open(self, receiver: Receiver) -> None:
+        """Make ready to send; nothing is connected yet.
+
+        Raises:
+            ImportError: httpx2 is not installed.
+            OSError: A file of `verify` or `cert` cannot be read.
+        """
+        self._http.open()
+        self._receiver = receiver
+        self._session = self._begin(receiver)
+
+    def _begin(self, receiver: Receiver) -> HttpSession:
+        return HttpSession(self._http, receiver, self._lose, self.missed.tell)
+
+    async def close(self) -> None:
+        """End what is sent, the session, and the connections; again it does nothing."""
+        session, self._session = self._session, None
+        if session is None:
+            return
+        self._interrupt(TransportError("the transport has been closed", may_have_begun=True, may_pass=False))
+        try:
+            await session.close(says_farewell=True)
+        finally:
+            await self._http.close()
+
+    async def listening(self) -> bool:
+        """Wait until what the server says unasked is heard, or it has no stream for that, and say which."""
+        return self._session is not None and await self._session.listening()
+
+    def _lose(self, error: TransportError) -> None:
+        error.may_have_begun = True  # what was asked before: only the request that has found out has not
+        if self._receiver is not None:
+            self._receiver.lost(error)
+        self._interrupt(error)
+
+    def _interrupt(self, error: TransportError) -> None:
+        """End all that is being sent with an error."""
+        for task in self._sending:
+            self._sending[task] = error
+            task.cancel()
+
+    async def send(self, message: Outgoing) -> None:
+        """Send a message; of a request, pass on all that comes until its answer has come.
+
+        Raises:
+            TransportError: It could not be sent, or its answer cannot come. An `AuthorizationError` says what the
+                server wants to know of who asks; a `StatusError`, which other status it has answered with.
+        """
+        if message.method == "notifications/cancelled" and message.revision in STATELESS:
+            return  # the response was closed, which says so (basic/patterns/cancellation)
+        session, receiver = self._session, self._receiver
+        if session is None or receiver is None:
+            raise TransportError(f"{self!r} is not open", may_have_begun=False)
+        task = asyncio.current_task()
+        assert task is not None
+        self._sending[task] = None
+        try:
+            await self._exchange(message, session, receiver)
+        except TransportError as error:
+            session.is_gone |= error.session_is_gone
+            raise
+        except asyncio.CancelledError:
+            interrupted = self._sending[task]
+            if interrupted is None or uncancel(task) > 0:
+                raise
+            raise interrupted from None
+        finally:
+            del self._sending[task]
+
+    async def _exchange(self, message: Outgoing, session: HttpSession, receiver: Receiver) -> None:
+        if message.method == "initialize":
+            ended, session = session, self._begin(receiver)
+            self._session = session
+            await ended.close(says_farewell=False)
+        headers = self._headers(message, session)
+        has_session = session.id is not None
+        response = await self._http.ask("POST", headers, message.line)
+        try:
+            if not 200 <= response.status_code < 300:
+                refusal = await refused(self._http, response)
+                agreed = None if message.method == "server/discover" else message.revision
+                is_another = refusal.is_of_another_revision(agreed)
+                error = None if is_another else refusal.answer(has_session=has_session)
+                if message.id is None or error is None:
+                    raise refusal.as_error(has_session=has_session, is_of_another_revision=is_another)
+                receiver.receive(answer_to(message.id, error))
+            elif message.id is None:
+                await self._http.finish(response)
+            else:
+                if message.method == "initialize":
+                    session.begin(response)
+                await self._receive(message, session, receiver, response)
+        finally:
+            await response.aclose()
+        if message.method == "notifications/initialized":
+            await session.listen(message.revision)
+
+    @staticmethod
+    def _headers(message: Outgoing, session: HttpSession) -> Pairs:
+        headers = [*_POSTED, *session.headers(message.revision)]
+        if message.revision in STATELESS and message.method is not None:
+            headers.append((b"Mcp-Method", encode(message.method)))
+            name = message.params.get(NAMED_BY.get(message.method, ""))
+            if isinstance(name, str):
+                headers.append((b"Mcp-Name", encode(name)))
+        for field, text in message.headers.items():
+            headers.append((field.encode("ascii"), encode(text)))
+        return headers
+
+    async def _receive(
+        self, message: Outgoing, session: HttpSession, receiver: Receiver, response: httpx2.Response
+    ) -> None:
+        """Pass on what comes until a request has its answer."""
+        assert message.id is not None
+        kind = media_type(response)
+        if kind == EVENT_STREAM:
+            stream = MessageStream(self._http, receiver, session.headers(message.revision), message.id)
+            await stream.follow_to_the_answer(response, may_resume=message.revision not in STATELESS)
+        elif kind == _JSON:
+            body = await self._http.whole(response)
+            receiver.receive(body)
+            if receiver.is_pending(message.id):
+                error = error_of(body)
+                if error is not None and error.get("id") is None:
+                    receiver.receive(answer_to(message.id, error))
+                    return
+                text = excerpt(body) or "an empty body"
+                raise TransportError(
+                    f"{self._http.origin} has answered, but not to what was asked: {text}",
+                    may_have_begun=True,
+                )
+        else:
+            raise await unexpected(self._http, response)

@@ -1,0 +1,326 @@
+"""A server that is started as a child process and talked to over its standard streams.
+
+Follows "stdio" of the specification (revision 2026-07-28; the same in all earlier ones).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import re
+import signal
+import sys
+from collections.abc import Awaitable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import PurePath
+from typing import Final
+
+from ....common.numbers import check_count, check_seconds
+from ....errors import TooLongError
+from ....protocol.client import Outgoing
+from ....protocol.unreadable import id_of_answer, is_call
+from ....transports.framing import MAX_LINE, Framing
+from ....transports.pipe_input import CHUNK, read_pipe
+from ....transports.pipe_output import PipeOutput
+from ...link.errors import TransportError
+from ...link.transport import Receiver
+from .environment import environment
+from .process import Process
+from .standard_error import StandardError, Stderr, check_stderr
+
+GRACE: Final = 2.0
+"""Seconds that a server has to end by itself, and once more after SIGTERM."""
+
+_EXIT_TIME: Final = 1.0
+"""Seconds for a process to exit after it has closed its output, and for its last words after it has exited."""
+
+_FLUSH_TIME: Final = 0.5
+"""Seconds in the end for what the server has not read yet."""
+
+_SHOWN: Final = 200
+"""Bytes of a line that is no message which the log shows."""
+
+_MESSAGE: Final = re.compile(rb"\{|\[\s*\{")
+"""What a message, or a batch of them, begins with; a line such as `[INFO] ready` does not."""
+
+_LAUNCHERS: Final = frozenset({"bun", "bunx", "deno", "node", "npx", "pipx", "python", "uv", "uvx"})
+_BEFORE: Final = frozenset({"-m", "-u", "-y", "--yes", "run"})
+"""What may stand before that which a launcher launches."""
+
+logger = logging.getLogger("mcpkit")
+
+
+class StdioTransport:
+    """Starts a server as a child process, and talks to it over its standard streams.
+
+    Each `open` starts a process, which `close` ends as the specification has it (stdio, "Shutdown"): its input ends,
+    then come SIGTERM and SIGKILL, for all that it has started, too. The same happens when the event loop or the
+    interpreter ends without `close`.
+
+    Args:
+        command: The program and its arguments.
+        env: Environment variables, on top of the few that are inherited.
+        cwd: The folder in which it runs; None for that of this process.
+        stderr: Where what it writes to standard error goes, line by line: a function, something with `write` such as an
+            open file, `subprocess.DEVNULL`, or None for the standard error of this process.
+        max_answer: The longest message that is taken, in bytes.
+        grace: Seconds that the server has to end by itself, and once more after SIGTERM.
+
+    Raises:
+        TypeError: An argument is of another type.
+        ValueError: The command is empty, or a number is out of range.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: str | os.PathLike[str] | None = None,
+        stderr: Stderr = None,
+        max_answer: int = MAX_LINE,
+        grace: float = GRACE,
+    ) -> None:
+        _check(command, env or {})
+        check_stderr(stderr)
+        check_count("max_answer", max_answer, example=" of bytes, such as 64 * 1024 * 1024")
+        check_seconds("grace", grace, may_be_zero=True)
+        self._command = tuple(command)
+        self._env = env
+        self._cwd = cwd
+        self._stderr = stderr
+        self._max_answer = max_answer
+        self._grace = grace
+        self._server: _Server | None = None
+
+    async def open(self, receiver: Receiver) -> None:
+        """Start the process, and return as soon as it runs.
+
+        Raises:
+            TransportError: It cannot be started.
+        """
+        await self.close()  # one that was lost may still be on its way out
+        process = Process(self._command, environment=environment(self._env), cwd=self._cwd, grace=self._grace)
+        try:
+            self._server = _Server(process, _name(self._command), receiver, self._stderr, self._max_answer)
+        except BaseException as error:
+            process.kill()
+            if isinstance(error, OSError):
+                raise TransportError(
+                    f"There is no room for a server: {error}", may_have_begun=False
+                ) from error
+            raise
+
+    def send(self, message: Outgoing) -> Awaitable[None] | None:
+        """Send one message; while the server does not read, what is returned waits before it does.
+
+        Raises:
+            TransportError: The server is gone; it has not got the message.
+        """
+        if self._server is None:
+            raise TransportError("The server has not been started", may_have_begun=False)
+        return self._server.send(message.line)
+
+    async def close(self) -> None:
+        """End the process, and return when it has ended; when this is cancelled, it ends sooner."""
+        if self._server is not None:
+            await self._server.aclose()
+
+
+class _Server:
+    """One process of the server, from its start to its end."""
+
+    def __init__(
+        self, process: Process, name: str, receiver: Receiver, stderr: Stderr, max_answer: int
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        self._process = process
+        self._name = name
+        self._receiver: Receiver | None = receiver
+        self._max_answer = max_answer
+        self._framing = Framing(max_answer, waits_for_end=True)
+        self._has_warned = False
+        self._silence: asyncio.Future[str] = loop.create_future()
+        """Done, with the reason, when nothing more comes although the process may live."""
+        self._output = PipeOutput(
+            process.stdin, on_room=_nothing, on_broken=self._hear_of_deafness, is_own=True
+        )
+        self._errors = StandardError(process.stderr, stderr)
+        self._input = read_pipe(process.stdout, self._take)
+        self._life = loop.create_task(self._live(), name="mcpkit-child")
+
+    def send(self, line: bytes) -> Awaitable[None] | None:
+        """Send one line, or return what sends it once there is room for it.
+
+        Raises:
+            TransportError: The process is gone.
+        """
+        if self._output.is_full:
+            return self._send_later(line)
+        if self._receiver is None or self._output.is_broken:
+            raise TransportError(f"The server ({self._name}) has ended", may_have_begun=False)
+        self._output.send(line)
+        return None
+
+    async def _send_later(self, line: bytes) -> None:
+        while self._output.is_full:
+            await self._output.ready()
+        self.send(line)
+
+    async def aclose(self) -> None:
+        """End the process, and return when it has ended; sooner, when this is cancelled."""
+        if self._receiver is not None:
+            self._receiver = None
+            if self._silence.done():
+                self._life.cancel()  # nobody hears of the exit that is being waited for
+            else:
+                self._silence.set_result("")
+        cancelled: asyncio.CancelledError | None = None
+        while not self._life.done():
+            try:
+                await asyncio.wait((self._life,))
+            except asyncio.CancelledError as error:
+                cancelled = error
+                self._process.hurry()
+        if cancelled is not None:
+            raise cancelled
+
+    async def _live(self) -> None:
+        """Wait until there is no server any more, say so, and end what is left; when cancelled, end it."""
+        process = self._process
+        process.guard()
+        with suppress(asyncio.CancelledError):  # the loop is ending, and lets its tasks end
+            await asyncio.wait((process.exited, self._silence), return_when=asyncio.FIRST_COMPLETED)
+            if self._receiver is not None:
+                # All belong to one end, in any order; a process that was left behind may keep the pipes open.
+                await asyncio.wait((process.exited, self._silence, self._errors.at_end), timeout=_EXIT_TIME)
+                self._lose(self._why_lost())
+        self._receiver = None
+        if not process.exited.done():
+            with suppress(asyncio.TimeoutError, asyncio.CancelledError):
+                await asyncio.wait_for(self._output.flush(), min(_FLUSH_TIME, process.grace))
+        self._output.close()
+        if sys.platform == "win32" and self._output.is_writing:
+            process.signal(signal.SIGTERM)  # there, what a thread is writing to cannot be closed
+        try:
+            await process.stop()
+            await self._errors.aclose()
+        finally:
+            self._input.close()
+            process.close()
+
+    def _take(self, chunk: bytes) -> None:
+        if chunk:
+            lines = self._framing.feed(chunk)
+            if not lines and len(chunk) >= CHUNK:
+                self._input.expect_more()
+        else:
+            lines = self._framing.finish()
+        for line in lines:
+            if self._receiver is None:
+                return
+            if isinstance(line, bytes):
+                if _MESSAGE.match(line):
+                    self._receiver.receive(line)
+                else:
+                    self._pass_over(line)
+            elif isinstance(line, TooLongError):
+                self._refuse(line)
+        if not chunk:
+            self._fall_silent("has closed its standard output")
+
+    def _pass_over(self, line: bytes) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            logger.warning(
+                "The server (%s) prints what is no message to its standard output, which is passed over: %s",
+                self._name,
+                line[:_SHOWN].decode(errors="replace"),
+            )
+
+    def _refuse(self, error: TooLongError) -> None:
+        """Say that an answer is too long to whoever waits for it; where that cannot be told, all is lost."""
+        if is_call(error.beginning):
+            logger.warning(
+                "The server (%s) has sent a message of more than %d bytes, which is passed over",
+                self._name,
+                self._max_answer,
+            )
+            return
+        assert self._receiver is not None
+        why = f"The server ({self._name}) has answered with more than {self._max_answer} bytes; raise max_answer"
+        id_ = id_of_answer(error.beginning, error.ending)
+        if id_ is None:
+            self._lose(f"{why}. It does not tell whom it answers, so it is ended")
+            self._fall_silent("")
+        else:
+            self._receiver.fail(id_, TransportError(why, may_have_begun=True, may_pass=False))
+
+    def _hear_of_deafness(self) -> None:
+        self._fall_silent("does not read its standard input any more")
+
+    def _fall_silent(self, reason: str) -> None:
+        if not self._silence.done():
+            self._silence.set_result(reason)
+
+    def _why_lost(self) -> str:
+        status = self._process.status
+        if status is None:
+            why = self._silence.result()
+        elif status < 0:
+            why = f"was ended by {_signal_name(-status)}"
+        else:
+            why = f"has ended with exit code {status}"
+        words = self._errors.last_words()
+        said = (
+            f"its last words on standard error:\n{words}"
+            if words
+            else "it has said nothing on standard error"
+        )
+        return f"The server ({self._name}) {why}; {said}"
+
+    def _lose(self, message: str) -> None:
+        receiver, self._receiver = self._receiver, None
+        if receiver is not None:
+            receiver.lost(TransportError(message, may_have_begun=True))
+
+
+def _check(command: Sequence[object], env: Mapping[str, object]) -> None:
+    """Check what is handed to the system."""
+    words = [*command]
+    if isinstance(command, str) or not all(isinstance(word, str) for word in words):
+        raise TypeError(
+            f'command must be a sequence of strings, such as ["python", "server.py"], got {command!r}'
+        )
+    if not words:
+        raise ValueError("command is empty: name the program that is to be started")
+    for name, value in env.items():
+        if not isinstance(value, str):
+            raise TypeError(f"the values of env must be strings, got {value!r} for {name}")
+        if not name or "=" in name:
+            raise ValueError(f"env has a variable that cannot be named so: {name!r}")
+    if any("\0" in str(text) for text in (*words, *env, *env.values())):
+        raise ValueError("command and env cannot hold null characters")
+
+
+def _name(command: Sequence[str]) -> str:
+    """Name a server by its program, and by what a launcher launches; other arguments may be secret."""
+    program, *arguments = command
+    name = PurePath(program).name
+    if PurePath(program).stem.rstrip("0123456789.") in _LAUNCHERS:
+        launched = next((each for each in arguments if each not in _BEFORE), "-")
+        if not launched.startswith("-"):
+            return f"{name} {PurePath(launched).name}"
+    return name
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal
+        return f"signal {number}"
+
+
+def _nothing() -> None:
+    """Do nothing: those who wait for room are woken by the output."""

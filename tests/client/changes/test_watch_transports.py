@@ -1,0 +1,226 @@
+"""Watches over real transports, of servers of our own and of the official SDK, which break and come back."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp.server.lowlevel import NotificationOptions
+
+import changing_server
+from changing_server import changing_server as make_server
+from changing_server import official
+from interop.cutting_proxy import cutting
+from mcpkit import Change, Client, OutcomeUnknownError, ProtocolError
+from mcpkit.client.changes.changes import Watch
+from mcpkit.client.transports.http.sse import SseTransport
+from scripted_http import Asked, Reply, greeting, scripted
+from serving import in_thread
+from waiting import PATIENCE, until
+
+pytestmark = pytest.mark.anyio
+REVISIONS = ["2025-11-25", "2026-07-28"]
+TELLS = {"tools": {"listChanged": True}}
+CERTAIN = {Change("tools"), Change("resource", "x://a")}
+MISSED = {Change("tools", None, may_have_missed=True), Change("resource", "x://a", may_have_missed=True)}
+
+
+@pytest.fixture(params=REVISIONS)
+def revision(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+async def heard(changes: Watch) -> set[Change]:
+    return {await asyncio.wait_for(anext(changes), PATIENCE) for _ in range(2)}
+
+
+@contextmanager
+def served_official() -> Iterator[str]:
+    with in_thread(official().streamable_http_app()) as url:
+        yield f"{url}/mcp"
+
+
+@asynccontextmanager
+async def target(kind: str) -> AsyncGenerator[Any]:
+    """Give the target of a client."""
+    command = [sys.executable, str(Path(changing_server.__file__))]
+    if kind == "stdio":
+        yield command
+    elif kind == "stdio, official":
+        yield [*command, "official"]
+    elif kind == "app":
+        yield make_server().asgi()
+    elif kind == "http":
+        with in_thread(make_server().asgi(grace=0)) as url:
+            yield f"{url}/mcp"
+    elif kind == "sse":
+        with in_thread(make_server().asgi(grace=0)) as url:
+            yield SseTransport(f"{url}/sse")
+    else:
+        with served_official() as url:
+            yield url
+
+
+@pytest.mark.parametrize("kind", ["stdio", "stdio, official", "app", "http", "http, official"])
+async def test_changes_are_heard_and_the_end_is_clean(kind: str, revision: str, monkeypatch: Any) -> None:
+    options = NotificationOptions.__init__
+
+    def changed(self: NotificationOptions, *_: bool, **__: bool) -> None:
+        options(self, tools_changed=True)
+
+    monkeypatch.setattr(NotificationOptions, "__init__", changed)  # no way of the official app says it
+    before = asyncio.all_tasks()
+    async with target(kind) as server, Client(server, revision=revision) as client:
+        async with (
+            client.watch(tools=True, resources="x://a") as changes,
+            client.watch(resources="x://a", tools=True) as others,
+        ):
+            for _ in range(2):
+                await client.call("change")
+                assert await heard(changes) == await heard(others) == CERTAIN
+        async with client.watch(tools=True, resources="x://a") as changes:
+            await client.call("change")
+            assert await heard(changes) == CERTAIN
+    await until(lambda: asyncio.all_tasks() == before)
+
+
+async def test_changes_are_heard_over_the_transport_of_2024() -> None:
+    async with (
+        target("sse") as server,
+        Client(server, revision="2024-11-05") as client,
+        client.watch(tools=True, resources="x://a") as changes,
+    ):
+        await client.call("change")
+        assert await heard(changes) == CERTAIN
+
+
+@pytest.mark.parametrize("kind", ["stdio", "stdio, official"])
+async def test_a_process_that_ends_is_started_again_and_watched(kind: str, revision: str) -> None:
+    async with (
+        target(kind) as server,
+        Client(server, revision=revision) as client,
+        client.watch(tools=True, resources="x://a") as changes,
+    ):
+        for _ in range(2):
+            with pytest.raises(OutcomeUnknownError):
+                await client.call("end")
+            assert await heard(changes) == MISSED
+            await client.call("change")
+            assert await heard(changes) == CERTAIN
+
+
+async def test_a_stream_that_breaks_is_joined_again() -> None:
+    with in_thread(make_server().asgi(grace=0)) as url, cutting(url, b"tools/list_changed") as proxy:
+        async with (
+            Client(f"{proxy.origin}/mcp", revision="2026-07-28") as client,
+            client.watch(tools=True) as changes,
+        ):
+            call = asyncio.ensure_future(client.call("change"))
+            # Taken before the stream is joined again: what nobody has taken by then stands for what was missed, too.
+            assert await asyncio.wait_for(anext(changes), PATIENCE) == Change("tools")
+            await call
+            assert await asyncio.wait_for(anext(changes), PATIENCE) == Change(
+                "tools", None, may_have_missed=True
+            )
+            await client.call("change")
+            assert await asyncio.wait_for(anext(changes), PATIENCE) == Change("tools")
+
+
+async def test_a_stream_of_a_session_that_goes_on_where_it_broke_has_missed_nothing() -> None:
+    with in_thread(make_server().asgi(grace=0)) as url, cutting(url, b"tools/list_changed") as proxy:
+        async with (
+            Client(f"{proxy.origin}/mcp", revision="2025-11-25") as client,
+            client.watch(tools=True) as changes,
+        ):
+            for _ in range(2):
+                await client.call("change")
+                assert await asyncio.wait_for(anext(changes), PATIENCE) == Change("tools")
+            assert proxy.resumptions == 1
+
+
+async def test_a_server_that_is_another_one_now_is_watched_again(revision: str) -> None:
+    first = make_server("the secret of the first").asgi(grace=0)
+    second = make_server("the secret of the second").asgi(
+        grace=0
+    )  # which knows the session of the first no more
+    with in_thread(first) as url, in_thread(second) as other, cutting(url) as proxy:
+        async with (
+            Client(f"{proxy.origin}/mcp", revision=revision) as client,
+            client.watch(tools=True, resources="x://a") as changes,
+        ):
+            await client.call("change")
+            assert await heard(changes) == CERTAIN
+            proxy.lead_to(other)
+            proxy.cut()
+            assert await heard(changes) == MISSED
+            await client.call("change")
+            assert await heard(changes) == CERTAIN
+
+
+async def test_a_stream_whose_last_events_are_not_kept_is_joined_without_them() -> None:
+    asked_after: list[str | None] = []
+
+    async def stream(asked: Asked, reply: Reply) -> None:
+        after = asked.headers.get("last-event-id")
+        asked_after.append(after)
+        if after is not None:
+            await reply.send(400)
+            return
+        await reply.begin_stream()
+        await reply.event(id_=str(len(asked_after)), retry=0)
+        if len(asked_after) == 1:
+            await reply.end_stream()
+        else:
+            await reply.hang_up()
+
+    script = greeting(_never, stream=stream, capabilities=TELLS)
+    async with (
+        scripted(script) as server,
+        Client(server.url, revision="2025-11-25") as client,
+        client.watch(tools=True) as changes,
+    ):
+        change = await asyncio.wait_for(anext(changes), PATIENCE)
+        assert change == Change("tools", None, may_have_missed=True)
+        assert asked_after == [None, "1", None]
+
+
+async def test_a_session_without_a_stream_is_an_error_that_says_so() -> None:
+    async def script(asked: Asked, reply: Reply) -> None:
+        if asked.method == "GET":
+            await reply.send(405)
+        else:
+            await greeting(_never, capabilities=TELLS)(asked, reply)
+
+    async with scripted(script) as server, Client(server.url, revision="2025-11-25") as client:
+        with pytest.raises(ProtocolError, match="has no stream by which it could"):
+            async with client.watch(tools=True):
+                pass
+
+
+async def _never(_: Asked, __: Reply) -> None:
+    raise AssertionError("nobody asks for anything else")
+
+
+async def test_a_watch_waits_until_the_stream_of_the_session_is_there() -> None:
+    may_join = asyncio.Event()
+
+    async def stream(_: Asked, reply: Reply) -> None:
+        await may_join.wait()
+        await reply.begin_stream()
+        await reply.event({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+        await reply.hang_up()
+
+    script = greeting(_never, stream=stream, capabilities=TELLS)
+    async with scripted(script) as server, Client(server.url, revision="2025-11-25") as client:
+        joining = asyncio.create_task(client.watch(tools=True).__aenter__())
+        await until(lambda: server.of("GET"))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not joining.done()
+        may_join.set()
+        assert await asyncio.wait_for(anext(await joining), PATIENCE) == Change("tools")

@@ -1,0 +1,181 @@
+"""A list of several pages, as one result: whole, of one time, and never without end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from mcpkit import ProtocolError
+from mcpkit.client.link.cache import ResultCache
+from mcpkit.client.link.pages import MAX_PAGES, all_pages
+
+pytestmark = pytest.mark.anyio
+
+Ask = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+async def listed(
+    answer: Ask, cache: ResultCache | None = None, clock: Callable[[], float] = lambda: 0.0
+) -> Any:
+    async def ask(params: dict[str, Any]) -> dict[str, Any]:
+        return answer(params)
+
+    heard = ResultCache() if cache is None else cache
+    whole = await all_pages(
+        "tools/list", "tools", ask, changes=lambda: heard.changes("tools/list"), clock=clock
+    )
+    return {**whole, "tools": [each["n"] for each in whole["tools"]]}
+
+
+def pages(*all_: dict[str, Any]) -> Ask:
+    def answer(params: dict[str, Any]) -> dict[str, Any]:
+        number = int(params.get("cursor", 0))
+        more = {"nextCursor": str(number + 1)} if number + 1 < len(all_) else {}
+        return {"tools": [{"n": number}], **more, **all_[number]}
+
+    return answer
+
+
+async def test_the_items_of_all_pages_are_one_list() -> None:
+    whole = await listed(pages({"other": 1}, {}, {}))
+    assert whole == {"tools": [0, 1, 2], "other": 1, "ttlMs": 0, "cacheScope": "private"}
+    assert (await listed(pages({})))["tools"] == [0]
+
+
+async def test_an_empty_cursor_is_a_cursor_and_null_is_none() -> None:
+    def answer(params: dict[str, Any]) -> dict[str, Any]:
+        return (
+            {"tools": [{"n": 1}], "nextCursor": None}
+            if params == {"cursor": ""}
+            else {"tools": [{"n": 0}], "nextCursor": ""}
+        )
+
+    assert (await listed(answer))["tools"] == [0, 1]
+
+
+async def test_it_holds_for_as_long_as_each_page_does() -> None:
+    now = 100.0
+
+    def clock() -> float:
+        return now
+
+    hold = pages({"ttlMs": 5000}, {"ttlMs": 60_000}, {"ttlMs": 9000})
+
+    def answer(params: dict[str, Any]) -> dict[str, Any]:
+        nonlocal now
+        now += 1
+        return hold(params)
+
+    assert (await listed(answer, clock=clock))["ttlMs"] == 3000  # the first is two seconds old
+    assert (await listed(pages({"ttlMs": 10}, {}, {"ttlMs": 10})))["ttlMs"] == 0
+    assert (await listed(pages({"ttlMs": 10**400}, {"ttlMs": 20})))["ttlMs"] == 20
+
+
+async def test_it_is_public_where_all_pages_are() -> None:
+    public, private = {"cacheScope": "public"}, {"cacheScope": "private"}
+    assert (await listed(pages(public, public)))["cacheScope"] == "public"
+    assert (await listed(pages(public, private, public)))["cacheScope"] == "private"
+    assert (await listed(pages(private, public)))["cacheScope"] == "private"
+    assert (await listed(pages(public, {})))["cacheScope"] == "private"
+
+
+async def test_when_a_cursor_does_not_hold_any_more_all_is_asked_for_again() -> None:
+    asked: list[dict[str, Any]] = []
+
+    def answer(params: dict[str, Any]) -> dict[str, Any]:
+        asked.append(params)
+        if len(asked) == 2:
+            raise ProtocolError(-32602, "no such cursor")
+        return {"tools": [{"n": len(asked)}]} if params else {"tools": [{"n": len(asked)}], "nextCursor": "2"}
+
+    assert (await listed(answer))["tools"] == [3, 4]
+    assert asked == [{}, {"cursor": "2"}, {}, {"cursor": "2"}]
+
+
+async def test_a_cursor_that_never_holds_is_an_error_in_the_end() -> None:
+    asked: list[dict[str, Any]] = []
+
+    def answer(params: dict[str, Any]) -> dict[str, Any]:
+        asked.append(params)
+        if params:
+            raise ProtocolError(-32602, "no such cursor")
+        return {"tools": [], "nextCursor": "2"}
+
+    with pytest.raises(ProtocolError, match="no such cursor"):
+        await listed(answer)
+    assert len(asked) == 6
+
+
+async def test_an_error_that_is_not_about_a_cursor_is_raised_at_once() -> None:
+    for first in (True, False):
+        asked: list[dict[str, Any]] = []
+
+        def answer(
+            params: dict[str, Any], first: bool = first, asked: list[dict[str, Any]] = asked
+        ) -> dict[str, Any]:
+            asked.append(params)
+            if first or params:
+                raise ProtocolError(-32602 if first else -32603, "no")
+            return {"tools": [], "nextCursor": "2"}
+
+        with pytest.raises(ProtocolError, match="no"):
+            await listed(answer)
+        assert len(asked) == (1 if first else 2)
+
+
+async def test_a_list_that_changes_between_two_pages_is_asked_for_again() -> None:
+    cache = ResultCache()
+    asked: list[dict[str, Any]] = []
+
+    def answer(params: dict[str, Any]) -> dict[str, Any]:
+        asked.append(params)
+        if len(asked) == 1:
+            cache.hear("notifications/prompts/list_changed", {})
+        if len(asked) == 2:
+            cache.hear("notifications/tools/list_changed", {})
+        return {"tools": [{"n": len(asked)}]} if params else {"tools": [{"n": len(asked)}], "nextCursor": "2"}
+
+    assert (await listed(answer, cache))["tools"] == [3, 4]
+
+
+async def test_a_list_that_never_stops_changing_is_returned_as_it_came() -> None:
+    cache = ResultCache()
+
+    def answer(params: dict[str, Any]) -> dict[str, Any]:
+        cache.hear("notifications/tools/list_changed", {})
+        return {"tools": [{"n": 1}]} if params else {"tools": [{"n": 0}], "nextCursor": "2"}
+
+    assert (await listed(answer, cache))["tools"] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("page", "said"),
+    [
+        ({}, "an array of objects as tools"),
+        ({"tools": None}, "an array of objects as tools"),
+        ({"tools": [1]}, "an array of objects as tools"),
+        ({"tools": {"a": 1}}, "an array of objects as tools"),
+        ({"tools": [], "nextCursor": 1}, "a string as nextCursor"),
+        ({"tools": [], "nextCursor": "same"}, "pages that come to an end"),
+    ],
+)
+async def test_what_is_no_page_is_an_error_that_says_so(page: dict[str, Any], said: str) -> None:
+    with pytest.raises(
+        ProtocolError, match=f"the server's answer to tools/list is malformed: expected {said}"
+    ):
+        await listed(lambda _: page)
+
+
+async def test_pages_under_ever_new_cursors_come_to_an_end() -> None:
+    asked = 0
+
+    def answer(_: dict[str, Any]) -> dict[str, Any]:
+        nonlocal asked
+        asked += 1
+        return {"tools": [], "nextCursor": str(asked)}
+
+    with pytest.raises(ProtocolError, match="pages that come to an end"):
+        await listed(answer)
+    assert asked == MAX_PAGES + 1

@@ -1,0 +1,425 @@
+"""The transport of 2024-11-05 as a client speaks it: what a server may do with its stream, and with what is posted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from asgi_answer import within
+from mcpkit.client.link.errors import AuthorizationError, StatusError, TransportError
+from mcpkit.client.transports.http.sse import SseTransport
+from mcpkit.protocol.client import ClientWire
+from serving import in_thread
+from waiting import LoopClock
+
+pytestmark = pytest.mark.anyio
+
+ORIGIN = "http://localhost:8000"
+PING = ClientWire("2024-11-05", info={}, capabilities={}).request("ping")
+
+
+class Recorder:
+    """What a transport has brought.
+
+    Attributes:
+        lines: The messages.
+        losses: Why nothing comes any more.
+        answered: The ids of requests that wait no more.
+    """
+
+    def __init__(self) -> None:
+        self.lines: asyncio.Queue[bytes] = asyncio.Queue()
+        self.losses: asyncio.Queue[Exception] = asyncio.Queue()
+        self.answered: set[object] = set()
+
+    def receive(self, line: bytes) -> None:
+        self.lines.put_nowait(line)
+
+    def is_pending(self, id_: object) -> bool:
+        return id_ not in self.answered
+
+    def lost(self, error: Exception) -> None:
+        self.losses.put_nowait(error)
+
+
+class Server:
+    """A server that does as a test says.
+
+    Attributes:
+        chunks: The parts of its event stream; None ends it.
+        posted: The requests that came to its endpoint, with their bodies.
+        answer: What they are answered with.
+        gone: Set when the client has closed the stream.
+    """
+
+    def __init__(self, endpoint: str = "/messages?session_id=1") -> None:
+        self.chunks: asyncio.Queue[bytes | None] = asyncio.Queue()
+        if endpoint:
+            self.say(f"event: endpoint\ndata: {endpoint}\n\n")
+        self.opened: list[Request] = []
+        self.posted: list[tuple[Request, bytes]] = []
+        self.answer: Callable[[], Awaitable[Response]] = self.accept
+        self.gone = asyncio.Event()
+        self.app = Starlette(
+            routes=[
+                Route("/sse", self.stream),
+                Route("/old", lambda _: RedirectResponse("/sse", 307)),
+                Route("/{path:path}", self.post, methods=["POST"]),
+            ]
+        )
+
+    def say(self, text: str | None) -> None:
+        self.chunks.put_nowait(None if text is None else text.encode())
+
+    async def stream(self, request: Request) -> Response:
+        self.opened.append(request)
+
+        async def parts() -> AsyncIterator[bytes]:
+            try:
+                while (chunk := await self.chunks.get()) is not None:
+                    yield chunk
+            except asyncio.CancelledError:
+                self.gone.set()
+                raise
+
+        return StreamingResponse(parts(), media_type="text/event-stream; charset=utf-8")
+
+    async def post(self, request: Request) -> Response:
+        self.posted.append((request, await request.body()))
+        return await self.answer()
+
+    async def accept(self) -> Response:
+        return PlainTextResponse("Accepted", 202)
+
+    async def nothing(self) -> Response:
+        request, _ = self.posted[-1]
+        while not await request.is_disconnected():
+            await asyncio.sleep(0)
+        return Response()
+
+
+@asynccontextmanager
+async def opened(
+    app: Any, path: str = "/sse", **options: Any
+) -> AsyncIterator[tuple[SseTransport, Recorder]]:
+    """Give an open transport that leaves nothing behind."""
+    before = asyncio.all_tasks()
+    transport, recorder = SseTransport(ORIGIN + path, app=app, **options), Recorder()
+    try:
+        await within(transport.open(recorder))
+        yield transport, recorder
+    finally:
+        await within(transport.close())
+    await transport.close()
+    assert asyncio.all_tasks() - before == set()
+    assert recorder.losses.empty()
+
+
+async def refusal(app: Any, path: str = "/sse", **options: Any) -> TransportError:
+    """Return why a transport could not be opened."""
+    with pytest.raises(TransportError) as told:
+        async with opened(app, path, **options):
+            pass
+    assert not told.value.may_have_begun
+    return told.value
+
+
+async def test_messages_are_posted_and_answers_come_on_the_stream() -> None:
+    server = Server()
+    async with opened(server.app, headers={"X-Own": "1"}, token="secret") as (transport, recorder):
+        await transport.send(PING)
+        for chunk in (": keepalive\n\n", "event: message\nda", 'ta: {"id":1}\n\n', "data: 2\r\n\r\n"):
+            server.say(chunk)
+        assert [await within(recorder.lines.get()) for _ in range(2)] == [b'{"id":1}', b"2"]
+    await within(server.gone.wait())
+    ((posted, body),) = server.posted
+    assert (posted.url.path, posted.url.query, body) == ("/messages", "session_id=1", PING.line)
+    assert posted.headers["content-type"] == "application/json"
+    assert posted.headers["mcp-protocol-version"] == "2024-11-05"
+    assert server.opened[0].headers["accept"] == "text/event-stream"
+    for request in (posted, server.opened[0]):
+        assert (request.headers["x-own"], request.headers["authorization"]) == ("1", "Bearer secret")
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "path"),
+    [
+        ("/messages/?a=b", "/messages/"),
+        ("messages", "/messages"),
+        ("http://localhost:8000/elsewhere", "/elsewhere"),
+        ("//localhost:8000/elsewhere", "/elsewhere"),
+    ],
+)
+async def test_an_endpoint_is_meant_as_a_web_page_would_mean_it(endpoint: str, path: str) -> None:
+    server = Server(endpoint)
+    async with opened(server.app) as (transport, _):
+        await transport.send(PING)
+    assert server.posted[0][0].url.path == path
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    [
+        "http://localhost:9000/messages",
+        "https://localhost:8000/messages",
+        "http://evil.example/messages",
+        "//evil.example/messages",
+        "http://user:password@localhost:8000/messages",
+        "file:///etc/passwd",
+        "http://[",
+        "http:////[",
+    ],
+)
+async def test_an_endpoint_of_another_origin_is_refused(endpoint: str) -> None:
+    server = Server(endpoint)
+    error = await refusal(server.app, token="secret")
+    assert "wants messages to be sent to" in str(error)
+    assert "no address of the same origin" in str(error)
+    assert server.posted == []
+
+
+async def test_only_the_first_endpoint_counts() -> None:
+    server = Server()
+    server.say("event: endpoint\ndata: http://evil.example/\n\n")
+    server.say("event: other\ndata: 1\n\ndata: 2\n\n")
+    async with opened(server.app) as (transport, recorder):
+        assert await within(recorder.lines.get()) == b"2"
+        await transport.send(PING)
+    assert server.posted[0][0].url.path == "/messages"
+
+
+async def test_a_stream_that_has_moved_within_its_origin_is_followed() -> None:
+    server = Server("messages")
+    async with opened(server.app, "/old") as (transport, _):
+        await transport.send(PING)
+    assert server.posted[0][0].url.path == "/messages"
+
+
+async def test_a_stream_that_names_no_endpoint_is_given_up() -> None:
+    server = Server(endpoint="")
+    clock = LoopClock()
+    opening = asyncio.ensure_future(refusal(server.app, connect_timeout=5.0))
+    while not server.opened:
+        await asyncio.sleep(0)
+    clock.ahead += 5
+    error = await within(opening)
+    assert str(error) == f"{ORIGIN} has not said within 5 s where it takes messages"
+    await within(server.gone.wait())
+
+
+async def test_a_stream_that_ends_before_its_endpoint_is_told() -> None:
+    server = Server(endpoint="")
+    server.say(None)
+    assert str(await refusal(server.app)) == f"{ORIGIN} has ended its event stream"
+
+
+async def test_what_is_no_stream_is_told() -> None:
+    async def page(_: Request) -> Response:
+        return Response("<title>Welcome</title>", media_type="text/html")
+
+    error = await refusal(Starlette(routes=[Route("/sse", page)]))
+    assert "a web page" in str(error)
+    assert "Welcome" in str(error)
+
+
+@pytest.mark.parametrize("status", [404, 405, 500])
+async def test_a_status_that_is_no_success_is_told(status: int) -> None:
+    async def page(_: Request) -> Response:
+        return PlainTextResponse("not here", status)
+
+    error = await refusal(Starlette(routes=[Route("/sse", page)]))
+    assert isinstance(error, StatusError)
+    assert (error.status, error.session_is_gone) == (status, False)
+    assert "not here" in str(error)
+
+
+@pytest.mark.parametrize(("status", "asked"), [(401, "wants to know who asks"), (403, "does not allow it")])
+async def test_a_server_that_wants_to_know_who_asks_is_told_in_words(status: int, asked: str) -> None:
+    challenge = {"WWW-Authenticate": 'Bearer scope="read write"'}
+    server = Server()
+
+    async def refuse() -> Response:
+        return Response(status_code=status, headers=challenge)
+
+    async def page(_: Request) -> Response:
+        return await refuse()
+
+    error = await refusal(Starlette(routes=[Route("/sse", page)]))
+    server.answer = refuse
+    async with opened(server.app) as (transport, _):
+        with pytest.raises(AuthorizationError) as told:
+            await transport.send(PING)
+    for each in (error, told.value):
+        assert isinstance(each, AuthorizationError)
+        assert (each.status, each.challenge) == (status, challenge["WWW-Authenticate"])
+        assert asked in str(each)
+        assert "read write" in str(each)
+
+
+async def test_a_session_that_is_gone_is_told() -> None:
+    server = Server()
+
+    async def forget() -> Response:
+        return PlainTextResponse("Could not find session", 404)
+
+    server.answer = forget
+    async with opened(server.app) as (transport, _):
+        with pytest.raises(StatusError) as told:
+            await transport.send(PING)
+    assert told.value.session_is_gone
+    assert not told.value.may_have_begun
+
+
+async def test_a_stream_that_ends_is_told_and_opened_again() -> None:
+    server = Server()
+    transport, recorder = SseTransport(ORIGIN + "/sse", app=server.app), Recorder()
+    await transport.open(recorder)
+    server.say(None)
+    lost = await within(recorder.losses.get())
+    assert str(lost) == f"{ORIGIN} has ended its event stream"
+    assert isinstance(lost, TransportError)
+    assert lost.may_have_begun
+    with pytest.raises(TransportError) as told:
+        await transport.send(PING)
+    assert not told.value.may_have_begun
+    await transport.close()
+    server.say("event: endpoint\ndata: /messages\n\n")
+    await transport.open(recorder)
+    await transport.send(PING)
+    await transport.close()
+    assert len(server.posted) == 1
+
+
+async def test_a_post_that_is_never_answered_ends_with_the_stream() -> None:
+    server = Server()
+
+    async def never() -> Response:
+        server.say(None)
+        return await server.nothing()
+
+    server.answer = never
+    async with opened(server.app) as (transport, recorder):
+        with pytest.raises(TransportError, match="has ended its event stream") as told:
+            await within(transport.send(PING))
+        assert told.value.may_have_begun
+        assert isinstance(await within(recorder.losses.get()), TransportError)
+
+
+@pytest.mark.parametrize("end", ["cancelled", "failed", "closed"])
+async def test_an_answer_may_come_before_its_message_is_taken(end: str) -> None:
+    server = Server()
+    ended = asyncio.Event()
+
+    async def late() -> Response:
+        if end == "failed":
+            await ended.wait()
+            raise ValueError("no such table")
+        await server.nothing()
+        ended.set()
+        return Response()
+
+    server.answer = late
+    async with opened(server.app) as (transport, recorder):
+        recorder.answered.add(PING.id)
+        clock = LoopClock()
+        sending = asyncio.ensure_future(transport.send(PING))
+        while not server.posted:
+            await asyncio.sleep(0)
+        assert not sending.done()
+        server.say('data: {"id":1}\n\n')
+        await within(sending)
+        assert not ended.is_set()
+        if end == "failed":
+            ended.set()
+        elif end == "cancelled":
+            clock.ahead += 10
+            await within(ended.wait())
+    await within(ended.wait())
+
+
+async def test_a_post_is_given_up_when_it_is_cancelled() -> None:
+    server = Server()
+    waiting, gone = asyncio.Event(), asyncio.Event()
+
+    async def never() -> Response:
+        waiting.set()
+        await server.nothing()
+        gone.set()
+        return Response()
+
+    server.answer = never
+    async with opened(server.app) as (transport, _):
+        sending = asyncio.ensure_future(transport.send(PING))
+        await within(waiting.wait())
+        sending.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await sending
+        await within(gone.wait())
+
+
+async def test_an_event_that_is_too_large_ends_the_stream() -> None:
+    server = Server()
+    async with opened(server.app, max_answer=1000) as (_, recorder):
+        server.say("data: " + "x" * 990 + "\n\n")
+        assert len(await within(recorder.lines.get())) == 990
+        server.say("data: " + "x" * 1001)
+        lost = await within(recorder.losses.get())
+    assert "more than 1,000 bytes" in str(lost)
+
+
+async def test_a_server_that_fails_within_the_stream_is_told() -> None:
+    @asynccontextmanager
+    async def failing() -> AsyncIterator[Any]:
+        async def parts() -> AsyncIterator[bytes]:
+            yield b"event: endpoint\ndata: /messages\n\n"
+            await failed.wait()
+            raise ValueError("no such table")
+
+        async def stream(_: Request) -> Response:
+            return StreamingResponse(parts(), media_type="text/event-stream")
+
+        failed = asyncio.Event()
+        yield Starlette(routes=[Route("/sse", stream)]), failed
+
+    async with failing() as (app, failed), opened(app) as (_, recorder):
+        failed.set()
+        lost = await within(recorder.losses.get())
+    assert isinstance(lost, TransportError)
+    assert "the connection" in str(lost)
+
+
+async def test_whoever_does_not_wait_for_the_endpoint_leaves_nothing() -> None:
+    server = Server(endpoint="")
+    before = asyncio.all_tasks()
+    transport = SseTransport(ORIGIN + "/sse", app=server.app)
+    opening = asyncio.ensure_future(transport.open(Recorder()))
+    while not server.opened:
+        await asyncio.sleep(0)
+    opening.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+    assert asyncio.all_tasks() == before
+
+
+async def test_a_server_that_is_not_there_is_told() -> None:
+    with in_thread(Server().app) as url:
+        pass
+    transport = SseTransport(f"{url}/sse")
+    with pytest.raises(TransportError, match="cannot connect to") as told:
+        await within(transport.open(Recorder()))
+    assert not told.value.may_have_begun
+
+
+async def test_the_transport_shows_no_secret() -> None:
+    assert (
+        repr(SseTransport("http://user:password@localhost:8000/sse?key=secret"))
+        == f"SseTransport({ORIGIN!r})"
+    )
