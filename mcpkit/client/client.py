@@ -245,7 +245,7 @@ class Client(Caller):
         quiet = self._timeout if timeout is None else timeout
         longest = self._max_timeout if max_timeout is None else max_timeout
         try:
-            if method in METHODS and link.wire.revision in STATELESS:
+            if self._cache.keeps_any and method in METHODS and link.wire.revision in STATELESS:
                 is_shared = progress is None and timeout is None and max_timeout is None
                 once = partial(link.request, method, told, progress, quiet, longest, headers)
                 result = await self._cache.answer(
@@ -396,6 +396,9 @@ class Client(Caller):
         def pages() -> Awaitable[Json]:
             return all_pages(method, member, page, changes=lambda: cache.changes(method), clock=cache.clock)
 
-        may_share = link.wire.revision in STATELESS
-        whole = await cache.answer(method, ALL_PAGES, pages, fresh=fresh, is_shared=may_share)
+        if cache.keeps_any:
+            may_share = link.wire.revision in STATELESS
+            whole = await cache.answer(method, ALL_PAGES, pages, fresh=fresh, is_shared=may_share)
+        else:
+            whole = await pages()
         return objects(whole, member, method)

@@ -94,6 +94,9 @@ class ResultCache:
         keeps_private: Whether to keep what the server says is for one authorization alone (`cacheScope`): where all
             requests go under the same.
         clock: Seconds; a clock that nobody sets.
+
+    Attributes:
+        keeps_any: Whether it keeps anything at all.
     """
 
     def __init__(
@@ -106,6 +109,7 @@ class ResultCache:
     ) -> None:
         self.clock = clock
         self._max_entries = MOST_ENTRIES if max_entries is None else max_entries
+        self.keeps_any = bool(self._max_entries)
         self._max_size = max_size
         self._keeps_private = keeps_private
         self._size = 0
@@ -147,7 +151,7 @@ class ResultCache:
         """
         asked = {name: value for name, value in params.items() if name != "_meta"}
         is_plain = _OF_TRACES.issuperset(params.get("_meta") or ()) and _OF_ROUNDS.isdisjoint(params)
-        if method not in METHODS or not self._max_entries or not is_plain:
+        if method not in METHODS or not self.keeps_any or not is_plain:
             return await ask()
         uri = asked.get("uri")
         question = _Question(method, jsonrpc.encode(asked), uri if isinstance(uri, str) else None)
