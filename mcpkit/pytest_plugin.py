@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
@@ -40,7 +42,8 @@ def mcp_client(request: pytest.FixtureRequest) -> Iterator[McpClient]:
                 if not configured:
                     raise pytest.UsageError("mcp_client() needs a server, or the setting mcp_target")
                 is_file = (path := request.config.rootpath / configured).exists()
-                target = path if is_file else configured
+                words = shlex.split(configured, posix=sys.platform != "win32")
+                target = path if is_file else words if len(words) > 1 else configured
             client: SyncClient = SyncClient(target, **options)  # type: ignore[arg-type]  # it says what is wrong
             return clients.enter_context(client)
 

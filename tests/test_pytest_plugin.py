@@ -77,8 +77,9 @@ def run(folder: Path, *arguments: str) -> str:
 def test_it_connects_clients(tmp_path: Path) -> None:
     (tmp_path / "server.py").write_text(SERVER)
     (tmp_path / "test_server.py").write_text(TESTS)
-    (tmp_path / "pytest.ini").write_text("[pytest]\nmcp_target = server.py\npythonpath = .\n")
-    assert "4 passed" in run(tmp_path)
+    for target in ("server.py", f'"{Path(sys.executable).as_posix()}" server.py'):
+        (tmp_path / "pytest.ini").write_text(f"[pytest]\nmcp_target = {target}\npythonpath = .\n")
+        assert "4 passed" in run(tmp_path)
 
 
 def test_it_costs_nothing_until_it_is_used(tmp_path: Path) -> None:

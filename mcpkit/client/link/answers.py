@@ -15,13 +15,14 @@ def objects(result: Json, member: str, method: str) -> list[Json]:
     Raises:
         ProtocolError: It is no array of objects.
     """
-    found = result.get(member)
+    found: object = result.get(member)
     if type(found) is list:
-        for each in found:
+        items = cast("list[Json]", found)
+        for each in items:
             if type(each) is not dict:
                 break
         else:
-            return cast("list[Json]", found)
+            return items
     raise malformed(method, f"an array of objects as {member}")
 
 

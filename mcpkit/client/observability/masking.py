@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Any, Final
 
 from ...protocol.jsonrpc import is_array, is_object
 
@@ -45,9 +45,8 @@ class Mask:
         """Make one for the options of a client: its token, and headers and variables with such names."""
         known = [str(options[name]) for name in ("token",) if isinstance(options.get(name), str)]
         for name in ("headers", "env"):
-            values = options.get(name)
-            if isinstance(values, Mapping):
-                known += [str(value) for key, value in values.items() if _SECRET.search(str(key))]
+            values: Any = options.get(name) or {}
+            known += [str(value) for key, value in values.items() if _SECRET.search(str(key))]
         return cls([*known, *(value.rpartition(" ")[2] for value in known)])
 
     def masked(self, line: bytes) -> str:

@@ -1,0 +1,141 @@
+"""What type checkers know of the rest of a client: lists, changes, what is seen, and what goes wrong."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Literal
+
+from typing_extensions import assert_type
+
+from mcpkit import (
+    AuthorizationError,
+    CallResult,
+    Change,
+    Client,
+    ClientTelemetry,
+    InvalidResultError,
+    OutcomeUnknownError,
+    ProtocolError,
+    RemoteTool,
+    Replay,
+    StatusError,
+    SyncClient,
+    SyncWatch,
+    ToolError,
+    TransportError,
+    Watch,
+)
+
+
+def show_progress(done: float, total: float | None, message: str | None) -> None:
+    """Show how far it is."""
+    print(done, total, message)
+
+
+def show(way: Literal["sent", "came"], text: str) -> None:
+    """Show a message."""
+    print(way, text)
+
+
+def log(level: str, data: object, logger: str | None) -> None:
+    """Write a message of the server's down."""
+    print(level, data, logger)
+
+
+async def use() -> None:
+    """Use everything."""
+    async with Client("server.py", trace=show, record="talk.jsonl", log=log, log_level="info") as client:
+        assert_type(client, Client)
+        assert_type(client.revision, str)
+        assert_type(client.server_info, dict[str, Any])
+        assert_type(client.instructions, str | None)
+        assert_type(await client.list_tools(fresh=True), list[dict[str, Any]])
+        assert_type(await client.list_resources(), list[dict[str, Any]])
+        assert_type(await client.list_resource_templates(), list[dict[str, Any]])
+        assert_type(await client.list_prompts(), list[dict[str, Any]])
+        assert_type(await client.read("weather://oslo"), list[dict[str, Any]])
+        assert_type(await client.get_prompt("greet", {"name": "Ada"}), list[dict[str, Any]])
+        assert_type(await client.complete("greet", "name", "A"), list[str])
+        assert_type(await client.request("ping", timeout=3), dict[str, Any])
+        assert_type(await client.notify("notifications/roots/list_changed"), None)
+        await client.set_log_level("debug")
+        await client.call("bake", progress=show_progress, retry=True, max_timeout=60.0)
+        client.roots = ["/srv"]
+
+
+async def tools(client: Client) -> None:
+    """Call tools as functions."""
+    for name, tool in (await client.tools()).items():
+        assert_type(name, str)
+        assert_type(tool, RemoteTool)
+        assert_type(tool.schema, dict[str, Any])
+        assert_type(await tool(city="Oslo"), Any)
+
+
+async def changes(client: Client) -> AsyncIterator[Change]:
+    """Hear of changes."""
+    async with client.watch(tools=True, resources=["weather://oslo"]) as watch:
+        assert_type(watch, Watch)
+        async for change in watch:
+            assert_type(change.kind, Literal["tools", "prompts", "resources", "resource"])
+            assert_type(change.uri, str | None)
+            yield change
+
+
+def changes_that_are_waited_for(client: SyncClient) -> None:
+    """Hear of changes, without an event loop."""
+    with client.watch() as watch:
+        assert_type(watch, SyncWatch)
+        for change in watch:
+            assert_type(change, Change)
+
+
+def waits() -> None:
+    """Everything without an event loop."""
+    with SyncClient({"mcpServers": {"a": {"command": "a"}, "b": {"url": "https://b"}}}, timeout=3) as client:
+        assert_type(client, SyncClient)
+        assert_type(client.servers, Mapping[str, SyncClient])
+        assert_type(client.failures, Mapping[str, Exception])
+        assert_type(client.list_tools(), list[dict[str, Any]])
+        assert_type(client.read("weather://oslo"), list[dict[str, Any]])
+        assert_type(client.request("ping"), dict[str, Any])
+        assert_type(client.complete("greet", "name", "A"), list[str])
+        result = client.call("bake", progress=show_progress)
+        assert_type(result.text, str)
+        assert_type(result.content, list[dict[str, Any]])
+        assert_type(result.is_error, bool)
+        assert_type(result.structured, Any)
+
+
+async def plays() -> None:
+    """Play a conversation again, and measure it."""
+    async with Client(Replay("talk.jsonl"), telemetry=ClientTelemetry()) as client:
+        await client.call("bake")
+
+
+async def fails(client: Client) -> CallResult | None:
+    """Tell errors apart."""
+    try:
+        return await client.call("bake")
+    except AuthorizationError as error:
+        assert_type(error.challenge, str)
+    except StatusError as error:
+        assert_type(error.status, int)
+    except OutcomeUnknownError:
+        return await client.call("bake", retry=True)
+    except TransportError as error:
+        assert_type(error.may_have_begun, bool)
+        assert_type(error.retry_after, float | None)
+    except InvalidResultError as error:
+        return error.result
+    except ProtocolError as error:
+        assert_type(error.code, int)
+    except (ToolError, TimeoutError):
+        pass
+    return None
+
+
+Client("server.py", trace=True, timeout=None)
+Client("server.py", timeout="soon")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+Client("server.py", trace=log)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+SyncClient("server.py", timout=3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
