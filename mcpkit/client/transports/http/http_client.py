@@ -14,13 +14,13 @@ from ....common.functions import check_function
 from ....common.numbers import check_count, check_seconds
 from ....common.version import __version__
 from ...link.errors import TransportError
+from .cancellation import unhurt
 from .headers import Pairs, bearer, checked, header
 from .tls import tls_context
 
 if TYPE_CHECKING:
     import ssl
 
-    import anyio
     import httpx2
     from starlette.types import ASGIApp
 
@@ -92,6 +92,7 @@ class HttpClient:
         connect_timeout: As given.
         has_credentials: Whether requests say who asks.
         max_answer: As given.
+        has_several: Whether several requests were under way at once, so that several connections may be kept.
         failures: The exceptions by which httpx2 says that an exchange has failed; there once it has been opened.
 
     Raises:
@@ -134,6 +135,7 @@ class HttpClient:
         self.origin = f"{parts.scheme}://{netloc}"
         self.connect_timeout = connect_timeout
         self.max_answer = max_answer
+        self.has_several = False
         self._app = app
         self._url = urlunsplit((parts.scheme, netloc, parts.path, parts.query, ""))
         if auth is None and parts.username is not None:
@@ -222,16 +224,6 @@ class HttpClient:
         if client is not None and client is not self._given:
             await client.aclose()
 
-    @staticmethod
-    def cancel_scope() -> anyio.CancelScope:
-        """Return what ends a request and lets go of no connection: of a task's own cancellation httpx2 knows nothing.
-
-        Whoever asks next closes connections that a server has dropped; where that is cancelled they are forgotten.
-        """
-        import anyio
-
-        return anyio.CancelScope()
-
     async def ask(
         self, method: str, headers: Pairs, content: bytes = b"", url: httpx2.URL | None = None
     ) -> httpx2.Response:
@@ -289,7 +281,8 @@ class HttpClient:
             )
         auth = httpx2.USE_CLIENT_DEFAULT if self._auth is None else self._auth
         try:
-            response = await client.send(request, stream=True, auth=auth, follow_redirects=False)
+            sending = client.send(request, stream=True, auth=auth, follow_redirects=False)
+            response = await (unhurt(sending) if self.has_several else sending)
         except TransportError:  # of an app in this process
             raise
         except self.failures as error:

@@ -23,7 +23,6 @@ from .status import media_type, refused, shown, unexpected
 from .stream import EVENT_STREAM
 
 if TYPE_CHECKING:
-    import anyio
     import httpx2
 
 _LATE: Final = 10.0
@@ -46,7 +45,8 @@ class SseTransport:
         self._http = HttpClient(url, **options)
         self._reader: asyncio.Task[None] | None = None
         self._endpoint: asyncio.Future[httpx2.URL] | None = None
-        self._posting: dict[asyncio.Task[None], anyio.CancelScope] = {}
+        self._posting: set[asyncio.Task[None]] = set()
+        self._cancelled: set[asyncio.Task[None]] = set()
         self._answered: dict[RequestId, asyncio.Future[None]] = {}
 
     def __repr__(self) -> str:
@@ -87,13 +87,14 @@ class SseTransport:
         answered: asyncio.Future[None] = loop.create_future()
         if message.id is not None:
             self._answered[message.id] = answered
-        scope = self._http.cancel_scope()
-        posting = loop.create_task(self._post(scope, endpoint.result(), message))
-        self._posting[posting] = scope
+        posting = loop.create_task(self._post(endpoint.result(), message))
+        self._posting.add(posting)
+        if len(self._posting) > 1:
+            self._http.has_several = True
         posting.add_done_callback(self._posted)
         try:
             await asyncio.wait((posting, answered, reader), return_when=asyncio.FIRST_COMPLETED)
-            if posting.done() and not scope.cancel_called:  # the latter by `close`
+            if posting.done() and not posting.cancelled():  # the latter by `close`
                 posting.result()
             elif not answered.done():
                 raise self._ended()
@@ -101,9 +102,9 @@ class SseTransport:
             if message.id is not None:
                 del self._answered[message.id]
             if answered.done() and not posting.done():
-                loop.call_later(_LATE, scope.cancel)
+                loop.call_later(_LATE, self._cancel, posting)
             else:
-                scope.cancel()
+                self._cancel(posting)
                 await asyncio.wait((posting,))
 
     async def close(self) -> None:
@@ -112,29 +113,36 @@ class SseTransport:
         try:
             if reader is not None:
                 reader.cancel()
-                for scope in self._posting.values():
-                    scope.cancel()
-                await asyncio.wait((reader, *self._posting))
+                for posting in tuple(self._posting):
+                    self._cancel(posting)
+                await asyncio.wait((reader, *self._cancelled))
         finally:
             await self._http.close()
 
+    def _cancel(self, posting: asyncio.Task[None]) -> None:
+        """Cancel a POST, once: a second time would keep it from closing its connection."""
+        if posting in self._posting:
+            self._posting.remove(posting)
+            self._cancelled.add(posting)
+            posting.cancel()
+
     def _posted(self, posting: asyncio.Task[None]) -> None:
-        del self._posting[posting]
+        self._posting.discard(posting)
+        self._cancelled.discard(posting)
         if not posting.cancelled():
             posting.exception()  # raised by `send`, unless the answer was there before
 
-    async def _post(self, scope: anyio.CancelScope, endpoint: httpx2.URL, message: Outgoing) -> None:
+    async def _post(self, endpoint: httpx2.URL, message: Outgoing) -> None:
         headers: Pairs = [(b"Content-Type", b"application/json")]
         if message.revision is not None:
             headers.append((b"MCP-Protocol-Version", message.revision.encode()))
-        with scope:
-            response = await self._http.ask("POST", headers, message.line, endpoint)
-            try:
-                if not 200 <= response.status_code < 300:
-                    raise (await refused(self._http, response)).as_error(has_session=True)
-                await self._http.finish(response)
-            finally:
-                await response.aclose()
+        response = await self._http.ask("POST", headers, message.line, endpoint)
+        try:
+            if not 200 <= response.status_code < 300:
+                raise (await refused(self._http, response)).as_error(has_session=True)
+            await self._http.finish(response)
+        finally:
+            await response.aclose()
 
     async def _read(self, receiver: Receiver, endpoint: asyncio.Future[httpx2.URL]) -> None:
         """Pass on what comes on the stream, and tell of its end."""

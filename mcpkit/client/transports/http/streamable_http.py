@@ -95,10 +95,11 @@ class HttpTransport:
         self._interrupt(error)
 
     def _interrupt(self, error: TransportError) -> None:
-        """End all that is being sent with an error."""
-        for task in self._sending:
-            self._sending[task] = error
-            task.cancel()
+        """End all that is being sent with an error, unless it is ending already."""
+        for task, why in self._sending.items():
+            if why is None:
+                self._sending[task] = error
+                task.cancel()
 
     async def send(self, message: Outgoing) -> None:
         """Send a message; of a request, pass on all that comes until its answer has come.
@@ -115,6 +116,8 @@ class HttpTransport:
         task = asyncio.current_task()
         assert task is not None
         self._sending[task] = None
+        if len(self._sending) > 1:
+            self._http.has_several = True
         try:
             await self._exchange(message, session, receiver)
         except TransportError as error:
