@@ -70,6 +70,7 @@ class Caller(Connected, ABC):
         timeout: float | None = None,
         max_timeout: float | None = None,
         retry: bool | None = None,
+        meta: Mapping[str, Any] | None = None,
     ) -> CallResult: ...
     @overload
     async def call(
@@ -83,6 +84,7 @@ class Caller(Connected, ABC):
         timeout: float | None = None,
         max_timeout: float | None = None,
         retry: bool | None = None,
+        meta: Mapping[str, Any] | None = None,
     ) -> T: ...
     async def call(
         self,
@@ -95,6 +97,7 @@ class Caller(Connected, ABC):
         timeout: float | None = None,
         max_timeout: float | None = None,
         retry: bool | None = None,
+        meta: Mapping[str, Any] | None = None,
     ) -> Any:
         """Call a tool, and return its result: a `CallResult`, or a value of the type `into`.
 
@@ -109,6 +112,7 @@ class Caller(Connected, ABC):
             max_timeout: The same.
             retry: Whether the call may be done twice, where the way to the server or back has broken; None where the
                 tool says that it is read-only or idempotent, as far as it has been listed.
+            meta: Members of the call's `_meta`, such as those of extensions.
 
         Raises:
             ToolError: The tool could not do what it was asked, and a type was asked for.
@@ -118,7 +122,9 @@ class Caller(Connected, ABC):
             OutcomeUnknownError: It may or may not have been done.
             ConnectionError: The server cannot be reached, or its answer did not come back.
         """
-        params = {"name": name, "arguments": arguments or {}}
+        params: Json = {"name": name, "arguments": arguments or {}}
+        if meta is not None:
+            params["_meta"] = dict(meta)
         tools = self._tools
         retry = tools.is_harmless(name) if retry is None else retry
         if self._repeats_arguments:

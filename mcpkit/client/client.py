@@ -32,6 +32,7 @@ from .link.negotiation import Negotiation
 from .link.pages import ALL_PAGES, all_pages
 from .link.retrying import Retrying
 from .observability.logs import Log, ServerLog
+from .observability.notifications import Notified, hear_notifications
 from .targets.meant import Target
 from .targets.targets import (
     ServerEntry,
@@ -83,6 +84,8 @@ class Client(Caller):
         log: Called with level, data and logger's name (or None) of each log message of the server's.
         log_level: The least severe level that the server is to log; None for what it chooses, and in the stateless era
             for nothing. `set_log_level` changes it.
+        notification: Called with method and params of each notification of the server's that belongs to no request:
+            those of extensions, and all others, too.
         tries: How often a request is tried in all when the way to the server has broken and nothing is done twice.
         longest_wait: Seconds that are waited at most where a server says when to come back.
         trace: True to show each message on standard error; or a function that is called with `sent` or `came`, and the
@@ -118,6 +121,7 @@ class Client(Caller):
         cache: bool = True,
         log: Log | None = None,
         log_level: str | None = None,
+        notification: Notified | None = None,
         tries: int = 3,
         longest_wait: float = 30.0,
         trace: Trace | bool = False,
@@ -149,6 +153,8 @@ class Client(Caller):
         self._link.renewals.append(self._begin_anew)
         self._retrying = Retrying(tries, longest_wait)
         self._log = ServerLog(self._link, log, log_level)
+        if notification is not None:
+            hear_notifications(self._link, notification)
         self._recorder: Recorder | None = None
         if trace or record is not None:
             from .observability.trace import look_at_frames

@@ -18,7 +18,7 @@ from ..common.current import running_loop
 from ..protocol.types import Json
 from .asking.questions import Roots
 from .changes.changes import Change, Watch
-from .link.errors import TransportError
+from .link.errors import CLOSED, TransportError
 from .roof import Client
 from .tools.tools import RemoteTool
 
@@ -76,7 +76,7 @@ class SyncClient:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._entered = 0
-        self._changing = threading.Lock()
+        self._changing = threading.RLock()
 
     # Its life
 
@@ -174,16 +174,22 @@ class SyncClient:
             ConnectionError: The client is not open.
             BaseException: Whatever it raises.
         """
-        if self._loop is None:
-            raise ConnectionError("the client is not open: write `with SyncClient(...) as client:`")
         self._check_thread()
 
         async def run() -> T:
             return await begin()
 
-        future = asyncio.run_coroutine_threadsafe(run(), self._loop)
+        with self._changing:  # what an event loop is handed that is ending would never be done
+            loop = self._loop
+            if loop is None:
+                raise ConnectionError("the client is not open: write `with SyncClient(...) as client:`")
+            future = asyncio.run_coroutine_threadsafe(run(), loop)
         try:
             return _result(future)
+        except CancelledError:
+            if loop is self._loop:
+                raise
+            raise ConnectionError(CLOSED) from None
         except BaseException:
             future.cancel()
             raise
@@ -336,7 +342,7 @@ class SyncWatch:
         """Wait for the next change, and return it."""
         try:
             change: Change = self._wait_for(self._watch.__anext__)
-        except (StopAsyncIteration, CancelledError):
+        except StopAsyncIteration:
             raise StopIteration from None
         except ConnectionError as error:
             if self._has_begun and not isinstance(
