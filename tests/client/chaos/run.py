@@ -26,7 +26,7 @@ PROCESS_BLOCK = 25
 
 def report(title: str, figures: Counter[str], seconds: float) -> None:
     """Print what has happened."""
-    print(f"{title}: {figures.pop('rounds')} rounds in {seconds:.0f} s")
+    print(f"{title}: {figures.pop('rounds', 0)} rounds in {seconds:.0f} s")
     for name, number in sorted(figures.items(), key=lambda item: -item[1]):
         print(f"  {number:8,} {name}")
     sys.stdout.flush()
