@@ -126,11 +126,11 @@ class Caller(Connected, ABC):
         if meta is not None:
             params["_meta"] = dict(meta)
         tools = self._tools
-        retry = tools.is_harmless(name) if retry is None else retry
         if self._repeats_arguments:
-            rest = (progress, log_level, timeout, max_timeout, retry)
-            result = CallResult(await self._ask_with_headers(name, params, *rest))
+            rest = (progress, log_level, timeout, max_timeout)
+            result = CallResult(await self._ask_with_headers(name, params, retry, *rest))
         else:
+            retry = tools.is_harmless(name) if retry is None else retry
             ask = self._ask("tools/call", params, progress, log_level, timeout, max_timeout, retry)
             result = CallResult(await ask)
         if self._validates and not result.is_error and tools.may_promise(name, result):
@@ -141,16 +141,18 @@ class Caller(Connected, ABC):
 
         return read_into(result, into, name)
 
-    async def _ask_with_headers(self, name: str, params: Json, *rest: Any) -> Json:
-        given = params["arguments"]
+    async def _ask_with_headers(self, name: str, params: Json, retry: bool | None, *rest: Any) -> Json:
+        given, tools = params["arguments"], self._tools
         try:
-            headers = await self._tools.headers(name, given)
-            return await self._ask("tools/call", params, *rest, headers)
+            headers = await tools.headers(name, given)  # which has it listed
+            may_repeat = tools.is_harmless(name) if retry is None else retry
+            return await self._ask("tools/call", params, *rest, may_repeat, headers)
         except ProtocolError as error:
             if error.code != HEADER_MISMATCH:
                 raise
-        headers = await self._tools.headers(name, given, fresh=True)
-        return await self._ask("tools/call", params, *rest, headers)
+        headers = await tools.headers(name, given, fresh=True)
+        may_repeat = tools.is_harmless(name) if retry is None else retry
+        return await self._ask("tools/call", params, *rest, may_repeat, headers)
 
     async def tools(self) -> dict[str, RemoteTool]:
         """Return all tools by name, to be called like functions: `await tools["forecast"](city="Oslo")`."""
