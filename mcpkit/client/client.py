@@ -85,7 +85,8 @@ class Client(Caller):
         log_level: The least severe level that the server is to log; None for what it chooses, and in the stateless era
             for nothing. `set_log_level` changes it.
         notification: Called with method and params of each notification of the server's that belongs to no request:
-            those of extensions, and all others, too.
+            those of extensions, and all others, too. It, `log` and `progress` may be `async`: then they are awaited one
+            after the other.
         tries: How often a request is tried in all when the way to the server has broken and nothing is done twice.
         longest_wait: Seconds that are waited at most where a server says when to come back.
         trace: True to show each message on standard error; or a function that is called with `sent` or `came`, and the

@@ -11,9 +11,10 @@ from ...common.functions import check_function
 from ...common.numbers import check_seconds
 from ...protocol.client import Progressed
 from ...protocol.types import Json
+from .in_turn import InTurn
 
 Progress = Callable[[float, "float | None", "str | None"], object]
-"""Called with how much is done, of how much, and a text."""
+"""Called with how much is done, of how much, and a text; it may be `async`."""
 
 
 class Awaited:
@@ -39,12 +40,14 @@ class Awaited:
     __slots__ = (
         "_answer",
         "_ends",
+        "_failure",
         "_is_asked",
         "_loop",
         "_method",
         "_progress",
         "_timeout",
         "_timer",
+        "_turns",
         "is_late",
         "sender",
     )
@@ -67,6 +70,8 @@ class Awaited:
         self._progress = progress
         self._timeout = timeout
         self._is_asked = is_asked
+        self._turns = InTurn(self._has_failed)
+        self._failure: Exception | None = None
         self._ends = None if max_timeout is None else self._loop.time() + max_timeout
         self.is_late = False
         self.sender: asyncio.Task[Any] | None = asyncio.current_task()
@@ -93,10 +98,28 @@ class Awaited:
         self._timer = self._start()
         if self._progress is not None:
             try:
-                self._progress(progressed.done, progressed.total, progressed.message)
+                self._turns.call(self._progress, progressed.done, progressed.total, progressed.message)
             except Exception as error:  # noqa: BLE001 - the caller's own function; the call raises it
-                if not self._answer.done():
-                    self._answer.set_exception(error)
+                self._has_failed(error)
+
+    def _has_failed(self, error: Exception) -> None:
+        self._failure = error
+        if not self._answer.done():
+            self._answer.set_exception(error)
+
+    async def result(self) -> Json:
+        """Wait for the answer, and until all has been told that came before it."""
+        self.sender = None
+        result = await self._answer
+        await self._turns.finished()
+        if self._failure is not None:
+            raise self._failure
+        return result
+
+    def end(self) -> None:
+        """Interrupt and tell nobody any more."""
+        self.stop()
+        self._turns.stop()
 
     def has_interrupted(self) -> bool:
         """Say whether it has cancelled the sender, and nobody else has."""

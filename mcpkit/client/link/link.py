@@ -276,9 +276,7 @@ class Link:
             sending = self.transport.send(request)
             if sending is not None:
                 await sending
-            if watch is not None:
-                watch.sender = None
-            return await answer
+            return await (answer if watch is None else watch.result())
         except asyncio.CancelledError:
             if watch is not None and watch.has_interrupted():
                 return watch.last_result()
@@ -288,7 +286,7 @@ class Link:
         finally:
             del self._waiting[request.id]
             if watch is not None:
-                watch.stop()
+                watch.end()
                 del self._watched[request.id]
             if request.id in self.wire.pending:
                 self._give_up(request, is_late=watch is not None and watch.is_late)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from ...common.functions import check_function
 from ...protocol.eras import LOG_LEVEL, check_log_level
 from ...protocol.revisions import STATELESS
 from ...protocol.types import Json
+from ..link.in_turn import InTurn
 from ..link.link import Link
+from .notifications import turns_of
 
 Log = Callable[[str, Any, "str | None"], object]
-"""Called with level, data and the logger's name of a log message."""
+"""Called with level, data and the logger's name of a log message; it may be `async`."""
 
 _TIMEOUT: Final = 30.0
 """Seconds that a server has to take the level when the connection is opened: all else waits for that."""
@@ -37,10 +40,9 @@ class ServerLog:
     def __init__(self, link: Link, log: Log | None, level: str | None) -> None:
         self._link = link
         check_function("log", log, "level, data and the logger's name")
-        self._log = log
         self.level = None if level is None else check_log_level(level)
         if log is not None:
-            link.listeners.add(self._hear)
+            link.listeners.add(partial(self._hear, log, turns_of(link)))
         link.renewals.append(self._renew)
 
     def params(self, params: Mapping[str, Any] | None, level: str | None = None) -> Mapping[str, Any] | None:
@@ -72,6 +74,7 @@ class ServerLog:
         if "logging" in link.negotiated.capabilities:
             await link.exchange("logging/setLevel", {"level": self.level}, None, _TIMEOUT)
 
-    def _hear(self, method: str, params: Json | None) -> None:
-        if self._log is not None and method == "notifications/message" and params is not None:
-            self._log(params.get("level", "info"), params.get("data"), params.get("logger"))
+    @staticmethod
+    def _hear(log: Log, turns: InTurn, method: str, params: Json | None) -> None:
+        if method == "notifications/message" and params is not None:
+            turns.call(log, params.get("level", "info"), params.get("data"), params.get("logger"))

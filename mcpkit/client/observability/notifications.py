@@ -7,12 +7,13 @@ from collections.abc import Callable
 
 from ...common.functions import check_function
 from ...protocol.types import Json
+from ..link.in_turn import InTurn
 from ..link.link import Link
 
 logger = logging.getLogger("mcpkit")
 
 Notified = Callable[[str, Json], object]
-"""Called with method and params of a notification."""
+"""Called with method and params of a notification; it may be `async`."""
 
 
 def hear_notifications(link: Link, notification: Notified) -> None:
@@ -26,11 +27,23 @@ def hear_notifications(link: Link, notification: Notified) -> None:
         TypeError: It is no function.
     """
     check_function("notification", notification, "method and params")
+    turns = turns_of(link)
 
     def tell(method: str, params: Json | None) -> None:
         try:
-            notification(method, {} if params is None else params)
-        except Exception:
-            logger.exception("What is told of notifications has failed at %s", method)
+            turns.call(notification, method, {} if params is None else params)
+        except Exception as error:  # noqa: BLE001 - it is another one's
+            _has_failed(error)
 
     link.listeners.add(tell)
+
+
+def turns_of(link: Link) -> InTurn:
+    """Return what calls handlers one after the other as long as the link is open."""
+    turns = InTurn(_has_failed)
+    link.losses.add(lambda _: turns.stop() if link.is_closed else None)
+    return turns
+
+
+def _has_failed(error: Exception) -> None:
+    logger.error("What is told of notifications has failed", exc_info=error)

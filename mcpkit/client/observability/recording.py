@@ -27,10 +27,15 @@ class Recorder:
     Args:
         path: The file; what was in it is gone once the first message is there.
         mask: What hides the secrets.
+
+    Raises:
+        FileNotFoundError: There is no such folder.
     """
 
     def __init__(self, path: str | os.PathLike[str], mask: Mask) -> None:
         self._path = Path(path)
+        if not self._path.parent.is_dir():
+            raise FileNotFoundError(f"there is no folder {self._path.parent.absolute()} to record to")
         self._mask = mask
         self._file: TextIO | None = None
 

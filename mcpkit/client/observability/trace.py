@@ -42,7 +42,7 @@ def look_at_frames(
         TypeError: What is to be told is no function.
     """
     if not isinstance(trace, bool):
-        check_function("trace", trace, "`sent` or `came`, and a text", or_else="or True")
+        check_function("trace", trace, "`sent` or `came`, and a text", or_else="or True", may_be_async=False)
     mask = Mask.of(options)
     if trace:
         link.frames.append(Tracer(to_standard_error if trace is True else trace, mask))

@@ -129,6 +129,6 @@ def test_there_must_be_a_file(tmp_path: Path) -> None:
 async def test_a_recording_that_cannot_be_written_does_no_harm(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with Client(make_server(), record=tmp_path / "no" / "folder.jsonl") as client:
+    async with Client(make_server(), record=tmp_path) as client:
         assert (await client.call("bake", {"bread": "rye"})).text == "rye 1"
     assert "What looks at the messages has failed" in caplog.text

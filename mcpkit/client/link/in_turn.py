@@ -1,0 +1,67 @@
+"""Handlers that a client's user gives, `async` or not, called one after the other."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+logger = logging.getLogger("mcpkit")
+
+MOST_WAITING: Final = 1000
+"""Calls of an `async` handler that wait for those before them."""
+
+
+class InTurn:
+    """Calls handlers, and awaits what they return, in the order of the calls.
+
+    Args:
+        failed: Called with what has been raised by something that was awaited.
+    """
+
+    def __init__(self, failed: Callable[[Exception], object]) -> None:
+        self._failed = failed
+        self._waiting: deque[Awaitable[object]] = deque()
+        self._worker: asyncio.Task[None] | None = None
+        self._has_warned = False
+
+    def call(self, handler: Callable[..., object], *args: object) -> None:
+        """Call a handler; where too many calls wait, this one is left out, and the log says so once.
+
+        Raises:
+            Exception: Whatever a plain function raises.
+        """
+        if len(self._waiting) >= MOST_WAITING:
+            if not self._has_warned:
+                self._has_warned = True
+                logger.warning("A handler is too slow for what the server says, of which some is left out")
+            return
+        told = handler(*args)
+        if inspect.isawaitable(told):
+            self._waiting.append(told)
+            if self._worker is None or self._worker.done():
+                self._worker = asyncio.ensure_future(self._work())
+
+    async def _work(self) -> None:
+        while self._waiting:
+            try:
+                await self._waiting.popleft()
+            except Exception as error:  # noqa: BLE001 - a handler's own
+                self._failed(error)
+
+    async def finished(self) -> None:
+        """Wait until all that was called has ended."""
+        if self._worker is not None:
+            await self._worker
+
+    def stop(self) -> None:
+        """End what runs, and leave out what waits."""
+        if self._worker is not None:
+            self._worker.cancel()
+        for each in self._waiting:
+            if inspect.iscoroutine(each):
+                each.close()
+        self._waiting.clear()
