@@ -5,49 +5,41 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TypeVar
 
-if TYPE_CHECKING:
-    import httpx2
+T = TypeVar("T")
 
 
-async def unhurt(sending: Coroutine[object, object, httpx2.Response]) -> httpx2.Response:
-    """Send a request in a task of its own, and when this is cancelled let it end as httpx2 has it.
+async def unhurt(exchange: Coroutine[object, object, T]) -> T:
+    """Run requests by httpx2 in a task of their own, and when this is cancelled let them end as httpx2 has it.
 
-    Whoever asks next closes the connections that a server has dropped. Where asyncio cancels that, httpx2 forgets those
-    that are left; where a scope of anyio does, it closes them first.
+    Whoever begins or ends a request closes the connections that a server has dropped meanwhile. Where asyncio cancels
+    that, httpx2 forgets those that are left; where a scope of anyio does, it closes them first. With one connection
+    there are none left.
     """
     import anyio
 
-    async def send() -> httpx2.Response | None:
+    async def run() -> T | None:
         try:
             with scope:
-                return await sending
+                return await exchange
         finally:
-            if not sent.done():
-                sent.set_result(None)
+            if not ended.done():
+                ended.set_result(None)
         return None
 
     scope = anyio.CancelScope()
     loop = asyncio.get_running_loop()
-    sent: asyncio.Future[None] = loop.create_future()
-    task = loop.create_task(send())
+    ended: asyncio.Future[None] = loop.create_future()
+    task = loop.create_task(run())
     try:
-        await sent
+        await ended
     except asyncio.CancelledError:
         scope.cancel()
-        response = await _ended(task)
-        if response is not None:
-            await response.aclose()
+        while not task.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait((task,))
+        if not task.cancelled():
+            task.exception()  # nobody wants to know any more
         raise
-    response = task.result()
-    assert response is not None
-    return response
-
-
-async def _ended(task: asyncio.Task[httpx2.Response | None]) -> httpx2.Response | None:
-    """Return what a task that has been cancelled has come to nevertheless."""
-    while not task.done():
-        with suppress(asyncio.CancelledError):
-            await asyncio.wait((task,))
-    return None if task.cancelled() or task.exception() is not None else task.result()
+    return task.result()  # type: ignore[return-value]  # the scope is cancelled only above

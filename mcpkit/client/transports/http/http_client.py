@@ -14,7 +14,6 @@ from ....common.functions import check_function
 from ....common.numbers import check_count, check_seconds
 from ....common.version import __version__
 from ...link.errors import TransportError
-from .cancellation import unhurt
 from .headers import Pairs, bearer, checked, header
 from .tls import tls_context
 
@@ -92,7 +91,6 @@ class HttpClient:
         connect_timeout: As given.
         has_credentials: Whether requests say who asks.
         max_answer: As given.
-        has_several: Whether several requests were under way at once, so that several connections may be kept.
         failures: The exceptions by which httpx2 says that an exchange has failed; there once it has been opened.
 
     Raises:
@@ -135,7 +133,6 @@ class HttpClient:
         self.origin = f"{parts.scheme}://{netloc}"
         self.connect_timeout = connect_timeout
         self.max_answer = max_answer
-        self.has_several = False
         self._app = app
         self._url = urlunsplit((parts.scheme, netloc, parts.path, parts.query, ""))
         if auth is None and parts.username is not None:
@@ -281,8 +278,7 @@ class HttpClient:
             )
         auth = httpx2.USE_CLIENT_DEFAULT if self._auth is None else self._auth
         try:
-            sending = client.send(request, stream=True, auth=auth, follow_redirects=False)
-            response = await (unhurt(sending) if self.has_several else sending)
+            response = await client.send(request, stream=True, auth=auth, follow_redirects=False)
         except TransportError:  # of an app in this process
             raise
         except self.failures as error:

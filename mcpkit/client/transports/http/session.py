@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from ....calls.coroutines import within
 from ...link.errors import TransportError
 from ...link.transport import Receiver
+from .cancellation import unhurt
 from .headers import Pairs, header
 from .http_client import HttpClient
 from .stream import MOST_FAILURES, MessageStream
@@ -117,7 +118,7 @@ class HttpSession:
         )
         while True:
             try:
-                broken = await stream.join()
+                broken = await unhurt(stream.join())
                 assert broken is not None, "it answers no request"
             except TransportError as error:
                 if not stream.connections:

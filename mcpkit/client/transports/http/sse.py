@@ -16,6 +16,7 @@ from ....protocol.client import Outgoing
 from ....protocol.jsonrpc import RequestId
 from ...link.errors import TransportError
 from ...link.transport import Receiver
+from .cancellation import unhurt
 from .event_stream import Event, EventStream, TooLargeEventError
 from .headers import Pairs
 from .http_client import HttpClient, HttpOptions
@@ -46,6 +47,7 @@ class SseTransport:
         self._reader: asyncio.Task[None] | None = None
         self._endpoint: asyncio.Future[httpx2.URL] | None = None
         self._posting: set[asyncio.Task[None]] = set()
+        self._has_several = False  # connections that may be kept
         self._cancelled: set[asyncio.Task[None]] = set()
         self._answered: dict[RequestId, asyncio.Future[None]] = {}
 
@@ -87,10 +89,10 @@ class SseTransport:
         answered: asyncio.Future[None] = loop.create_future()
         if message.id is not None:
             self._answered[message.id] = answered
-        posting = loop.create_task(self._post(endpoint.result(), message))
+        self._has_several |= bool(self._posting)
+        post = self._post(endpoint.result(), message)
+        posting = loop.create_task(unhurt(post) if self._has_several else post)
         self._posting.add(posting)
-        if len(self._posting) > 1:
-            self._http.has_several = True
         posting.add_done_callback(self._posted)
         try:
             await asyncio.wait((posting, answered, reader), return_when=asyncio.FIRST_COMPLETED)

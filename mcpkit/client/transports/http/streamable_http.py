@@ -14,6 +14,7 @@ from ....protocol.headers import NAMED_BY, encode
 from ....protocol.revisions import STATELESS
 from ...link.errors import TransportError
 from ...link.transport import Receiver
+from .cancellation import unhurt
 from .headers import Pairs
 from .http_client import HttpClient, HttpOptions
 from .session import HttpSession
@@ -54,6 +55,7 @@ class HttpTransport:
         self._receiver: Receiver | None = None
         self._session: HttpSession | None = None
         self._sending: dict[asyncio.Task[object], TransportError | None] = {}
+        self._has_several = False  # connections that may be kept
 
     def __repr__(self) -> str:
         """Show the server, without what could be a secret."""
@@ -116,10 +118,10 @@ class HttpTransport:
         task = asyncio.current_task()
         assert task is not None
         self._sending[task] = None
-        if len(self._sending) > 1:
-            self._http.has_several = True
+        self._has_several |= len(self._sending) > 1
+        exchange = self._exchange(message, session, receiver)
         try:
-            await self._exchange(message, session, receiver)
+            await (unhurt(exchange) if self._has_several else exchange)
         except TransportError as error:
             session.is_gone |= error.session_is_gone
             raise
