@@ -249,7 +249,10 @@ class _Server:
             )
             return
         assert self._receiver is not None
-        why = f"The server ({self._name}) has answered with more than {self._max_answer} bytes; raise max_answer"
+        why = (
+            f"The server ({self._name}) has answered with more than {self._max_answer:,} bytes, the most that is read "
+            "(max_answer=)"
+        )
         id_ = id_of_answer(error.beginning, error.ending)
         if id_ is None:
             self._lose(f"{why}. It does not tell whom it answers, so it is ended")
