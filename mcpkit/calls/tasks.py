@@ -40,6 +40,7 @@ class Calls:
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._running: dict[Hashable, _Entry] = {}
+        self._stopping: set[_Entry] = set()  # which were cancelled, and have not stopped yet
         self.keys: KeysView[Hashable] = self._running.keys()
         self._idle: asyncio.Future[None] | None = None
         self._generation = forks.generation
@@ -167,12 +168,13 @@ class Calls:
         return calls
 
     async def aclose(self, problem: ProtocolError | None = None) -> None:
-        """Cancel everything, and wait until it has stopped; see `cancel_all`."""
-        await self._stopped(entry for entry in self.cancel_all(problem) if entry.unstarted is None)
+        """Cancel everything, and wait until it has stopped, and what was cancelled before; see `cancel_all`."""
+        self.cancel_all(problem)
+        await self._stopped(self._stopping)
 
     async def ended(self) -> None:
         """Return once everything that runs now has stopped, however it ends; what begins meanwhile does not count."""
-        await self._stopped(self._running.values())
+        await self._stopped((*self._running.values(), *self._stopping))
 
     async def _stopped(self, entries: Iterable[_Entry]) -> None:
         waiting: list[asyncio.Future[None]] = []
@@ -226,7 +228,9 @@ class Calls:
                 call.runtime.running.taken -= 1
             else:
                 call.runtime.running.give_back(entry.caller)
-            if not entry.is_cancelled:
+            if entry.is_cancelled:
+                self._stopping.discard(entry)
+            else:
                 self._settle(entry, message, problem)
             if entry.stopped is not None:
                 entry.stopped.set_result(None)
@@ -236,7 +240,9 @@ class Calls:
         entry.is_cancelled = True
         if entry.task is not None:
             entry.task.cancel()
-        if entry.unstarted is not None:  # its task ends without ever running
+        if entry.unstarted is None:
+            self._stopping.add(entry)
+        else:  # its task ends without ever running
             entry.unstarted.close()
             entry.call.runtime.running.give_back(entry.caller)
             if entry.stopped is not None:

@@ -22,6 +22,8 @@ pytestmark = [
 
 PARENT = """
 import asyncio, json, os, signal, sys, threading, time
+
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # which is ignored where the tests run without a terminal
 from mcpkit.client.transports.processes.stdio import StdioTransport
 
 class Receiver:
