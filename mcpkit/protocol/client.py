@@ -43,8 +43,8 @@ class Request(Outgoing):
     """A request to be sent."""
 
     __slots__ = ()
-    id: RequestId
-    method: str
+    id: RequestId  # pyright: ignore[reportIncompatibleVariableOverride]  # it is set once
+    method: str  # pyright: ignore[reportIncompatibleVariableOverride]
 
 
 @dataclass(slots=True)
@@ -211,7 +211,7 @@ class ClientWire:
             ProtocolError: It is no message; nothing has changed.
         """
         message = jsonrpc.decode(line)
-        if type(message) is dict and type(result := message.get("result")) is dict:  # as most are
+        if is_object(message) and is_object(result := message.get("result")):  # as most are
             id_ = message.get("id")
             if type(id_) is int and message.get("jsonrpc") == "2.0" and "method" not in message:
                 return [] if self._settled(id_) is None else [Answered(id_, result)]
