@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from ...errors import INTERNAL_ERROR, ProtocolError
 from ...protocol.jsonrpc import is_array, is_object
@@ -23,22 +23,6 @@ def objects(result: Json, member: str, method: str) -> list[Json]:
                 break
         else:
             return items
-    raise malformed(method, f"an array of objects as {member}")
-
-
-def strings(result: Json, member: str, method: str) -> list[str]:
-    """Return the strings in a member of a result.
-
-    Raises:
-        ProtocolError: It is no array of strings.
-    """
-    found = result.get(member)
-    if is_array(found):
-        for each in found:
-            if type(each) is not dict:
-                break
-        else:
-            return found
     raise malformed(method, f"an array of objects as {member}")
 
 
