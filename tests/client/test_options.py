@@ -78,6 +78,31 @@ async def test_what_is_watched_is_named_by_strings() -> None:
             Client(server).watch(resources=wrong)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"verify": "/no/such.pem"}, FileNotFoundError, "verify='/no/such.pem': there is no such file"),
+        ({"cert": "/no/such.pem"}, FileNotFoundError, "cert='/no/such.pem': there is no such file"),
+        ({"cert": (__file__, "/no/key.pem")}, FileNotFoundError, "cert='/no/key.pem': there is no such file"),
+        ({"verify": __file__}, ValueError, "holds no authorities' certificates: "),
+        ({"cert": __file__}, ValueError, "holds no certificate with its key: "),
+        ({"verify": 3}, TypeError, "verify must be a path, got 3"),
+    ],
+)
+async def test_files_of_certificates_are_named_where_they_are_wrong(
+    options: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        async with Client("https://127.0.0.1:9/mcp", **options):
+            pass
+
+
+@pytest.mark.parametrize("proxy", ["garbage", 3, "ftp://proxy"])
+def test_a_proxy_is_a_url(proxy: Any) -> None:
+    with pytest.raises(ValueError, match="proxy= is the URL of a proxy"):
+        Client(URL, proxy=proxy)
+
+
 def test_a_port_that_there_is_not_is_refused() -> None:
     with pytest.raises(ValueError, match="perhaps a port up to 65535"):
         HttpTransport("http://localhost:99999/mcp")

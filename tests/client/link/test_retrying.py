@@ -109,6 +109,20 @@ async def test_a_tool_that_may_be_called_twice_is(fault: Fault, name: str) -> No
     assert server.done["tools/call"] == 2
 
 
+async def test_to_try_again_is_advised_where_that_can_help() -> None:
+    def too_long(*_: object) -> None:
+        raise TransportError("it is too long", may_have_begun=True, may_pass=False)
+
+    for fault, advice in (
+        (dies, "; pass retry=True where that does no harm: "),
+        (too_long, " twice: it is too long"),
+    ):
+        async with Client(Failing("tools/call", fault)) as client:
+            with pytest.raises(OutcomeUnknownError) as caught:
+                await client.call("bake")
+            assert advice in str(caught.value)
+
+
 async def test_the_caller_has_the_last_word() -> None:
     server = Failing("tools/call", dies, dies)
     async with Client(server) as client:

@@ -45,6 +45,7 @@ _CODINGS = frozenset({b"", b"identity", b"gzip", b"x-gzip", b"deflate"})
 """Content codings of which one piece from the network becomes so much and no more: in httpx2 of today a megabyte at a
 time, before that the thousandfold, which is 64 MiB."""
 
+_PROXIES = frozenset({"http", "https", "socks5", "socks5h"})
 _NO_URL = (
     "the URL of a server begins with http:// or https://, and names a host, and perhaps a port up to 65535"
 )
@@ -128,6 +129,10 @@ class HttpClient:
             raise ValueError("verify=, cert= and proxy= are for connections that the transport makes itself")
         if http_client is not None and app is not None:
             raise ValueError("http_client= and app= both say who is asked: give one of them")
+        if proxy is not None and urlsplit(str(proxy)).scheme not in _PROXIES:
+            raise ValueError(
+                "proxy= is the URL of a proxy: http://, https://, socks5:// or socks5h://, and its host"
+            )
         host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
         netloc = host + port
         self.origin = f"{parts.scheme}://{netloc}"

@@ -23,7 +23,10 @@ def tls_context(
         trust_env: Whether the environment names authorities.
 
     Raises:
-        OSError: A file cannot be read, or is none of certificates.
+        FileNotFoundError: There is no such file or folder.
+        OSError: It cannot be read.
+        ValueError: It does not hold what it should.
+        TypeError: It is no path.
     """
     import ssl
 
@@ -34,11 +37,28 @@ def tls_context(
     elif isinstance(verify, bool):
         context = httpx2.create_ssl_context(verify=verify, trust_env=trust_env)
     else:
-        place = str(verify)
-        is_folder = Path(place).is_dir()
-        context = ssl.create_default_context(
-            cafile=None if is_folder else place, capath=place if is_folder else None
-        )
+        place = _existing("verify", verify)
+        try:
+            is_folder = Path(place).is_dir()
+            context = ssl.create_default_context(
+                cafile=None if is_folder else place, capath=place if is_folder else None
+            )
+        except ssl.SSLError as error:
+            raise ValueError(f"verify={place!r} holds no authorities' certificates: {error}") from error
     if cert is not None:
-        context.load_cert_chain(*map(str, cert if isinstance(cert, tuple) else (cert,)))
+        files, password = (cert[:2], cert[2:]) if isinstance(cert, tuple) else ((cert,), ())
+        paths = [_existing("cert", each) for each in files]
+        try:
+            context.load_cert_chain(*paths, *map(str, password))
+        except ssl.SSLError as error:
+            raise ValueError(f"cert={paths} holds no certificate with its key: {error}") from error
     return context
+
+
+def _existing(option: str, path: object) -> str:
+    """Return the path that an option is, where there is something."""
+    if not isinstance(path, str | Path):
+        raise TypeError(f"{option} must be a path, got {path!r}")
+    if not Path(path).exists():
+        raise FileNotFoundError(f"{option}={str(path)!r}: there is no such file")
+    return str(path)

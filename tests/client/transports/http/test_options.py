@@ -238,7 +238,7 @@ async def test_the_client_shows_its_certificate(authority: Authority, tmp_path: 
 
 
 async def test_a_file_that_is_not_there_is_an_error_when_it_is_opened(authority: Authority) -> None:
-    with pytest.raises(OSError, match="No such file") as caught:
+    with pytest.raises(OSError, match="no such file") as caught:
         await Client(HttpTransport("https://127.0.0.1:9/", verify="/nowhere.pem")).__aenter__()
     assert not isinstance(caught.value, TransportError)
 
