@@ -44,7 +44,7 @@ class Request(Outgoing):
 
     __slots__ = ()
     id: RequestId  # pyright: ignore[reportIncompatibleVariableOverride]  # it is set once
-    method: str  # pyright: ignore[reportIncompatibleVariableOverride]
+    method: str  # pyright: ignore[reportIncompatibleVariableOverride]  # the same
 
 
 @dataclass(slots=True)
