@@ -149,7 +149,8 @@ async def test_a_watch_that_comes_to_a_session_which_is_lost_by_then_joins_the_n
         server.die()
         watch = client.watch(tools=True)
         joining = asyncio.ensure_future(watch.__aenter__())
-        await until(lambda: client._link.is_open)
+        while not client._link.is_open:
+            await asyncio.sleep(0)
         server.die()  # before the watch has had its turn
         await joining
         server.say({"method": "notifications/tools/list_changed"})
