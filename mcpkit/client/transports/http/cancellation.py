@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TypeVar
 
 T = TypeVar("T")
 
 
-async def unhurt(exchange: Coroutine[object, object, T]) -> T:
+async def unhurt(exchange: Callable[[], Awaitable[T]]) -> T:
     """Run requests by httpx2 in a task of their own, and when this is cancelled let them end as httpx2 has it.
 
     Whoever begins or ends a request closes the connections that a server has dropped meanwhile. Where asyncio cancels
@@ -22,7 +22,7 @@ async def unhurt(exchange: Coroutine[object, object, T]) -> T:
     async def run() -> T | None:
         try:
             with scope:
-                return await exchange
+                return await exchange()
         finally:
             if not ended.done():
                 ended.set_result(None)

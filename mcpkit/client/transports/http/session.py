@@ -118,7 +118,7 @@ class HttpSession:
         )
         while True:
             try:
-                broken = await unhurt(stream.join())
+                broken = await unhurt(stream.join)
                 assert broken is not None, "it answers no request"
             except TransportError as error:
                 if not stream.connections:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from typing_extensions import Unpack
@@ -90,8 +91,8 @@ class SseTransport:
         if message.id is not None:
             self._answered[message.id] = answered
         self._has_several |= bool(self._posting)
-        post = self._post(endpoint.result(), message)
-        posting = loop.create_task(unhurt(post) if self._has_several else post)
+        post = partial(self._post, endpoint.result(), message)
+        posting = loop.create_task(unhurt(post) if self._has_several else post())
         self._posting.add(posting)
         posting.add_done_callback(self._posted)
         try:

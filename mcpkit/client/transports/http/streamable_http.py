@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
 from typing_extensions import Unpack
@@ -119,9 +120,9 @@ class HttpTransport:
         assert task is not None
         self._sending[task] = None
         self._has_several |= len(self._sending) > 1
-        exchange = self._exchange(message, session, receiver)
+        exchange = partial(self._exchange, message, session, receiver)
         try:
-            await (unhurt(exchange) if self._has_several else exchange)
+            await (unhurt(exchange) if self._has_several else exchange())
         except TransportError as error:
             session.is_gone |= error.session_is_gone
             raise
