@@ -130,6 +130,21 @@ async def test_what_is_under_way_is_given_up_when_it_is_left() -> None:
         await call
 
 
+async def test_a_call_that_is_cancelled_as_it_is_left_is_given_up_too() -> None:
+    transport = silent()
+
+    async def use() -> None:
+        async with Client(transport) as client:
+            await client.call("wait")
+
+    using = asyncio.ensure_future(use())
+    await until(lambda: transport.methods()[-1:] == ["tools/call"])
+    using.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await using
+    assert transport.methods()[-1] == "notifications/cancelled"
+
+
 async def test_it_is_not_held_up_by_a_server_that_takes_nothing_when_it_is_left() -> None:
     class Deaf(ScriptedTransport):
         async def send(self, message: Outgoing) -> None:  # type: ignore[override]

@@ -175,12 +175,11 @@ class Link:
         given_up = self._given_up()
         self.is_closed = True
         self.lost(ConnectionError(CLOSED))
-        for task in self._tasks:
-            task.cancel()
+        for message in given_up:
+            self.send_soon(message)
         closing = self._closing = asyncio.get_running_loop().create_future()
         try:
-            if given_up:
-                await self._say_farewell(given_up)
+            await self._say_farewell()
             if self._opening is not None:
                 self._opening.cancel()
                 await asyncio.wait((self._opening,))
@@ -194,15 +193,16 @@ class Link:
                 if self._closing is closing:
                     self._closing = None
 
-    async def _say_farewell(self, messages: list[Outgoing]) -> None:
-        """Send some last messages, as far as they are taken in time."""
-        telling = [asyncio.ensure_future(self._send_if_possible(each)) for each in messages]
+    async def _say_farewell(self) -> None:
+        """Send what is still to be sent, as far as it is taken in time."""
+        last = self._tasks - {asyncio.current_task()}
         try:
-            await asyncio.wait(telling, timeout=_FAREWELL)
+            if last:
+                await asyncio.wait(last, timeout=_FAREWELL)
         finally:
-            for task in telling:
+            for task in last:
                 task.cancel()
-            await asyncio.gather(*telling, return_exceptions=True)
+            await asyncio.gather(*last, return_exceptions=True)
 
     def _given_up(self) -> list[Outgoing]:
         """Give up all that waits, and return what tells the server so."""
