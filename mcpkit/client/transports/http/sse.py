@@ -48,7 +48,6 @@ class SseTransport:
         self._reader: asyncio.Task[None] | None = None
         self._endpoint: asyncio.Future[httpx2.URL] | None = None
         self._posting: set[asyncio.Task[None]] = set()
-        self._has_several = False  # connections that may be kept
         self._cancelled: set[asyncio.Task[None]] = set()
         self._answered: dict[RequestId, asyncio.Future[None]] = {}
 
@@ -66,7 +65,7 @@ class SseTransport:
         self._http.open()
         loop = asyncio.get_running_loop()
         endpoint = self._endpoint = loop.create_future()
-        self._reader = loop.create_task(self._read(receiver, endpoint), name="mcpkit-sse")
+        self._reader = loop.create_task(unhurt(partial(self._read, receiver, endpoint)), name="mcpkit-sse")
         seconds = self._http.connect_timeout
         try:
             await within(seconds, asyncio.shield(endpoint))
@@ -90,9 +89,7 @@ class SseTransport:
         answered: asyncio.Future[None] = loop.create_future()
         if message.id is not None:
             self._answered[message.id] = answered
-        self._has_several |= bool(self._posting)
-        post = partial(self._post, endpoint.result(), message)
-        posting = loop.create_task(unhurt(post) if self._has_several else post())
+        posting = loop.create_task(unhurt(partial(self._post, endpoint.result(), message)))
         self._posting.add(posting)
         posting.add_done_callback(self._posted)
         try:
