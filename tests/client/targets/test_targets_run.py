@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -72,6 +73,9 @@ async def test_a_script_elsewhere(folder: Path, monkeypatch: pytest.MonkeyPatch)
 
 async def test_a_script_of_typescript(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", node_search_path())
+    told = subprocess.run(["node", "--version"], capture_output=True, text=True, check=True).stdout
+    if tuple(map(int, told.strip().lstrip("v").split(".")[:2])) < (22, 18):
+        pytest.skip("Node.js runs TypeScript from 22.18 on")
     (tmp_path / "server.ts").write_text(TYPESCRIPT)
     async with Client(tmp_path / "server.ts") as client:
         assert client.server_info["name"] == "typed"

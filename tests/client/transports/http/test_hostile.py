@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import random
+import sys
 import tracemalloc
 import zlib
 from typing import Any
@@ -245,6 +246,9 @@ async def test_refusals_and_notifications_leave_the_connection_for_the_next_call
         assert server.connections <= 2  # one of them has asked for the stream of what the server says unasked
 
 
+@pytest.mark.skipif(
+    sys.version_info < (3, 11), reason="on Python 3.10 httpx2 may leave connections open, as the page says"
+)
 @EVERY
 @pytest.mark.parametrize("seed", range(8))
 async def test_calls_that_are_cancelled_anywhere_leave_nothing(revision: str, seed: int) -> None:

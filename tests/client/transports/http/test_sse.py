@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -17,7 +18,6 @@ from asgi_answer import within
 from mcpkit.client.link.errors import AuthorizationError, StatusError, TransportError
 from mcpkit.client.transports.http.sse import SseTransport
 from mcpkit.protocol.client import ClientWire
-from serving import in_thread
 from waiting import LoopClock
 
 pytestmark = pytest.mark.anyio
@@ -410,9 +410,9 @@ async def test_whoever_does_not_wait_for_the_endpoint_leaves_nothing() -> None:
 
 
 async def test_a_server_that_is_not_there_is_told() -> None:
-    with in_thread(Server().app) as url:
-        pass
-    transport = SseTransport(f"{url}/sse")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    transport = SseTransport(f"http://127.0.0.1:{port}/sse")
     with pytest.raises(TransportError, match="cannot connect to") as told:
         await within(transport.open(Recorder()))
     assert not told.value.may_have_begun
