@@ -156,7 +156,9 @@ class ClientWire:
         try:
             request.line = jsonrpc.encode(message)
         except ValueError as error:
-            raise ValueError(f"the params of {method} have no form in JSON: {error}") from None
+            raise ValueError(
+                f"the params of {method} have no form in JSON: {error}. Give plain values, such as array.tolist()"
+            ) from None
         request.id = id_
         request.method = method
         request.params = params
