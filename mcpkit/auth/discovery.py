@@ -1,0 +1,363 @@
+"""Where metadata of protected resources and of authorization servers is found, and whether it may be believed.
+
+Nothing here asks anybody: it says which URLs to ask, and checks what has been answered (basic/authorization,
+"Authorization Server Discovery"; RFC 9728, RFC 8414, OpenID Connect Discovery 1.0).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import SplitResult, urlsplit, urlunsplit
+
+PROTECTED_RESOURCE: Final = "/.well-known/oauth-protected-resource"
+AUTHORIZATION_SERVER: Final = "/.well-known/oauth-authorization-server"
+OPENID_CONFIGURATION: Final = "/.well-known/openid-configuration"
+
+_PORTS: Final = {"http": 80, "https": 443}
+_URL: Final = re.compile(r"[!-~]+")
+_SHOWN: Final = 200
+
+
+class MetadataError(ValueError):
+    """A URL or a metadata document cannot be used; the message says what is wrong with it."""
+
+
+# URLs
+
+
+def is_loopback(host: str | None) -> bool:
+    """Say whether a host of a URL is this machine, by its name or address alone."""
+    if not host:
+        return False
+    name = host.lower().rstrip(".")
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def check_url(url: object, what: str) -> str:
+    """Return a URL to which secrets may be sent: `https`, or `http` to this machine.
+
+    Args:
+        url: The URL.
+        what: What it is, for the message: "the token_endpoint of https://id.example.com".
+
+    Raises:
+        MetadataError: It is none, is not encrypted, or has a user, a password or a fragment.
+    """
+    if not isinstance(url, str):
+        raise MetadataError(f"{what} is no URL")
+    shown = shortened(url)
+    parts = _split(url)
+    if parts is None or not parts.hostname or parts.scheme not in _PORTS:
+        raise MetadataError(f"{what} is no URL of https: {shown}")
+    if parts.username is not None or parts.password is not None:
+        raise MetadataError(f"{what} has a user or a password in it, which no URL that is asked may have")
+    if "#" in url:
+        raise MetadataError(f"{what} has a fragment, which no URL that is asked may have: {shown}")
+    if parts.scheme == "http" and not is_loopback(parts.hostname):
+        raise MetadataError(
+            f"{what} is not encrypted: {shown}; only this machine may be asked by http, others by https"
+        )
+    return url
+
+
+def canonical(url: str) -> str:
+    """Return the canonical form of a server's URL: scheme and host in lower case, no default port, no `/` alone.
+
+    Query and path stay as they are, as they may tell one server from another; the fragment does not.
+
+    Raises:
+        MetadataError: It is no URL of HTTP.
+    """
+    parts = _split(url)
+    if parts is None or not parts.hostname or parts.scheme not in _PORTS:
+        raise MetadataError(
+            f"the URL of a server begins with https:// and names a host, not {shortened(url)}"
+        )
+    path = "" if parts.path == "/" and not parts.query else parts.path
+    return urlunsplit((parts.scheme, _netloc(parts), path, parts.query, ""))
+
+
+def origin(url: str) -> str:
+    """Return scheme, host and port of a URL, in canonical form."""
+    parts = urlsplit(canonical(url))
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def protected_resource_urls(url: str) -> tuple[str, ...]:
+    """Return where the metadata of a server may be, in the order to ask: at its path, and at the root (RFC 9728, 3.1).
+
+    Args:
+        url: The URL of the server.
+    """
+    parts = urlsplit(canonical(url))
+    root = f"{parts.scheme}://{parts.netloc}{PROTECTED_RESOURCE}"
+    if parts.path in {"", "/"} and not parts.query:
+        return (root,)
+    query = f"?{parts.query}" if parts.query else ""
+    return (root + parts.path + query, root)
+
+
+def authorization_server_urls(issuer: str) -> tuple[str, ...]:
+    """Return where the metadata of an issuer may be, in the order to ask (RFC 8414, 3.1 and 5).
+
+    Args:
+        issuer: The issuer, as it was named.
+
+    Raises:
+        MetadataError: It is no issuer: no URL of https, or with a query or a fragment.
+    """
+    parts = urlsplit(check_url(issuer, "the issuer"))
+    if parts.query:
+        raise MetadataError(f"the issuer has a query, which no issuer has: {shortened(issuer)}")
+    base = f"{parts.scheme}://{parts.netloc}"
+    path = parts.path.rstrip("/")
+    if not path:
+        return (base + AUTHORIZATION_SERVER, base + OPENID_CONFIGURATION)
+    return (
+        base + AUTHORIZATION_SERVER + path,
+        base + OPENID_CONFIGURATION + path,
+        base + path + OPENID_CONFIGURATION,
+    )
+
+
+def covers(resource: str, url: str) -> bool:
+    """Say whether a protected resource is the server at a URL, or a path above it of the same origin.
+
+    Raises:
+        MetadataError: One of them is no URL of HTTP.
+    """
+    wide, narrow = urlsplit(canonical(resource)), urlsplit(canonical(url))
+    if (wide.scheme, wide.netloc) != (narrow.scheme, narrow.netloc):
+        return False
+    if wide.query and wide.query != narrow.query:
+        return False
+    above = wide.path.rstrip("/")
+    return narrow.path.rstrip("/") == above or narrow.path.startswith(above + "/")
+
+
+def shortened(text: str) -> str:
+    """Return a text of a stranger's as a message shows it: short, printable, in quotes."""
+    return repr("".join(char if char.isprintable() else " " for char in text[:_SHOWN]))
+
+
+def _split(url: str) -> SplitResult | None:
+    if not _URL.fullmatch(url):
+        return None
+    try:
+        parts = urlsplit(url)
+        parts.port  # noqa: B018 - read for its error
+    except ValueError:
+        return None
+    return parts
+
+
+def _netloc(parts: SplitResult) -> str:
+    host = parts.hostname or ""
+    named = f"[{host}]" if ":" in host else host
+    is_default = parts.port is None or parts.port == _PORTS[parts.scheme]
+    return named if is_default else f"{named}:{parts.port}"
+
+
+# Documents
+
+
+@dataclass(frozen=True)
+class ResourceMetadata:
+    """What a protected resource says of itself (RFC 9728, 2).
+
+    Attributes:
+        resource: Its identifier, which tokens are asked for.
+        authorization_servers: The issuers of those tokens; at least one.
+        scopes: The scopes that basic use needs; None where it does not say.
+        document: All that it says.
+    """
+
+    resource: str
+    authorization_servers: tuple[str, ...]
+    scopes: tuple[str, ...] | None
+    document: Mapping[str, object] = field(repr=False)
+
+    @classmethod
+    def read(cls, document: object, url: str) -> ResourceMetadata:
+        """Check a metadata document.
+
+        Args:
+            document: The document, as JSON has it.
+            url: The URL of the server whose metadata it should be.
+
+        Raises:
+            MetadataError: It cannot be used, or is about another server.
+        """
+        what = f"the protected resource metadata of {shortened(url)}"
+        members = _object(document, what)
+        resource = members.get("resource")
+        if not isinstance(resource, str):
+            raise MetadataError(f"{what} does not say which resource it is about (resource)")
+        try:
+            is_covered = covers(resource, url)
+        except MetadataError:
+            is_covered = False
+        if not is_covered or "#" in resource:
+            raise MetadataError(
+                f"{what} is about another resource, {shortened(resource)}: tokens for that one are nothing for this "
+                "server (RFC 9728, 3.3)"
+            )
+        issuers = _strings(members, "authorization_servers", what)
+        if not issuers:
+            raise MetadataError(f"{what} names no authorization server (authorization_servers)")
+        return cls(resource, issuers, _strings(members, "scopes_supported", what), members)
+
+
+@dataclass(frozen=True)
+class AuthorizationServerMetadata:
+    """What an authorization server says of itself (RFC 8414, 2; OpenID Connect Discovery 1.0, 3).
+
+    Attributes:
+        issuer: Who it is.
+        document: All that it says; what is read of it by the methods below is checked there.
+    """
+
+    issuer: str
+    document: Mapping[str, object] = field(repr=False)
+
+    @classmethod
+    def read(cls, document: object, *issuers: str) -> AuthorizationServerMetadata:
+        """Check a metadata document.
+
+        Args:
+            document: The document, as JSON has it.
+            issuers: Whom it was asked of: its `issuer` must be one of these, to the byte. There are two only where
+                nobody has named one, and an origin stands for it, of which one cannot know whether it ends in `/`.
+
+        Raises:
+            MetadataError: It cannot be used, or is of somebody else.
+        """
+        what = f"the authorization server metadata of {shortened(issuers[0])}"
+        members = _object(document, what)
+        issuer = members.get("issuer")
+        if not isinstance(issuer, str):
+            raise MetadataError(f"{what} does not say who the issuer is (issuer)")
+        if issuer not in issuers:
+            slash = "; they differ in the / at the end alone" if _bare(issuer) == _bare(issuers[0]) else ""
+            raise MetadataError(
+                f"{what} is of another issuer, {shortened(issuer)}, and must be of the same to the byte{slash} "
+                "(RFC 8414, 3.3)"
+            )
+        return cls(issuer, members)
+
+    @classmethod
+    def of_origin(cls, url: str) -> AuthorizationServerMetadata:
+        """Return what is presumed of a server of 2025-03-26 that is its own authorization server and has no metadata.
+
+        Args:
+            url: The URL of the server (2025-03-26, basic/authorization, "Fallbacks for Servers without Metadata
+                Discovery").
+
+        Raises:
+            MetadataError: It is not encrypted.
+        """
+        issuer = check_url(origin(url), "the origin of the server")
+        return cls(
+            issuer,
+            {
+                "issuer": issuer,
+                "authorization_endpoint": f"{issuer}/authorize",
+                "token_endpoint": f"{issuer}/token",
+                "registration_endpoint": f"{issuer}/register",
+                "response_types_supported": ["code"],
+                "code_challenge_methods_supported": ["S256"],
+            },
+        )
+
+    def endpoint(self, name: str) -> str:
+        """Return the URL of an endpoint, such as `token_endpoint`, or `jwks_uri`.
+
+        Raises:
+            MetadataError: There is none, or it is not encrypted.
+        """
+        if not self.has(name):
+            raise MetadataError(
+                f"the metadata of the authorization server {shortened(self.issuer)} has no {name}"
+            )
+        return check_url(self.document[name], f"{name} of the authorization server {shortened(self.issuer)}")
+
+    def has(self, name: str) -> bool:
+        """Say whether there is an endpoint of this name."""
+        return self.document.get(name) is not None
+
+    def strings(self, name: str) -> tuple[str, ...] | None:
+        """Return a list of strings, such as `scopes_supported`; None where there is none.
+
+        Raises:
+            MetadataError: It is something else.
+        """
+        return _strings(self.document, name, f"the authorization server metadata of {shortened(self.issuer)}")
+
+    def says(self, name: str) -> bool:
+        """Say whether something is said to be so, such as `client_id_metadata_document_supported`."""
+        return self.document.get(name) is True
+
+    def check_pkce(self) -> None:
+        """Refuse an authorization server that does not say that it knows PKCE with S256.
+
+        Clients must not go on then (basic/authorization, "Authorization Code Protection").
+
+        Raises:
+            MetadataError: It does not say so.
+        """
+        methods = self.strings("code_challenge_methods_supported")
+        if methods is not None and "S256" in methods:
+            return
+        issuer = shortened(self.issuer)
+        if methods is not None:
+            raise MetadataError(
+                f"the authorization server {issuer} knows PKCE by {', '.join(map(shortened, methods)) or 'nothing'} "
+                "alone, and not by S256, without which nobody may log in there"
+            )
+        raise MetadataError(
+            f"the authorization server {issuer} does not say in its metadata that it knows PKCE "
+            "(code_challenge_methods_supported), and clients must not log in there; where it knows PKCE all the same, "
+            "as Microsoft Entra ID and Amazon Cognito do, the MCP server has to name an authorization server whose "
+            "metadata says so, such as a proxy of its own"
+        )
+
+
+def origin_urls(url: str) -> tuple[tuple[str, ...], tuple[str, str]]:
+    """Return where a server of 2025-03-26 has metadata as its own authorization server, and how it may call itself.
+
+    Args:
+        url: The URL of the server.
+    """
+    base = origin(url)
+    return (base + AUTHORIZATION_SERVER,), (base, base + "/")
+
+
+def _bare(url: str) -> str:
+    return url.rstrip("/")
+
+
+def _object(document: object, what: str) -> Mapping[str, object]:
+    if not isinstance(document, dict):
+        raise MetadataError(f"{what} is no JSON object")
+    return document
+
+
+def _strings(members: Mapping[str, object], name: str, what: str) -> tuple[str, ...] | None:
+    value = members.get(name)
+    if value is None:
+        return None
+    if not isinstance(value, Sequence) or isinstance(value, str):
+        raise MetadataError(f"{what} has in {name} no list of strings")
+    texts = tuple(each for each in value if isinstance(each, str))
+    if len(texts) != len(value):
+        raise MetadataError(f"{what} has in {name} something that is no string")
+    return texts
