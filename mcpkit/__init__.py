@@ -1,7 +1,8 @@
 """mcpkit: write Model Context Protocol servers with decorators.
 
-Public are the names of `mcpkit`, `mcpkit.middleware`, `mcpkit.middlewares`, `mcpkit.testing`, `mcpkit.transports`,
-`mcpkit.transports.stdio` and `mcpkit.protocol.revisions`. Everything else is internal, and may change at any time.
+Public are the names of `mcpkit`, `mcpkit.auth`, `mcpkit.middleware`, `mcpkit.middlewares`, `mcpkit.testing`,
+`mcpkit.transports`, `mcpkit.transports.stdio` and `mcpkit.protocol.revisions`. Everything else is internal, and may
+change at any time.
 """
 
 from __future__ import annotations
@@ -87,6 +88,7 @@ if TYPE_CHECKING:
     from .server import Server
     from .state.broker import Broker, MemoryBroker
     from .state.principal import Principal
+    from .state.scopes import Scope
     from .state.store import MemoryStore, Store, Stored
 else:
     _NAMES = {
@@ -141,6 +143,7 @@ else:
         "server": "Server",
         "state.broker": "Broker MemoryBroker",
         "state.principal": "Principal",
+        "state.scopes": "Scope",
         "state.store": "MemoryStore Store Stored",
     }
     _PLACES = {name: module for module, names in _NAMES.items() for name in names.split()}
@@ -226,6 +229,7 @@ __all__ = [
     "SampleRequest",
     "Sampled",
     "Sampler",
+    "Scope",
     "Server",
     "StatusError",
     "Store",

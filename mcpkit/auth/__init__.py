@@ -1,4 +1,27 @@
-"""Access tokens: what they say, whose they are, and where they come from.
+"""Authorization: what verifies the access tokens of a protected server, for `Server(auth=...)`."""
 
-Internal: nothing of it is public yet.
-"""
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .verifier import Grant, InvalidTokenError, Site, TokenVerifier, VerifierUnavailableError
+else:
+    _NAMES = {
+        "verifier": "Grant InvalidTokenError Site TokenVerifier VerifierUnavailableError",
+    }
+    _PLACES = {name: module for module, names in _NAMES.items() for name in names.split()}
+
+    def __getattr__(name: str) -> object:
+        """Import what is asked for, and nothing else."""
+        if name not in _PLACES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = globals()[name] = getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
+        return found
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})
+
+
+__all__ = ["Grant", "InvalidTokenError", "Site", "TokenVerifier", "VerifierUnavailableError"]

@@ -15,6 +15,7 @@ from imports import PACKAGE, ROOT
 
 PUBLIC: Final = (
     "mcpkit",
+    "mcpkit.auth",
     "mcpkit.middleware",
     "mcpkit.middlewares",
     "mcpkit.protocol.revisions",

@@ -1,0 +1,122 @@
+"""What verifies the access tokens of requests: the interface of whatever stands in `Server(auth=...)`."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from starlette.routing import BaseRoute
+
+    from ..state.keys import Keys
+    from ..state.principal import Principal
+    from ..state.scopes import Scopes
+
+
+class InvalidTokenError(Exception):
+    """A token is none of this server's: it is forged, expired, for somebody else, or no token at all (401).
+
+    Args:
+        description: Why, in one sentence that the client may read and the log keeps: visible ASCII without quotes and
+            backslashes, and nothing of the token (RFC 6750, section 3).
+    """
+
+    def __init__(self, description: str) -> None:
+        super().__init__(description)
+        self.description = description
+
+
+class VerifierUnavailableError(Exception):
+    """Whether a token is good cannot be known now, as the provider does not answer (503).
+
+    Args:
+        description: What does not answer, for the log; the client is told no more than when to come again.
+        retry_after: Seconds after which it makes sense to try again.
+    """
+
+    def __init__(self, description: str, *, retry_after: int = 5) -> None:
+        super().__init__(description)
+        self.description = description
+        self.retry_after = retry_after
+
+
+class Grant(NamedTuple):
+    """What a verified token grants, and for how long.
+
+    Attributes:
+        principal: Who asks, with the scopes that were granted.
+        expires: When the token expires, in Unix seconds; None where it does not.
+        issued: When it was issued, in Unix seconds; None where nobody knows.
+        fresh_until: Until when it need not be verified again, in Unix seconds; None for as long as it lives.
+    """
+
+    principal: Principal
+    expires: float | None = None
+    issued: float | None = None
+    fresh_until: float | None = None
+
+
+class Site(NamedTuple):
+    """Where a server is served, for what verifies its tokens.
+
+    Attributes:
+        public_url: Where clients reach the MCP endpoint.
+        resources: The URLs of all endpoints that take tokens, each an audience of its own.
+        name: The server's name.
+        keys: What signs and encrypts for it.
+        scopes: What may be granted.
+    """
+
+    public_url: str
+    resources: tuple[str, ...]
+    name: str
+    keys: Keys
+    scopes: Scopes
+
+
+class TokenVerifier(ABC):
+    """Verifies the access tokens of a server. Write one for tokens of your own; `verify` is all it needs.
+
+    Attributes:
+        issuers: The authorization servers that clients are sent to; without any, nobody can log in by themselves.
+    """
+
+    issuers: tuple[str, ...] = ()
+
+    @abstractmethod
+    async def verify(self, token: str, audience: str) -> Grant:
+        """Return what a token grants.
+
+        It is not asked again for the same token while its grant is fresh.
+
+        Args:
+            token: What stands behind `Bearer`: text without spaces that anybody may have sent.
+            audience: The URL of the endpoint, for which the token must have been issued.
+
+        Raises:
+            InvalidTokenError: It is none of this server's.
+            VerifierUnavailableError: That cannot be known now.
+        """
+
+    def enter(self, site: Site) -> None:  # noqa: B027 - most need nothing of it
+        """Hear where the tokens are taken, once for each app before it serves.
+
+        Raises:
+            ValueError: It cannot be used there; the message says what to change.
+        """
+
+    def routes(self) -> Sequence[BaseRoute]:
+        """Return what it serves at the root of the site, such as the endpoints of an authorization server."""
+        return ()
+
+    def refusal(self, headers: Mapping[bytes, bytes]) -> str | None:
+        """Return why a request is not served at all, whatever token it has; None where it may be.
+
+        Args:
+            headers: Its headers by name in lower case.
+        """
+        return None
+
+    async def aclose(self) -> None:  # noqa: B027 - most have nothing to close
+        """Close what it keeps open in the event loop that runs; it may be asked again all the same."""
