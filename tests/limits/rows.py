@@ -92,6 +92,7 @@ ROWS: dict[str, tuple[Any, ...]] = {
     "updates for some users that other processes are asked about": (
         "mcpkit.engine.subscriptions.relay:MOST_ASKED",
     ),
+    "document of a provider": ("mcpkit.auth.fetching:MAX_DOCUMENT", "mcpkit.auth.fetching:PATIENCE"),
 }
 """Of each row the setting, or the constants, whose values are its default."""
 

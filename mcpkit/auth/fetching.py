@@ -1,0 +1,250 @@
+"""JSON documents that providers publish: metadata, and keys. httpx2 is imported when one is fetched."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlsplit
+
+from ..common.version import __version__
+from .discovery import check_url, is_loopback, origin
+from .strict_json import read_object
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    import httpx2
+
+MAX_DOCUMENT = 512 * 1024
+"""Bytes that a document may have, after decompression; keys of large providers have 20 KiB."""
+PATIENCE = 10.0
+"""Seconds in which a document must have come whole."""
+
+_CODINGS = frozenset({"", "identity", "gzip", "deflate"})
+"""Content codings of which httpx2 gives bounded pieces."""
+
+
+class FetchError(Exception):
+    """A document has not been fetched; the message says what has happened, and at which URL.
+
+    Args:
+        message: What has happened.
+        status: The status of the answer, where there was one.
+        may_pass: Whether it makes sense to ask again later: nobody has answered, or the server was busy or broken.
+    """
+
+    def __init__(self, message: str, *, status: int | None = None, may_pass: bool = True) -> None:
+        super().__init__(message)
+        self.status = status
+        self.may_pass = may_pass
+
+
+class Document(NamedTuple):
+    """A JSON object that has been fetched.
+
+    Attributes:
+        members: The object.
+        max_age: For how many seconds it may be kept, as its headers say (RFC 9111, section 4.2.1); None where they say
+            nothing.
+    """
+
+    members: dict[str, object]
+    max_age: float | None
+
+
+async def fetch_document(
+    url: str, what: str, *, http_client: httpx2.AsyncClient | None = None, patience: float = PATIENCE
+) -> Document:
+    """Fetch a JSON object; no redirect is followed, as another URL is another document.
+
+    Args:
+        url: Where it is: `https`, or `http` on this machine.
+        what: What it is, for messages: "the metadata of https://id.example.com".
+        http_client: A client of the caller's, which says all about TLS and proxies, and is not closed.
+        patience: Seconds in which it must have come.
+
+    Raises:
+        MetadataError: The URL is none that may be asked.
+        FetchError: There is no such document, or it is not what it should be.
+        ImportError: httpx2 is not installed.
+    """
+    check_url(url, f"the URL of {what}")
+    httpx2 = http_library()
+    try:
+        return await asyncio.wait_for(_fetched(url, what, http_client), patience)
+    except asyncio.TimeoutError:
+        raise FetchError(f"{what}: {url} has not answered within {patience:g} s") from None
+    except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
+        raise FetchError(f"{what}: {failure(error, url)}") from error
+
+
+def http_library() -> ModuleType:
+    """Return httpx2, imported on use.
+
+    Raises:
+        ImportError: It is not installed; the message says how to install it.
+    """
+    try:
+        import httpx2
+    except ImportError as error:
+        raise ImportError(
+            'authorization needs httpx2: pip install "mcpkit[auth]"', name=error.name
+        ) from error
+    return httpx2
+
+
+def own_client(url: str) -> httpx2.AsyncClient:
+    """Return a new client for requests to one URL, which has to be closed.
+
+    Args:
+        url: The URL; this machine is asked without the proxies of the environment.
+    """
+    import httpx2
+
+    parts = urlsplit(url)
+    return httpx2.AsyncClient(
+        verify=parts.scheme
+        == "https",  # what is not encrypted needs no authorities, whose reading takes 20 ms
+        trust_env=not is_loopback(parts.hostname),
+        headers={"User-Agent": f"mcpkit/{__version__}"},
+        timeout=PATIENCE,
+    )
+
+
+async def body_of(response: httpx2.Response, url: str, what: str) -> bytes:
+    """Return the body of an answer that is streamed.
+
+    Raises:
+        FetchError: It is larger than a document may be, or compressed in a way that nobody has asked for.
+    """
+    if response.headers.get("content-encoding", "").strip().lower() not in _CODINGS:
+        raise FetchError(
+            f"{what}: {url} has compressed its answer in a way that was not asked for", may_pass=False
+        )
+    parts: list[bytes] = []
+    size = 0
+    async for part in response.aiter_bytes():
+        size += len(part)
+        if size > MAX_DOCUMENT:
+            raise FetchError(
+                f"{what}: {url} has sent more than {MAX_DOCUMENT:,} bytes, the most that is read",
+                may_pass=False,
+            )
+        parts.append(part)
+    return b"".join(parts)
+
+
+def members_of(response: httpx2.Response, body: bytes, url: str, what: str) -> dict[str, object]:
+    """Return the JSON object that has been answered.
+
+    Raises:
+        FetchError: It says that it is no JSON, or is no JSON object.
+    """
+    media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type != "application/json" and not media_type.endswith("+json"):
+        raise FetchError(
+            f"{what}: {url} has answered with {_shown(media_type)}, and not with application/json",
+            may_pass=False,
+        )
+    try:
+        return read_object(body)
+    except ValueError as error:
+        raise FetchError(f"{what}: {url} has answered with {error}", may_pass=False) from None
+
+
+def failure(error: Exception, url: str) -> str:
+    """Say in words what an exception of httpx2 means for a request to a URL."""
+    import httpx2
+
+    place = origin(url)
+    if isinstance(error, (httpx2.ConnectTimeout, httpx2.ReadTimeout, httpx2.WriteTimeout)):
+        return f"{place} has not answered in time"
+    if isinstance(error, httpx2.PoolTimeout):
+        return "the http_client that was given has no connection free: allow it more (limits=)"
+    if isinstance(error, httpx2.ProxyError):
+        return f"the proxy on the way to {place} refuses"
+    if isinstance(error, httpx2.ConnectError):
+        reason = _reason(error)
+        return f"cannot connect to {place}" + (f": {reason}" if reason else "")
+    if isinstance(error, httpx2.DecodingError):
+        return f"{place} has sent what cannot be decompressed"
+    return f"the connection to {place} broke before the answer was there"
+
+
+async def _fetched(url: str, what: str, http_client: httpx2.AsyncClient | None) -> Document:
+    if http_client is not None:
+        return await _asked(url, what, http_client)
+    async with own_client(url) as client:
+        return await _asked(url, what, client)
+
+
+async def _asked(url: str, what: str, client: httpx2.AsyncClient) -> Document:
+    headers = {"Accept": "application/json", "Accept-Encoding": "gzip, deflate"}
+    async with client.stream("GET", url, headers=headers, follow_redirects=False) as response:
+        status = response.status_code
+        if 300 <= status < 400:
+            raise FetchError(
+                f"{what}: {url} redirects ({status}), which is not followed: give the URL of the document itself",
+                status=status,
+                may_pass=False,
+            )
+        if status != 200:
+            may_pass = status >= 500 or status in {408, 425, 429}
+            raise FetchError(f"{what}: {url} has answered {status}", status=status, may_pass=may_pass)
+        members = members_of(response, await body_of(response, url, what), url, what)
+        return Document(members, max_age_of(response.headers))
+
+
+def max_age_of(headers: Mapping[str, str]) -> float | None:
+    """Return for how many seconds an answer may be kept; None where its headers do not say (RFC 9111, 4.2.1)."""
+    told = headers.get("cache-control", "").lower()
+    directives = dict(_directive(part) for part in told.split(",") if part.strip())
+    if "no-store" in directives or "no-cache" in directives:
+        return 0.0
+    seconds = _whole(directives.get("max-age"))
+    if seconds is None:
+        seconds = _until_expiry(headers)
+    return None if seconds is None else max(0.0, seconds - (_whole(headers.get("age")) or 0.0))
+
+
+def _directive(part: str) -> tuple[str, str]:
+    name, _, value = part.partition("=")
+    return name.strip(), value.strip().strip('"')
+
+
+def _whole(text: str | None) -> float | None:
+    return float(text) if text is not None and text.isascii() and text.isdigit() and len(text) < 12 else None
+
+
+def _until_expiry(headers: Mapping[str, str]) -> float | None:
+    try:
+        expires, date = (parsedate_to_datetime(headers[name]) for name in ("expires", "date"))
+        return (expires - date).total_seconds()
+    except KeyError:
+        return None
+    except (TypeError, ValueError):
+        return 0.0  # "Expires: 0" and other dates that are none have passed
+
+
+def _shown(media_type: str) -> str:
+    return (
+        media_type[:60]
+        if media_type.isascii() and media_type.isprintable() and media_type
+        else "no media type"
+    )
+
+
+def _reason(error: BaseException | None) -> str | None:
+    """Return what the system says of a connection, where that is at the bottom of an exception."""
+    while error is not None:
+        if "CERTIFICATE_VERIFY_FAILED" in str(error):
+            return "its certificate is not trusted"
+        if "WRONG_VERSION_NUMBER" in str(error):
+            return "it does not speak https"
+        if isinstance(error, OSError) and error.errno and error.errno > 0:
+            return os.strerror(error.errno)
+        error = error.__cause__ or error.__context__
+    return None

@@ -1,0 +1,33 @@
+"""JSON of strangers, of which nothing can be read in two ways."""
+
+from __future__ import annotations
+
+import json
+
+from ..errors import ProtocolError
+from ..protocol.jsonrpc import decode
+
+
+def read_object(data: bytes) -> dict[str, object]:
+    """Return a JSON object.
+
+    Args:
+        data: Its text, of a length that has been bounded.
+
+    Raises:
+        ValueError: It is something else: not UTF-8, not JSON, nested too deeply, with a number or a text that JSON has
+            not, or with a member twice, of which each reader may take another. The message has nothing of it.
+    """
+    try:
+        value = decode(data)
+        json.loads(data, object_pairs_hook=_once)
+    except (ProtocolError, ValueError, RecursionError):
+        raise ValueError("no JSON object that can be read in one way alone") from None
+    if not isinstance(value, dict):
+        raise ValueError("no JSON object")  # noqa: TRY004 - it is the text that is wrong
+    return value
+
+
+def _once(members: list[tuple[str, object]]) -> None:
+    if len({name for name, _ in members}) < len(members):
+        raise ValueError("a member stands there twice")

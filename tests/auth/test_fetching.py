@@ -1,0 +1,201 @@
+"""JSON documents of providers: fetched whole, within bounds, or refused in words."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import ssl
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from certificates import Authority
+from mcpkit.auth.discovery import MetadataError
+from mcpkit.auth.fetching import MAX_DOCUMENT, FetchError, fetch_document, max_age_of
+from scripted_http import Asked, Reply, scripted
+
+pytestmark = pytest.mark.anyio
+
+WHAT = "the metadata of the provider"
+
+
+async def fetched(script: Any, **options: Any) -> Any:
+    async with scripted(script) as server:
+        return await fetch_document(server.url, WHAT, **options)
+
+
+async def refused(script: Any, **options: Any) -> FetchError:
+    with pytest.raises(FetchError) as caught:
+        await fetched(script, **options)
+    assert str(caught.value).startswith(WHAT)
+    return caught.value
+
+
+def sends(body: bytes, status: int = 200, **headers: str) -> Any:
+    told = {"Content-Type": "application/json", **{k.replace("_", "-"): v for k, v in headers.items()}}
+
+    async def script(asked: Asked, reply: Reply) -> None:
+        assert (asked.method, asked.headers["accept"]) == ("GET", "application/json")
+        await reply.send(status, body, told)
+
+    return script
+
+
+@pytest.mark.parametrize(
+    "media_type", ["application/json", "Application/JSON; charset=utf-8", "application/jwk-set+json"]
+)
+async def test_a_document_comes_as_an_object(media_type: str) -> None:
+    document = await fetched(sends(b'{"issuer": "x"}', Content_Type=media_type))
+
+    assert document == ({"issuer": "x"}, None)
+
+
+@pytest.mark.limit("document of a provider")
+async def test_what_is_compressed_is_decompressed_within_bounds() -> None:
+    small = gzip.compress(json.dumps({"a": "b" * 1000}).encode())
+    bomb = gzip.compress(b'{"a": "' + b"b" * (64 * MAX_DOCUMENT) + b'"}')
+
+    assert (await fetched(sends(small, Content_Encoding="gzip"))).members == {"a": "b" * 1000}
+    assert "has sent more than 524,288 bytes" in str(await refused(sends(bomb, Content_Encoding="gzip")))
+    assert "compressed" in str(await refused(sends(small, Content_Encoding="br")))
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({}, None),
+        ({"cache-control": "public, max-age=300"}, 300),
+        ({"cache-control": 'MAX-AGE="300"', "age": "120"}, 180),
+        ({"cache-control": "max-age=300", "age": "900"}, 0),
+        ({"cache-control": "max-age=300, no-store"}, 0),
+        ({"cache-control": "no-cache"}, 0),
+        ({"cache-control": "max-age=soon"}, None),
+        ({"expires": "Sun, 22 Nov 2026 12:10:00 GMT", "date": "Sun, 22 Nov 2026 12:00:00 GMT"}, 600),
+        ({"expires": "0", "date": "Sun, 22 Nov 2026 12:00:00 GMT"}, 0),
+        ({"expires": "Sun, 22 Nov 2026 12:10:00", "date": "Sun, 22 Nov 2026 12:00:00 GMT"}, 0),
+        ({"cache-control": "max-age=1" + "0" * 5000}, None),
+    ],
+)
+def test_headers_say_how_long_it_may_be_kept(headers: dict[str, str], seconds: float | None) -> None:
+    assert max_age_of(headers) == seconds
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"<html>",
+        b"[]",
+        b'"text"',
+        b'{"issuer": "a", "issuer": "b"}',
+        b'{"deep": {"twice": 1, "twice": 1}}',
+        b'{"a": NaN}',
+        b'{"a": 1e999}',
+        b'{"a": "\xff"}',
+        b'{"a": "\\ud800"}',
+        b'{"a":' * 100_000,
+        b'{"a": ' + b"[" * 10_000 + b"]" * 10_000 + b"}",
+        b'{"a": ' + b"9" * 10_000 + b"}",
+    ],
+)
+async def test_what_is_no_object_that_reads_one_way_is_refused(body: bytes) -> None:
+    error = await refused(sends(body))
+
+    assert "no JSON object" in str(error)
+    assert not error.may_pass
+
+
+async def test_a_page_is_no_document() -> None:
+    error = await refused(sends(b"{}", Content_Type="text/html; charset=utf-8"))
+
+    assert "text/html, and not with application/json" in str(error)
+    assert "no media type" in str(await refused(sends(b"{}", Content_Type="")))
+
+
+@pytest.mark.parametrize(
+    ("status", "may_pass"), [(404, False), (403, False), (429, True), (500, True), (503, True)]
+)
+async def test_other_answers_say_their_status(status: int, may_pass: bool) -> None:
+    error = await refused(sends(b'{"issuer": "x"}', status))
+
+    assert f"has answered {status}" in str(error)
+    assert (error.status, error.may_pass) == (status, may_pass)
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_no_redirect_is_followed(status: int) -> None:
+    async def script(asked: Asked, reply: Reply) -> None:
+        assert asked.target == "/mcp"
+        await reply.send(status, b"", {"Location": "/other"})
+
+    error = await refused(script)
+    assert f"redirects ({status}), which is not followed" in str(error)
+    async with httpx2.AsyncClient(follow_redirects=True) as client:
+        assert "redirects" in str(await refused(script, http_client=client))
+
+
+async def test_one_that_does_not_answer_is_given_up() -> None:
+    async def silent(asked: Asked, reply: Reply) -> None:
+        await reply.gone()
+
+    async def slow(asked: Asked, reply: Reply) -> None:
+        await reply.raw(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n")
+        for _ in range(100):
+            await reply.raw(b" ")
+            await asyncio.sleep(0.02)
+        await reply.gone()
+
+    for script in (silent, slow):
+        error = await refused(script, patience=0.1)
+        assert "has not answered within 0.1 s" in str(error)
+        assert error.may_pass
+
+
+async def test_one_that_breaks_off_or_is_not_there_is_told_in_words() -> None:
+    async def cut(asked: Asked, reply: Reply) -> None:
+        await reply.raw(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{")
+        reply.cut()
+
+    assert "broke before the answer was there" in str(await refused(cut))
+    async with scripted(cut) as server:
+        url = server.url
+    with pytest.raises(
+        FetchError, match=r"cannot connect to http://127\.0\.0\.1:.*: Connection refused"
+    ) as caught:
+        await fetch_document(url, WHAT)
+    assert caught.value.may_pass
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://id.example.com/keys",
+        "ftp://id.example.com/keys",
+        "file:///etc/passwd",
+        "https://user:secret@id.example.com/keys",
+        "https://",
+        "//id.example.com",
+        "https://id.example.com/keys#here",
+    ],
+)
+async def test_what_is_not_encrypted_or_no_url_is_not_asked(url: str) -> None:
+    with pytest.raises(MetadataError) as caught:
+        await fetch_document(url, WHAT)
+
+    assert "secret" not in str(caught.value)
+
+
+async def test_certificates_are_checked_and_a_client_of_ones_own_says_whom_it_trusts(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*authority.certificate("id"))
+    async with scripted(sends(b"{}"), context) as server:
+        with pytest.raises(FetchError, match="its certificate is not trusted"):
+            await fetch_document(server.url, WHAT)
+        trusting = ssl.create_default_context(cafile=str(authority.file))
+        async with httpx2.AsyncClient(verify=trusting) as client:
+            assert (await fetch_document(server.url, WHAT, http_client=client)).members == {}
+            assert not client.is_closed
