@@ -13,6 +13,9 @@ from typing import Any
 
 import pytest
 
+from browser import Browser, browsing
+from identity_provider import IdentityProvider, providing
+
 HERE = Path(__file__).parent
 ROOT = HERE.parent
 
@@ -107,6 +110,20 @@ def anyio_backend() -> tuple[str, dict[str, Any]]:
     """
     loop = asyncio.ProactorEventLoop if sys.platform == "win32" else asyncio.SelectorEventLoop
     return "asyncio", {"loop_factory": loop}
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """One browser for all tests, each with a profile of its own: `with browser.profile() as page`."""
+    with browsing() as browser:
+        yield browser
+
+
+@pytest.fixture(scope="session")
+def identity_provider() -> Iterator[IdentityProvider]:
+    """One provider as it is by default, for tests that leave it as it is; `providing` runs another."""
+    with providing() as provider:
+        yield provider
 
 
 @pytest.fixture

@@ -1,0 +1,92 @@
+// Chromium, headless, driven by lines of JSON: node browser.mjs EXECUTABLE
+// A line is {id, profile, order, details}; each is answered by {id, value} or {id, error} as soon as it is done.
+// Profiles share nothing, and work at the same time. It ends with its input, and the browser with it.
+
+import { createInterface } from "node:readline";
+
+import { chromium } from "playwright-core";
+
+const PATIENCE = 30_000;
+
+const browser = await chromium.launch({
+  executablePath: process.argv[2],
+  // Root has no sandbox, and containers little shared memory; what is not on this machine is not asked for.
+  args: [
+    "--no-sandbox",
+    "--disable-dev-shm-usage",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE 127.0.0.1",
+  ],
+});
+const profiles = new Map();
+
+async function profile(name) {
+  if (!profiles.has(name)) profiles.set(name, opened());
+  return profiles.get(name);
+}
+
+async function opened() {
+  const context = await browser.newContext();
+  context.setDefaultTimeout(PATIENCE);
+  const page = await context.newPage();
+  const seen = [];
+  // Every address that the page was sent to, redirects among them, with what came of it.
+  page.on("request", (request) => {
+    if (!request.isNavigationRequest() || request.frame() !== page.mainFrame()) return;
+    const visit = { method: request.method(), url: request.url(), status: null };
+    seen.push(visit);
+    request.response().then((response) => (visit.status = response?.status() ?? null), () => {});
+  });
+  return { context, page, seen, answered: new Set() };
+}
+
+const ORDERS = {
+  open: ({ page }, url) => page.goto(url).then((response) => response?.status() ?? null),
+  // Answer here what the browser would ask of addresses that begin so. Playwright's routes do not see redirects.
+  answer: async ({ context, page, answered }, prefix) => {
+    if (answered.has(prefix)) return;
+    answered.add(prefix);
+    const session = await context.newCDPSession(page);
+    session.on("Fetch.requestPaused", ({ requestId }) =>
+      session.send("Fetch.fulfillRequest", { requestId, responseCode: 200, body: btoa("Done") }),
+    );
+    await session.send("Fetch.enable", { patterns: [{ urlPattern: `${prefix}*` }] });
+  },
+  fill: ({ page }, { selector, text }) => page.fill(selector, text),
+  click: ({ page }, selector) => page.click(selector),
+  uncheck: ({ page }, selector) => page.uncheck(selector),
+  // Click on what leads to another page, and wait until that is there, or cannot be had.
+  follow: async ({ page }, selector) => {
+    const failed = page.waitForEvent("requestfailed", (request) => request.isNavigationRequest());
+    failed.catch(() => {});
+    await Promise.all([Promise.race([page.waitForEvent("load"), failed]), page.click(selector)]);
+  },
+  // Which of several things is there first, by their selectors.
+  first: async ({ page }, selectors) => {
+    await page.locator(selectors.join(", ")).first().waitFor();
+    for (const selector of selectors) if (await page.locator(selector).first().isVisible()) return selector;
+    return null;
+  },
+  text: ({ page }, selector) => page.locator(selector).first().innerText(),
+  evaluate: ({ page }, expression) => page.evaluate(expression),
+  url: async ({ page }) => page.url(),
+  seen: async ({ seen }) => seen,
+  screenshot: ({ page }, path) => page.screenshot({ path, fullPage: true }).then(() => null),
+  close: ({ context }) => context.close(),
+};
+
+console.log(JSON.stringify({ id: 0, value: browser.version() }));
+const lines = createInterface(process.stdin);
+lines.on("line", async (line) => {
+  const { id, profile: name, order, details } = JSON.parse(line);
+  try {
+    const value = await ORDERS[order](await profile(name), details);
+    if (order === "close") profiles.delete(name);
+    console.log(JSON.stringify({ id, value: value ?? null }));
+  } catch (error) {
+    console.log(JSON.stringify({ id, error: error.message }));
+  }
+});
+lines.on("close", async () => {
+  await browser.close();
+  process.exit();
+});

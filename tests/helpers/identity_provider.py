@@ -1,0 +1,178 @@
+"""A real authorization server, npm's oidc-provider, on a free port of this machine, set up as MCP wants it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from node_process import NodeProcess
+
+SCOPES = {
+    "notes:read": "Read notes",
+    "notes:write": "Change notes",
+    "notes:admin": "Change the notes of everybody",
+}
+USERS: dict[str, dict[str, object]] = {"ada": {}, "bob": {}}
+RESOURCE_SERVER = ("resource-server", "the resource server's")
+"""The client that may introspect tokens, and its secret."""
+SERVICE = ("service", "the service's")
+"""The client that gets tokens for itself, with the grant of client credentials, and its secret."""
+PUBLIC = "public"
+"""A client without a secret that is known beforehand; it redirects to `http://127.0.0.1/callback`, with any port."""
+CLIENTS: list[dict[str, object]] = [
+    {
+        "client_id": RESOURCE_SERVER[0],
+        "client_secret": RESOURCE_SERVER[1],
+        "grant_types": [],
+        "response_types": [],
+        "redirect_uris": [],
+    },
+    {
+        "client_id": SERVICE[0],
+        "client_secret": SERVICE[1],
+        "grant_types": ["client_credentials"],
+        "response_types": [],
+        "redirect_uris": [],
+    },
+    {
+        "client_id": PUBLIC,
+        "application_type": "native",
+        "grant_types": ["authorization_code", "refresh_token"],
+        "redirect_uris": ["http://127.0.0.1/callback"],
+        "token_endpoint_auth_method": "none",
+    },
+]
+
+
+class Seen(NamedTuple):
+    """A request that the provider has answered.
+
+    Attributes:
+        params: What came in the query and the body.
+        error: The code of the error that it was answered with, if it was one.
+    """
+
+    method: str
+    path: str
+    status: int
+    params: dict[str, Any]
+    error: str | None
+
+
+class IdentityProvider:
+    """The provider. Users log in with their name and, as the password, that with `'s` behind it.
+
+    Attributes:
+        issuer: Its issuer URL.
+    """
+
+    def __init__(self, node: NodeProcess) -> None:
+        self._node = node
+        self.issuer: str = node.greeting
+
+    def token(
+        self, user: str, scope: str, resource: str, *, client_id: str = PUBLIC, seconds: float | None = None
+    ) -> str:
+        """Return an access token as the user would get it, for the resource, without a browser.
+
+        Args:
+            user: Whose it is.
+            scope: What it grants, separated by spaces.
+            resource: Its audience.
+            client_id: The client that it is issued to.
+            seconds: How long it is valid; negative: it was.
+        """
+        details = {
+            "user": user,
+            "scope": scope,
+            "resource": resource,
+            "client_id": client_id,
+            "seconds": seconds,
+        }
+        token: str = self._node.ask("issue", details)
+        return token
+
+    def rotate(self, *, keeps_old: bool = True) -> None:
+        """Sign with new keys from now on, and publish the old ones beside them or no more."""
+        self._node.ask("rotate", {"keeps_old": keeps_old})
+
+    def revoke(self, user: str) -> None:
+        """Forget all that the user has granted, with the refresh tokens and opaque tokens of that."""
+        self._node.ask("revoke", {"user": user})
+
+    @contextmanager
+    def down(self, how: Literal["refusing", "failing", "hanging"] = "refusing") -> Iterator[None]:
+        """Be down until the end of the block: refuse connections, answer 503, or never answer."""
+        self._node.ask("down", {"how": how})
+        try:
+            yield
+        finally:
+            self._node.ask("up")
+
+    def seen(self, path: str = "") -> list[Seen]:
+        """The requests that it has answered so far, of a path such as `/token` alone: `/reg`, `/auth`, `/jwks`, ..."""
+        requests = [Seen(**each) for each in self._node.ask("requests")]
+        return [each for each in requests if path in ("", each.path)]
+
+
+@contextmanager
+def providing(
+    *,
+    users: Mapping[str, Mapping[str, object]] = USERS,
+    scopes: Mapping[str, str] = SCOPES,
+    clients: Sequence[Mapping[str, object]] = CLIENTS,
+    documents: Mapping[str, Mapping[str, object]] | None = None,
+    opaque: bool = False,
+    algorithm: str = "RS256",
+    token_seconds: float = 3600,
+    default_resource: str | None = None,
+    registers: bool = True,
+    reads_documents: bool = True,
+    dpop_nonces: bool = False,
+    port: int = 0,
+    path: str = "",
+) -> Iterator[IdentityProvider]:
+    """Run a provider until the end of the block.
+
+    It has PKCE with S256, dynamic registration, client ID metadata documents, resource indicators, `iss` in its
+    responses, refresh tokens that are good for one use, client credentials, introspection, revocation and DPoP.
+
+    Args:
+        users: Who may log in, with more claims for their tokens.
+        scopes: What may be granted, with what the user is told of each.
+        clients: Metadata of those that need not register.
+        documents: The client ID metadata documents that there are in its internet, by URL (`https://...`).
+        opaque: Access tokens are opaque, to be introspected, rather than JWTs with the resource as their audience.
+        algorithm: What signs them: RS256, PS256, ES256, EdDSA.
+        token_seconds: How long they are valid.
+        default_resource: The audience where a client names no resource; without it such a token is opaque and for
+            none.
+        registers: Whether clients can register dynamically.
+        reads_documents: Whether it knows client ID metadata documents.
+        dpop_nonces: Whether proofs of DPoP need a nonce of its.
+        port: 0 is a free one.
+        path: What the issuer has behind its port, such as `/realms/one`.
+    """
+    settings = {
+        "users": users,
+        "scopes": scopes,
+        "clients": clients,
+        "documents": documents or {},
+        "opaque": opaque,
+        "algorithm": algorithm,
+        "token_seconds": token_seconds,
+        "default_resource": default_resource,
+        "registers": registers,
+        "reads_documents": reads_documents,
+        "dpop_nonces": dpop_nonces,
+        "port": port,
+        "path": path,
+    }
+    node = NodeProcess(Path(__file__).with_suffix(".mjs"), "oidc-provider", json.dumps(settings))
+    try:
+        yield IdentityProvider(node)
+    finally:
+        node.close()
