@@ -86,10 +86,12 @@ if TYPE_CHECKING:
     from .schema.json_types import json_type
     from .schema.texts import Email, Uri
     from .server import Server
-    from .state.broker import Broker, MemoryBroker
+    from .state.broker import Broker
+    from .state.memory import Memory
     from .state.principal import Principal
     from .state.scopes import Scope
-    from .state.store import MemoryStore, Store, Stored
+    from .state.shared import Shared
+    from .state.store import Store, Stored
 else:
     _NAMES = {
         "calls.asking.questions": "Answer Elicit ElicitUrl ListRoots",
@@ -141,10 +143,12 @@ else:
         "schema.json_types": "json_type",
         "schema.texts": "Email Uri",
         "server": "Server",
-        "state.broker": "Broker MemoryBroker",
+        "state.broker": "Broker",
+        "state.memory": "Memory",
         "state.principal": "Principal",
         "state.scopes": "Scope",
-        "state.store": "MemoryStore Store Stored",
+        "state.shared": "Shared",
+        "state.store": "Store Stored",
     }
     _PLACES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
@@ -201,8 +205,7 @@ __all__ = [
     "InvalidResultError",
     "ListRoots",
     "LogHandler",
-    "MemoryBroker",
-    "MemoryStore",
+    "Memory",
     "Message",
     "Method",
     "MissingCapabilityError",
@@ -231,6 +234,7 @@ __all__ = [
     "Sampler",
     "Scope",
     "Server",
+    "Shared",
     "StatusError",
     "Store",
     "Stored",

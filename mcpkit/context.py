@@ -52,8 +52,8 @@ class Context(Reporting, Generic[State]):
 
     @property
     def store(self) -> Store:
-        """Where what serves the request keeps what processes share: the `Server(store=...)` of `ctx.server`."""
-        return self.call.runtime.store
+        """Where what serves the request keeps what processes share: of the `Server(shared=...)` of `ctx.server`."""
+        return self.call.runtime.shared
 
     @property
     def cancelled(self) -> bool:

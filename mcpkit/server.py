@@ -27,12 +27,13 @@ from .middleware import Middlewares
 from .protocol.eras import Cache
 from .protocol.revisions import CACHEABLE
 from .protocol.types import Icon
-from .state.broker import Broker, MemoryBroker
-from .state.store import MemoryStore, Store
+from .state.memory import Memory
 from .transports.serving import Serving
 
 if TYPE_CHECKING:
     from .state.keys import Keys
+    from .state.shared import Shared
+    from .state.store import Store
     from .transports.http.options import OwnRoute
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -79,8 +80,8 @@ class Server(Serving, Registry, ServerCatalog):
             secret that lasts as long as the process and the workers that it starts.
         encrypt_state: Whether the `requestState` that stateless clients carry is encrypted, rather than
             signed only; takes the extra `crypto`.
-        broker: What several processes that serve the same share; None keeps everything in this one.
-        store: Where handlers and extensions keep what several processes share of theirs; None keeps it in this one.
+        shared: What the processes that serve the same share: sessions, states, changes, and what handlers and
+            extensions keep. None keeps all of it in this process; what outlives it needs a secret.
         mask_errors: Whether clients read no more of an unexpected exception than a reference to the log;
             False sends its type and text too, never a traceback: for development.
 
@@ -92,7 +93,7 @@ class Server(Serving, Registry, ServerCatalog):
 
     Raises:
         TypeError: One of the arguments is of another type; the message names it.
-        ValueError: One of them is out of range.
+        ValueError: One of them is out of range, or `shared` outlives the process and there is no secret that does.
         RegistrationError: An icon has not the specification's form.
         ImportError: `encrypt_state` needs a package that is not installed.
     """
@@ -120,8 +121,7 @@ class Server(Serving, Registry, ServerCatalog):
         question_timeout: float = 600.0,
         secret: str | bytes | Sequence[str | bytes] | None = None,
         encrypt_state: bool = False,
-        broker: Broker | None = None,
-        store: Store | None = None,
+        shared: Shared | None = None,
         mask_errors: bool = True,
     ) -> None:
         if isinstance(offers, str):
@@ -141,6 +141,10 @@ class Server(Serving, Registry, ServerCatalog):
         check_count("max_running", max_running)
         check_seconds("question_timeout", question_timeout)
         check_timeout(timeout)
+        if shared is not None:
+            from .state.shared import check_shared
+
+            check_shared(shared, secret)
         if encrypt_state:
             from .state.keys import aes_gcm
 
@@ -149,7 +153,8 @@ class Server(Serving, Registry, ServerCatalog):
         super().__init__(lifespans)
         self.name = name
         self.version = version
-        self.store: Store = MemoryStore() if store is None else store
+        kept: Shared = Memory() if shared is None else shared  # alike for all of its apps and pipes
+        self.store: Store = kept
         self.routes: list[OwnRoute] = []
         self.on_error = ErrorHooks()
         implementation = optional(
@@ -169,8 +174,7 @@ class Server(Serving, Registry, ServerCatalog):
             timeout=timeout,
             max_running=max_running,
             question_timeout=question_timeout,
-            store=self.store,
-            claims=MemoryBroker() if broker is None else broker,  # alike for all of its apps and pipes
+            shared=kept,
             make_keys=partial(_keys, secret, name),
             encrypt_state=encrypt_state,
             mask_errors=mask_errors,
@@ -188,7 +192,7 @@ class Server(Serving, Registry, ServerCatalog):
             declared,
             lifespans,
             lifespan_wait=lifespan_wait,
-            broker=broker,
+            is_alone=shared is None,
             version=version,
             page_size=page_size,
         )

@@ -19,7 +19,7 @@ from types import FrameType
 from typing import Any, Final
 
 import mcpkit
-from mcpkit import Context, MemoryBroker, Server
+from mcpkit import Context, Memory, Server
 
 PACKAGE: Final = str(Path(mcpkit.__file__).parent) + "/"
 QUIET: Final = 0.2
@@ -56,7 +56,7 @@ class Walk:
             time.sleep(QUIET / 4)
 
 
-class Relayed(MemoryBroker):
+class Relayed(Memory):
     """A broker that several processes share: what one publishes comes back to all of them from the other end."""
 
     def __init__(self, other_end: socket.socket) -> None:
@@ -75,7 +75,7 @@ class Relayed(MemoryBroker):
 
 def build(broker: Relayed) -> Server:
     """Return the server."""
-    server = Server("walked", secret="walked " * 8, broker=broker)
+    server = Server("walked", secret="walked " * 8, shared=broker)
 
     @server.tool
     def add(a: int, b: int) -> int:

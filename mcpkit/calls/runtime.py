@@ -15,10 +15,9 @@ from .channel import Channel
 from .shares import Shares
 
 if TYPE_CHECKING:
-    from ..state.broker import Broker
     from ..state.keys import Keys
     from ..state.principal import Principal
-    from ..state.store import Store
+    from ..state.shared import Shared
     from .workers.processes import Processes
     from .workers.threads import Threads
 
@@ -34,8 +33,7 @@ class Runtime:
         timeout: Seconds that a call may take which has no time of its own; None for any number.
         max_running: The greatest number of requests that run at a time.
         question_timeout: Seconds for which a client may leave a question open.
-        store: Where handlers and extensions keep what processes share.
-        claims: Tells one of all who claim a name that they have it; see `Broker`.
+        shared: What processes share.
         make_keys: Makes what signs, on first use.
         encrypt_state: Whether the state that clients carry is encrypted.
         mask_errors: Whether clients read no more of an unexpected exception than a reference to the log.
@@ -61,8 +59,7 @@ class Runtime:
         timeout: float | None,
         max_running: int,
         question_timeout: float,
-        store: Store,
-        claims: Broker,
+        shared: Shared,
         make_keys: Callable[[], Keys],
         encrypt_state: bool,
         mask_errors: bool,
@@ -79,8 +76,7 @@ class Runtime:
         self.timeout = timeout
         self.max_running = max_running
         self.question_timeout = question_timeout
-        self.store = store
-        self.claims = claims
+        self.shared = shared
         self.encrypt_state = encrypt_state
         self.mask_errors = mask_errors
         self.cache = cache

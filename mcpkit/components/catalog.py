@@ -140,7 +140,7 @@ class Catalog:
             uri: The URI as it is registered here; where this registry is included under a prefix,
                 clients hear of the URI with the prefix.
             to: Who is told, of those who may see it: a Principal, known by its id, or a function that says so of
-                each, quickly and in any thread; everybody when None. With a broker it holds for the clients of all
+                each, quickly and in any thread; everybody when None. With `shared=` it holds for the clients of all
                 processes.
 
         Raises:

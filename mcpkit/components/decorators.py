@@ -147,7 +147,7 @@ class Decorators(ABC):
             thread: For a function that is not `async`: False calls it in the event loop, so it must be quick.
             process: True calls it in a worker process, which is killed when the call is cancelled or out of time.
             single_use: True takes each `requestState` that stateless clients carry to the next round once. It
-                needs a broker where several processes serve: a state that comes from another one is refused
+                needs `Server(shared=...)` where several processes serve: a state of another one is refused
                 otherwise.
             replace: True takes the place of what has the same name where it is registered.
 
@@ -223,7 +223,7 @@ class Decorators(ABC):
             thread: For a function that is not `async`: False calls it in the event loop, so it must be quick.
             process: True calls it in a worker process, which is killed when the call is cancelled or out of time.
             single_use: True takes each `requestState` that stateless clients carry to the next round once. It
-                needs a broker where several processes serve: a state that comes from another one is refused
+                needs `Server(shared=...)` where several processes serve: a state of another one is refused
                 otherwise.
             replace: True takes the place of what has the same URI where it is registered.
 
@@ -280,7 +280,7 @@ class Decorators(ABC):
             thread: For a function that is not `async`: False calls it in the event loop, so it must be quick.
             process: True calls it in a worker process, which is killed when the call is cancelled or out of time.
             single_use: True takes each `requestState` that stateless clients carry to the next round once. It
-                needs a broker where several processes serve: a state that comes from another one is refused
+                needs `Server(shared=...)` where several processes serve: a state of another one is refused
                 otherwise.
             replace: True takes the place of what has the same name where it is registered.
 

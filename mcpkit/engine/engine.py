@@ -11,7 +11,6 @@ from typing import Protocol
 from ..calls.call import Call
 from ..calls.lifespan import Lifespans
 from ..calls.runtime import Runtime
-from ..state.broker import Broker
 from ..state.change import LIST_NAMES
 from .entrance import Entrance
 from .identity import Declared
@@ -40,7 +39,7 @@ class Engine:
         declared: What it says about itself.
         lifespans: The stays in its lifespan.
         lifespan_wait: Seconds for which requests wait until it has been entered; None for as long as it takes.
-        broker: What it shares with other processes; None for nothing.
+        is_alone: Whether it shares nothing with other servers, in this process or another.
         version: The server's version.
         page_size: Entries in one page of a list; None puts all in one.
 
@@ -62,17 +61,18 @@ class Engine:
         lifespans: Lifespans,
         *,
         lifespan_wait: float | None,
-        broker: Broker | None,
+        is_alone: bool,
         version: str,
         page_size: int | None,
     ) -> None:
         self.registry = registry
         self.runtime = runtime
         self.declared = declared
-        self.broker = broker
+        self.is_alone = is_alone
         self.version = version
         self.entrance = Entrance(runtime.name, lifespan_wait, declared, self._choose_way)
         self.lifespans = lifespans
+        broker = None if is_alone else runtime.shared
         self.hubs = Hubs(
             partial(Changes, registry, declared.has, self.ready, broker, f"{runtime.name}/changes")
         )

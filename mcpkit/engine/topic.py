@@ -79,7 +79,8 @@ class Topic:
             key: The key.
             params: The params of the notification: a JSON object.
             to: Who is told, of those who listen: a Principal, known by its id, or a function that says so of each,
-                quickly and in any thread; everybody when None. With a broker it holds for the clients of all processes.
+                quickly and in any thread; everybody when None. With `shared=` it holds for the clients of all
+                processes.
 
         Raises:
             TypeError: The key is no string, the params are no JSON object, or `to` is something else.

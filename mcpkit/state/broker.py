@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-import logging
-import os
-import time
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Protocol
-
-from .expiring import Expiring
-
-logger = logging.getLogger("mcpkit")
-
-_NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class Broker(Protocol):
-    """A store and a message bus that several processes share. `MemoryBroker` is the engine within one.
+    """Records, claims and a message bus: the half of `Shared` that serves sessions.
 
-    To write another engine, implement these members and keep these rules.
-
-    *Store.* A key holds fields, a mapping from str to str, and one expiry for all of them. A key
-    without fields does not exist. Each `write` and `delete` is atomic: a `read` sees all of it or
+    *Records.* A key holds fields, a mapping from str to str, and one expiry for all of them. A key
+    without fields does not exist. Each `write` and `erase` is atomic: a `read` sees all of it or
     none. A `read` that starts after a `write` has returned sees it, in whichever process. From
     its expiry on, a key is as if it had never been written. Keys and values are text of a few KiB
     at most, without meaning for the engine; whoever uses it begins its keys and topics with the
@@ -41,8 +29,8 @@ class Broker(Protocol):
     any event loop of the process, several at the same time. An engine with connections has to
     keep one for each loop, or a loop of its own.
 
-    *Failures.* Where the store does not answer within a few seconds, the coroutines raise an
-    `OSError` (`ConnectionError`, `TimeoutError`). Nothing is retried by the caller.
+    *Failures.* Where the store does not answer within a few seconds, the coroutines and `home` raise
+    an `OSError` (`ConnectionError`, `TimeoutError`). Nothing is retried by the caller.
     """
 
     @property
@@ -73,7 +61,7 @@ class Broker(Protocol):
         """
         ...
 
-    async def delete(self, key: str) -> None:
+    async def erase(self, key: str) -> None:
         """Remove `key` and all its fields; nothing happens when it is absent."""
         ...
 
@@ -111,80 +99,3 @@ class Broker(Protocol):
             nothing. A message that is under way may still arrive.
         """
         ...
-
-
-class MemoryBroker(Expiring[Mapping[str, str]]):
-    """The broker within one process: nothing outlives it, and its coroutines never suspend.
-
-    Expired keys are gone for `read` at once. Their memory is given back by each `write` and `claim`, in
-    time proportional to how many have expired, and by `sweep` where nothing more is written.
-
-    Args:
-        clock: The time, in seconds from any start.
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        super().__init__(clock)
-        self._listeners: dict[str, dict[object, Callable[[str], None]]] = {}
-        self._homes: dict[int, str] = {}
-
-    @property
-    def home(self) -> str:
-        """Random, and another one in a forked child: it has a copy of the store, and shares none."""
-        process = os.getpid()
-        return self._homes.get(process) or self._homes.setdefault(process, os.urandom(8).hex())
-
-    async def read(self, key: str) -> Mapping[str, str]:
-        """Return the fields of `key`; empty when it is absent or expired."""
-        return self._held(key) or _NOTHING
-
-    async def write(self, key: str, changes: Mapping[str, str | None], ttl: float) -> None:
-        """Merge `changes` into the fields of `key`, which expires `ttl` seconds from now."""
-        with self._lock:
-            now = self._sweep()
-            entry = self._entries.get(key)
-            fields = _NOTHING if entry is None else entry.value
-            if changes:
-                merged = {**fields, **changes}
-                fields = MappingProxyType({name: text for name, text in merged.items() if text is not None})
-            if fields:
-                self._keep(key, fields, now + ttl)
-            else:
-                self._remove(key)
-
-    async def delete(self, key: str) -> None:
-        """Remove `key`; nothing happens when it is absent."""
-        with self._lock:
-            self._remove(key)
-
-    async def claim(self, key: str, ttl: float) -> bool:
-        """Take `key` for `ttl` seconds, and say whether it was free."""
-        with self._lock:
-            now = self._sweep()
-            if key in self._entries:
-                return False
-            self._keep(key, _NOTHING, now + ttl)
-            return True
-
-    async def publish(self, topic: str, message: str) -> None:
-        """Call the listeners of `topic`, here and now."""
-        for listener in tuple(self._listeners.get(topic, {}).values()):
-            try:
-                listener(message)
-            except Exception:  # one listener's fault is neither the publisher's nor the others'
-                logger.exception("A listener of the topic %s failed", topic)
-
-    def subscribe(self, topic: str, listener: Callable[[str], None]) -> Callable[[], None]:
-        """Call `listener` with each message to `topic`, in the thread that publishes it."""
-        key = object()
-        with self._lock:
-            self._listeners.setdefault(topic, {})[key] = listener
-
-        def unsubscribe() -> None:
-            with self._lock:
-                listeners = self._listeners.get(topic, {})
-                listeners.pop(key, None)
-                if not listeners:
-                    self._listeners.pop(topic, None)
-
-        return unsubscribe

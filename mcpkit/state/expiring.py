@@ -23,39 +23,47 @@ class _Entry(Generic[V]):
 
 
 class Expiring(Generic[V]):
-    """Keeps a value under each key until the key expires: the part that the stores within one process share.
+    """Keeps a value under each key until the key expires.
 
-    Expired keys are gone for readers at once. Their memory is given back by whatever is written next, in time
-    proportional to how many have expired, and by `sweep` where nothing more is written.
+    Expired keys are gone for readers at once. Their memory is given back by `sweep`, in time proportional to how many
+    have expired.
 
     Args:
         clock: The time, in seconds from any start.
+
+    Attributes:
+        lock: What is changed is changed with it; reading takes none.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         # Reentrant: the garbage collector may run code that comes back here wherever memory is asked for.
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
         self._entries: dict[str, _Entry[V]] = {}
         self._calendar: list[tuple[float, str]] = []  # a heap; lengthening a life leaves it alone
-
-    def sweep(self) -> None:
-        """Give back the memory of what has expired."""
-        with self._lock:
-            self._sweep()
 
     def __len__(self) -> int:
         """How many keys are kept, those included that have expired and are not swept yet."""
         return len(self._entries)
 
-    def _held(self, key: str) -> V | None:
-        """Return what a key holds; None when it is absent or expired. It takes no lock."""
+    def get(self, key: str) -> V | None:
+        """Return what a key holds; None when it is absent or expired."""
         entry = self._entries.get(key)  # what it holds is never changed: another entry takes its place
         return None if entry is None or entry.expires <= self._clock() else entry.value
 
+    def beginning(self, prefix: str) -> list[str]:
+        """Return the keys that begin with a text, those included that have expired and are not swept yet."""
+        with self.lock:
+            return [key for key in self._entries if key.startswith(prefix)]
+
     # With the lock
 
-    def _sweep(self) -> float:
+    def latest(self, key: str) -> V | None:
+        """Return what a key holds as of the last sweep."""
+        entry = self._entries.get(key)
+        return None if entry is None else entry.value
+
+    def sweep(self) -> float:
         """Give back the memory of what has expired by now, and return the time."""
         now = self._clock()
         removed = 0
@@ -74,7 +82,7 @@ class Expiring(Generic[V]):
             self._entries = dict(self._entries)  # a dict that only loses keys keeps its size
         return now
 
-    def _keep(self, key: str, value: V, expires: float) -> None:
+    def keep(self, key: str, value: V, expires: float) -> None:
         """Put a value in the place of what a key holds."""
         entry = self._entries.get(key)
         if entry is not None and entry.due <= expires:
@@ -84,7 +92,8 @@ class Expiring(Generic[V]):
         heappush(self._calendar, (expires, key))
         self._tidy()
 
-    def _remove(self, key: str) -> None:
+    def remove(self, key: str) -> None:
+        """Forget a key; nothing happens when it is absent."""
         self._entries.pop(key, None)
         self._tidy()
 

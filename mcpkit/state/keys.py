@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-_VARIABLE = "MCPKIT_SECRET"
+SECRET_VARIABLE = "MCPKIT_SECRET"
 _LEAST = 16  # bytes: a key of 128 bits cannot be guessed
 _NONCE = 12  # bytes; random ones are good for 2**32 texts under one secret (NIST SP 800-38D, 8.3)
-_HOW = 'make one with: python -c "import secrets; print(secrets.token_urlsafe(32))"'
+SECRET_HOW = 'make one with: python -c "import secrets; print(secrets.token_urlsafe(32))"'
 
 
 class Keys:
@@ -140,9 +140,9 @@ def check_environment() -> None:
     Raises:
         ValueError: It is too short.
     """
-    variable = os.environ.get(_VARIABLE)
+    variable = os.environ.get(SECRET_VARIABLE)
     if variable is not None:
-        _checked(variable, _VARIABLE)
+        _checked(variable, SECRET_VARIABLE)
 
 
 def _digest(keyed: hmac.HMAC, data: bytes) -> bytes:
@@ -154,14 +154,14 @@ def _digest(keyed: hmac.HMAC, data: bytes) -> bytes:
 def _given(secret: str | bytes | Sequence[str | bytes]) -> tuple[bytes, ...]:
     several = (secret,) if isinstance(secret, str | bytes) else tuple(secret)
     if not several:
-        raise ValueError(f"secret= is an empty list: {_HOW}")
+        raise ValueError(f"secret= is an empty list: {SECRET_HOW}")
     return tuple(_checked(one, "secret=") for one in several)
 
 
 def _found() -> tuple[bytes, ...]:
-    variable = os.environ.get(_VARIABLE)
+    variable = os.environ.get(SECRET_VARIABLE)
     if variable is not None:
-        return (_checked(variable, _VARIABLE),)
+        return (_checked(variable, SECRET_VARIABLE),)
     from multiprocessing import current_process
 
     return (bytes(current_process().authkey),)
@@ -173,5 +173,5 @@ def _checked(secret: object, source: str) -> bytes:
     # A lone surrogate cannot be encoded, and the error would show the secret.
     key = secret.encode("utf-8", "surrogatepass") if isinstance(secret, str) else secret
     if len(key) < _LEAST:
-        raise ValueError(f"{source} must have at least {_LEAST} bytes: {_HOW}")
+        raise ValueError(f"{source} must have at least {_LEAST} bytes: {SECRET_HOW}")
     return key

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
+from collections.abc import AsyncIterator
 from typing import NamedTuple, Protocol
 
 from ..common.numbers import check_seconds
-from .expiring import Expiring
 
 
 class Stored(NamedTuple):
@@ -22,9 +21,7 @@ class Stored(NamedTuple):
 
 
 class Store(Protocol):
-    """Values that several processes share, changed by compare-and-set. `MemoryStore` is the engine within one.
-
-    To write another engine, implement these members and keep these rules.
+    """Values that several processes share, changed by compare-and-set: the half of `Shared` that handlers see.
 
     *Values.* A key holds bytes, of some megabytes at most and without meaning for the engine, and one expiry. Each
     `put` and `delete` is atomic: of all who have seen the same version, in all processes, one alone succeeds, and
@@ -42,6 +39,14 @@ class Store(Protocol):
     *Failures.* Where the store does not answer within a few seconds, the coroutines raise an `OSError`
     (`ConnectionError`, `TimeoutError`). Nothing is retried by the caller.
     """
+
+    def items(self, prefix: str) -> AsyncIterator[tuple[str, Stored]]:
+        """Go through the keys that begin with `prefix`, in any order, and what they hold: `async for`.
+
+        What is changed meanwhile is seen as it was before or as it is after that; nothing is left out that holds
+        still, and no key comes twice.
+        """
+        ...
 
     async def get(self, key: str) -> Stored | None:
         """Return what `key` holds now, with its version; None when it is absent or expired."""
@@ -70,42 +75,13 @@ class Store(Protocol):
         ...
 
 
-class MemoryStore(Expiring[Stored]):
-    """The store within one process: nothing outlives it, and its coroutines never suspend.
+def check_put(value: object, ttl: object) -> None:
+    """Refuse what no store keeps.
 
-    Expired keys are gone for `get` at once. Their memory is given back by each `put` and `delete`, and by `sweep`
-    where nothing more is written.
-
-    Args:
-        clock: The time, in seconds from any start.
+    Raises:
+        TypeError: The value is not bytes, or `ttl` is no number.
+        ValueError: `ttl` is not above 0, or not finite.
     """
-
-    async def get(self, key: str) -> Stored | None:
-        """Return what `key` holds now, with its version; None when it is absent or expired."""
-        return self._held(key)
-
-    async def put(self, key: str, value: bytes, *, version: str | None, ttl: float) -> str | None:
-        """Set `key`, if it still holds this version; return the new one, or None."""
-        if not isinstance(value, bytes):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped authors
-            raise TypeError(
-                f"a store keeps bytes, got {type(value).__name__}: encode it, for example as JSON"
-            )
-        check_seconds("ttl", ttl)
-        with self._lock:
-            now = self._sweep()
-            entry = self._entries.get(key)
-            if version != (None if entry is None else entry.value.version):
-                return None
-            stored = Stored(value, os.urandom(16).hex())
-            self._keep(key, stored, now + ttl)
-            return stored.version
-
-    async def delete(self, key: str, *, version: str) -> bool:
-        """Remove `key`, if it still holds this version, and say so."""
-        with self._lock:
-            self._sweep()
-            entry = self._entries.get(key)
-            if entry is None or entry.value.version != version:
-                return False
-            self._remove(key)
-            return True
+    if not isinstance(value, bytes):
+        raise TypeError(f"a store keeps bytes, got {type(value).__name__}: encode it, for example as JSON")
+    check_seconds("ttl", ttl)

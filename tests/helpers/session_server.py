@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from asgi_client import Session
-from mcpkit import Context, MemoryBroker, Server
+from mcpkit import Context, Memory, Server
 from pipe import HANDSHAKE
 from work import Work
 
@@ -14,10 +14,10 @@ PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
 
 
 def make_server(
-    work: Work, name: str = "weather", *, secret: str = SECRET, broker: MemoryBroker | None = None
+    work: Work, name: str = "weather", *, secret: str = SECRET, shared: Memory | None = None
 ) -> Server:
     """Return a server; those with the same name and secret know each other's sessions."""
-    server = Server(name, version="1", secret=secret, broker=broker)
+    server = Server(name, version="1", secret=secret, shared=shared)
 
     @server.tool
     async def envelope(ctx: Context) -> str:

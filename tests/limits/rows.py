@@ -88,7 +88,7 @@ ROWS: dict[str, tuple[Any, ...]] = {
     "time of a call": ("Server(timeout=)",),
     "wait for the lifespan": ("Server(lifespan_wait=)",),
     "time to finish at the end": ("server.asgi(grace=)", "mcpkit.transports.stdio:GRACE"),
-    "changes that wait for the broker": ("mcpkit.engine.subscriptions.relay:MOST_WAITING",),
+    "changes that wait for the shared store": ("mcpkit.engine.subscriptions.relay:MOST_WAITING",),
     "updates for some users that other processes are asked about": (
         "mcpkit.engine.subscriptions.relay:MOST_ASKED",
     ),

@@ -10,7 +10,7 @@ import pytest
 
 from limits.ways import around, limit
 from listening import hearing
-from mcpkit import MemoryBroker, Server
+from mcpkit import Memory, Server
 from mcpkit.engine.subscriptions.relay import MOST_ASKED, MOST_WAITING, Publisher
 from pipe import settle
 from waiting import until
@@ -18,7 +18,7 @@ from waiting import until
 pytestmark = pytest.mark.anyio
 
 
-class Gated(MemoryBroker):
+class Gated(Memory):
     """A broker that does not answer until its gate is open.
 
     Attributes:
@@ -36,7 +36,7 @@ class Gated(MemoryBroker):
         await super().publish(topic, message)
 
 
-@limit("changes that wait for the broker")
+@limit("changes that wait for the shared store")
 @pytest.mark.parametrize("count", [MOST_WAITING - 1, MOST_WAITING, MOST_WAITING + 1, 3 * MOST_WAITING])
 async def test_what_waits_for_a_broker_that_does_not_answer_is_bounded(count: int) -> None:
     server, broker = Server("s"), Gated()

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from asgi_client import Client, Serve, initialize
 from limits.ways import LATEST, around, limit
 from listening import hearing
-from mcpkit import MemoryBroker, ProtocolError, Server, resource_dir
+from mcpkit import Memory, ProtocolError, Server, resource_dir
 from mcpkit.calls.shares import Shares
 from mcpkit.engine.connection import Connection
 from mcpkit.engine.subscriptions.listen import MAX_URI_LENGTH, MAX_URIS, MAX_URIS_LENGTH
@@ -40,7 +40,7 @@ async def clock() -> LoopClock:
 
 @pytest.fixture
 def lasting(clock: LoopClock) -> Server:
-    return Server("lasting", broker=MemoryBroker(clock))
+    return Server("lasting", shared=Memory(clock))
 
 
 async def opened(client: Client) -> dict[str, str | bytes | None]:

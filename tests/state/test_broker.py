@@ -7,12 +7,12 @@ import logging
 import pytest
 
 from brokers import Clock, claim, finished, read, write
-from mcpkit.state.broker import MemoryBroker
+from mcpkit.state.memory import Memory
 
 
 @pytest.fixture
-def broker() -> MemoryBroker:
-    return MemoryBroker(Clock())
+def broker() -> Memory:
+    return Memory(Clock())
 
 
 def test_what_was_never_written_is_empty(broker):
@@ -43,8 +43,8 @@ def test_a_key_that_loses_its_last_field_is_gone(broker):
 
 def test_delete_removes_and_may_be_repeated(broker):
     write(broker, "a", {"level": "info"})
-    finished(broker.delete("a"))
-    finished(broker.delete("a"))
+    finished(broker.erase("a"))
+    finished(broker.erase("a"))
     assert read(broker, "a") == {}
     write(broker, "a", {"uri": "x"})
     assert read(broker, "a") == {"uri": "x"}
@@ -130,8 +130,8 @@ def test_a_subscription_may_end_in_the_middle_of_anything(broker):
         leave()
         return 0.0
 
-    finished(MemoryBroker(collect_garbage).write("a", {"level": "info"}, 1))
-    broker._clock = collect_garbage
+    finished(Memory(collect_garbage).write("a", {"level": "info"}, 1))
+    broker._records._clock = collect_garbage
     write(broker, "a", {"level": "info"})
     finished(broker.publish("changes", "a"))
 

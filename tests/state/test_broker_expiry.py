@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from brokers import Clock, claim, finished, read, write
-from mcpkit.state.broker import MemoryBroker
+from mcpkit.state.memory import Memory
 
 
 @pytest.fixture
@@ -19,8 +19,8 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def broker(clock: Clock) -> MemoryBroker:
-    return MemoryBroker(clock)
+def broker(clock: Clock) -> Memory:
+    return Memory(clock)
 
 
 def test_a_key_is_gone_exactly_when_its_time_is_over(broker, clock):
@@ -126,7 +126,7 @@ def test_keys_that_come_and_go_leave_nothing_until_their_date(broker):
     try:
         for number in range(5_000):
             write(broker, str(number), {"level": "info"}, 1e6)
-            finished(broker.delete(str(number)))
+            finished(broker.erase(str(number)))
         gc.collect()
         left, _ = tracemalloc.get_traced_memory()
     finally:
@@ -159,7 +159,7 @@ CHANGES = st.dictionaries(st.sampled_from("xyz"), st.none() | st.sampled_from(["
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("write"), KEYS, CHANGES, st.integers(-1, 20)),
-        st.tuples(st.just("delete"), KEYS),
+        st.tuples(st.just("erase"), KEYS),
         st.tuples(st.just("claim"), st.sampled_from("de"), st.integers(1, 20)),
         st.tuples(st.just("wait"), st.integers(1, 10)),
         st.tuples(st.just("sweep")),
@@ -184,7 +184,7 @@ class Model:
         fields = {name: text for name, text in (self.read(key) | changes).items() if text is not None}
         self.kept[key] = (fields, self.clock.now + ttl)
 
-    def delete(self, key: str) -> None:
+    def erase(self, key: str) -> None:
         self.kept.pop(key, None)
 
     def claim(self, key: str, ttl: float) -> bool:
@@ -203,7 +203,7 @@ class Model:
 @given(STEPS)
 def test_it_agrees_with_a_store_that_looks_at_everything(steps):
     clock = Clock()
-    broker, model = MemoryBroker(clock), Model(clock)
+    broker, model = Memory(clock), Model(clock)
     for name, *arguments in steps:
         if name == "wait":
             clock.now += arguments[0]

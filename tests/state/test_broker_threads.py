@@ -8,14 +8,14 @@ import sys
 import pytest
 
 from brokers import THREADS, Clock, claim, finished, in_threads, read, write
-from mcpkit.state.broker import MemoryBroker
+from mcpkit.state.memory import Memory
 
 TURNS = 300
 
 
 @pytest.mark.usefixtures("frequent_switches")
 def test_no_field_is_lost_when_threads_write_one_key():
-    broker = MemoryBroker()
+    broker = Memory()
 
     def work(number: int) -> None:
         for turn in range(TURNS):
@@ -28,7 +28,7 @@ def test_no_field_is_lost_when_threads_write_one_key():
 
 @pytest.mark.usefixtures("frequent_switches")
 def test_a_read_sees_all_of_a_write_or_none():
-    broker = MemoryBroker()
+    broker = Memory()
     write(broker, "a", {"left": "0", "right": "0"})
 
     def work(number: int) -> None:
@@ -45,14 +45,14 @@ def test_a_read_sees_all_of_a_write_or_none():
 @pytest.mark.usefixtures("frequent_switches")
 def test_keys_come_and_expire_under_threads():
     clock = Clock()
-    broker = MemoryBroker(clock)
+    broker = Memory(clock)
 
     def work(number: int) -> None:
         for turn in range(TURNS):
             write(broker, f"{number}/{turn}", {"turn": str(turn)}, 1 + turn % 7)
             clock.now += 0.01
             if turn % 3 == 0:
-                finished(broker.delete(f"{number}/{turn}"))
+                finished(broker.erase(f"{number}/{turn}"))
             if turn % 10 == 0:
                 broker.sweep()
 
@@ -64,7 +64,7 @@ def test_keys_come_and_expire_under_threads():
 
 @pytest.mark.usefixtures("frequent_switches")
 def test_of_all_threads_that_claim_a_key_one_has_it():
-    broker = MemoryBroker()
+    broker = Memory()
     won: list[int] = []
 
     def work(number: int) -> None:
@@ -78,7 +78,7 @@ def test_of_all_threads_that_claim_a_key_one_has_it():
 
 @pytest.mark.usefixtures("frequent_switches")
 def test_every_message_is_heard_while_listeners_come_and_go():
-    broker = MemoryBroker()
+    broker = Memory()
     heard: list[str] = []
     broker.subscribe("changes", heard.append)
 
@@ -96,18 +96,18 @@ def test_every_message_is_heard_while_listeners_come_and_go():
 
 
 def test_each_broker_is_a_home_of_its_own():
-    homes = {MemoryBroker().home for _ in range(50)}
+    homes = {Memory().home for _ in range(50)}
     assert len(homes) == 50
     assert all(home.isascii() and len(home) <= 64 for home in homes)
-    broker = MemoryBroker()
+    broker = Memory()
     assert broker.home == broker.home
 
 
 FORKS = """
 import os
-from mcpkit.state.broker import MemoryBroker
+from mcpkit.state.memory import Memory
 
-broker = MemoryBroker()
+broker = Memory()
 print(broker.home, flush=True)
 for _ in range(2):
     if os.fork() == 0:

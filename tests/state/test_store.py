@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from brokers import THREADS, Clock, finished, in_threads
-from mcpkit import Context, Extension, MemoryStore, Server, Stored
+from mcpkit import Context, Extension, Memory, Server, Stored
 from mcpkit.state.store import Store
 from mcpkit.testing import Client, connect
 
@@ -25,8 +25,8 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def store(clock: Clock) -> MemoryStore:
-    return MemoryStore(clock)
+def store(clock: Clock) -> Memory:
+    return Memory(clock)
 
 
 def get(store: Store, key: str) -> Stored | None:
@@ -46,8 +46,8 @@ def delete(store: Store, key: str, version: str) -> bool:
 # Versions
 
 
-def test_a_version_is_of_one_value_in_one_store_alone(store: MemoryStore) -> None:
-    other = MemoryStore()
+def test_a_version_is_of_one_value_in_one_store_alone(store: Memory) -> None:
+    other = Memory()
     version = put(store, "a", b"1")
     assert version is not None
     put(other, "a", b"1")
@@ -58,7 +58,7 @@ def test_a_version_is_of_one_value_in_one_store_alone(store: MemoryStore) -> Non
     assert again not in {None, version}
 
 
-def test_nothing_has_no_version(store: MemoryStore) -> None:
+def test_nothing_has_no_version(store: Memory) -> None:
     nothing: Any = None
     assert not delete(store, "a", nothing)
     assert put(store, "a", b"1", "made up") is None
@@ -70,14 +70,14 @@ def test_nothing_has_no_version(store: MemoryStore) -> None:
 
 
 @pytest.mark.parametrize("value", ["text", bytearray(b"1"), memoryview(b"1"), 5, None, {"a": 1}])
-def test_only_bytes_are_kept(store: MemoryStore, value: Any) -> None:
+def test_only_bytes_are_kept(store: Memory, value: Any) -> None:
     with pytest.raises(TypeError, match=f"a store keeps bytes, got {type(value).__name__}: encode it"):
         put(store, "a", value)
     assert get(store, "a") is None
 
 
 @pytest.mark.parametrize("ttl", [0, -1, float("nan"), float("inf"), "60", None, True])
-def test_a_key_expires_in_a_number_of_seconds(store: MemoryStore, ttl: Any) -> None:
+def test_a_key_expires_in_a_number_of_seconds(store: Memory, ttl: Any) -> None:
     with pytest.raises((TypeError, ValueError), match="ttl must be a number of seconds above 0"):
         put(store, "a", ttl=ttl)
     assert get(store, "a") is None
@@ -87,7 +87,7 @@ def test_a_key_expires_in_a_number_of_seconds(store: MemoryStore, ttl: Any) -> N
 
 
 @pytest.mark.parametrize(("seconds", "second"), [(30, 10), (10, 30)])
-def test_each_value_has_its_own_time(clock: Clock, store: MemoryStore, seconds: int, second: int) -> None:
+def test_each_value_has_its_own_time(clock: Clock, store: Memory, seconds: int, second: int) -> None:
     first = put(store, "a", b"1", ttl=seconds)
     version = put(store, "a", b"2", first, ttl=second)
     assert version is not None
@@ -102,7 +102,7 @@ def test_each_value_has_its_own_time(clock: Clock, store: MemoryStore, seconds: 
 
 
 @pytest.mark.parametrize("write", ["put", "delete", "sweep"])
-def test_megabytes_are_given_back_by_what_comes_next(clock: Clock, store: MemoryStore, write: str) -> None:
+def test_megabytes_are_given_back_by_what_comes_next(clock: Clock, store: Memory, write: str) -> None:
     tracemalloc.start()
     try:
         for number in range(8):
@@ -122,12 +122,45 @@ def test_megabytes_are_given_back_by_what_comes_next(clock: Clock, store: Memory
     assert left < 100_000
 
 
+# What there is
+
+
+def listed(store: Memory, prefix: str) -> dict[str, Stored]:
+    async def listing() -> dict[str, Stored]:
+        return {key: stored async for key, stored in store.items(prefix)}
+
+    return finished(listing())
+
+
+def test_keys_are_listed_by_what_they_begin_with(clock: Clock, store: Memory) -> None:
+    for key in ("a/1", "a/2", "a", "b/1", "a%", "A/1", "a/ä"):
+        put(store, key, key.encode())
+    put(store, "a/old", ttl=1)
+    finished(store.write("a/record", {"x": "1"}, 60))
+    clock.now += 1
+    assert set(listed(store, "a/")) == {"a/1", "a/2", "a/ä"}
+    assert listed(store, "a/1") == {"a/1": get(store, "a/1")}
+    assert len(listed(store, "")) == 7
+    assert listed(store, "c") == {}
+
+
+def test_values_and_records_of_one_key_are_two_things(store: Memory) -> None:
+    version = put(store, "a", b"1")
+    finished(store.write("a", {"x": "1"}, 60))
+    assert version is not None
+    assert delete(store, "a", version)
+    assert finished(store.read("a")) == {"x": "1"}
+    put(store, "a", b"2")
+    finished(store.erase("a"))
+    assert (get(store, "a") or Stored(b"", "")).value == b"2"
+
+
 # Threads and loops
 
 
 @pytest.mark.usefixtures("frequent_switches")
 def test_no_change_is_lost_when_threads_write_one_key() -> None:
-    store = MemoryStore()
+    store = Memory()
 
     def work(number: int) -> None:
         for _ in range(TURNS):
@@ -146,7 +179,7 @@ def test_no_change_is_lost_when_threads_write_one_key() -> None:
 @pytest.mark.usefixtures("frequent_switches")
 @pytest.mark.parametrize("end", ["put", "delete"])
 def test_of_all_threads_that_have_seen_a_version_one_is_first(end: str) -> None:
-    store = MemoryStore()
+    store = Memory()
     versions = [put(store, str(turn)) for turn in range(TURNS)]
     first: list[int] = []
 
@@ -164,7 +197,7 @@ def test_of_all_threads_that_have_seen_a_version_one_is_first(end: str) -> None:
 def test_of_all_loops_that_write_at_once_none_loses_a_line() -> None:
     from wings.ledger import append
 
-    store = MemoryStore()
+    store = Memory()
 
     def work(number: int) -> None:
         async def lines() -> None:
@@ -199,7 +232,7 @@ STEPS = st.lists(
 @given(STEPS)
 def test_it_agrees_with_a_store_that_looks_at_everything(steps: list[Any]) -> None:
     clock = Clock()
-    store = MemoryStore(clock)
+    store = Memory(clock)
     model: dict[str, tuple[Stored, float]] = {}
     versions: list[str] = []
 
@@ -257,7 +290,7 @@ async def client(request: pytest.FixtureRequest) -> AsyncIterator[Client]:
         stored = await ctx.store.get("outer/note")
         return "nothing" if stored is None else stored.value.decode()
 
-    outer = Server("outer", store=MemoryStore())
+    outer = Server("outer", shared=Memory())
     outer.include(inner)
     outer.include(notes)
     async with connect(outer, revision=request.param) as connected:

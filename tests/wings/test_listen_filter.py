@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mcpkit import MemoryBroker, Principal, Server
+from mcpkit import Memory, Principal, Server
 from mcpkit.transports import Connection
 from pipe import META, stateless_meta
 from serving import in_thread
@@ -88,8 +88,8 @@ async def test_of_what_comes_together_the_latest_is_told(jobs: Any) -> None:
 
 
 async def test_processes_that_share_a_broker_hear_of_it(jobs: Any) -> None:
-    broker, elsewhere = MemoryBroker(), type(jobs)()
-    async with make(elsewhere, broker=broker).running(), piped(make(jobs, broker=broker)) as (pipe, messages):
+    broker, elsewhere = Memory(), type(jobs)()
+    async with make(elsewhere, shared=broker).running(), piped(make(jobs, shared=broker)) as (pipe, messages):
         pipe.receive(listen("ada/1"))
         await received(messages)
         elsewhere.set_state("ada/1", "done")

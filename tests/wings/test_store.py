@@ -18,7 +18,7 @@ pytestmark = pytest.mark.anyio
 def sharing(store: Any) -> Server:
     from wings.ledger import append
 
-    server = Server("ledger", store=store)
+    server = Server("ledger", shared=store)
 
     @server.tool
     async def write(line: str) -> None:
@@ -28,9 +28,9 @@ def sharing(store: Any) -> Server:
 
 
 async def test_of_all_who_write_at_once_none_is_lost() -> None:
-    from mcpkit import MemoryStore
+    from mcpkit import Memory
 
-    store = MemoryStore()
+    store = Memory()
     servers = [sharing(store) for _ in range(2)]
     async with connect(servers[0]) as here, connect(servers[1]) as there:
         await asyncio.gather(
@@ -42,9 +42,9 @@ async def test_of_all_who_write_at_once_none_is_lost() -> None:
 
 
 async def test_only_who_has_seen_the_latest_changes_it() -> None:
-    from mcpkit import MemoryStore
+    from mcpkit import Memory
 
-    store = MemoryStore()
+    store = Memory()
     assert await store.get("key") is None
     first = await store.put("key", b"1", version=None, ttl=60)
     assert first is not None
@@ -60,10 +60,10 @@ async def test_only_who_has_seen_the_latest_changes_it() -> None:
 
 
 async def test_megabytes_come_back_as_they_were_until_they_expire() -> None:
-    from mcpkit import MemoryStore
+    from mcpkit import Memory
 
     clock = Clock()
-    store = MemoryStore(clock=clock)
+    store = Memory(clock=clock)
     value = bytes(range(256)) * 32 * 1024
     version = await store.put("large", value, version=None, ttl=60)
     clock.now += 59

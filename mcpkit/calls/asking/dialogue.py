@@ -138,7 +138,7 @@ class Dialogue:
 
         Raises:
             MalformedError: It has been used, or that cannot be known here.
-            BusyError: The broker does not answer.
+            BusyError: The shared store does not answer.
         """
 
     def result(self) -> Json | None:

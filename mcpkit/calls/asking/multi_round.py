@@ -102,14 +102,14 @@ class Rounds(Dialogue):
         if home != _home(runtime):
             logger.warning(
                 "a requestState for single use is refused, as another process has given it (or this one, before it "
-                "was restarted): Server(broker=...) is what processes share"
+                "was restarted): let them share one engine: Server(shared=...)"
             )
             raise _refused("this process cannot tell whether it has been used")
         ttl = max(0.0, expires - time.time()) + _SKEW
         try:
-            is_first = await runtime.claims.claim(f"{runtime.name}/requestState/{state}", ttl)
+            is_first = await runtime.shared.claim(f"{runtime.name}/requestState/{state}", ttl)
         except OSError:
-            logger.exception("the broker does not answer")
+            logger.exception("the shared store does not answer")
             raise BusyError("It cannot be told whether requestState has been used; try again later") from None
         if not is_first:
             raise _refused("it has been used already")
@@ -296,7 +296,7 @@ def _digest(request: Mapping[str, Any]) -> str:
 
 def _home(runtime: Runtime) -> str:
     """Return what tells the store of claims from others, and names none to who reads the state."""
-    return hashlib.sha256(runtime.claims.home.encode()).hexdigest()[:16]
+    return hashlib.sha256(runtime.shared.home.encode()).hexdigest()[:16]
 
 
 def _responses(value: Any) -> dict[str, Mapping[str, Any]]:

@@ -7,18 +7,20 @@ import os
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import ExitStack
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 from weakref import WeakKeyDictionary
 
 from ...components.component import Component
 from ...content.blocks import is_template
-from ...state.broker import Broker
 from ...state.change import Change, ListName
 from ...state.principal import Principal
 from ..conditional import Conditional, may_hear
 from ..registry import Registry
 from .mailbox import Mailbox
 from .watching import Watches
+
+if TYPE_CHECKING:
+    from ...state.broker import Broker
 
 _AT_A_TIME = 64
 """Changes that are told in one turn of the loop: so many that whoever reads fast enough never overflows."""

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...common.listeners import Listeners
 from ...errors import ProtocolError
@@ -14,10 +14,12 @@ from ...protocol import jsonrpc
 from ...protocol.jsonrpc import is_object
 from ...protocol.types import Json
 from ...state.audience import Audience
-from ...state.broker import Broker
 from ...state.change import LIST_NAMES, Change
 from ...state.principal import Principal
 from .mailbox import Mailbox
+
+if TYPE_CHECKING:
+    from ...state.broker import Broker
 
 logger = logging.getLogger("mcpkit")
 
@@ -105,7 +107,7 @@ class Publisher:
             asked = self._asked.get(told["number"])
             principals = _read(told["principals"])
         except _MALFORMED:
-            logger.warning("the broker brought something else than principals: %.200r", message)
+            logger.warning("the shared store brought something else than principals: %.200r", message)
             return
         if asked is not None:
             meant = frozenset(filter(asked.audience.holds, principals))
@@ -117,7 +119,7 @@ class Publisher:
             await self._broker.publish(self._topic, jsonrpc.encode(message).decode())
         except Exception:
             if not self._is_failing:
-                logger.exception("the broker fails: other processes do not hear of changes made here")
+                logger.exception("the shared store fails: other processes do not hear of changes made here")
             self._is_failing = True
         else:
             self._is_failing = False
@@ -203,7 +205,7 @@ class Hearing:
             params = published.get("params")
             kind, number = (published["of"], published["number"]) if what == _WHO else (what, 0)
         except _MALFORMED:
-            logger.warning("the broker brought something else than a change: %.200r", message)
+            logger.warning("the shared store brought something else than a change: %.200r", message)
             return
         if origin == self._origin:
             return
@@ -232,7 +234,9 @@ class Hearing:
             try:
                 await self._broker.publish(_replies(self._topic, origin), jsonrpc.encode(said).decode())
             except Exception:
-                logger.exception("the broker fails: clients here do not hear of an update made elsewhere")
+                logger.exception(
+                    "the shared store fails: clients here do not hear of an update made elsewhere"
+                )
                 return
 
 

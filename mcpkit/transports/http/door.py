@@ -11,7 +11,6 @@ from urllib.parse import parse_qs
 from ...errors import BusyError, ProtocolError
 from ...protocol import jsonrpc
 from ...protocol.request_headers import JoinedHeaders
-from ...state.broker import MemoryBroker
 from .environment import Environment
 from .exchange import Exchange, Receive, RefusedError, Scope, Send, headers_by_name, refuse
 from .intake.authenticated import find_principal, principal_of
@@ -73,9 +72,8 @@ class Door:
         self._settings = settings
         self._guard = guard
         # Again: gunicorn may have loaded the app before there were any.
-        warn_of_workers(has_broker=engine.broker is not None, is_stateless=settings.stateless)
+        warn_of_workers(is_shared=engine.runtime.shared.is_lasting, is_stateless=settings.stateless)
         self._keys = engine.runtime.keys
-        self._broker = MemoryBroker() if engine.broker is None else engine.broker
         self._services: dict[asyncio.AbstractEventLoop, Service] = {}
         self.routes = Routes(routes, mounts, guard, settings, is_ready=self._is_ready)
         self._cors = Cors(self._serve_page, guard) if settings.cors else self._serve_page
@@ -232,7 +230,7 @@ class Door:
         loop = asyncio.get_running_loop()
         service = self._services.get(loop)
         if service is None:
-            environment = Environment(self._engine, self._settings, self._broker)
+            environment = Environment(self._engine, self._settings)
             service = self._services[loop] = Service(environment, self._keys, lambda: self._end(loop))
             end_on_signals(service.ending)
         return service

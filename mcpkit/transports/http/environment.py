@@ -6,14 +6,16 @@ import asyncio
 import logging
 import os
 from collections.abc import Coroutine
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...calls.shares import Shares
 from ...engine.engine import Engine
-from ...state.broker import Broker
 from .options import Settings
 from .sessions.events import Shelf
 from .workers import CURE
+
+if TYPE_CHECKING:
+    from ...state.broker import Broker
 
 logger = logging.getLogger("mcpkit")
 
@@ -24,7 +26,6 @@ class Environment:
     Args:
         engine: Who answers.
         settings: The app's options.
-        broker: Where sessions have what their ids cannot hold.
 
     Attributes:
         engine: Who answers.
@@ -35,20 +36,20 @@ class Environment:
         shelf: What sessions keep for clients that come back.
         broker: Where sessions have what their ids cannot hold.
         process: A text that no other process has, nor any other event loop of this one.
-        is_shared: Whether other processes may share the broker.
+        is_shared: Whether other processes may share that.
         tasks: What runs though nobody waits for it.
     """
 
-    def __init__(self, engine: Engine, settings: Settings, broker: Broker) -> None:
+    def __init__(self, engine: Engine, settings: Settings) -> None:
         self.engine = engine
         self.settings = settings
         self.loop = asyncio.get_running_loop()
         self.changes = engine.hubs.here()
         self.streams = Shares()
         self.shelf = Shelf(settings.max_kept)
-        self.broker = broker
+        self.broker: Broker = engine.runtime.shared
         self.process = os.urandom(4).hex()
-        self.is_shared = engine.broker is not None
+        self.is_shared = not engine.is_alone
         self.tasks: set[asyncio.Task[None]] = set()
         self._has_met_strange_answer = False
 

@@ -1,4 +1,4 @@
-"""Several processes that serve without a broker: said where that is certain, or shows."""
+"""Several processes that serve and share nothing: said where that is certain, or shows."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ logger = logging.getLogger("mcpkit")
 
 CURE = (
     "run one process, have a proxy keep each session at one process (sticky sessions), "
-    "or let them share a broker: Server(broker=...)"
+    'or let them share one engine, such as Server(shared=Sqlite("notes.db"))'
 )
 
 _saying = threading.Lock()
 _is_said = False
 
 
-def warn_of_workers(*, has_broker: bool, is_stateless: bool) -> None:
+def warn_of_workers(*, is_shared: bool, is_stateless: bool) -> None:
     """Log once for all workers that they share nothing, where several are certain.
 
-    That is under `uvicorn --workers` and gunicorn, with a server that has sessions and no broker.
+    That is under `uvicorn --workers` and gunicorn, with a server that has sessions and keeps them in memory.
 
     Args:
-        has_broker: Whether they share a broker.
+        is_shared: Whether they share one engine.
         is_stateless: Whether there are no sessions.
     """
     global _is_said  # noqa: PLW0603 - workers belong to the process, and so does this
-    if has_broker or is_stateless:
+    if is_shared or is_stateless:
         return
     count, is_first = _workers()
     with _saying:

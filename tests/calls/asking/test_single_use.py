@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from brokers import Clock
-from mcpkit import Context, MemoryBroker, ProtocolError, RegistrationError, Server
+from mcpkit import Context, Memory, ProtocolError, RegistrationError, Server
 from mcpkit.middleware import CallNext, Request, Result
 from mcpkit.testing import connect
 
@@ -222,7 +222,7 @@ async def test_a_middleware_that_tries_again_goes_on_from_the_same_state() -> No
 # At the same time
 
 
-class Slow(MemoryBroker):
+class Slow(Memory):
     """Answers claims when as many have come as were expected."""
 
     def __init__(self, expected: int) -> None:
@@ -239,7 +239,7 @@ class Slow(MemoryBroker):
 
 
 async def test_of_requests_at_the_same_time_one_runs() -> None:
-    shop = Shop(broker=Slow(5))
+    shop = Shop(shared=Slow(5))
     state = await shop.state()
     outcomes = await asyncio.gather(*(shop.round(state=state) for _ in range(5)), return_exceptions=True)
     refused = [each for each in outcomes if isinstance(each, ProtocolError)]
@@ -250,7 +250,7 @@ async def test_of_requests_at_the_same_time_one_runs() -> None:
 # The broker
 
 
-class Noting(MemoryBroker):
+class Noting(Memory):
     """Notes what is claimed."""
 
     def __init__(self) -> None:
@@ -266,7 +266,7 @@ async def test_the_broker_learns_a_digest_of_the_state_and_how_long_it_is_good(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     broker = Noting()
-    shop = Shop(broker=broker, question_timeout=100)
+    shop = Shop(shared=broker, question_timeout=100)
     now = Clock()
     monkeypatch.setattr("time.time", now)
     state = await shop.state()
@@ -278,16 +278,16 @@ async def test_the_broker_learns_a_digest_of_the_state_and_how_long_it_is_good(
 
 async def test_whoever_brings_no_state_claims_nothing() -> None:
     broker = Noting()
-    shop = Shop(broker=broker)
+    shop = Shop(shared=broker)
     await shop.state()
     await shop.round(inputResponses=ANSWERS)
     await shop.round(inputResponses=ANSWERS, requestState=None)
-    plain = Shop(single_use=False, broker=broker)
+    plain = Shop(single_use=False, shared=broker)
     await plain.round(state=await plain.state())
     assert broker.claimed == []
 
 
-class Elsewhere(MemoryBroker):
+class Elsewhere(Memory):
     """Says where it is, as a store does that processes share."""
 
     @property
@@ -296,7 +296,7 @@ class Elsewhere(MemoryBroker):
 
 
 async def test_where_the_broker_is_does_not_stand_in_the_state() -> None:
-    shop = Shop(broker=Elsewhere())
+    shop = Shop(shared=Elsewhere())
     state = await shop.state()
     assert b"internal" not in urlsafe_b64decode(state)
     await shop.round(state=state)
@@ -305,7 +305,7 @@ async def test_where_the_broker_is_does_not_stand_in_the_state() -> None:
 async def test_a_state_outlives_no_claim(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
     monkeypatch.setattr("time.time", clock)
-    shop = Shop(broker=MemoryBroker(clock), question_timeout=100)
+    shop = Shop(shared=Memory(clock), question_timeout=100)
     state = await shop.state()
     await shop.round(state=state)
     while clock.now < 1100:
@@ -314,7 +314,7 @@ async def test_a_state_outlives_no_claim(monkeypatch: pytest.MonkeyPatch) -> Non
             await shop.round(state=state)
 
 
-class Broken(MemoryBroker):
+class Broken(Memory):
     """Does not answer until it is mended."""
 
     is_broken = True
@@ -327,13 +327,13 @@ class Broken(MemoryBroker):
 
 async def test_what_cannot_be_claimed_is_not_served(caplog: pytest.LogCaptureFixture) -> None:
     broker = Broken()
-    shop = Shop(broker=broker)
+    shop = Shop(shared=broker)
     state = await shop.state()
     with caplog.at_level(logging.ERROR, "mcpkit"), pytest.raises(ProtocolError) as error:
         await shop.round(state=state)
     assert error.value.code == -32603
     assert error.value.message == "It cannot be told whether requestState has been used; try again later"
-    assert "the broker does not answer" in caplog.text
+    assert "the shared store does not answer" in caplog.text
     assert shop.sold == []
     broker.is_broken = False
     await shop.round(state=state)
@@ -344,8 +344,8 @@ async def test_what_cannot_be_claimed_is_not_served(caplog: pytest.LogCaptureFix
 
 
 async def test_a_shared_broker_lets_any_process_take_the_state_once() -> None:
-    broker = MemoryBroker()
-    here, there = Shop(broker=broker), Shop(broker=broker)
+    broker = Memory()
+    here, there = Shop(shared=broker), Shop(shared=broker)
     state = await here.state()
     await there.round(state=state)
     for shop in (here, there):
@@ -363,7 +363,7 @@ async def test_without_one_the_state_is_for_the_process_that_has_given_it(
         await there.round(state=state)
     assert error.value.code == -32602
     assert "this process cannot tell whether it has been used. Make the request again" in error.value.message
-    assert "Server(broker=...)" in caplog.text
+    assert "Server(shared=...)" in caplog.text
     assert there.sold == []
     await here.round(state=state)
     assert here.sold == [7]

@@ -9,8 +9,8 @@ import pytest
 
 from listening import Ear
 from mcpkit import Server
-from mcpkit.state.broker import MemoryBroker
 from mcpkit.state.change import Change
+from mcpkit.state.memory import Memory
 from pipe import settle
 
 pytestmark = pytest.mark.anyio
@@ -23,7 +23,7 @@ def handler() -> str:
     return ""
 
 
-class Failing(MemoryBroker):
+class Failing(Memory):
     """A broker that is down at times."""
 
     is_down = True
@@ -35,11 +35,11 @@ class Failing(MemoryBroker):
 
 
 async def test_servers_that_share_a_broker_hear_of_each_others_changes_once() -> None:
-    broker = MemoryBroker()
+    broker = Memory()
     here, there, other = (
-        Server("s", broker=broker),
-        Server("s", broker=broker),
-        Server("other", broker=broker),
+        Server("s", shared=broker),
+        Server("s", shared=broker),
+        Server("other", shared=broker),
     )
     ears = {server: Ear() for server in (here, there, other)}
     for server, ear in ears.items():
@@ -65,8 +65,8 @@ async def test_servers_that_share_a_broker_hear_of_each_others_changes_once() ->
 
 
 async def test_changes_are_published_though_nobody_listens_here() -> None:
-    broker = MemoryBroker()
-    here, there = Server("s", broker=broker), Server("s", broker=broker)
+    broker = Memory()
+    here, there = Server("s", shared=broker), Server("s", shared=broker)
     ear = Ear()
     there.engine.hubs.here().want(ear, X)
     async with here.running():
@@ -76,10 +76,10 @@ async def test_changes_are_published_though_nobody_listens_here() -> None:
 
 
 async def test_changes_that_come_together_are_published_once() -> None:
-    broker = MemoryBroker()
+    broker = Memory()
     messages: list[str] = []
     broker.subscribe("s/changes", messages.append)
-    server = Server("s", broker=broker)
+    server = Server("s", shared=broker)
     async with server.running():
         for _ in range(100):
             server.resource_updated("data://x")
@@ -93,8 +93,8 @@ async def test_changes_that_come_together_are_published_once() -> None:
 
 
 async def test_the_broker_is_listened_to_only_while_somebody_listens() -> None:
-    broker = MemoryBroker()
-    server, ear = Server("s", broker=broker), Ear()
+    broker = Memory()
+    server, ear = Server("s", shared=broker), Ear()
     message = json.dumps({"origin": "there", "what": "resource", "uri": "data://x"})
     for _ in range(2):
         await broker.publish("s/changes", message)
@@ -122,8 +122,8 @@ async def test_the_broker_is_listened_to_only_while_somebody_listens() -> None:
     ],
 )
 async def test_what_is_no_change_is_not_told(message: str) -> None:
-    broker = MemoryBroker()
-    server, ear = Server("s", broker=broker), Ear()
+    broker = Memory()
+    server, ear = Server("s", shared=broker), Ear()
     for change in (X, TOOLS, Change("resource")):
         server.engine.hubs.here().want(ear, change)
     await broker.publish("s/changes", message)
@@ -134,7 +134,7 @@ async def test_what_is_no_change_is_not_told(message: str) -> None:
 
 async def test_a_broker_that_fails_is_logged_once_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:
     broker = Failing()
-    here, there = Server("s", broker=broker), Server("s", broker=broker)
+    here, there = Server("s", shared=broker), Server("s", shared=broker)
     ear, own = Ear(), Ear()
     there.engine.hubs.here().want(ear, X)
     here.engine.hubs.here().want(own, X)
@@ -144,7 +144,7 @@ async def test_a_broker_that_fails_is_logged_once_and_tried_again(caplog: pytest
             await settle()
         assert own.heard == [X] * 3
         assert [record.levelname for record in caplog.records] == ["ERROR"]
-        assert "the broker fails" in caplog.text
+        assert "the shared store fails" in caplog.text
         broker.is_down = False
         here.resource_updated("data://x")
         await settle()

@@ -15,7 +15,7 @@ import pytest
 from mcpkit import (
     Context,
     Extension,
-    MemoryBroker,
+    Memory,
     Principal,
     ProtocolError,
     RegistrationError,
@@ -142,8 +142,8 @@ async def test_what_many_threads_tell_comes_key_by_key_and_the_latest_last() -> 
 
 
 async def test_other_processes_tell_whom_a_function_means_and_nothing_old_after_something_new() -> None:
-    broker = MemoryBroker()
-    here, there = Server("s", broker=broker), Server("s", broker=broker)
+    broker = Memory()
+    here, there = Server("s", shared=broker), Server("s", shared=broker)
     topic = jobs(here)
     jobs(there)
     async with (
@@ -182,8 +182,8 @@ async def test_other_processes_tell_whom_a_function_means_and_nothing_old_after_
     ],
 )
 async def test_what_a_broker_brings_that_is_nothing_told_is_not_told(strange: dict[str, Any]) -> None:
-    broker = MemoryBroker()
-    server = Server("s", broker=broker)
+    broker = Memory()
+    server = Server("s", shared=broker)
     topic = jobs(server)
     async with listening(server, {"jobIds": ["a"]}) as client:
         await broker.publish("s/changes", json.dumps({"origin": "there", **strange}))

@@ -12,7 +12,7 @@ import httpx2
 import pytest
 
 from listening import Ear, updated
-from mcpkit import MemoryBroker, Principal, Registry, Server
+from mcpkit import Memory, Principal, Registry, Server
 from mcpkit.engine.subscriptions.relay import MOST_ASKED
 from mcpkit.testing import Client, connect
 from pipe import settle
@@ -24,8 +24,8 @@ INBOX, NEWS = "mail://inbox", "mail://news"
 ADA, BOB, ROOT = Principal("ada", {"mail"}), Principal("bob", {"mail"}), Principal("root", {"mail", "admin"})
 
 
-def mail_server(broker: MemoryBroker | None = None) -> Server:
-    server = Server("mail", broker=broker)
+def mail_server(broker: Memory | None = None) -> Server:
+    server = Server("mail", shared=broker)
 
     @server.resource(INBOX)
     def inbox() -> str:
@@ -79,7 +79,7 @@ async def heard(client: Client) -> list[str]:
 async def test_those_who_are_meant_are_told(
     revision: str, is_elsewhere: bool, to: Any, names: list[str]
 ) -> None:
-    broker = MemoryBroker() if is_elsewhere else None
+    broker = Memory() if is_elsewhere else None
     server = mail_server(broker)
     teller = mail_server(broker) if is_elsewhere else server
     async with AsyncExitStack() as stack:
@@ -171,7 +171,7 @@ def test_an_async_function_and_a_principal_without_an_id_are_refused() -> None:
 async def test_a_message_that_is_none_tells_nobody(
     message: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    broker = MemoryBroker()
+    broker = Memory()
     server = mail_server(broker)
     ear = Ear()
     server.engine.hubs.here().want(ear, updated(INBOX))
@@ -183,7 +183,7 @@ async def test_a_message_that_is_none_tells_nobody(
 
 @pytest.mark.anyio
 async def test_many_who_listen_elsewhere_and_many_questions() -> None:
-    broker = MemoryBroker()
+    broker = Memory()
     here, there = mail_server(broker), mail_server(broker)
     ears = [Ear() for _ in range(120)]
     for number, ear in enumerate(ears):

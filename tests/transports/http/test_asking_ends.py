@@ -9,7 +9,7 @@ import pytest
 
 from asgi_client import Client, Serve, lifespan
 from asking_server import accept, asked, make_server, respond
-from mcpkit import Context, MemoryBroker, Server
+from mcpkit import Context, Memory, Server
 from pipe import settle
 from resumed import message_of
 from stateless_server import text_of
@@ -59,7 +59,7 @@ async def test_a_question_that_takes_too_long_is_taken_back(serve: Serve) -> Non
 
 async def test_a_session_that_ends_leaves_nothing_of_its_questions(serve: Serve, work: Work) -> None:
     broker = Kept()
-    async with serve(make_server(work, broker=broker)) as client:
+    async with serve(make_server(work, shared=broker)) as client:
         session = await asked(client)
         call = session.call("name")
         question = await call.message()
@@ -74,7 +74,7 @@ async def test_a_session_that_ends_leaves_nothing_of_its_questions(serve: Serve,
 
 async def test_the_broker_forgets_questions_that_are_over(serve: Serve, work: Work) -> None:
     broker = Kept()
-    async with serve(make_server(work, broker=broker)) as client:
+    async with serve(make_server(work, shared=broker)) as client:
         session = await asked(client)
         call = session.call("name")
         question = await call.message()
@@ -84,7 +84,7 @@ async def test_the_broker_forgets_questions_that_are_over(serve: Serve, work: Wo
         assert broker.questions() == []
 
 
-class Kept(MemoryBroker):
+class Kept(Memory):
     """A broker that shows which questions it knows to be open."""
 
     def __init__(self) -> None:
@@ -96,8 +96,8 @@ class Kept(MemoryBroker):
         record = self.written.setdefault(key, {})
         record.update(changes)
 
-    async def delete(self, key: str) -> None:
-        await super().delete(key)
+    async def erase(self, key: str) -> None:
+        await super().erase(key)
         self.written.pop(key, None)
 
     def questions(self) -> list[str]:

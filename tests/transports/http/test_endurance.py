@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, suppress
 
 import uvicorn
 
-from mcpkit import MemoryBroker, Server
+from mcpkit import Memory, Server
 from mcpkit.transports.http.sessions.session import Session
 from waiting import until
 
@@ -149,8 +149,8 @@ def test_threads_of_killed_clients_are_free_when_their_function_ends():
 
 
 def test_abandoned_sessions_are_gone_after_they_expire():
-    broker = MemoryBroker()
-    server = Server("endurance", broker=broker)
+    broker = Memory()
+    server = Server("endurance", shared=broker)
     params = {
         "protocolVersion": "2025-11-25",
         "capabilities": {},

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable, Mapping
 import pytest
 
 from asgi_client import Serve, initialize
-from mcpkit import MemoryBroker
-from shared_broker import Shared, listen, make_server, next_town, settle, subscribe, two_places
+from mcpkit import Memory
+from shared_memory import Shared, listen, make_server, next_town, settle, subscribe, two_places
 
 pytestmark = pytest.mark.anyio
 
@@ -36,7 +36,7 @@ async def test_a_store_that_fails_is_a_busy_server(
         assert int(answer.headers["retry-after"]) >= 1
         assert b"cannot be reached" in answer.body
         assert b"the store is down" not in answer.body
-        assert "the broker does not answer" in caplog.text
+        assert "the shared store does not answer" in caplog.text
         broker.refuses = False
         assert (await session.ask("ping").whole()).status == 200
 
@@ -78,7 +78,7 @@ async def test_a_channel_that_fails_is_no_store_that_fails(
         client.opened.remove(answer)
         assert answer.task.exception() is None
         assert answer.status is None
-        assert "broker" not in caplog.text
+        assert "shared store" not in caplog.text
 
 
 async def test_what_cannot_be_published_is_known_from_the_next_request_on(
@@ -109,12 +109,12 @@ async def test_a_store_that_fails_ends_nothing(
         stream = await listen(session)
         sessions = here.app.door()._begin().sessions
         broker.refuses = True
-        await MemoryBroker.publish(broker, sessions._by_id[session.id].record.key, "changed")
+        await Memory.publish(broker, sessions._by_id[session.id].record.key, "changed")
         await settle(stream)
         assert "what others do to a session is not heard of" in caplog.text
         broker.refuses = False
         server.resource_updated("weather://oslo")
         assert await next_town(stream) == "oslo"
-        await MemoryBroker.delete(broker, sessions._by_id[session.id].record.key)
-        await MemoryBroker.publish(broker, sessions._by_id[session.id].record.key, "changed")
+        await Memory.erase(broker, sessions._by_id[session.id].record.key)
+        await Memory.publish(broker, sessions._by_id[session.id].record.key, "changed")
         assert await stream.messages() == [], "it is followed still"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from asgi_client import Serve, initialize
-from mcpkit import Context, MemoryBroker, ProtocolError, Server, current_context
+from mcpkit import Context, Memory, ProtocolError, Server, current_context
 from mcpkit.errors import BusyError
 from mcpkit.middleware import CallNext, Request, Result
 
@@ -18,8 +18,8 @@ SECRET = "a secret of sixteen bytes and more"
 REVISIONS = ["2025-03-26", "2025-06-18", "2025-11-25"]
 
 
-def make_server(broker: MemoryBroker | None = None) -> Server:
-    server = Server("wrapped", secret=SECRET, broker=broker)
+def make_server(broker: Memory | None = None) -> Server:
+    server = Server("wrapped", secret=SECRET, shared=broker)
 
     @server.tool
     async def talk(ctx: Context) -> str:
@@ -83,7 +83,7 @@ async def test_a_client_that_is_refused_gets_no_session(
 @pytest.mark.parametrize("turns", [0, 3])
 async def test_what_changes_a_session_is_known_elsewhere(turns: int, serve: Serve) -> None:
     """Also where a middleware waits first, so that it changes after the POST has been taken."""
-    broker = MemoryBroker()
+    broker = Memory()
     server = make_server(broker)
 
     @server.middleware

@@ -8,7 +8,7 @@ import pytest
 
 from asgi_answer import Judge
 from asgi_client import Client, Serve, serving
-from mcpkit import Context, MemoryBroker, ProtocolError, Server
+from mcpkit import Context, Memory, ProtocolError, Server
 from mcpkit.testing import connect
 from official import official
 
@@ -93,7 +93,7 @@ async def test_answers_of_another_form_are_a_bad_request(serve: Serve) -> None:
             assert (status, answer["error"]["code"]) == (400, -32602)
 
 
-class Broken(MemoryBroker):
+class Broken(Memory):
     """Answers no claim."""
 
     async def claim(self, key: str, ttl: float) -> bool:
@@ -101,7 +101,7 @@ class Broken(MemoryBroker):
 
 
 async def test_a_broker_that_does_not_answer_is_no_fault_of_the_client(serve: Serve) -> None:
-    async with serve(make_server(broker=Broken())) as client:
+    async with serve(make_server(shared=Broken())) as client:
         state = await given_state(client)
         params = {"name": "name", "arguments": {}, "inputResponses": WHO, "requestState": state}
         answer = await client.ask("tools/call", params, meta=META).whole()

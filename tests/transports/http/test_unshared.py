@@ -12,7 +12,7 @@ import pytest
 
 from asgi_client import Serve
 from asking_server import accept, asked, respond
-from mcpkit import Context, MemoryBroker, Server
+from mcpkit import Context, Memory, Server
 from serving import Served
 from session_server import SECRET
 from stateless_server import text_of
@@ -20,11 +20,14 @@ from stateless_server import text_of
 WARNING = "workers serve, and share nothing"
 PROGRAM = """
 import os
-from mcpkit import MemoryBroker, Server
+from mcpkit import Memory, Server
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-server = Server("s", broker=MemoryBroker() if os.environ.get("SHARED") else None)
+class Lasting(Memory):
+    is_lasting = True
+
+server = Server("s", secret="s" * 32, shared=Lasting() if os.environ.get("SHARED") else Memory())
 app = server.asgi(stateless=bool(os.environ.get("STATELESS")))
 mounted = Starlette(routes=[Mount("/x", app)])
 """
@@ -65,7 +68,7 @@ def notes_of(command: Sequence[str], ready: str, times: int, **settings: str) ->
 def test_the_workers_of_uvicorn_say_once_that_they_share_nothing(folder: Path, app: str) -> None:
     notes = notes_of(uvicorn(folder, "--workers", "2", app=app), "Application startup complete", 2)
     assert notes.count(f"2 {WARNING}") == 1
-    assert "Server(broker=...)" in notes
+    assert "Server(shared=Sqlite(" in notes
 
 
 @needs_posix
@@ -92,7 +95,7 @@ def test_one_process_has_nothing_to_share(folder: Path, options: list[str], sett
 
 @needs_posix
 @pytest.mark.parametrize("settings", [{"SHARED": "1"}, {"STATELESS": "1"}])
-def test_workers_with_a_broker_or_without_sessions_say_nothing(
+def test_workers_that_share_something_or_without_sessions_say_nothing(
     folder: Path, settings: dict[str, str]
 ) -> None:
     command = uvicorn(folder, "--workers", "2")
@@ -114,8 +117,8 @@ def test_workers_as_an_option_say_how_to_have_them() -> None:
         Server("s").run("http", workers=4)  # type: ignore[call-overload]  # on purpose
 
 
-def curious(seconds: float, broker: MemoryBroker | None = None) -> Server:
-    server = Server("curious", secret=SECRET, question_timeout=seconds, broker=broker)
+def curious(seconds: float, broker: Memory | None = None) -> Server:
+    server = Server("curious", secret=SECRET, question_timeout=seconds, shared=broker)
 
     @server.tool
     async def name(ctx: Context) -> str:
@@ -161,7 +164,7 @@ async def test_a_late_answer_where_it_was_asked_is_not_logged(
 @pytest.mark.anyio
 @pytest.mark.parametrize("is_shared", [False, True])
 async def test_who_waits_in_vain_is_told_what_may_be_the_cause(serve: Serve, is_shared: bool) -> None:
-    async with serve(curious(0.05, MemoryBroker() if is_shared else None)) as client:
+    async with serve(curious(0.05, Memory() if is_shared else None)) as client:
         session = await asked(client)
         call = session.call("name")
         messages: list[dict[str, Any]] = [await call.message() for _ in range(3)]

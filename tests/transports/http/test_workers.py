@@ -16,7 +16,7 @@ from mcp import Client as OfficialClient
 from mcp.client.streamable_http import streamable_http_client
 
 from asgi_client import Serve, Session
-from mcpkit import MemoryBroker, Server
+from mcpkit import Memory, Server
 from serving import PATIENCE, Served, from_file
 from session_server import SECRET, make_server, said
 from work import Work
@@ -137,14 +137,12 @@ def test_a_worker_that_takes_the_place_of_a_dead_one_answers_its_sessions() -> N
 # Two servers that share a broker, as two processes would
 
 
-def sharing(broker: MemoryBroker | None) -> Server:
-    return make_server(Work(), broker=broker)
+def sharing(broker: Memory | None) -> Server:
+    return make_server(Work(), shared=broker)
 
 
 @asynccontextmanager
-async def two(
-    serve: Serve, broker: MemoryBroker | None, **options: Any
-) -> AsyncIterator[tuple[Session, Session]]:
+async def two(serve: Serve, broker: Memory | None, **options: Any) -> AsyncIterator[tuple[Session, Session]]:
     """Open a session; give it as the server does that opened it, with these options, and as the other does."""
     async with serve(sharing(broker), **options) as one, serve(sharing(broker)) as other:
         session = await one.initialize()
@@ -152,14 +150,12 @@ async def two(
 
 
 @pytest.fixture
-def broker() -> MemoryBroker:
-    return MemoryBroker()
+def broker() -> Memory:
+    return Memory()
 
 
 @pytest.mark.anyio
-async def test_a_session_that_one_has_deleted_is_not_found_by_the_other(
-    broker: MemoryBroker, serve: Serve
-) -> None:
+async def test_a_session_that_one_has_deleted_is_not_found_by_the_other(broker: Memory, serve: Serve) -> None:
     async with two(serve, broker) as (session, there):
         assert (await there.ask("ping").whole()).status == 200
         assert (await session.delete()).status == 204
@@ -168,9 +164,7 @@ async def test_a_session_that_one_has_deleted_is_not_found_by_the_other(
 
 
 @pytest.mark.anyio
-async def test_the_log_level_that_one_was_told_holds_for_the_other(
-    broker: MemoryBroker, serve: Serve
-) -> None:
+async def test_the_log_level_that_one_was_told_holds_for_the_other(broker: Memory, serve: Serve) -> None:
     async with two(serve, broker) as (session, there):
         assert await said(there) == ["quietly", "loudly"]
         await session.ask("logging/setLevel", {"level": "error"}).whole()
@@ -179,7 +173,7 @@ async def test_the_log_level_that_one_was_told_holds_for_the_other(
 
 @pytest.mark.anyio
 async def test_what_one_was_asked_to_watch_is_told_on_a_stream_of_the_other(
-    broker: MemoryBroker, serve: Serve
+    broker: Memory, serve: Serve
 ) -> None:
     here = sharing(broker)
     async with serve(here) as one, serve(sharing(broker)) as other:

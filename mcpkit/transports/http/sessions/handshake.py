@@ -76,7 +76,7 @@ async def serve_get(service: Service, exchange: Exchange) -> None:
         exchange: The request, and its answer.
 
     Raises:
-        BusyError: Too many streams are open, or the broker does not answer.
+        BusyError: Too many streams are open, or the shared store does not answer.
     """
     session = await _find_session(service, exchange)
     if session is None:

@@ -7,12 +7,14 @@ import math
 import time
 from collections.abc import Awaitable, Mapping
 from contextlib import suppress
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from ....errors import BusyError
-from ....state.broker import Broker
 from .remote import CHANGED
 from .token import SessionToken
+
+if TYPE_CHECKING:
+    from ....state.broker import Broker
 
 logger = logging.getLogger("mcpkit")
 
@@ -25,7 +27,8 @@ _ENDED = "ended"
 class Record:
     """The record of one session, as one process has it.
 
-    Where the broker does not answer, what is awaited raises a BusyError, and it is logged; `look` raises an OSError.
+    Where the shared store does not answer, what is awaited raises a BusyError, and it is logged;
+    `look` raises an OSError.
 
     Args:
         broker: Where it is.
@@ -60,7 +63,7 @@ class Record:
             self.fields = self._loaded = await _reach(self._broker.read(self.key))
         except BaseException:
             with suppress(OSError):  # then it ends by itself, unused
-                await self._broker.delete(self.key)
+                await self._broker.erase(self.key)
             raise
         return self.fields
 
@@ -114,7 +117,7 @@ class Record:
         """Have no process find the session any more."""
         token = self.token
         if token.home == self._broker.home:
-            await _reach(self._broker.delete(self.key))
+            await _reach(self._broker.erase(self.key))
         else:  # its state was elsewhere, so that its absence here says nothing
             await _reach(self._broker.write(self.key, {_ENDED: "1"}, token.expires - time.time()))
 
@@ -130,7 +133,9 @@ class Record:
         try:
             await self._broker.publish(self.key, CHANGED)
         except OSError:  # others know from its next request on
-            logger.exception("the broker does not answer: others do not hear of what happened to a session")
+            logger.exception(
+                "the shared store does not answer: others do not hear of what happened to a session"
+            )
 
 
 async def _reach(asked: Awaitable[T]) -> T:
@@ -141,6 +146,6 @@ async def _reach(asked: Awaitable[T]) -> T:
 
 
 def unreachable() -> BusyError:
-    """Log that the broker does not answer, and return what a client is told."""
-    logger.exception("the broker does not answer")
+    """Log that the shared store does not answer, and return what a client is told."""
+    logger.exception("the shared store does not answer")
     return BusyError("The state of sessions cannot be reached; try again later")

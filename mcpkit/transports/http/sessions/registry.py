@@ -22,9 +22,9 @@ from itertools import islice
 from ....calls.shares import Shares
 from ....errors import BusyError
 from ....protocol.eras import Handshake
-from ....state.broker import MemoryBroker
 from ....state.change import LIST_NAMES
 from ....state.keys import Keys
+from ....state.memory import Memory
 from ....state.principal import Principal
 from ..environment import Environment
 from ..exchange import Exchange
@@ -102,7 +102,7 @@ class Sessions:
             client: Who the client is.
 
         Raises:
-            BusyError: There are too many, or the broker does not answer.
+            BusyError: There are too many, or the shared store does not answer.
         """
         token = read(self._keys, id_, -math.inf)
         assert token is not None, "it has just been signed"
@@ -128,7 +128,7 @@ class Sessions:
             client: Who the client is: the sessions of others are none.
 
         Raises:
-            BusyError: It would be taken in, but there are too many; or the broker does not answer.
+            BusyError: It would be taken in, but there are too many; or the shared store does not answer.
         """
         session = self._by_id.get(id_)
         if session is not None:
@@ -282,7 +282,7 @@ class Sessions:
         if in_use:
             self._environment.begin(self._prolong_all(in_use))
         has_records = False
-        if isinstance(broker := self._environment.broker, MemoryBroker):
+        if isinstance(broker := self._environment.broker, Memory):
             broker.sweep()
             has_records = len(broker) > 0  # they outlive their sessions by a little
         if self._by_id or has_records:

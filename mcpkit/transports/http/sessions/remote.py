@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
-from ....state.broker import Broker
+if TYPE_CHECKING:
+    from ....state.broker import Broker
 
 logger = logging.getLogger("mcpkit")
 
@@ -67,6 +69,6 @@ class Following:
                 self._is_behind = False
                 await self._refresh()
         except OSError:
-            logger.exception("the broker does not answer: what others do to a session is not heard of")
+            logger.exception("the shared store does not answer: what others do to a session is not heard of")
         finally:
             self._task = None

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from asgi_client import Answer, Serve, Session
-from mcpkit import Context, MemoryBroker, Server, user
+from mcpkit import Context, Memory, Server, user
 from session_server import SECRET
 
 pytestmark = pytest.mark.anyio
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 SAMPLED = {"role": "assistant", "content": {"type": "text", "text": "blue"}, "model": "m"}
 
 
-class Store(MemoryBroker):
+class Store(Memory):
     """A store that can fail to pass on what is said."""
 
     refuses = False
@@ -30,8 +30,8 @@ class Store(MemoryBroker):
         await super().publish(topic, message)
 
 
-def make_server(broker: MemoryBroker | None, seconds: float = 60) -> Server:
-    server = Server("asking", version="1", secret=SECRET, broker=broker, question_timeout=seconds)
+def make_server(broker: Memory | None, seconds: float = 60) -> Server:
+    server = Server("asking", version="1", secret=SECRET, shared=broker, question_timeout=seconds)
 
     @server.tool
     async def colour(ctx: Context) -> str:
@@ -52,7 +52,7 @@ def broker() -> Store:
 
 @asynccontextmanager
 async def two(
-    serve: Serve, broker: MemoryBroker | None, revision: str = "2025-11-25", **options: Any
+    serve: Serve, broker: Memory | None, revision: str = "2025-11-25", **options: Any
 ) -> AsyncIterator[tuple[Session, Session]]:
     """Open a session, and give it as either of two processes knows it."""
     async with serve(make_server(broker)) as there, serve(make_server(broker, **options)) as here:
@@ -75,9 +75,9 @@ async def answer(session: Session, id_: Any, **members: Any) -> Answer:
     return await session.post(message).whole()
 
 
-def record(broker: MemoryBroker) -> dict[str, str]:
+def record(broker: Memory) -> dict[str, str]:
     """Return the fields of the one session there is."""
-    (entry,) = broker._entries.values()
+    (entry,) = broker._records._entries.values()
     return dict(entry.value)
 
 
@@ -179,7 +179,7 @@ async def test_nothing_is_left_of_a_question_that_is_over(end: str, broker: Stor
         await call.whole()
         for _ in range(10):
             await asyncio.sleep(0)
-        assert broker._entries == {} if end == "delete" else record(broker) == before
+        assert broker._records._entries == {} if end == "delete" else record(broker) == before
         assert len(broker._listeners) <= listeners
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from asgi_answer import Answer, Judge, within
 from asgi_client import Client, Headers, Serve, Session, initialize
-from mcpkit import Context, LogHandler, MemoryBroker, Server
+from mcpkit import Context, LogHandler, Memory, Server
 from mcpkit.middleware import CallNext, Request, Result
 from session_server import PING
 from work import Work
@@ -24,7 +24,7 @@ OPENING = initialize(_meta={"progressToken": "opening"}, capabilities={"elicitat
 JSON = {"accept": "application/json"}
 
 
-class Store(MemoryBroker):
+class Store(Memory):
     """A store whose writes wait for the test."""
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ async def store() -> Store:
 
 @pytest.fixture
 def server(store: Store, work: Work) -> Server:
-    server = Server("opened", secret="a secret of sixteen bytes and more", broker=store, max_running=1)
+    server = Server("opened", secret="a secret of sixteen bytes and more", shared=store, max_running=1)
 
     @server.tool
     async def wait(ctx: Context) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from asgi_client import Client, Serve, Session, lifespan
-from mcpkit import Context, MemoryBroker, Server
+from mcpkit import Context, Memory, Server
 from pipe import HANDSHAKE
 from waiting import LoopClock
 from work import Work
@@ -22,7 +22,7 @@ TTL = 1000.0
 SPACING = 10.0
 
 
-class Store(MemoryBroker):
+class Store(Memory):
     """A store that counts how often it is written."""
 
     def __init__(self, clock: LoopClock) -> None:
@@ -46,7 +46,7 @@ async def store(clock: LoopClock) -> Store:
 
 @pytest.fixture
 async def server(store: Store, work: Work) -> Server:
-    server = Server("lived", version="1", secret="a secret of sixteen bytes and more", broker=store)
+    server = Server("lived", version="1", secret="a secret of sixteen bytes and more", shared=store)
 
     @server.tool
     async def wait(ctx: Context) -> str:
@@ -167,7 +167,7 @@ async def test_a_session_that_has_lost_its_state_is_not_found(
     async with serve(server) as client:
         session = await client.initialize()
         key = client.app.door()._begin().sessions._by_id[session.id].record.key
-        await store.delete(key)
+        await store.erase(key)
         await store.write(key, {"level": "error"}, TTL)
         assert not await is_there(session)
 
@@ -177,14 +177,12 @@ async def test_a_session_of_another_store_is_served_though_nothing_is_known_of_i
 ) -> None:
     async with serve(server) as client:
         session = await client.initialize()
-    elsewhere = Server(
-        "lived", version="1", secret="a secret of sixteen bytes and more", broker=MemoryBroker()
-    )
+    elsewhere = Server("lived", version="1", secret="a secret of sixteen bytes and more", shared=Memory())
     async with serve(elsewhere) as client:
         for _ in range(2):
             assert await is_there(session.at(client))
-        assert elsewhere.engine.broker is not None
-        assert len(elsewhere.engine.broker) == 0, "what is known already is in its id"
+        assert isinstance(elsewhere.engine.runtime.shared, Memory)
+        assert len(elsewhere.engine.runtime.shared) == 0, "what is known already is in its id"
 
 
 # The end of the server

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from asgi_client import Client, Serve, initialize
-from mcpkit import MemoryBroker, Server
+from mcpkit import Memory, Server
 from session_server import PING, make_server
 from waiting import LoopClock
 from work import Work
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 BRIEF = 60.0
 
 
-class SlowStore(MemoryBroker):
+class SlowStore(Memory):
     """A store whose writes wait for the test."""
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ async def clock() -> LoopClock:
 
 @pytest.fixture
 async def server(work: Work, clock: LoopClock) -> Server:
-    return make_server(work, broker=MemoryBroker(clock))
+    return make_server(work, shared=Memory(clock))
 
 
 async def flood(client: Client, times: int) -> list[Any]:
@@ -136,7 +136,7 @@ async def test_a_session_that_makes_room_while_it_is_looked_for_is_found(
     work: Work, serve: Serve, clock: LoopClock
 ) -> None:
     store = SlowStore()
-    async with serve(make_server(work, broker=store), max_sessions=2) as client:
+    async with serve(make_server(work, shared=store), max_sessions=2) as client:
         session, _ = await client.initialize(), await client.initialize()
         clock.ahead += BRIEF
         store.gate.clear()
@@ -154,7 +154,7 @@ async def test_sessions_that_are_opened_at_once_keep_to_the_limit(
     limit: int, work: Work, serve: Serve
 ) -> None:
     store = SlowStore()
-    async with serve(make_server(work, broker=store), max_sessions=limit) as client:
+    async with serve(make_server(work, shared=store), max_sessions=limit) as client:
         store.gate.clear()
         answers = [client.post(initialize()) for _ in range(4 * limit)]
         await turns()
@@ -192,7 +192,7 @@ async def test_the_memory_of_a_session_that_nobody_uses_is_given_back(
         clock.ahead += BRIEF
         client.app.door()._begin().sessions._sweep()
         assert living(client) == 1
-        assert len(server.engine.broker) == 1  # type: ignore[arg-type]  # it is in memory
+        assert len(server.engine.runtime.shared) == 1  # type: ignore[arg-type]  # it is in memory
 
 
 # What is kept of the client
@@ -200,10 +200,10 @@ async def test_the_memory_of_a_session_that_nobody_uses_is_given_back(
 
 async def test_each_process_knows_of_the_client_what_its_id_says(work: Work, serve: Serve) -> None:
     info = {"name": "n" * 2000, "version": "1", "title": "t" * 100_000}
-    broker = MemoryBroker()
+    broker = Memory()
     async with (
-        serve(make_server(work, broker=broker)) as here,
-        serve(make_server(work, broker=broker)) as there,
+        serve(make_server(work, shared=broker)) as here,
+        serve(make_server(work, shared=broker)) as there,
     ):
         session = await here.initialize(
             clientInfo=info, capabilities={"experimental": {"x": {"y": "z" * 9999}}}

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from asgi_client import Serve, Session
-from mcpkit import MemoryBroker
-from shared_broker import Shared, listen, make_server, next_town, settle, subscribe, two_places
+from mcpkit import Memory
+from shared_memory import Shared, listen, make_server, next_town, settle, subscribe, two_places
 from work import Work
 
 pytestmark = pytest.mark.anyio
@@ -73,7 +73,7 @@ async def test_a_session_from_elsewhere_that_is_deleted_there_ends_here(serve: S
 
 
 async def test_another_thread_is_elsewhere_too(serve: Serve) -> None:
-    broker = MemoryBroker()
+    broker = Memory()
     server = make_server(broker)
     async with serve(server) as here:
         session = await here.initialize()

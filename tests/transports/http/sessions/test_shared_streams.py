@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from asgi_client import Client, Serve, lifespan
-from shared_broker import Shared, listen, make_server, next_town, settle, subscribe, two_places
+from shared_memory import Shared, listen, make_server, next_town, settle, subscribe, two_places
 
 pytestmark = pytest.mark.anyio
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from pydantic_core import from_json
 
 from mcpkit.protocol.eras import Client, Handshake
-from mcpkit.state.broker import MemoryBroker
 from mcpkit.state.keys import Keys
+from mcpkit.state.memory import Memory
 from mcpkit.transports.http.sessions.token import MAX_LENGTH, SessionToken, issue, read
 
 SECRET = "the secret of the weather station"
@@ -39,7 +39,7 @@ def token(
 ) -> SessionToken:
     return SessionToken(
         id="q83vEjRWeJCrze8SNFZ4kA",
-        home=MemoryBroker().home,
+        home=Memory().home,
         revision="2025-11-25",
         client=Client(info or {"name": "test", "version": "1"}, capabilities or {}),
         lists=frozenset({"tools", "resources"}),

@@ -8,12 +8,12 @@ from contextlib import asynccontextmanager
 
 from asgi_answer import Answer
 from asgi_client import Serve, Session
-from mcpkit import MemoryBroker, Server
+from mcpkit import Memory, Server
 from session_server import SECRET
 from work import Work
 
 
-class Shared(MemoryBroker):
+class Shared(Memory):
     """A broker such as processes share: what is read is never what was read before, and it may take a while.
 
     Attributes:
@@ -61,8 +61,8 @@ class Shared(MemoryBroker):
         return leave
 
 
-def make_server(broker: MemoryBroker, work: Work | None = None) -> Server:
-    server = Server("weather", version="1", secret=SECRET, broker=broker)
+def make_server(broker: Memory, work: Work | None = None) -> Server:
+    server = Server("weather", version="1", secret=SECRET, shared=broker)
 
     @server.tool
     async def wait() -> str:

@@ -1,0 +1,149 @@
+"""What a server shares with nobody: the engine within one process."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from types import MappingProxyType
+
+from .expiring import Expiring
+from .store import Stored, check_put
+
+logger = logging.getLogger("mcpkit")
+
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+class Memory:
+    """What servers of one process share: nothing outlives it, and its coroutines never suspend.
+
+    A server that is given nothing else has one of its own.
+
+    Expired keys are gone for readers at once. Their memory is given back by whatever is written next, in time
+    proportional to how many have expired, and by `sweep` where nothing more is written.
+
+    Args:
+        clock: The time, in seconds from any start.
+    """
+
+    is_lasting = False
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._records: Expiring[Mapping[str, str]] = Expiring(clock)
+        self._values: Expiring[Stored] = Expiring(clock)
+        self._lock = threading.RLock()  # reentrant: the garbage collector may end a subscription anywhere
+        self._listeners: dict[str, dict[object, Callable[[str], None]]] = {}
+        self._homes: dict[int, str] = {}
+
+    @property
+    def home(self) -> str:
+        """Random, and another one in a forked child: it has a copy of what is kept, and shares none."""
+        process = os.getpid()
+        return self._homes.get(process) or self._homes.setdefault(process, os.urandom(8).hex())
+
+    def sweep(self) -> None:
+        """Give back the memory of what has expired."""
+        for kept in (self._records, self._values):
+            with kept.lock:
+                kept.sweep()
+
+    def __len__(self) -> int:
+        """How many keys are kept, those included that have expired and are not swept yet."""
+        return len(self._records) + len(self._values)
+
+    # As `Broker` has it
+
+    async def read(self, key: str) -> Mapping[str, str]:
+        """Return the fields of `key`; empty when it is absent or expired."""
+        return self._records.get(key) or _NOTHING
+
+    async def write(self, key: str, changes: Mapping[str, str | None], ttl: float) -> None:
+        """Merge `changes` into the fields of `key`, which expires `ttl` seconds from now."""
+        records = self._records
+        with records.lock:
+            now = records.sweep()
+            fields = records.latest(key) or _NOTHING
+            if changes:
+                merged = {**fields, **changes}
+                fields = MappingProxyType({name: text for name, text in merged.items() if text is not None})
+            if fields:
+                records.keep(key, fields, now + ttl)
+            else:
+                records.remove(key)
+
+    async def erase(self, key: str) -> None:
+        """Remove `key`; nothing happens when it is absent."""
+        with self._records.lock:
+            self._records.remove(key)
+
+    async def claim(self, key: str, ttl: float) -> bool:
+        """Take `key` for `ttl` seconds, and say whether it was free."""
+        records = self._records
+        with records.lock:
+            now = records.sweep()
+            if records.latest(key) is not None:
+                return False
+            records.keep(key, _NOTHING, now + ttl)
+            return True
+
+    async def publish(self, topic: str, message: str) -> None:
+        """Call the listeners of `topic`, here and now."""
+        for listener in tuple(self._listeners.get(topic, {}).values()):
+            try:
+                listener(message)
+            except Exception:  # one listener's fault is neither the publisher's nor the others'
+                logger.exception("A listener of the topic %s failed", topic)
+
+    def subscribe(self, topic: str, listener: Callable[[str], None]) -> Callable[[], None]:
+        """Call `listener` with each message to `topic`, in the thread that publishes it."""
+        key = object()
+        with self._lock:
+            self._listeners.setdefault(topic, {})[key] = listener
+
+        def unsubscribe() -> None:
+            with self._lock:
+                listeners = self._listeners.get(topic, {})
+                listeners.pop(key, None)
+                if not listeners:
+                    self._listeners.pop(topic, None)
+
+        return unsubscribe
+
+    # As `Store` has it
+
+    async def get(self, key: str) -> Stored | None:
+        """Return what `key` holds now, with its version; None when it is absent or expired."""
+        return self._values.get(key)
+
+    async def put(self, key: str, value: bytes, *, version: str | None, ttl: float) -> str | None:
+        """Set `key`, if it still holds this version; return the new one, or None."""
+        check_put(value, ttl)
+        values = self._values
+        with values.lock:
+            now = values.sweep()
+            before = values.latest(key)
+            if version != (None if before is None else before.version):
+                return None
+            stored = Stored(value, os.urandom(16).hex())
+            values.keep(key, stored, now + ttl)
+            return stored.version
+
+    async def delete(self, key: str, *, version: str) -> bool:
+        """Remove `key`, if it still holds this version, and say so."""
+        values = self._values
+        with values.lock:
+            values.sweep()
+            before = values.latest(key)
+            if before is None or before.version != version:
+                return False
+            values.remove(key)
+            return True
+
+    async def items(self, prefix: str) -> AsyncIterator[tuple[str, Stored]]:
+        """Go through the keys that begin with `prefix`, and what they hold."""
+        for key in self._values.beginning(prefix):
+            if (stored := self._values.get(key)) is not None:
+                yield key, stored

@@ -1,0 +1,53 @@
+"""What the processes that serve the same share: one engine for all of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Protocol
+
+from .broker import Broker
+from .keys import SECRET_HOW, SECRET_VARIABLE
+from .store import Store
+
+
+class Shared(Broker, Store, Protocol):
+    """What `Server(shared=...)` takes. `Memory` is the engine within one process, `Sqlite` that of one machine.
+
+    To write another engine, implement the members of `Broker`, of `Store` and this one, and keep their rules. What a
+    `Broker` has under a key and what a `Store` has under the same key are two things.
+    """
+
+    @property
+    def is_lasting(self) -> bool:
+        """Whether it outlives the process: others may have what is kept in it, or one that is started later.
+
+        A server refuses such an engine where it has no secret that lasts as long.
+        """
+        ...
+
+
+def check_shared(shared: object, secret: str | bytes | Sequence[str | bytes] | None) -> None:
+    """Refuse what processes cannot share, or must not without a secret.
+
+    Args:
+        shared: What stands in `Server(shared=...)`.
+        secret: What stands in `Server(secret=...)`.
+
+    Raises:
+        TypeError: It is no engine.
+        ValueError: It outlives the process, and the secret does not.
+    """
+    is_lasting = None if isinstance(shared, type) else getattr(shared, "is_lasting", None)
+    if not isinstance(is_lasting, bool):
+        meant = (
+            f"Sqlite({os.fspath(shared)!r})"
+            if isinstance(shared, str | os.PathLike)
+            else 'Sqlite("notes.db")'
+        )
+        raise TypeError(f"shared must be an engine such as Memory() or {meant}, got {shared!r}")
+    if is_lasting and secret is None and SECRET_VARIABLE not in os.environ:
+        raise ValueError(
+            f"shared={type(shared).__name__}(...) outlives this process, so what is kept there needs a secret that "
+            f"does: set {SECRET_VARIABLE} or write Server(secret=...); {SECRET_HOW}"
+        )
