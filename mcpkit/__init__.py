@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from .client.asking.forms import FormChoice, FormField, FormRequest
     from .client.asking.sampling import Sampler, SampleRequest
     from .client.asking.visits import UrlRequest
+    from .client.authorization.file_tokens import FileTokens
+    from .client.authorization.keyring_tokens import KeyringTokens
+    from .client.authorization.loopback import Loopback
+    from .client.authorization.storage import MemoryTokens, TokenStorage, TokenStorageError
     from .client.changes.changes import Change, Watch
     from .client.link.errors import (
         AuthorizationError,
@@ -94,6 +98,10 @@ if TYPE_CHECKING:
     from .state.store import Store, Stored
 else:
     _NAMES = {
+        "client.authorization.storage": "MemoryTokens TokenStorage TokenStorageError",
+        "client.authorization.loopback": "Loopback",
+        "client.authorization.keyring_tokens": "KeyringTokens",
+        "client.authorization.file_tokens": "FileTokens",
         "calls.asking.questions": "Answer Elicit ElicitUrl ListRoots",
         "calls.asking.roots": "Root",
         "calls.asking.sampling": "Sample Sampled",
@@ -192,6 +200,7 @@ __all__ = [
     "ExtensionResult",
     "Failure",
     "File",
+    "FileTokens",
     "FormChoice",
     "FormField",
     "FormRequest",
@@ -203,9 +212,12 @@ __all__ = [
     "Included",
     "InputRequired",
     "InvalidResultError",
+    "KeyringTokens",
     "ListRoots",
     "LogHandler",
+    "Loopback",
     "Memory",
+    "MemoryTokens",
     "Message",
     "Method",
     "MissingCapabilityError",
@@ -242,6 +254,8 @@ __all__ = [
     "SyncTool",
     "SyncWatch",
     "Text",
+    "TokenStorage",
+    "TokenStorageError",
     "Tool",
     "ToolAnnotations",
     "ToolError",

@@ -1,0 +1,73 @@
+"""Shows a page to the user: in a browser, or, where there is none, as a line to be read."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import sys
+from typing import Final
+from urllib.parse import parse_qs, urlsplit
+
+_URL: Final = re.compile(r"https?://[A-Za-z0-9\[][#&+,./0-9:;=?@A-Z\[\]_a-z~%-]*")
+"""What a browser or a shell between takes for nothing but the URL of a page."""
+
+
+async def open_browser(url: str) -> None:
+    """Open a page in the user's browser; where there is none, say on standard error which page is to be visited.
+
+    Args:
+        url: The page.
+
+    Raises:
+        ValueError: It is no URL of a web page.
+    """
+    check_page(url)
+    if is_headless() or not await asyncio.to_thread(_open, url):
+        sys.stderr.write(f"{in_words(url)}\n")
+        sys.stderr.flush()
+
+
+def check_page(url: str) -> None:
+    """Check that a URL is one of a web page: servers name it, and it is given to programs of this machine.
+
+    Raises:
+        ValueError: It is none.
+    """
+    if _URL.fullmatch(url) is None:
+        raise ValueError(
+            "the page for the login is no URL that a browser may be given: it begins with https://"
+        )
+
+
+def is_headless() -> bool:
+    """Say whether nobody would see a browser: over SSH, and where there is no display."""
+    if os.environ.get("BROWSER"):
+        return False
+    always_has_display = sys.platform in {"win32", "darwin"} and "SSH_CONNECTION" not in os.environ
+    return not (always_has_display or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+
+
+def in_words(url: str) -> str:
+    """Say which page is to be visited, and how from another machine."""
+    said = f"To log in, visit this page:\n\n    {url}\n"
+    [redirect_uri, *_] = parse_qs(urlsplit(url).query).get("redirect_uri", [""])
+    port = urlsplit(redirect_uri).port if redirect_uri.startswith("http:") else None
+    if port is not None and "SSH_CONNECTION" in os.environ:
+        said += f"\nWith a browser on another machine, connect with ssh -L {port}:127.0.0.1:{port} first.\n"
+    return said
+
+
+def _open(url: str) -> bool:
+    import webbrowser
+
+    try:
+        controller = webbrowser.get()
+        is_in_terminal = isinstance(controller, webbrowser.GenericBrowser) and not isinstance(
+            controller, webbrowser.BackgroundBrowser
+        )
+        if is_in_terminal and not os.environ.get("BROWSER"):
+            return False  # where it would take the place of this program
+        return controller.open(url)
+    except (webbrowser.Error, OSError):
+        return False

@@ -1,0 +1,175 @@
+"""Tokens in a file that nobody else can read."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import stat
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+from ...protocol.jsonrpc import is_object
+from ...protocol.types import Json
+from .locked import locked, locked_meanwhile
+from .storage import TokenStorage, TokenStorageError
+
+_VERSION: Final = 1
+_MOST: Final = 16 * 1024 * 1024
+"""Bytes that are read: thousands of tokens."""
+_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+
+
+class FileTokens(TokenStorage):
+    """Keeps tokens in a file, in plain text, which only its owner can read (mode 0600).
+
+    Processes may share it: each change replaces the whole file at once, and one process renews a token at a time.
+    On Windows the folder's access list says who can read it, and is not looked at.
+
+    Args:
+        path: The file, in a folder that only its owner can read (mode 0700); both are made where they are missing.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = Path(path).expanduser().absolute()
+
+    def __repr__(self) -> str:
+        return f"FileTokens({str(self._path)!r})"
+
+    async def load(self, name: str) -> Json | None:
+        """Return the record of a name.
+
+        Raises:
+            TokenStorageError: Others can read the file, or it holds no tokens.
+        """
+        record = (await asyncio.to_thread(self._read)).get(name)
+        return record if is_object(record) else None
+
+    async def save(self, name: str, record: Json) -> None:
+        """Keep a record.
+
+        Raises:
+            TokenStorageError: Others could read it, or it cannot be written.
+        """
+
+        def change(records: Json) -> bool:
+            records[name] = record
+            return True
+
+        await asyncio.to_thread(self._change, change)
+
+    async def remove(self, name: str) -> None:
+        """Keep the record of a name no longer.
+
+        Raises:
+            TokenStorageError: Others can read the file, or it cannot be written.
+        """
+        await asyncio.to_thread(self._change, lambda records: records.pop(name, None) is not None)
+
+    @asynccontextmanager
+    async def exclusively(self, name: str) -> AsyncIterator[None]:
+        """Keep all others that use the file from a record, in this process and in others."""
+        await asyncio.to_thread(self._prepare)
+        async with locked_meanwhile(self._beside(sha256(name.encode()).hexdigest()[:16])):
+            yield
+
+    def _beside(self, what: str) -> Path:
+        return self._path.with_name(f".{self._path.name}.{what}.lock")
+
+    def _prepare(self) -> None:
+        """Make the folder where there is none, and look who can read it.
+
+        Raises:
+            TokenStorageError: Others can, or it cannot be made.
+        """
+        folder = self._path.parent
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._check(folder.stat(), folder, "chmod 700, or name a file in a folder of its own")
+        except TokenStorageError:
+            raise
+        except OSError as error:
+            raise TokenStorageError(f"{folder} cannot hold tokens: {error.strerror or error}") from error
+
+    @staticmethod
+    def _check(status: os.stat_result, path: Path, cure: str) -> None:
+        if sys.platform != "win32":
+            if status.st_uid != os.geteuid():
+                raise TokenStorageError(
+                    f"{path} belongs to another user, who could read tokens in it: {cure}"
+                )
+            if status.st_mode & _OTHERS:
+                mode = stat.S_IMODE(status.st_mode)
+                raise TokenStorageError(f"{path} is open to other users (mode {mode:04o}): {cure}")
+
+    def _read(self) -> Json:
+        """Return the records by name.
+
+        Raises:
+            TokenStorageError: Others can read the file, or it holds no tokens.
+        """
+        self._prepare()
+        try:
+            found = os.open(
+                self._path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+            )
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            reason = "it is a link" if self._path.is_symlink() else error.strerror or error
+            raise TokenStorageError(f"{self._path} cannot be read: {reason}") from error
+        try:
+            status = os.fstat(found)
+            if not stat.S_ISREG(status.st_mode):
+                raise TokenStorageError(f"{self._path} is no file")
+            self._check(status, self._path, "chmod 600")
+            with os.fdopen(found, "rb", closefd=False) as file:
+                text = file.read(_MOST + 1)
+        finally:
+            os.close(found)
+        return self._records(text)
+
+    def _records(self, text: bytes) -> Json:
+        try:
+            whole: object = json.loads(text) if len(text) <= _MOST else None
+        except (ValueError, RecursionError):
+            whole = None  # what the decoder says may quote a token
+        if not is_object(whole) or type(whole.get("version")) is not int:
+            raise TokenStorageError(f"{self._path} holds no tokens: name another file, or remove it")
+        if whole["version"] > _VERSION:
+            raise TokenStorageError(
+                f"{self._path} was written by a later version of mcpkit: name another file for this one"
+            )
+        records = whole.get("records")
+        return records if is_object(records) else {}
+
+    def _change(self, change: Callable[[Json], bool]) -> None:
+        self._prepare()
+        try:
+            with locked(self._beside("write")):
+                records = self._read()
+                if change(records):
+                    self._write(json.dumps({"version": _VERSION, "records": records}).encode())
+        except TokenStorageError:
+            raise
+        except OSError as error:
+            raise TokenStorageError(f"{self._path} cannot be written: {error.strerror or error}") from error
+
+    def _write(self, text: bytes) -> None:
+        """Put a whole file in the place of the old one."""
+        made, name = tempfile.mkstemp(dir=self._path.parent, prefix=f".{self._path.name}.")  # mode 0600
+        try:
+            with os.fdopen(made, "wb") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(made)
+            Path(name).replace(self._path)
+        except BaseException:
+            with suppress(OSError):
+                Path(name).unlink()
+            raise

@@ -1,0 +1,199 @@
+"""A listener on this machine that waits for the one redirect by which a login ends (RFC 8252, section 7.3)."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from errno import EADDRINUSE
+from typing import Final
+from urllib.parse import urlsplit
+
+from typing_extensions import Self
+
+from ...calls.coroutines import within
+from .redirect_request import MOST, Expected, RefusedError, page, redirected
+
+_PATH: Final = re.compile(r"/[!-~]*")
+_MOST_CONNECTIONS: Final = 32
+_SECONDS: Final = 10.0
+"""Seconds in which a connection must have said what it wants. Browsers open some that never say anything."""
+_HOSTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "127.0.0.1": ("127.0.0.1",),
+    "::1": ("::1",),
+    "localhost": ("127.0.0.1", "::1"),  # browsers take either
+}
+_TITLE = "You can close this page"
+_TEXT = "The program that wanted you to log in has its answer."
+
+
+class RedirectListener:
+    """Listens on this machine for the answer to one authorization request, within its block alone.
+
+    Whatever else comes is refused, and it goes on listening: another path, method, Host or state; what is too large.
+
+    Args:
+        redirect_uri: Where the answer comes: `http://127.0.0.1:PORT/PATH`, or `localhost` or `[::1]`; without a port it
+            is a free one.
+
+    Attributes:
+        redirect_uri: The same with its port, once the block has been entered.
+
+    Raises:
+        ValueError: The URI does not lead to this machine.
+    """
+
+    def __init__(self, redirect_uri: str) -> None:
+        if not is_loopback_redirect(redirect_uri):
+            raise ValueError(
+                "a redirect URI that this process hears of is http://127.0.0.1, http://localhost or http://[::1] with a"
+                f" path, and perhaps a port: {redirect_uri!r} leads elsewhere"
+            )
+        self.redirect_uri = redirect_uri
+        self._servers: list[asyncio.Server] = []
+        self._connections: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
+
+    async def __aenter__(self) -> Self:
+        """Begin to listen.
+
+        Raises:
+            OSError: The port is taken.
+        """
+        self._answer: asyncio.Future[Mapping[str, str]] = asyncio.get_running_loop().create_future()
+        sockets = _bound(self.redirect_uri)
+        parts = urlsplit(self.redirect_uri)
+        host = f"[{parts.hostname}]" if parts.hostname == "::1" else parts.hostname
+        netloc = f"{host}:{sockets[0].getsockname()[1]}"
+        self.redirect_uri = f"http://{netloc}{parts.path}"
+        # Browsers leave out the port that is the scheme's own.
+        self._expected = Expected(netloc.removesuffix(":80"), parts.path or "/", "")
+        try:
+            for each in sockets:
+                self._servers.append(await asyncio.start_server(self._connected, sock=each, limit=MOST))
+        except BaseException:
+            await self._close()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._close()
+
+    def expect(self, state: str) -> None:
+        """Take the redirect with this `state` from now on; before, none is taken.
+
+        Raises:
+            ValueError: It is too short to be a secret.
+        """
+        if len(state) < 16:
+            raise ValueError(
+                "state must be a secret of at least 16 characters, such as secrets.token_urlsafe()"
+            )
+        host, path, _ = self._expected
+        self._expected = Expected(host, path, state)
+
+    async def redirect(self) -> Mapping[str, str]:
+        """Wait for the redirect, and return its parameters: `code` or `error`, `state`, and perhaps `iss`."""
+        return await asyncio.shield(self._answer)
+
+    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._connections) >= _MOST_CONNECTIONS:
+            writer.transport.abort()
+            return
+        task = asyncio.ensure_future(self._serve(reader, writer))
+        self._connections[task] = writer
+        task.add_done_callback(self._over)
+
+    def _over(self, task: asyncio.Task[None]) -> None:
+        self._connections.pop(task).close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError, TimeoutError):
+            await within(_SECONDS, self._answered(reader, writer))
+
+    async def _answered(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        found: Mapping[str, str] | None = None
+        try:
+            found = redirected(await reader.readuntil(b"\r\n\r\n"), self._expected)
+            if self._answer.done():
+                raise RefusedError("410 Gone", "This login is over.")
+            answer = page("200 OK", _TITLE, _TEXT)
+        except RefusedError as refused:
+            found = None
+            answer = page(refused.status, "This is not what is waited for", refused.message)
+        except asyncio.LimitOverrunError:
+            answer = page(
+                "431 Request Header Fields Too Large", "This is not what is waited for", "Too long."
+            )
+        except asyncio.IncompleteReadError:
+            return
+        writer.write(answer)
+        if found is not None:
+            self._answer.set_result(found)
+        writer.write_eof()
+        while await reader.read(MOST):
+            pass  # a connection that is closed with something unread may lose what was written
+
+    async def _close(self) -> None:
+        servers, self._servers = self._servers, []
+        for server in servers:
+            server.close()
+        connections = dict(self._connections)
+        for task in connections:
+            task.cancel()
+        for task, writer in connections.items():
+            await asyncio.wait([task])
+            with suppress(OSError):
+                await writer.wait_closed()
+        for server in servers:
+            await server.wait_closed()
+
+
+def is_loopback_redirect(uri: str) -> bool:
+    """Say whether a redirect URI leads to this machine, so that this process can hear of it."""
+    try:
+        parts = urlsplit(uri)
+        is_here = parts.scheme == "http" and parts.hostname in _HOSTS and parts.port != 0
+    except ValueError:
+        return False
+    is_plain = not (parts.query or parts.fragment or parts.username or parts.password)
+    return is_here and is_plain and _PATH.fullmatch(parts.path or "/") is not None
+
+
+def _bound(uri: str) -> list[socket.socket]:
+    """Return sockets at the addresses of a URI, all at one port.
+
+    Raises:
+        OSError: The port is taken.
+    """
+    parts = urlsplit(uri)
+    addresses = _HOSTS[str(parts.hostname)]
+    port = parts.port or 0
+    bound: list[socket.socket] = []
+    try:
+        for address in addresses:
+            each = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
+            try:
+                if sys.platform == "win32":  # where another process could take the port, too
+                    each.setsockopt(socket.SOL_SOCKET, socket.SO_EXCLUSIVEADDRUSE, 1)
+                else:
+                    each.setsockopt(
+                        socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
+                    )  # after an earlier login, at once
+                each.bind((address, port))
+            except OSError as error:
+                each.close()
+                if bound and error.errno != EADDRINUSE:
+                    continue  # a machine without IPv6
+                raise
+            bound.append(each)
+            port = each.getsockname()[1]
+    except OSError as error:
+        for each in bound:
+            each.close()
+        raise OSError(
+            error.errno, f"cannot wait for the end of a login at {uri}: {error.strerror or error}"
+        ) from error
+    return bound

@@ -1,0 +1,118 @@
+"""The request by which a browser brings an answer back: which one is taken, and what is said to the others."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from hmac import compare_digest
+from typing import Final, NamedTuple
+from urllib.parse import parse_qsl
+
+MOST: Final = 32 * 1024
+"""Bytes that the head of a request may have: codes of some servers are long."""
+_MOST_FIELDS: Final = 50
+_LINE: Final = re.compile(rb"([A-Za-z]{1,20}) (/[!-~]*) HTTP/1\.[01]")
+_FIELD: Final = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\r\n\0]*)")
+_ONCE: Final = frozenset({"code", "error", "iss", "state"})
+
+
+class Expected(NamedTuple):
+    """What the redirect looks like that is waited for.
+
+    Attributes:
+        host: The host and port that it names.
+        path: Its path.
+        state: The `state` of the authorization request; whoever does not know it has not seen that. Empty where there
+            has been none yet.
+    """
+
+    host: str
+    path: str
+    state: str
+
+
+class RefusedError(Exception):
+    """A request is not the one that is waited for.
+
+    Args:
+        status: The HTTP status that says so.
+        message: What is said.
+    """
+
+    def __init__(self, status: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+
+
+def redirected(head: bytes, expected: Expected) -> Mapping[str, str]:
+    """Return the parameters of the redirect that is waited for.
+
+    Args:
+        head: The request up to the empty line.
+        expected: What it looks like.
+
+    Raises:
+        RefusedError: It is another request.
+    """
+    line, *fields = head.rstrip(b"\r\n").split(b"\r\n")
+    read = _LINE.fullmatch(line)
+    pairs = [_FIELD.fullmatch(field) for field in fields]
+    if read is None or not all(pairs):
+        raise RefusedError("400 Bad Request", "This is no request.")
+    hosts = [pair[2].strip().lower() for pair in pairs if pair is not None and pair[1].lower() == b"host"]
+    if hosts != [expected.host.lower().encode()]:
+        # A page of the web that has its name resolve to this machine says that name.
+        raise RefusedError("421 Misdirected Request", "Nothing is here under this name.")
+    path, _, query = read[2].decode("ascii").partition("?")
+    if path != expected.path:
+        raise RefusedError("404 Not Found", "Nothing is here.")
+    if read[1] != b"GET":
+        raise RefusedError("405 Method Not Allowed", "This page can only be visited.")
+    return _parameters(query, expected.state)
+
+
+def _parameters(query: str, state: str) -> Mapping[str, str]:
+    try:
+        pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=_MOST_FIELDS, errors="strict")
+    except ValueError:
+        raise RefusedError("400 Bad Request", "This is no answer to a login.") from None
+    found = dict(pairs)
+    is_one = all([name for name, _ in pairs].count(name) <= 1 for name in _ONCE)
+    if not is_one or ("code" in found) == ("error" in found):
+        raise RefusedError("400 Bad Request", "This is no answer to a login.")
+    if not state or not compare_digest(found.get("state", "").encode(), state.encode()):
+        raise RefusedError("400 Bad Request", "This answers another login than the one that is waited for.")
+    return found
+
+
+_PAGE: Final = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{title}</title></head>
+<body><h1>{title}</h1><p>{text}</p></body></html>
+"""
+
+
+def page(status: str, title: str, text: str) -> bytes:
+    """Return an answer that a person can read, and from which nothing goes anywhere else.
+
+    Args:
+        status: The HTTP status, with its words.
+        title: What has happened: fixed words, never any of the request.
+        text: What to do now: the same.
+    """
+    body = _PAGE.format(title=title, text=text).encode()
+    allow = "Allow: GET\r\n" if status.startswith("405") else ""
+    head = (
+        f"HTTP/1.1 {status}\r\n"
+        f"{allow}"
+        "Content-Type: text/html; charset=utf-8\r\n"
+        f"Content-Length: {len(body)}\r\n"
+        "Cache-Control: no-store\r\n"
+        "Referrer-Policy: no-referrer\r\n"
+        "Content-Security-Policy: default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\n"
+        "X-Content-Type-Options: nosniff\r\n"
+        "X-Frame-Options: DENY\r\n"
+        "Cross-Origin-Opener-Policy: same-origin\r\n"
+        "Connection: close\r\n\r\n"
+    )
+    return head.encode() + body
