@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
@@ -48,10 +48,17 @@ def in_thread(app: Any, **options: Any) -> Iterator[str]:
     Returns:
         A context manager that gives the URL. Leaving it shuts the server down and waits for that.
     """
+    with in_thread_at(lambda url: app, **options) as url:
+        yield url
+
+
+@contextmanager
+def in_thread_at(make: Callable[[str], Any], **options: Any) -> Iterator[str]:
+    """Serve as `in_thread` does the app that a function makes of the URL, for one that has to know where it is."""
     # Open before the server starts, so that a client waits in its queue and nobody has to poll.
     listener = socket.create_server(("127.0.0.1", 0))
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    server = Prompt(uvicorn.Config(app, log_level="warning", **options))
+    server = Prompt(uvicorn.Config(make(url), log_level="warning", **options))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     try:

@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+
+from browser import Browser
+from identity_provider import IdentityProvider
+from interop.authorization.guarded import Guarded, official
+from interop.authorization.user import User
+from launched import Launched
+
+Guard = Callable[[str], AbstractContextManager[Guarded]]
+
+
+@pytest.fixture(params=[official])
+def guard(request: pytest.FixtureRequest) -> Guard:
+    """Runs a server that wants tokens of an issuer: one of the official SDK, as the control group."""
+    run: Guard = request.param
+    return run
+
+
+@pytest.fixture
+def guarded(guard: Guard, identity_provider: IdentityProvider) -> Iterator[Guarded]:
+    """A server that wants tokens of the provider."""
+    with guard(identity_provider.issuer) as server:
+        yield server
+
+
+@pytest.fixture
+def user(browser: Browser) -> Iterator[User]:
+    """Bob, at a fresh profile of the browser."""
+    with browser.profile() as page:
+        yield User(page)
+
+
+@pytest.fixture
+def launched(tmp_path: Path, user: User) -> Iterator[Launched]:
+    """What programs open in their browser, where the user logs in."""
+    folder = tmp_path / "browser"
+    folder.mkdir()
+    launched = Launched(folder)
+    thread = user.answer(launched)
+    yield launched
+    launched.end()
+    thread.join()
+    launched.close()
