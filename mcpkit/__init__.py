@@ -74,6 +74,7 @@ if TYPE_CHECKING:
         ChallengeError,
         ElicitationError,
         InputRequired,
+        InsufficientScopeError,
         MissingCapabilityError,
         ProcessEndedError,
         PromptError,
@@ -141,6 +142,7 @@ else:
         "engine.topic": "Topic",
         "errors": (
             "AnswerError ArgumentsError CallTimeoutError ChallengeError ElicitationError InputRequired "
+            "InsufficientScopeError "
             "MissingCapabilityError ProcessEndedError PromptError ProtocolError RegistrationError "
             "ResourceError ResourceNotFoundError ToolError "
         ),
@@ -211,6 +213,7 @@ __all__ = [
     "Image",
     "Included",
     "InputRequired",
+    "InsufficientScopeError",
     "InvalidResultError",
     "KeyringTokens",
     "ListRoots",

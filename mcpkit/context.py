@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from typing_extensions import TypeVar
 
+from .calls.access import require
 from .calls.call import Call
 from .calls.reporting import Reporting
 from .common.current import current
@@ -70,6 +71,24 @@ class Context(Reporting, Generic[State]):
         While a question to the client is open, the clock stands still.
         """
         return self.call.deadline
+
+    def require(self, *scopes: str) -> None:
+        """Go on only for whoever has been granted scopes; call it before anything has been done, from any thread.
+
+        Over HTTP who lacks one is challenged (403), gets it granted, and sends the request again, as long as nothing
+        has been sent and no `once` has been done in this round; `may_need=` of the component keeps time alone from
+        beginning the answer. Later, and where there is no HTTP, the call fails: a tool with `isError: true` and the
+        challenge in `_meta["mcp/www_authenticate"]` (basic/authorization, "Scope Challenge Handling").
+
+        Args:
+            scopes: All that what comes next needs: clients are asked for them at once.
+
+        Raises:
+            ChallengeError: One is missing; let it pass.
+            InsufficientScopeError: One is missing, and it is too late to challenge whoever asks; let it pass.
+            RegistrationError: The server has no such scope.
+        """
+        require(self.call, scopes)
 
     @property
     def sync(self) -> SyncContext:

@@ -205,6 +205,27 @@ class MissingCapabilityError(HandlerError):
         self.required = required
 
 
+class InsufficientScopeError(HandlerError):
+    """Whoever asks lacks scopes, and cannot be told by a status of HTTP: there is none, or the answer has begun.
+
+    In a tool `isError: true` with `_meta["mcp/www_authenticate"]`, elsewhere -32600 with the same in `data`.
+
+    Args:
+        scopes: What the request needs.
+        challenge: The same as `WWW-Authenticate` would have it.
+    """
+
+    def __init__(self, scopes: Sequence[str], challenge: str) -> None:
+        super().__init__(f"This needs more than you have been granted: {', '.join(scopes)}")
+        self.scopes = tuple(scopes)
+        self.challenge = challenge
+
+    @property
+    def members(self) -> dict[str, Any]:
+        """How a client that looks for it finds the challenge."""
+        return {"mcp/www_authenticate": [self.challenge]}
+
+
 class ElicitationError(HandlerError):
     """The user did not accept a question without whose answer the handler cannot go on.
 

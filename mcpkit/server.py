@@ -28,9 +28,12 @@ from .protocol.eras import Cache
 from .protocol.revisions import CACHEABLE
 from .protocol.types import Icon
 from .state.memory import Memory
+from .state.scopes import Scope, Scopes, scope_names
 from .transports.serving import Serving
 
 if TYPE_CHECKING:
+    from .auth.verifier import TokenVerifier
+    from .components.component import Component
     from .state.keys import Keys
     from .state.shared import Shared
     from .state.store import Store
@@ -84,10 +87,14 @@ class Server(Serving, Registry, ServerCatalog):
             extensions keep. None keeps all of it in this process; what outlives it needs a secret.
         mask_errors: Whether clients read no more of an unexpected exception than a reference to the log;
             False sends its type and text too, never a traceback: for development.
+        auth: What verifies access tokens over HTTP, such as `Jwt("https://id.example.com")` of `mcpkit.auth`; of
+            several, the token's issuer chooses. None serves everybody.
+        scopes: What may be granted, by name: `{"notes:read": Scope("Read notes", default=True)}`.
 
     Attributes:
         store: Where handlers and extensions keep what processes share.
         routes: The routes of the author's own.
+        scopes: What may be granted.
         middleware: Wraps requests: `@server.middleware`.
         on_error: Hears of requests that fail though nobody meant them to: `@server.on_error`.
 
@@ -123,6 +130,8 @@ class Server(Serving, Registry, ServerCatalog):
         encrypt_state: bool = False,
         shared: Shared | None = None,
         mask_errors: bool = True,
+        auth: TokenVerifier | Sequence[TokenVerifier] | None = None,
+        scopes: Mapping[str, Scope | str] | None = None,
     ) -> None:
         if isinstance(offers, str):
             raise TypeError(f"offers must be a set such as {{{offers!r}}}, got {offers!r}")
@@ -150,7 +159,8 @@ class Server(Serving, Registry, ServerCatalog):
 
             aes_gcm()
         lifespans = Lifespans(None if lifespan is None else partial(lifespan, self))
-        super().__init__(lifespans)
+        self.scopes = Scopes(scopes)
+        super().__init__(lifespans, self._check_scopes)
         self.name = name
         self.version = version
         kept: Shared = Memory() if shared is None else shared  # alike for all of its apps and pipes
@@ -175,6 +185,8 @@ class Server(Serving, Registry, ServerCatalog):
             max_running=max_running,
             question_timeout=question_timeout,
             shared=kept,
+            scopes=self.scopes,
+            is_protected=auth is not None,
             make_keys=partial(_keys, secret, name),
             encrypt_state=encrypt_state,
             mask_errors=mask_errors,
@@ -195,6 +207,7 @@ class Server(Serving, Registry, ServerCatalog):
             is_alone=shared is None,
             version=version,
             page_size=page_size,
+            auth=_single(auth),
         )
         self.middleware = Middlewares(self.methods, self._lead)
         self.extension_listeners.add(self._lead)
@@ -245,6 +258,7 @@ class Server(Serving, Registry, ServerCatalog):
         methods: Collection[str] | None = None,
         name: str | None = None,
         outside_mount: bool = False,
+        scopes: str | Collection[str] | None = None,
     ) -> Callable[[F], F]:
         """Serve a path of the HTTP app with a function of one's own: `@server.route("/hello")`.
 
@@ -254,22 +268,32 @@ class Server(Serving, Registry, ServerCatalog):
             name: A name for `request.url_for`; the function's when None.
             outside_mount: Whether the path begins at the root of the site, wherever the app is mounted, as those below
                 `/.well-known` must: `app.around(site)` serves it there.
+            scopes: What whoever asks must have been granted, by the same access tokens as the MCP endpoint takes; an
+                empty list for any good token, None for nobody's. The function finds them in
+                `request.state.principal`.
 
         Returns:
             A decorator that returns the function unchanged. It takes a Starlette `Request` and returns a `Response`.
 
         Raises:
-            RegistrationError: The path does not begin with a slash, or `methods` is no list.
+            RegistrationError: The path does not begin with a slash, or `methods` is no list; or the server has no such
+                scope, or verifies no access tokens.
         """
         if isinstance(methods, str):
             raise RegistrationError(f"methods is a list such as [{methods!r}], got {methods!r}")
         if not path.startswith("/"):
             raise RegistrationError(f"a route begins with a slash, such as '/health', got {path!r}")
 
+        needed = None if scopes is None else scope_names(f"route {path!r}: scopes=", scopes)
+        if needed is not None:
+            self.scopes.check(f"route {path!r}", needed)
+            if self.engine.auth is None:
+                raise RegistrationError(f"route {path!r}: scopes= takes a server that has auth=")
+
         def register(function: F) -> F:
             from .transports.http.options import OwnRoute
 
-            self.routes.append(OwnRoute(path, function, methods, name, outside_mount))
+            self.routes.append(OwnRoute(path, function, methods, name, outside_mount, needed))
             return function
 
         return register
@@ -293,6 +317,10 @@ class Server(Serving, Registry, ServerCatalog):
         """
         await self.engine.ready()
 
+    def _check_scopes(self, component: Component) -> None:
+        if needed := (*component.scopes, *component.may_need):
+            self.scopes.check(f"{component.kind} {component.key!r}", needed)
+
     def _follow(self, source: Registry, prefix: str) -> Included:
         included = super()._follow(source, prefix)
         self.engine.lifespans.begin(family(source))
@@ -303,6 +331,30 @@ def _keys(secret: str | bytes | Sequence[str | bytes] | None, name: str) -> Keys
     from .state.keys import Keys
 
     return Keys(secret, name)
+
+
+def _single(auth: TokenVerifier | Sequence[TokenVerifier] | None) -> TokenVerifier | None:
+    """Return what verifies tokens as one, imported where there is any.
+
+    Raises:
+        TypeError: It is none.
+        ValueError: There is none in the list, or two are for one issuer.
+    """
+    if auth is None:
+        return None
+    from .auth.verifier import TokenVerifier
+
+    several = list(auth) if isinstance(auth, Sequence) else [auth]
+    for each in several:
+        if not isinstance(each, TokenVerifier):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped authors
+            raise TypeError(
+                f'auth must be what verifies access tokens, such as Jwt("https://id.example.com"), got {each!r}'
+            )
+    if len(several) == 1:
+        return several[0]
+    from .auth.issuers import Issuers
+
+    return Issuers(several)
 
 
 def _check_text(argument: str, value: object) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from starlette.routing import BaseRoute
+    from starlette.routing import Route
 
     from ..state.keys import Keys
     from ..state.principal import Principal
@@ -106,7 +106,7 @@ class TokenVerifier(ABC):
             ValueError: It cannot be used there; the message says what to change.
         """
 
-    def routes(self) -> Sequence[BaseRoute]:
+    def routes(self) -> Sequence[Route]:
         """Return what it serves at the root of the site, such as the endpoints of an authorization server."""
         return ()
 

@@ -36,6 +36,7 @@ class Call(BaseCall):
         channel: Where the messages that belong to it leave.
 
     Attributes:
+        needs: The scopes without which it would not run.
         state: What the lifespan of the component's server has yielded; `NO_STATE` outside of handlers.
         turn: Its clock and its slot; None while it is limited by neither.
         turn_since: When other requests had their turn last, in seconds of the event loop's clock.
@@ -50,6 +51,7 @@ class Call(BaseCall):
     __slots__ = (
         "dialogue",
         "exception",
+        "needs",
         "ref",
         "reports",
         "state",
@@ -77,6 +79,7 @@ class Call(BaseCall):
         self.meta = request.meta
         self.loop = None
         self.left = None
+        self.needs: tuple[str, ...] = ()
         self.state: Any = NO_STATE
         self.turn: Turn | None = None
         self.turn_since: float | None = None

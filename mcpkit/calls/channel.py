@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Protocol
 
+from ..errors import ChallengeError
 from ..state.principal import Principal
 from .asking.pending import OpenQuestions, Sender
 
@@ -34,6 +35,21 @@ class Channel(Sender, Protocol):
     @property
     def caller(self) -> str | None:
         """What tells its client from others that share the server; None where it is alone, or nothing does."""
+        ...
+
+    def challenge(self, scopes: Sequence[str], revision: str) -> ChallengeError | None:
+        """Return how whoever asks is told to come back with these scopes, or to say who they are.
+
+        None where that cannot be told: something has been sent already, or there are no access tokens here.
+
+        Args:
+            scopes: All that the request needs.
+            revision: The one that it is served in.
+        """
+        ...
+
+    def hold(self) -> None:
+        """Begin no answer just because time passes: what is served may still have to challenge whoever asks."""
         ...
 
     def close(self) -> Awaitable[None]:

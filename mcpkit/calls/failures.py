@@ -10,10 +10,12 @@ from typing import Any, cast
 from ..errors import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
+    INVALID_REQUEST,
     ArgumentsError,
     CallTimeoutError,
     HandlerError,
     InputRequired,
+    InsufficientScopeError,
     MissingCapabilityError,
     OutputError,
     ProcessEndedError,
@@ -101,7 +103,10 @@ def tool_error(call: Call, error: BaseException) -> dict[str, Any]:
         text = _unsent(call, error)
     else:
         text = internal(call, error)
-    return {"content": [{"type": "text", "text": text}], "isError": True}
+    result: dict[str, Any] = {"content": [{"type": "text", "text": text}], "isError": True}
+    if isinstance(error, InsufficientScopeError):
+        result["_meta"] = error.members
+    return result
 
 
 def single(error: BaseException) -> BaseException:
@@ -191,6 +196,8 @@ def code_of(call: Call, error: BaseException) -> int:
         return call.envelope.not_found_code
     if isinstance(error, MissingCapabilityError):
         return call.envelope.missing_capability_code
+    if isinstance(error, InsufficientScopeError):
+        return INVALID_REQUEST
     return INVALID_PARAMS if isinstance(error, ArgumentsError) else INTERNAL_ERROR
 
 
@@ -218,7 +225,11 @@ def _problem(call: Call, error: BaseException) -> ProtocolError:
     code = code_of(call, error)
     said = said_by(error) if isinstance(error, HandlerError) else None
     if said is not None:
-        data = {"requiredCapabilities": error.required} if isinstance(error, MissingCapabilityError) else None
+        data: dict[str, Any] | None = None
+        if isinstance(error, MissingCapabilityError):
+            data = {"requiredCapabilities": error.required}
+        elif isinstance(error, InsufficientScopeError):
+            data = error.members
         return ProtocolError(code, readable(said) or _SILENT, data)
     return ProtocolError(
         code, _unsent(call, error) if isinstance(error, OutputError) else internal(call, error)

@@ -17,6 +17,7 @@ from .shares import Shares
 if TYPE_CHECKING:
     from ..state.keys import Keys
     from ..state.principal import Principal
+    from ..state.scopes import Scopes
     from ..state.shared import Shared
     from .workers.processes import Processes
     from .workers.threads import Threads
@@ -34,6 +35,8 @@ class Runtime:
         max_running: The greatest number of requests that run at a time.
         question_timeout: Seconds for which a client may leave a question open.
         shared: What processes share.
+        scopes: What may be granted.
+        is_protected: Whether who asks has to say who that is, unless what is asked for is open to anybody.
         make_keys: Makes what signs, on first use.
         encrypt_state: Whether the state that clients carry is encrypted.
         mask_errors: Whether clients read no more of an unexpected exception than a reference to the log.
@@ -60,6 +63,8 @@ class Runtime:
         max_running: int,
         question_timeout: float,
         shared: Shared,
+        scopes: Scopes,
+        is_protected: bool,
         make_keys: Callable[[], Keys],
         encrypt_state: bool,
         mask_errors: bool,
@@ -77,6 +82,8 @@ class Runtime:
         self.max_running = max_running
         self.question_timeout = question_timeout
         self.shared = shared
+        self.scopes = scopes
+        self.is_protected = is_protected
         self.encrypt_state = encrypt_state
         self.mask_errors = mask_errors
         self.cache = cache

@@ -34,6 +34,7 @@ class Catalog:
     Args:
         lifespans: The stays in the lifespan whose state is found by what is registered here; None for that of
             whoever serves it.
+        check: Raises a RegistrationError for what cannot be served here; None for nothing.
 
     Attributes:
         tools: The tools by name.
@@ -47,12 +48,14 @@ class Catalog:
         listeners: They hear of each change that clients may want to hear of, in the thread that makes it.
     """
 
-    def __init__(self, lifespans: Lifespans | None = None) -> None:
+    def __init__(
+        self, lifespans: Lifespans | None = None, check: Callable[[Component], None] | None = None
+    ) -> None:
         self.changes = 0
         self.lifespans = lifespans
         self.lock = threading.RLock()
         self.listeners: Listeners[[Change]] = Listeners()
-        part: Any = partial(Components, lock=self.lock, home=lifespans, on_change=self._changed)
+        part: Any = partial(Components, lock=self.lock, home=lifespans, check=check, on_change=self._changed)
         self.tools: Components[AnyTool] = part(AnyTool, "tools")
         self.resources: Components[Resource] = part(Resource, "resources")
         self.resource_templates: Components[ResourceTemplate] = part(ResourceTemplate, "resources")

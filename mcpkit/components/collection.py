@@ -30,6 +30,7 @@ class Components(Generic[C]):
         lock: Held while anything changes.
         home: What `Component.home` is for what is registered here.
         on_change: Called with the name of the list at each change, while it is being made.
+        check: Raises a RegistrationError for what cannot be served here; None for nothing.
 
     Attributes:
         listeners: They hear what happened (`added`, `removed`, `switched`) to which component, after `on_change`.
@@ -43,6 +44,7 @@ class Components(Generic[C]):
         lock: RLock,
         home: Lifespans | None,
         on_change: Callable[[ListName | None], None],
+        check: Callable[[Component], None] | None = None,
     ) -> None:
         self.kind = kind
         self.list_name: ListName | None = list_name
@@ -50,6 +52,7 @@ class Components(Generic[C]):
         self.listeners: Listeners[[str, C]] = Listeners()
         self._home = home
         self._on_change = on_change
+        self._check = check
         self._by_key: dict[str, C] = {}
         self._hidden_tags: frozenset[str] = frozenset()
         self._is_resolved = False
@@ -79,6 +82,8 @@ class Components(Generic[C]):
         return component
 
     def _insert(self, component: C, *, replace: bool) -> None:
+        if self._check is not None:
+            self._check(component)
         try:
             component.resolve()
         except UnresolvedHint:

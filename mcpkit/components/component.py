@@ -14,6 +14,7 @@ from ..errors import RegistrationError
 from ..protocol.revisions import narrow
 from ..protocol.types import Icon, Json
 from ..state.principal import Principal
+from ..state.scopes import scope_names
 from ..state.visibility import check_visible, says
 from .checks import capabilities, check_icons, check_text, json_object
 
@@ -32,6 +33,9 @@ class ComponentOptions(TypedDict, total=False):
     tags: Collection[str]
     requires: str | Sequence[str]
     visible: Callable[[Principal], bool] | None
+    scopes: str | Collection[str]
+    may_need: str | Collection[str]
+    anonymous: bool
     timeout: float | None
     concurrency: int | None
     single_use: bool
@@ -51,6 +55,9 @@ class Component(ABC):
         tags: Free words of the author's, for selecting components; never sent.
         requires: Capabilities that a client must have declared to use it.
         visible: Says who may see and use it; None for everybody.
+        scopes: What whoever uses it must have been granted.
+        may_need: What it may ask for in its midst, by `ctx.require`.
+        is_anonymous: Whether nobody need say who they are to use it, where the server is protected.
         is_single_use: Whether each `requestState` is taken once.
         replaces: Whether it takes the place of what has the same name or URI.
         is_enabled: Whether clients see it.
@@ -77,6 +84,13 @@ class Component(ABC):
         self.tags = frozenset(options.get("tags", ()))
         self.requires = capabilities(f"{self.kind} {key!r}", options.get("requires", ()))
         self.visible = options.get("visible")
+        self.scopes: tuple[str, ...] = ()
+        self.may_need: tuple[str, ...] = ()
+        if "scopes" in options or "may_need" in options:
+            what = f"{self.kind} {key!r}"
+            self.scopes = scope_names(f"{what}: scopes=", options.get("scopes", ()))
+            self.may_need = scope_names(f"{what}: may_need=", options.get("may_need", ()))
+        self.is_anonymous = options.get("anonymous", False)
         self.is_single_use = options.get("single_use", False)
         self.replaces = options.get("replace", False)
         self.is_enabled = True
@@ -96,7 +110,7 @@ class Component(ABC):
         check_text(f"{what}: description", options.get("description"))
         check_icons(what, options.get("icons"))
         check_visible(what, options.get("visible"))
-        for name in ("single_use", "replace"):
+        for name in ("single_use", "replace", "anonymous"):
             if type(options.get(name, False)) is not bool:
                 raise RegistrationError(f"{what}: {name} is True or False, got {options.get(name)!r}")
         if isinstance(tags := options.get("tags"), str):

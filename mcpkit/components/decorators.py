@@ -109,6 +109,9 @@ class Decorators(ABC):
         tags: Collection[str] = (),
         requires: str | Sequence[str] = (),
         visible: Callable[[Principal], bool] | None = None,
+        scopes: str | Collection[str] = (),
+        may_need: str | Collection[str] = (),
+        anonymous: bool = False,
         timeout: float | None = INHERITED,
         concurrency: int | None = None,
         thread: bool = True,
@@ -142,6 +145,10 @@ class Decorators(ABC):
             requires: Capabilities that a client must have declared to use it, such as `sampling`; see
                 `Client.supports`.
             visible: Says who may see and use it, from the request's principal and scopes; everybody when None.
+            scopes: What whoever uses it must have been granted, one scope or a list. It is listed all the same; who
+                lacks one is challenged before it runs.
+            may_need: What it may ask for in its midst, by `ctx.require`; until then its answer does not begin.
+            anonymous: True serves it to whoever does not say who they are, where the server is protected.
             timeout: The seconds that a call may take, None for any number; the server's when left out.
             concurrency: How many of its calls run at a time, None for any number; others wait in order of arrival.
             thread: For a function that is not `async`: False calls it in the event loop, so it must be quick.
@@ -181,6 +188,9 @@ class Decorators(ABC):
         tags: Collection[str] = (),
         requires: str | Sequence[str] = (),
         visible: Callable[[Principal], bool] | None = None,
+        scopes: str | Collection[str] = (),
+        may_need: str | Collection[str] = (),
+        anonymous: bool = False,
         timeout: float | None = INHERITED,
         concurrency: int | None = None,
         thread: bool = True,
@@ -218,6 +228,10 @@ class Decorators(ABC):
             requires: Capabilities that a client must have declared to use it, such as `sampling`; see
                 `Client.supports`.
             visible: Says who may see and use it, from the request's principal and scopes; everybody when None.
+            scopes: What whoever uses it must have been granted, one scope or a list. It is listed all the same; who
+                lacks one is challenged before it runs.
+            may_need: What it may ask for in its midst, by `ctx.require`; until then its answer does not begin.
+            anonymous: True serves it to whoever does not say who they are, where the server is protected.
             timeout: The seconds that a call may take, None for any number; the server's when left out.
             concurrency: How many of its calls run at a time, None for any number; others wait in order of arrival.
             thread: For a function that is not `async`: False calls it in the event loop, so it must be quick.
@@ -251,6 +265,9 @@ class Decorators(ABC):
         tags: Collection[str] = (),
         requires: str | Sequence[str] = (),
         visible: Callable[[Principal], bool] | None = None,
+        scopes: str | Collection[str] = (),
+        may_need: str | Collection[str] = (),
+        anonymous: bool = False,
         timeout: float | None = INHERITED,
         concurrency: int | None = None,
         thread: bool = True,
@@ -275,6 +292,10 @@ class Decorators(ABC):
             requires: Capabilities that a client must have declared to use it, such as `sampling`; see
                 `Client.supports`.
             visible: Says who may see and use it, from the request's principal and scopes; everybody when None.
+            scopes: What whoever uses it must have been granted, one scope or a list. It is listed all the same; who
+                lacks one is challenged before it runs.
+            may_need: What it may ask for in its midst, by `ctx.require`; until then its answer does not begin.
+            anonymous: True serves it to whoever does not say who they are, where the server is protected.
             timeout: The seconds that a call may take, None for any number; the server's when left out.
             concurrency: How many of its calls run at a time, None for any number; others wait in order of arrival.
             thread: For a function that is not `async`: False calls it in the event loop, so it must be quick.
@@ -308,6 +329,9 @@ class Decorators(ABC):
         tags: Collection[str] = (),
         requires: str | Sequence[str] = (),
         visible: Callable[[Principal], bool] | None = None,
+        scopes: str | Collection[str] = (),
+        may_need: str | Collection[str] = (),
+        anonymous: bool = False,
         timeout: float | None = INHERITED,
         concurrency: int | None = None,
         thread: bool = True,
@@ -334,6 +358,10 @@ class Decorators(ABC):
             requires: Capabilities that a client must have declared to use it, such as `sampling`; see
                 `Client.supports`.
             visible: Says who may see and use it, from the request's principal and scopes; everybody when None.
+            scopes: What whoever uses it must have been granted, one scope or a list. It is listed all the same; who
+                lacks one is challenged before it runs.
+            may_need: What it may ask for in its midst, by `ctx.require`; until then its answer does not begin.
+            anonymous: True serves it to whoever does not say who they are, where the server is protected.
             timeout: The seconds that a call may take, None for any number; the server's when left out.
             concurrency: How many of its calls run at a time, None for any number; others wait in order of arrival.
             thread: For a function that is not `async`: False calls it in the event loop, so it must be quick.

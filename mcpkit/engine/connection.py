@@ -7,7 +7,7 @@ and writes whole messages; how they are framed and carried is the transport's.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from ..calls.asking.pending import OpenQuestions
@@ -65,6 +65,7 @@ class Connection(Peer):
     ) -> None:
         engine = server.engine
         super().__init__(engine, Calls(), OpenQuestions())
+        principal = engine.runtime.scopes.of(principal)
         self._channel = _PipeChannel(send, ready, request_headers, principal, self.questions, caller)
         self._subscriptions = Subscriptions(
             engine.hubs.here(), self._channel, engine.runtime.max_running, places
@@ -215,6 +216,12 @@ class _PipeChannel:
         return _PipeChannel(
             self._send, self._ready, self.request_headers, principal, self.questions, self.caller
         )
+
+    def challenge(self, scopes: Sequence[str], revision: str) -> None:
+        """Return None: whoever is at the other end of a pipe has no access token."""
+
+    def hold(self) -> None:
+        """Do nothing: there is no status to tell."""
 
     def send(self, message: bytes) -> None:
         """Send one message."""

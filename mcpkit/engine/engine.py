@@ -6,7 +6,7 @@ import threading
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ..calls.call import Call
 from ..calls.lifespan import Lifespans
@@ -19,6 +19,9 @@ from .methods import Handler, Methods
 from .registry import Registry
 from .subscriptions.hub import Changes, Hubs
 from .subscriptions.listen import Listen
+
+if TYPE_CHECKING:
+    from ..auth.verifier import TokenVerifier
 
 
 class Served(Protocol):
@@ -42,6 +45,7 @@ class Engine:
         is_alone: Whether it shares nothing with other servers, in this process or another.
         version: The server's version.
         page_size: Entries in one page of a list; None puts all in one.
+        auth: What verifies the access tokens of requests over HTTP; None where nobody needs one.
 
     Attributes:
         dispatch: Answers a request: at once, or with a coroutine when the author's code has to run. Raises
@@ -64,12 +68,14 @@ class Engine:
         is_alone: bool,
         version: str,
         page_size: int | None,
+        auth: TokenVerifier | None,
     ) -> None:
         self.registry = registry
         self.runtime = runtime
         self.declared = declared
         self.is_alone = is_alone
         self.version = version
+        self.auth = auth
         self.entrance = Entrance(runtime.name, lifespan_wait, declared, self._choose_way)
         self.lifespans = lifespans
         broker = None if is_alone else runtime.shared
@@ -81,6 +87,7 @@ class Engine:
         self.dispatch: Handler = self.methods.dispatch
         self._handler: Handler = self.methods.dispatch
         self.has_middleware = False
+        self._openness: tuple[int, bool] | None = None  # by the state of the registry
         self._lock = threading.Lock()
 
     def lead_to(self, handler: Handler) -> None:
@@ -92,6 +99,16 @@ class Engine:
     def _choose_way(self) -> None:
         with self._lock:
             self.dispatch = self.entrance.way_to(self._handler, self.methods.is_there)
+
+    def is_open(self) -> bool:
+        """Say whether there is anything that whoever does not say who they are may use."""
+        changes = self.registry.changes
+        if self._openness is None or self._openness[0] != changes:
+            is_open = any(
+                each.is_anonymous and each.is_enabled for part in self.registry.parts for each in part
+            )
+            self._openness = changes, is_open
+        return self._openness[1]
 
     def listen(self, call: Call) -> Listen:
         """Read `subscriptions/listen`, whose stream the transport opens.

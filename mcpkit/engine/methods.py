@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
+from ..calls.access import check_access
 from ..calls.asking.api import check_rounds
 from ..calls.call import Call
 from ..calls.coroutines import is_cancelled_from_outside
@@ -158,6 +159,8 @@ class Methods:
         ):  # as `_enter` asks: most have none
             await self._enter(call, tool)
         try:
+            if tool.scopes or tool.may_need or call.runtime.is_protected:
+                check_access(call, tool)
             if tool.requires:
                 call.client.require(*tool.requires)
             if not ROUND_PARAMS.isdisjoint(call.params):
@@ -201,7 +204,8 @@ class Methods:
             call.state = await self._lifespans.state_of(component.home or self._lifespans)
 
     async def _prepare(self, call: Call, component: Resource | ResourceTemplate | Prompt) -> None:
-        """Refuse a client that cannot use a component; else enter its lifespan, and take over what a round has left."""
+        """Refuse who may not or cannot use a component; else enter its lifespan, and take what a round has left."""
+        check_access(call, component)
         if component.requires:
             call.client.require(*component.requires)
         await self._enter(call, component)
@@ -280,6 +284,7 @@ class Methods:
         argument = _object(call.params, "argument")
         name, value = _text(argument, "name", "argument."), _text(argument, "value", "argument.")
         filled = _texts(_object(call.params, "context"), "arguments", "context.")
+        check_access(call, component)
         if component.requires:
             call.client.require(*component.requires)
         if name not in {parameter.name for parameter in component.signature.parameters}:
@@ -292,6 +297,7 @@ class Methods:
 
     async def serve_own(self, call: Call, method: Method) -> Outcome:
         """Serve a method outside the core protocol."""
+        check_access(call, method)
         if method.requires:
             call.client.require(*method.requires)
         await self._enter(call, method)

@@ -59,8 +59,10 @@ class Registry(Catalog, Decorators):
         provider_listeners: They hear of the lists that change as a provider comes, goes, or says so.
     """
 
-    def __init__(self, lifespans: Lifespans | None = None) -> None:
-        super().__init__(lifespans)
+    def __init__(
+        self, lifespans: Lifespans | None = None, check: Callable[[Component], None] | None = None
+    ) -> None:
+        super().__init__(lifespans, check)
         self.included: list[Registry] = []
         self.extension_listeners: Listeners[[]] = Listeners()
         self.attached: tuple[Extension, ...] = ()

@@ -42,10 +42,15 @@ def _run(self: Serving, transport: str = "stdio", **options: Any) -> None:
     uvicorn = options.pop("uvicorn", None)
     if transport == "sse":
         options["sse"] = True
-    app = self.asgi(**options)
-    from .http.run import run_app
+    host, port, uvicorn = host or "127.0.0.1", 8000 if port is None else port, uvicorn or {}
+    from .http.run import bound, run_app
 
-    run_app(app, app.settings, host or "127.0.0.1", 8000 if port is None else port, uvicorn or {})
+    listening = None
+    if self.engine.auth is not None and options.get("public_url") is None:
+        listening, url = bound(host, port, uvicorn)
+        options["public_url"] = None if url is None else url + options.get("path", "/mcp")
+    app = self.asgi(**options)
+    run_app(app, app.settings, host, port, uvicorn, listening)
 
 
 class Serving:

@@ -27,6 +27,7 @@ class Dialogue:
         paused: Keeps its clock still in a block.
 
     Attributes:
+        has_done: Whether something has been done once in this round.
         has_rounds: Whether the call is answered with its questions, and made again with the answers.
         call_id: The same in all rounds of a request.
     """
@@ -43,6 +44,7 @@ class Dialogue:
         self._until: dict[str, float] = {}  # key: when the time for what a page is for is over
         self._used: set[tuple[str, str]] = set()
         self._count = 0
+        self.has_done = False
 
     # The run of the handler
 
@@ -90,6 +92,7 @@ class Dialogue:
     def remember(self, key: str, value: Any) -> None:
         """Keep what a side effect has returned, a JSON value, for the rounds to come."""
         self._once[key] = value
+        self.has_done = True
 
     def until(self, key: str, seconds: float) -> float:
         """Return when the time for what a page is for is over, which begins with the first call of this."""

@@ -12,11 +12,13 @@ from .intake.guard import Guard
 from .options import OwnRoute, Settings
 
 if TYPE_CHECKING:
+    from starlette.routing import Route
     from starlette.types import ASGIApp
 
     from ...engine.engine import Engine
     from .door import Door
     from .exchange import Receive, Scope, Send
+    from .protection.protection import Public
 
 
 _SUPERVISORS = frozenset({"uvicorn.supervisors.multiprocess", "gunicorn.arbiter"})
@@ -35,7 +37,7 @@ class HttpApp:
 
     Raises:
         ValueError: A host, an origin or the secret in the environment has another form than it must have; the
-            message says which.
+            message says which; or with `auth=`, nobody has said where the app is reached.
         RegistrationError: A route of the author's own has a path of the protocol's, or that of readiness.
     """
 
@@ -43,6 +45,11 @@ class HttpApp:
         self.settings = settings
         self._engine, self._routes = engine, routes
         self._guard = Guard(settings.public_url, settings.allowed_hosts, settings.allowed_origins)
+        self._public: Public | None = None
+        if engine.auth is not None:
+            from .protection.protection import enter
+
+            self._public = enter(engine, engine.auth, settings)
         self._mounts: list[tuple[str, ASGIApp]] = []
         self._door: Door | None = None
         self._lock = threading.Lock()
@@ -81,6 +88,15 @@ class HttpApp:
 
         return site
 
+    def well_known(self) -> list[Route]:
+        """Return what another app serves at the root of its site for this one, which is mounted in it.
+
+        That is where clients look first for the metadata of a protected server: `Starlette(routes=[*app.well_known(),
+        Mount("/notes", app)])`. They also find it without, below the mount point, as each challenge says where.
+        `app.around(site)` serves the same.
+        """
+        return self.door().routes.outside
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection as ASGI has it."""
         door = self._door
@@ -92,5 +108,7 @@ class HttpApp:
 
         with self._lock:  # event loops of several threads may come at once
             if self._door is None:
-                self._door = Door(self._engine, self._routes, self._mounts, self.settings, self._guard)
+                self._door = Door(
+                    self._engine, self._routes, self._mounts, self.settings, self._guard, self._public
+                )
             return self._door

@@ -11,6 +11,7 @@ from urllib.parse import parse_qs
 from ...errors import BusyError, ProtocolError
 from ...protocol import jsonrpc
 from ...protocol.request_headers import JoinedHeaders
+from ...state.principal import Principal
 from .environment import Environment
 from .exchange import Exchange, Receive, RefusedError, Scope, Send, headers_by_name, refuse
 from .intake.authenticated import find_principal, principal_of
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from ...engine.engine import Engine
+    from .protection.protection import Protection, Public
 
 logger = logging.getLogger("mcpkit")
 
@@ -55,6 +57,7 @@ class Door:
         mounts: Other apps, and where they are served; both lists may grow.
         settings: The options.
         guard: Which hosts and origins are answered.
+        public: Where it is reached; None where it takes no access tokens.
 
     Attributes:
         routes: What is served beside the protocol's paths.
@@ -67,6 +70,7 @@ class Door:
         mounts: Sequence[tuple[str, ASGIApp]],
         settings: Settings,
         guard: Guard,
+        public: Public | None,
     ) -> None:
         self._engine = engine
         self._settings = settings
@@ -75,7 +79,12 @@ class Door:
         warn_of_workers(is_shared=engine.runtime.shared.is_lasting, is_stateless=settings.stateless)
         self._keys = engine.runtime.keys
         self._services: dict[asyncio.AbstractEventLoop, Service] = {}
-        self.routes = Routes(routes, mounts, guard, settings, is_ready=self._is_ready)
+        self._protection: Protection | None = None
+        if public is not None and engine.auth is not None:
+            from .protection.protection import Protection
+
+            self._protection = Protection(engine, engine.auth, public)
+        self.routes = Routes(routes, mounts, guard, settings, self._protection, is_ready=self._is_ready)
         self._cors = Cors(self._serve_page, guard) if settings.cors else self._serve_page
         endpoints = {settings.path.rstrip("/"): self._mcp}
         if settings.sse:
@@ -93,7 +102,11 @@ class Door:
         headers = headers_by_name(scope)
         if type(headers) is not dict and (name := _read_twice(headers)) is not None:
             _, send = watch(scope, headers, receive, send)
-            return refuse(send, 400, f"the header {name} came more than once")
+            protection = self._protection if name == "authorization" else None
+            refused = f"the header {name} came more than once"
+            return refuse(
+                send, 400, refused, () if protection is None else protection.mcp.malformed(refused).headers
+            )
         if refusal := self._guard.refuse(headers.get(b"host"), origin := headers.get(b"origin")):
             _, send = watch(scope, headers, receive, send)
             return refuse(send, *refusal)
@@ -114,10 +127,16 @@ class Door:
             service = self._services.get(asyncio.get_running_loop())
             if service is None or not service.is_open:
                 service = await self._open()
-            find = self._settings.principal
-            principal = principal_of(scope) if find is None else await find_principal(scope, find)
             keep_alive, peer = self._settings.keep_alive, scope.get("client")
-            await endpoint(service, scope, Exchange(receive, send, keep_alive, headers, principal, peer))
+            if (protection := self._protection) is None:
+                principal = await self._principal_of(scope)
+                exchange = Exchange(receive, send, keep_alive, headers, principal, peer)
+            else:
+                door = protection.mcp if endpoint == self._mcp else protection.sse
+                grant = door.known(headers) or await door.admit(headers)
+                exchange = Exchange(receive, send, keep_alive, headers, grant.principal, peer)
+                exchange.challenger, exchange.expires = door, grant.expires
+            await endpoint(service, scope, exchange)
         except RefusedError as error:
             if is_post and isinstance(error, UnreadError):
                 _, send = watch(scope, headers, receive, send)
@@ -126,6 +145,11 @@ class Door:
             await refuse(send, 503, error.message, ((b"retry-after", b"%d" % error.retry_after),))
         except OSError:  # of the channel: nobody is there to be answered
             logger.debug("the client has gone", exc_info=True)
+
+    async def _principal_of(self, scope: Scope) -> Principal:
+        find = self._settings.principal
+        principal = principal_of(scope) if find is None else await find_principal(scope, find)
+        return self._engine.runtime.scopes.of(principal)
 
     # The endpoints
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, MutableMapping, Sequence
 from inspect import iscoroutine
-from typing import Any
+from typing import Any, Protocol
 
 from ...calls.channel import NO_HEADERS
 from ...calls.coroutines import first_step, go_on, within
@@ -178,6 +178,14 @@ class Source:
 _NOBODY = Source()
 
 
+class Challenger(Protocol):
+    """What takes access tokens, and says how to come by one."""
+
+    def challenge(self, scopes: Sequence[str], principal: Principal, revision: str) -> ChallengeError:
+        """Return how somebody is told to come back with scopes, or to say who they are."""
+        ...
+
+
 class Exchange:
     """One HTTP request that is answered by and by.
 
@@ -194,11 +202,16 @@ class Exchange:
     Attributes:
         state: How far the answer has come, such as `ANSWERED`.
         may_stream: Whether the client takes an event stream.
+        challenger: What has taken the access token of the request; None where nobody needs one.
+        expires: When that token does, in Unix seconds; None where it does not.
     """
 
     # Most exchanges are one answer, and never change what only streams have.
     state: int = _UNDECIDED
     may_stream = True
+    challenger: Challenger | None = None
+    expires: float | None = None
+    _is_held = False
     _source = _NOBODY
     _answer: bytes | None = None
     _answer_headers: Headers = ()
@@ -258,6 +271,16 @@ class Exchange:
     async def close(self) -> None:
         """Stay open: without a session nobody could come back."""
 
+    def challenge(self, scopes: Sequence[str], revision: str) -> ChallengeError | None:
+        """Return how whoever asks is told to come back with more, as long as the status can say so."""
+        if self.challenger is None or self.state != _UNDECIDED:
+            return None
+        return self.challenger.challenge(scopes, self.principal, revision)
+
+    def hold(self) -> None:
+        """Do not become an event stream just because time passes."""
+        self._is_held = True
+
     def push(self, chunk: bytes) -> None:
         """Send a part of the event stream, whole events or comments.
 
@@ -279,6 +302,10 @@ class Exchange:
         if self.may_stream and self._enter(_STREAMING):
             self._source.opened()
             self.wake()
+
+    def _open_in_time(self) -> None:
+        if not self._is_held:
+            self.open_stream()
 
     def reply(self, message: bytes | None, problem: BaseException | None) -> None:
         """Take the response to the request, or None when there will be none; and what went wrong, if something did."""
@@ -353,7 +380,7 @@ class Exchange:
         """
         loop = asyncio.get_running_loop()
         hearing = loop.create_task(self._hear())
-        opening = loop.call_later(stream_after, self.open_stream) if stream_after is not None else None
+        opening = loop.call_later(stream_after, self._open_in_time) if stream_after is not None else None
         try:
             while self.state == _UNDECIDED:
                 await self._wait(None)

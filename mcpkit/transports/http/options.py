@@ -29,6 +29,7 @@ class OwnRoute(NamedTuple):
     methods: Collection[str] | None
     name: str | None
     is_outside_mount: bool = False
+    scopes: tuple[str, ...] | None = None
 
 
 class Settings:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.routing import BaseRoute, Match, Mount, Route
@@ -16,6 +17,8 @@ from .intake.guard import Guard
 from .intake.mounting import is_mounted, mount_point, path_below
 from .intake.refused_body import watch
 from .options import DEFAULT_PATH, OwnRoute, Settings
+from .protection.own_routes import Protected
+from .protection.protection import Protection
 
 _IS_MOUNTED = "mcpkit.is_mounted"
 """Says in a scope whether the app is mounted below another one."""
@@ -41,6 +44,7 @@ class Routes:
         mounts: Other apps, and where they are served; what is added later to either is served too.
         guard: Which hosts and origins are answered.
         settings: The options.
+        protection: What takes access tokens; None where nobody needs one.
         is_ready: Whether the app takes work: neither starting nor shutting down.
 
     Raises:
@@ -53,6 +57,7 @@ class Routes:
         mounts: Sequence[tuple[str, ASGIApp]],
         guard: Guard,
         settings: Settings,
+        protection: Protection | None,
         *,
         is_ready: Callable[[], bool],
     ) -> None:
@@ -67,7 +72,10 @@ class Routes:
         self._starlette.router.default = self._point
         self._answer: ASGIApp = Cors(self._starlette, guard) if settings.cors else self._starlette
         self._mounts: list[Mount] = []
-        self._outside: list[BaseRoute] = []
+        self._protection = protection
+        self._documents = {} if protection is None else protection.documents
+        self._documents_at_root = {} if protection is None else protection.documents_at_root
+        self._outside: list[Route] = []
         self._served = -1, -1
         self.take_up()
 
@@ -81,6 +89,9 @@ class Routes:
         """
         self.take_up()
         path = path_below(scope)
+        if (document := self._documents.get(path)) is not None and scope["type"] == "http":
+            await document(scope, receive, send)  # which pages of any origin may read
+            return
         scope = self._placed(scope, path)
         for mount in () if _is_one_of(self._outside, scope) else self._mounts:
             match, found = mount.matches(scope)
@@ -105,8 +116,12 @@ class Routes:
             scope: An ASGI scope of any type.
         """
         self.take_up()
-        is_path = scope["type"] == "http" and bool(self._outside)
-        return is_path and _is_one_of(self._outside, self._placed(scope, path_below(scope)))
+        if scope["type"] != "http":
+            return False
+        path = path_below(scope)
+        if path in self._documents_at_root:
+            return True
+        return bool(self._outside) and _is_one_of(self._outside, self._placed(scope, path))
 
     def _placed(self, scope: Scope, path: str) -> Scope:
         """Say where the app is mounted as Starlette expects it; `request.url_for` starts from there."""
@@ -134,11 +149,10 @@ class Routes:
         added = self._own[: served[0]]
         for each in added:
             self._settings.check_route(each)
-        own: list[BaseRoute] = [
-            (_OutsideRoute if each.is_outside_mount else Route)(
-                each.path, each.function, methods=each.methods, name=each.name
-            )
-            for each in added
+        own = [self._route(each) for each in added]
+        given = [] if self._protection is None else self._protection.routes
+        own += [
+            _OutsideRoute(each.path, each.endpoint, methods=each.methods, name=each.name) for each in given
         ]
         readiness: list[BaseRoute] = (
             [Route(self._health, self._readiness)] if self._health is not None else []
@@ -147,6 +161,20 @@ class Routes:
         self._outside = [route for route in own if isinstance(route, _OutsideRoute)]
         self._mounts = [Mount(*each) for each in self._given[: served[1]]]
         self._served = served
+
+    def _route(self, own: OwnRoute) -> Route:
+        protection, middleware = self._protection, []
+        if own.scopes is not None and protection is not None:
+            middleware = [Middleware(Protected, endpoint=protection.mcp, scopes=own.scopes)]
+        kind = _OutsideRoute if own.is_outside_mount else Route
+        return kind(own.path, own.function, methods=own.methods, name=own.name, middleware=middleware)
+
+    @property
+    def outside(self) -> list[Route]:
+        """What is to be served at the root of the site, for an app around this one."""
+        self.take_up()
+        own = [Route(each.path, self, methods=each.methods, name=each.name) for each in self._outside]
+        return [*own, *(Route(path, each) for path, each in self._documents_at_root.items())]
 
     async def _point(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a path at which nothing is: whoever has taken the address of the site for that of the endpoint."""

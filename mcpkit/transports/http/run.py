@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import socket
 from collections.abc import Mapping
 from contextlib import suppress
 from importlib.util import find_spec
@@ -11,8 +12,6 @@ from typing import TYPE_CHECKING, Any, cast
 import uvicorn
 
 if TYPE_CHECKING:
-    import socket
-
     from starlette.types import ASGIApp
 
     from .options import Settings
@@ -25,7 +24,39 @@ _REACHED = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 """Where on this machine a server is reached that listens at all addresses."""
 
 
-def run_app(app: ASGIApp, settings: Settings, host: str, port: int, options: Mapping[str, Any]) -> None:
+def bound(host: str, port: int, options: Mapping[str, Any]) -> tuple[socket.socket | None, str | None]:
+    """Return where clients reach a server on this machine, and what listens there already where its port is any.
+
+    Args:
+        host: The address to listen on.
+        port: The port; 0 takes a free one.
+        options: Options for `uvicorn.Config`.
+
+    Returns:
+        The socket, if one was needed to know the port; and the URL without a path, or None where others than this
+        machine's own processes may reach it, or it is encrypted, so that nobody here can tell.
+    """
+    if host not in {"127.0.0.1", "::1", "localhost"} or any(
+        options.get(name) for name in ("uds", "fd", "ssl_certfile", "ssl_keyfile")
+    ):
+        return None, None
+    listening = None
+    if port == 0:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listening = socket.socket(family, kind, protocol)
+        listening.bind(address)
+        port = listening.getsockname()[1]
+    return listening, f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def run_app(
+    app: ASGIApp,
+    settings: Settings,
+    host: str,
+    port: int,
+    options: Mapping[str, Any],
+    listening: socket.socket | None = None,
+) -> None:
     """Serve until a signal comes.
 
     Args:
@@ -34,6 +65,7 @@ def run_app(app: ASGIApp, settings: Settings, host: str, port: int, options: Map
         host: The address to listen on.
         port: The port; 0 takes a free one.
         options: More options for `uvicorn.Config`; they go before what is set here.
+        listening: What is bound to address and port already, if anything is.
 
     Raises:
         ValueError: One of them is for several processes.
@@ -50,7 +82,8 @@ def run_app(app: ASGIApp, settings: Settings, host: str, port: int, options: Map
         config["http"] = "h11"  # httptools does not tell of a client that goes while a second request waits
     config |= options
     with suppress(KeyboardInterrupt):  # uvicorn raises it once more when it has ended because of it
-        _Server(uvicorn.Config(app, **config), settings).run()
+        sockets = None if listening is None else [listening]
+        _Server(uvicorn.Config(app, **config), settings).run(sockets)
 
 
 class _Server(uvicorn.Server):

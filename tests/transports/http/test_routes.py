@@ -63,7 +63,7 @@ OWN = [
 
 
 def served(own=OWN, guard=None, cors=True, health="/health", is_ready=lambda: True, mounts=()) -> Routes:
-    return Routes(own, mounts, guard or Guard(), Settings(cors=cors, health=health), is_ready=is_ready)
+    return Routes(own, mounts, guard or Guard(), Settings(cors=cors, health=health), None, is_ready=is_ready)
 
 
 def client(app, base_url="http://localhost:8000", **options) -> TestClient:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ....calls.asking.pending import OpenQuestions
-from ....errors import INVALID_REQUEST, PARSE_ERROR
+from ....errors import INVALID_REQUEST, PARSE_ERROR, ChallengeError
 from ....protocol.jsonrpc import is_array, is_object
 from ..exchange import Exchange, Source, headers_of, status_of
 from .streams import Stream, Streams
@@ -102,6 +103,16 @@ class Answer(Source):
             # Revisions whose clients come back have no batches.
             self._stream.send(message, self._message["id"] if self._streams.has_ids else None)
         self._stream.finish()
+
+    def challenge(self, scopes: Sequence[str], revision: str) -> ChallengeError | None:
+        """Return how whoever asks is told to come back with more, as long as the status can say so."""
+        return (
+            None if self._is_over or self._stream is not None else self._exchange.challenge(scopes, revision)
+        )
+
+    def hold(self) -> None:
+        """Do not become an event stream just because time passes."""
+        self._exchange.hold()
 
     def opened(self) -> None:
         """Go on as a stream of the session."""

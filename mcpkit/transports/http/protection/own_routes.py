@@ -1,0 +1,38 @@
+"""Routes of the author's own that take the same access tokens as the MCP endpoint."""
+
+from __future__ import annotations
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from ....protocol.revisions import LATEST
+from ..exchange import RefusedError, headers_by_name, headers_of, refuse
+from .endpoint import Endpoint
+
+
+class Protected:
+    """Serves those who have been granted scopes; an ASGI middleware.
+
+    Args:
+        app: Serves them; it finds who that is in `request.state.principal`.
+        endpoint: Takes the tokens.
+        scopes: What is needed; none for any good token.
+    """
+
+    def __init__(self, app: ASGIApp, endpoint: Endpoint, scopes: tuple[str, ...]) -> None:
+        self._app, self._endpoint, self._scopes = app, endpoint, scopes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request, or challenge whoever has sent it."""
+        headers = headers_by_name(scope)
+        try:
+            grant = self._endpoint.known(headers) or await self._endpoint.admit(headers, may_be_anybody=False)
+        except RefusedError as error:
+            await refuse(send, error.status, error.text, error.headers)
+            return
+        if not grant.principal.scopes.issuperset(self._scopes):
+            challenge = self._endpoint.challenge(self._scopes, grant.principal, LATEST)
+            await refuse(send, challenge.status, challenge.message, headers_of(challenge))
+            return
+        await self._app(
+            {**scope, "state": {**scope.get("state", {}), "principal": grant.principal}}, receive, send
+        )

@@ -1,0 +1,161 @@
+"""What protects an app: its endpoints, their documents, and the routes that belong to it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlsplit, urlunsplit
+
+from ....auth.verifier import Site
+from ....protocol.revisions import LATEST
+from ..options import SSE_PATH, Settings
+from .endpoint import Endpoint
+from .metadata import WELL_KNOWN, Document, document
+
+if TYPE_CHECKING:
+    from starlette.routing import Route
+
+    from ....auth.verifier import TokenVerifier
+    from ....engine.engine import Engine
+
+
+class Resource(NamedTuple):
+    """An endpoint as its clients know it.
+
+    Attributes:
+        url: Where they reach it.
+        document: Where they read of it.
+        below: The path of the document below the point where the app is mounted; None where that cannot be told.
+        at_root: The path of the document from the root of the site.
+    """
+
+    url: str
+    document: str
+    below: str | None
+    at_root: str
+
+
+class Public(NamedTuple):
+    """Where an app is reached, as its operator says.
+
+    Attributes:
+        origin: Scheme, host and port.
+        mcp: The MCP endpoint.
+        sse: The one of the transport of 2024-11-05; None where it is not served.
+    """
+
+    origin: str
+    mcp: Resource
+    sse: Resource | None
+
+    @classmethod
+    def of(cls, settings: Settings, public_url: str) -> Public:
+        """Read `public_url`.
+
+        Raises:
+            ValueError: It cannot be told from it where `/sse` is reached, or it is no URL of an endpoint.
+        """
+        parts = urlsplit(public_url)
+        if parts.query or parts.fragment or parts.username is not None:
+            raise ValueError(
+                f"public_url: {public_url!r} has more than scheme, host and path: write it like "
+                "'https://example.com/mcp'"
+            )
+        origin = urlunsplit((parts.scheme.lower(), parts.netloc.lower(), "", "", ""))
+        path, own = parts.path.rstrip("/"), settings.path.rstrip("/")
+        prefix = path.removesuffix(own) if path.endswith(own) else None
+        if prefix is None and settings.sse:
+            raise ValueError(
+                f"public_url={public_url!r} does not end with path={settings.path!r}, so that nobody knows where "
+                "/sse is reached, which takes access tokens of its own: make both alike, or set sse=False"
+            )
+        return cls(
+            origin,
+            _resource(origin, prefix, path, own),
+            None
+            if prefix is None or not settings.sse
+            else _resource(origin, prefix, prefix + SSE_PATH, SSE_PATH),
+        )
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether the app is all that there is of the site, as nothing stands before its paths."""
+        return self.mcp.below == self.mcp.at_root
+
+
+def _resource(origin: str, prefix: str | None, path: str, own: str) -> Resource:
+    at_root = WELL_KNOWN + path
+    below = None if prefix is None else WELL_KNOWN + own
+    where = at_root if below is None else f"{prefix}{below}"
+    return Resource(origin + path, origin + where, below, at_root)
+
+
+def enter(engine: Engine, verifier: TokenVerifier, settings: Settings) -> Public:
+    """Tell what verifies tokens where it does so, and return where that is.
+
+    Raises:
+        ValueError: Nobody has said where clients reach the app, or it cannot be used there.
+    """
+    if settings.public_url is None:
+        raise ValueError(
+            "a server with auth= must know where its clients reach it, as access tokens are issued for that URL: "
+            'server.asgi(public_url="https://example.com/mcp")'
+        )
+    if settings.principal is not None:
+        raise ValueError("auth= and principal= both say who sends a request: leave one of them out")
+    public = Public.of(settings, settings.public_url)
+    resources = (public.mcp.url,) if public.sse is None else (public.mcp.url, public.sse.url)
+    runtime = engine.runtime
+    verifier.enter(Site(public.mcp.url, resources, runtime.name, runtime.keys, runtime.scopes))
+    return public
+
+
+class Protection:
+    """What takes the access tokens of one app.
+
+    Args:
+        engine: Who answers.
+        verifier: Verifies the tokens.
+        public: Where the app is reached.
+
+    Attributes:
+        mcp: Takes those of the MCP endpoint.
+        sse: Takes those of the transport of 2024-11-05.
+        documents: What serves each document, by its path below the point where the app is mounted.
+        documents_at_root: The same by their paths from the root of the site, where clients look first.
+    """
+
+    def __init__(self, engine: Engine, verifier: TokenVerifier, public: Public) -> None:
+        self._engine, self._verifier, self._public = engine, verifier, public
+        self.mcp = self._endpoint(public.mcp)
+        self.sse = self.mcp if public.sse is None else self._endpoint(public.sse)
+        self.documents: dict[str, Document] = {}
+        self.documents_at_root: dict[str, Document] = {}
+        for resource in (public.mcp, public.sse):
+            if resource is None or not verifier.issuers:
+                continue
+            served = Document(document(resource.url, verifier.issuers, engine.runtime.scopes, _title(engine)))
+            self.documents[resource.at_root] = self.documents_at_root[resource.at_root] = served
+            if resource.below is not None:
+                self.documents[resource.below] = served
+        if public.is_alone and verifier.issuers:
+            self.documents[WELL_KNOWN] = self.documents[public.mcp.at_root]
+
+    def _endpoint(self, resource: Resource) -> Endpoint:
+        return Endpoint(
+            resource.url,
+            resource.document if self._verifier.issuers else None,
+            self._verifier,
+            self._engine.runtime.scopes,
+            self._engine.is_open,
+        )
+
+    @property
+    def routes(self) -> Sequence[Route]:
+        """What the verifier serves at the root of the site."""
+        return self._verifier.routes()
+
+
+def _title(engine: Engine) -> str:
+    info = engine.declared.identity(LATEST).info
+    return str(info.get("title") or engine.runtime.name)

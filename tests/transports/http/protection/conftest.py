@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from asgi_client import Client, Serve, serving
+from mcpkit import Context, Scope, Server
+from verified import ISSUER, Table
+
+URL = "https://mcp.example.com/mcp"
+
+SCOPES = {
+    "notes:read": Scope("Read notes", default=True),
+    "notes:write": Scope("Change notes", implies=["notes:read"]),
+    "notes:admin": Scope("Everything", implies=["notes:write"]),
+    "mail": Scope("Send mail"),
+}
+
+
+@pytest.fixture
+def serve(schema_dir: Path) -> Serve:
+    """Run a protected server in this process: `async with serve(server, **options) as client`."""
+
+    def run(server: Server, **options: Any) -> AbstractAsyncContextManager[Client]:
+        given = {"public_url": URL, "allowed_hosts": ["localhost"]} | options
+        return serving(server, schema_dir, **given)
+
+    return run
+
+
+@pytest.fixture
+def table() -> Table:
+    return Table(ISSUER)
+
+
+@pytest.fixture
+def done() -> list[str]:
+    """What the functions of the server have done."""
+    return []
+
+
+@pytest.fixture
+def make(table: Table, done: list[str]) -> Callable[..., Server]:
+    """Make a server that is protected by the table."""
+
+    def server(**options: Any) -> Server:
+        made = Server(
+            "notes", title="Notes", secret="a secret of some length", auth=table, scopes=SCOPES, **options
+        )
+
+        @made.tool
+        async def whoami(ctx: Context) -> str:
+            """Say who asks."""
+            return f"{ctx.principal.subject} {sorted(ctx.principal.scopes)}"
+
+        @made.tool(scopes="notes:write", may_need="notes:admin")
+        async def add(
+            ctx: Context, pinned: bool = False, tell: bool = False, once: bool = False, late: bool = False
+        ) -> str:
+            """Add a note."""
+            if tell:
+                await ctx.progress(1, 2)
+            if once:
+                await ctx.once("add", lambda: done.append("once"))
+            if pinned:
+                ctx.require("notes:admin", "mail")
+            done.append("added")
+            return "added"
+
+        @made.resource("notes://{id}", scopes="notes:read")
+        def note(id: str) -> str:
+            """A note."""
+            return id
+
+        @made.prompt(scopes=["notes:read", "mail"])
+        def send(text: str) -> str:
+            """Send a note."""
+            return text
+
+        return made
+
+    return server
+
+
+@pytest.fixture
+def server(make: Callable[..., Server]) -> Server:
+    return make()
