@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ..state.keys import Keys
     from ..state.principal import Principal
     from ..state.scopes import Scopes
+    from ..state.shared import Shared
 
 
 class InvalidTokenError(Exception):
@@ -66,6 +67,7 @@ class Site(NamedTuple):
         name: The server's name.
         keys: What signs and encrypts for it.
         scopes: What may be granted.
+        shared: What the processes that serve it share.
     """
 
     public_url: str
@@ -73,6 +75,7 @@ class Site(NamedTuple):
     name: str
     keys: Keys
     scopes: Scopes
+    shared: Shared
 
 
 class TokenVerifier(ABC):

@@ -106,7 +106,9 @@ def enter(engine: Engine, verifier: TokenVerifier, settings: Settings) -> Public
     public = Public.of(settings, settings.public_url)
     resources = (public.mcp.url,) if public.sse is None else (public.mcp.url, public.sse.url)
     runtime = engine.runtime
-    verifier.enter(Site(public.mcp.url, resources, runtime.name, runtime.keys, runtime.scopes))
+    verifier.enter(
+        Site(public.mcp.url, resources, runtime.name, runtime.keys, runtime.scopes, runtime.shared)
+    )
     return public
 
 
