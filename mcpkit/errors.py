@@ -221,7 +221,7 @@ class InsufficientScopeError(HandlerError):
         self.challenge = challenge
 
     @property
-    def members(self) -> dict[str, Any]:
+    def members(self) -> dict[str, list[str]]:
         """How a client that looks for it finds the challenge."""
         return {"mcp/www_authenticate": [self.challenge]}
 

@@ -24,6 +24,7 @@ from ..errors import (
     said_by,
 )
 from ..protocol import jsonrpc
+from ..protocol.types import Json
 from .call import Call
 
 logger = logging.getLogger("mcpkit")
@@ -103,7 +104,7 @@ def tool_error(call: Call, error: BaseException) -> dict[str, Any]:
         text = _unsent(call, error)
     else:
         text = internal(call, error)
-    result: dict[str, Any] = {"content": [{"type": "text", "text": text}], "isError": True}
+    result: Json = {"content": [{"type": "text", "text": text}], "isError": True}
     if isinstance(error, InsufficientScopeError):
         result["_meta"] = error.members
     return result
@@ -225,7 +226,7 @@ def _problem(call: Call, error: BaseException) -> ProtocolError:
     code = code_of(call, error)
     said = said_by(error) if isinstance(error, HandlerError) else None
     if said is not None:
-        data: dict[str, Any] | None = None
+        data: Json | None = None
         if isinstance(error, MissingCapabilityError):
             data = {"requiredCapabilities": error.required}
         elif isinstance(error, InsufficientScopeError):

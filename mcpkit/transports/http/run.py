@@ -24,7 +24,7 @@ _REACHED = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 """Where on this machine a server is reached that listens at all addresses."""
 
 
-def bound(host: str, port: int, options: Mapping[str, Any]) -> tuple[socket.socket | None, str | None]:
+def bound(host: str, port: int, options: Mapping[str, object]) -> tuple[socket.socket | None, str | None]:
     """Return where clients reach a server on this machine, and what listens there already where its port is any.
 
     Args:

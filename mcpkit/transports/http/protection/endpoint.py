@@ -113,7 +113,8 @@ class Endpoint:
         except Exception:
             logger.exception("an access token cannot be verified")
             raise UnreadError(500, "the server cannot tell who sends this request") from None
-        grant = grant._replace(principal=self._scopes.of(grant.principal))
+        principal = self._scopes.of(grant.principal)
+        grant = Grant(principal, grant.expires, grant.issued, grant.fresh_until)
         self._keep(header, grant)
         return grant
 
