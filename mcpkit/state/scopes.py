@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Mapping
 
-from ..common.nearest import nearest
 from ..errors import RegistrationError
 from .principal import Principal
-
-_NAME = re.compile(r"[\x21\x23-\x5B\x5D-\x7E]+")
-"""A scope as OAuth has it (RFC 6749, section 3.3): visible ASCII without spaces, quotes and backslashes."""
 
 
 class Scope:
@@ -86,6 +81,8 @@ class Scopes:
         return frozenset(found)
 
     def _unknown(self, name: str) -> str:
+        from ..common.nearest import nearest
+
         guess = nearest(name, self.table)
         hint = f"did you mean {guess!r}?" if guess is not None else f"there are {', '.join(self.table)}"
         return f"which is none of the server's scopes; {hint}"
@@ -138,7 +135,8 @@ def check_name(name: object) -> str:
     """
     if not isinstance(name, str):
         raise TypeError(f"a scope is a text such as 'notes:read', got {name!r}")
-    if not _NAME.fullmatch(name):
+    # As OAuth has it (RFC 6749, section 3.3).
+    if name == "" or not all("!" <= character <= "~" and character not in '"\\' for character in name):
         raise ValueError(
             f"a scope is visible ASCII without spaces, quotes and backslashes, such as 'notes:read'; got {name!r}"
         )
