@@ -10,22 +10,11 @@ from typing import Any, Protocol
 
 from ...calls.channel import NO_HEADERS
 from ...calls.coroutines import first_step, go_on, within
-from ...errors import (
-    HEADER_MISMATCH,
-    INVALID_REQUEST,
-    METHOD_NOT_FOUND,
-    MISSING_CLIENT_CAPABILITY,
-    PARSE_ERROR,
-    UNSUPPORTED_PROTOCOL_VERSION,
-    BusyError,
-    ChallengeError,
-    MalformedError,
-    MissingCapabilityError,
-    ProtocolError,
-)
+from ...errors import ChallengeError
 from ...protocol.request_headers import JoinedHeaders
 from ...state.principal import ANYONE, Principal
 from .intake.addresses import caller_at
+from .statuses import headers_of, status_of
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -54,15 +43,6 @@ _EVENT_STREAM = (
 )
 _LOST = (OSError, RuntimeError)
 """What servers raise for a client that has gone; uvloop the second."""
-
-_STATUS = {
-    PARSE_ERROR: 400,
-    INVALID_REQUEST: 400,
-    HEADER_MISMATCH: 400,
-    MISSING_CLIENT_CAPABILITY: 400,
-    UNSUPPORTED_PROTOCOL_VERSION: 400,
-    METHOD_NOT_FOUND: 404,
-}
 
 logger = logging.getLogger("mcpkit")
 
@@ -116,27 +96,6 @@ def event(data: bytes, id_: str | None = None) -> bytes:
     if id_ is None:
         return b"event: message\ndata: " + data + b"\n\n"
     return b"".join((b"id: ", id_.encode(), b"\nevent: message\ndata: ", data, b"\n\n"))
-
-
-def status_of(problem: BaseException | None, statuses: Mapping[int, int] = _STATUS) -> int:
-    """Return the HTTP status of an answer.
-
-    Args:
-        problem: What went wrong, if anything did.
-        statuses: The statuses of errors by their codes, where they are not 200; those of the stateless era.
-    """
-    if isinstance(problem, BusyError | ChallengeError):
-        return problem.status
-    if isinstance(problem, MissingCapabilityError | MalformedError):
-        return statuses.get(MISSING_CLIENT_CAPABILITY, 200)
-    return statuses.get(problem.code, 200) if isinstance(problem, ProtocolError) else 200
-
-
-def headers_of(problem: BaseException | None) -> tuple[tuple[bytes, bytes], ...]:
-    """Return the headers that an answer has because of what went wrong."""
-    if isinstance(problem, ChallengeError):
-        return ((b"www-authenticate", problem.challenge.encode()),)
-    return ((b"retry-after", b"%d" % problem.retry_after),) if isinstance(problem, BusyError) else ()
 
 
 # How far the answer to a request has come

@@ -11,8 +11,9 @@ from uuid import UUID
 from ....calls.failures import readable
 from ....errors import ChallengeError
 from ....state.principal import ANYONE, Principal
-from ..exchange import Scope, headers_of
+from ..exchange import Scope
 from ..options import FindPrincipal
+from ..statuses import headers_of
 from .refused_body import UnreadError
 
 logger = logging.getLogger("mcpkit")

@@ -12,8 +12,8 @@ from ....auth.verifier import Grant, InvalidTokenError, TokenVerifier, VerifierU
 from ....errors import ChallengeError
 from ....protocol.revisions import HANDSHAKE
 from ....state.principal import ANYONE, Principal
-from ..exchange import headers_of
 from ..intake.refused_body import UnreadError
+from ..statuses import headers_of
 from .bearer import MalformedAuthorizationError, bearer_token, challenge
 
 if TYPE_CHECKING:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ....protocol.revisions import LATEST
-from ..exchange import RefusedError, headers_by_name, headers_of, refuse
+from ..exchange import RefusedError, headers_by_name, refuse
+from ..statuses import headers_of
 from .endpoint import Endpoint
 
 

@@ -21,8 +21,9 @@ from ....protocol.jsonrpc import Outcome, Ready, is_array, is_object
 from ....protocol.messages import Request, invalid, is_initialize
 from ....protocol.revisions import HANDSHAKE
 from ....protocol.types import Json
-from ..exchange import ANSWERED, Exchange, Source, headers_of, status_of
+from ..exchange import ANSWERED, Exchange, Source
 from ..service import Service
+from ..statuses import headers_of, status_of
 from .response import IN_SESSION
 from .session import Session
 

@@ -8,7 +8,8 @@ from typing import Any
 from ....calls.asking.pending import OpenQuestions
 from ....errors import INVALID_REQUEST, PARSE_ERROR, ChallengeError
 from ....protocol.jsonrpc import is_array, is_object
-from ..exchange import Exchange, Source, headers_of, status_of
+from ..exchange import Exchange, Source
+from ..statuses import headers_of, status_of
 from .streams import Stream, Streams
 
 IN_SESSION = {PARSE_ERROR: 400, INVALID_REQUEST: 400}

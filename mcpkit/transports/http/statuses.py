@@ -1,0 +1,49 @@
+"""What an answer says of what went wrong besides its body: the HTTP status, and headers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...errors import (
+    HEADER_MISMATCH,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    MISSING_CLIENT_CAPABILITY,
+    PARSE_ERROR,
+    UNSUPPORTED_PROTOCOL_VERSION,
+    BusyError,
+    ChallengeError,
+    MalformedError,
+    MissingCapabilityError,
+    ProtocolError,
+)
+
+_STATUS = {
+    PARSE_ERROR: 400,
+    INVALID_REQUEST: 400,
+    HEADER_MISMATCH: 400,
+    MISSING_CLIENT_CAPABILITY: 400,
+    UNSUPPORTED_PROTOCOL_VERSION: 400,
+    METHOD_NOT_FOUND: 404,
+}
+
+
+def status_of(problem: BaseException | None, statuses: Mapping[int, int] = _STATUS) -> int:
+    """Return the HTTP status of an answer.
+
+    Args:
+        problem: What went wrong, if anything did.
+        statuses: The statuses of errors by their codes, where they are not 200; those of the stateless era.
+    """
+    if isinstance(problem, BusyError | ChallengeError):
+        return problem.status
+    if isinstance(problem, MissingCapabilityError | MalformedError):
+        return statuses.get(MISSING_CLIENT_CAPABILITY, 200)
+    return statuses.get(problem.code, 200) if isinstance(problem, ProtocolError) else 200
+
+
+def headers_of(problem: BaseException | None) -> tuple[tuple[bytes, bytes], ...]:
+    """Return the headers that an answer has because of what went wrong."""
+    if isinstance(problem, ChallengeError):
+        return ((b"www-authenticate", problem.challenge.encode()),)
+    return ((b"retry-after", b"%d" % problem.retry_after),) if isinstance(problem, BusyError) else ()
