@@ -92,11 +92,13 @@ ROWS: dict[str, tuple[Any, ...]] = {
     "updates for some users that other processes are asked about": (
         "mcpkit.engine.subscriptions.relay:MOST_ASKED",
     ),
+    "access token of a request": ("mcpkit.transports.http.protection.bearer:MOST",),
     "document of a provider": ("mcpkit.auth.fetching:MAX_DOCUMENT", "mcpkit.auth.fetching:PATIENCE"),
 }
 """Of each row the setting, or the constants, whose values are its default."""
 
 NO_BOUNDS = {
+    "endpoint.py:_MOST_KEPT": "a cache",
     "server.asgi(stream_after=)": "when an answer becomes a stream",
     "server.asgi(keep_alive=)": "how often a silent stream says that it is there",
     "pending.py:_KEPT": "questions that are over",

@@ -62,6 +62,7 @@ async def test_sse_has_a_document_and_an_audience_of_its_own(
         assert table.asked == [("bad", "https://mcp.example.com/sse")]
 
 
+@pytest.mark.limit("access token of a request")
 @pytest.mark.parametrize(
     "header",
     [
