@@ -21,7 +21,7 @@ from serving import Served
 def started(monkeypatch: pytest.MonkeyPatch) -> list[uvicorn.Config]:
     """What uvicorn has been started with."""
     configs: list[uvicorn.Config] = []
-    monkeypatch.setattr(uvicorn.Server, "run", lambda self: configs.append(self.config))
+    monkeypatch.setattr(uvicorn.Server, "run", lambda self, sockets=None: configs.append(self.config))
     return configs
 
 
