@@ -96,6 +96,7 @@ if TYPE_CHECKING:
     from .state.principal import Principal
     from .state.scopes import Scope
     from .state.shared import Shared
+    from .state.sqlite import Sqlite
     from .state.store import Store, Stored
 else:
     _NAMES = {
@@ -158,6 +159,7 @@ else:
         "state.principal": "Principal",
         "state.scopes": "Scope",
         "state.shared": "Shared",
+        "state.sqlite": "Sqlite",
         "state.store": "Store Stored",
     }
     _PLACES = {name: module for module, names in _NAMES.items() for name in names.split()}
@@ -250,6 +252,7 @@ __all__ = [
     "Scope",
     "Server",
     "Shared",
+    "Sqlite",
     "StatusError",
     "Store",
     "Stored",

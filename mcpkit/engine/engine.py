@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -88,6 +89,7 @@ class Engine:
         self._handler: Handler = self.methods.dispatch
         self.has_middleware = False
         self._openness: tuple[int, bool] | None = None  # by the state of the registry
+        self._has_looked = False
         self._lock = threading.Lock()
 
     def lead_to(self, handler: Handler) -> None:
@@ -133,6 +135,12 @@ class Engine:
         self.registry.resolve()
         async with AsyncExitStack() as stack:
             stack.callback(self.hubs.here().publish())
+            if self.runtime.shared.is_lasting and not self._has_looked:
+                self._has_looked = True
+                from ..state.sealed import tell_unreadable
+
+                looking = asyncio.create_task(tell_unreadable(self.runtime.shared, self.runtime.keys))
+                stack.callback(looking.cancel)
             await stack.enter_async_context(
                 self.lifespans.serving(family(self.registry), self.entrance.guard, self.runtime.end_detached)
             )

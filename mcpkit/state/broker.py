@@ -29,8 +29,8 @@ class Broker(Protocol):
     any event loop of the process, several at the same time. An engine with connections has to
     keep one for each loop, or a loop of its own.
 
-    *Failures.* Where the store does not answer within a few seconds, the coroutines and `home` raise
-    an `OSError` (`ConnectionError`, `TimeoutError`). Nothing is retried by the caller.
+    *Failures.* Where the store does not answer within a few seconds, the coroutines raise an
+    `OSError` (`ConnectionError`, `TimeoutError`). Nothing is retried by the caller.
     """
 
     @property
@@ -39,7 +39,8 @@ class Broker(Protocol):
 
         Session ids carry it, so that a process can tell state that has expired from state that it
         never could see. At most 64 characters of ASCII; random where the store lives and dies with
-        the process, constant (from its address, say, without credentials) where it is shared.
+        the process, constant (from its address, say, without credentials) where it is shared; empty while that
+        is not known.
         """
         ...
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 SECRET_VARIABLE = "MCPKIT_SECRET"
 _LEAST = 16  # bytes: a key of 128 bits cannot be guessed
+_ID = 8  # bytes
 _NONCE = 12  # bytes; random ones are good for 2**32 texts under one secret (NIST SP 800-38D, 8.3)
 SECRET_HOW = 'make one with: python -c "import secrets; print(secrets.token_urlsafe(32))"'
 
@@ -32,15 +33,18 @@ class Keys:
             `uvicorn --workers`, gone with the parent.
         name: The server's name.
 
+    Attributes:
+        name: The server's name.
+
     Raises:
         TypeError: A secret is neither str nor bytes.
         ValueError: There is no secret in the sequence, or a secret is shorter than 16 bytes.
     """
 
-    __slots__ = ("_ciphers", "_keyed", "_name", "_secrets")
+    __slots__ = ("_ciphers", "_keyed", "_secrets", "name")
 
     def __init__(self, secret: str | bytes | Sequence[str | bytes] | None, name: str) -> None:
-        self._name = name
+        self.name = name
         self._secrets = _found() if secret is None else _given(secret)
         self._keyed: dict[str, tuple[hmac.HMAC, ...]] = {}
         self._ciphers: dict[str, tuple[AESGCM, ...]] = {}
@@ -63,21 +67,26 @@ class Keys:
 
         return any(hmac.compare_digest(_digest(keyed, data), mac) for keyed in self._keyed_for(purpose))
 
-    def encrypt(self, purpose: str, data: bytes) -> bytes:
+    def ids(self, purpose: str) -> tuple[bytes, ...]:
+        """Return what names the keys for `purpose`, 8 bytes each, that of the one that encrypts first."""
+        return tuple(key[:_ID] for key in self._derived("mcpkit key id", purpose))
+
+    def encrypt(self, purpose: str, data: bytes, place: bytes | None = None) -> bytes:
         """Return `data` in a form that none but these keys can read, or change unnoticed; 28 bytes longer.
 
         Args:
             purpose: What it is for, as `sign` has it.
             data: What is encrypted.
+            place: What it belongs to, such as its key in a store: it is readable there alone.
 
         Raises:
             ImportError: The package cryptography is not installed.
         """
         nonce = os.urandom(_NONCE)
-        return nonce + self._ciphers_for(purpose)[0].encrypt(nonce, data, None)
+        return nonce + self._ciphers_for(purpose)[0].encrypt(nonce, data, place)
 
-    def decrypt(self, purpose: str, data: bytes) -> bytes | None:
-        """Return what was encrypted here for `purpose`, under any of the secrets; None for anything else.
+    def decrypt(self, purpose: str, data: bytes, place: bytes | None = None) -> bytes | None:
+        """Return what was encrypted here for `purpose` and `place`, under any of the secrets; None for anything else.
 
         Raises:
             ImportError: The package cryptography is not installed.
@@ -89,7 +98,7 @@ class Keys:
             return None
         for cipher in self._ciphers_for(purpose):
             try:
-                return cipher.decrypt(nonce, encrypted, None)
+                return cipher.decrypt(nonce, encrypted, place)
             except InvalidTag:
                 continue
         return None
@@ -109,14 +118,14 @@ class Keys:
         return self._ciphers[purpose]
 
     def _derived(self, use: str, purpose: str) -> list[bytes]:
-        label = f"{use}\0{purpose}\0{self._name}".encode("utf-8", "surrogatepass")
+        label = f"{use}\0{purpose}\0{self.name}".encode("utf-8", "surrogatepass")
         import hmac
 
         return [hmac.digest(secret, label, "sha256") for secret in self._secrets]
 
     def __repr__(self) -> str:
         """Show whose keys these are, never the secret."""
-        return f"Keys({self._name!r})"
+        return f"Keys({self.name!r})"
 
 
 def aes_gcm() -> type[AESGCM]:

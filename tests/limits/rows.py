@@ -92,6 +92,11 @@ ROWS: dict[str, tuple[Any, ...]] = {
     "updates for some users that other processes are asked about": (
         "mcpkit.engine.subscriptions.relay:MOST_ASKED",
     ),
+    "messages in a `Sqlite` that processes have not fetched yet": (
+        "mcpkit.state.sqlite:_MOST_MESSAGES",
+        "mcpkit.state.sqlite:_LONGEST_WAIT",
+    ),
+    "wait for a `Sqlite` that another process has locked": ("mcpkit.state.database:PATIENCE",),
     "access token of a request": ("mcpkit.transports.http.protection.bearer:MOST",),
     "document of a provider": ("mcpkit.auth.fetching:MAX_DOCUMENT", "mcpkit.auth.fetching:PATIENCE"),
 }
@@ -107,6 +112,8 @@ NO_BOUNDS = {
     "hub.py:_AT_A_TIME": "told in one turn of the loop",
     "plain.py:_MANY": "when values are looked at otherwise",
     "relay.py:_AT_A_TIME": "sent in one message",
+    "bulletin.py:_AT_A_TIME": "read at once",
+    "sqlite.py:_AT_A_TIME": "read at once",
     "listing.py:_MOST_KEPT": "a cache",
     "access_log.py:_LONGEST": "characters in a log record",
     "size_limit.py:_MOST_NAMES": "arguments that are suggested",

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from asgi_client import Serve, initialize
+from brokers import Clock
 from limits.ways import around, limit
 from listening import hearing
-from mcpkit import Memory, Server
+from mcpkit import Memory, Server, Sqlite
 from mcpkit.engine.subscriptions.relay import MOST_ASKED, MOST_WAITING, Publisher
+from mcpkit.state.sqlite import _MOST_MESSAGES
 from pipe import settle
 from waiting import until
 
@@ -51,6 +57,49 @@ async def test_what_waits_for_a_broker_that_does_not_answer_is_bounded(count: in
     assert len(broker.published) == 1 + min(count, MOST_WAITING) + 1
     publisher.close()
     assert hearing(server) == 0
+
+
+@limit("messages in a `Sqlite` that processes have not fetched yet")
+@pytest.mark.parametrize("end", ["number", "age"])
+async def test_messages_that_nobody_has_fetched_are_forgotten(end: str, tmp_path: Path) -> None:
+    clock = Clock()
+    with closing(Sqlite(tmp_path / "shared.db", clock=clock)) as shared:
+        if end == "age":
+            for age in (30, 29.9, 0):
+                clock.now = 1000 - age
+                await shared.publish("t", str(age))
+            with closing(Sqlite(tmp_path / "shared.db", clock=clock)) as other:  # which looks when it begins
+                await other.publish("t", "last")
+                await other.erase("nothing")
+            assert kept(tmp_path) == ["29.9", "0", "last"]
+        else:
+            for number in range(_MOST_MESSAGES + 2500):
+                await shared.publish("t", str(number))
+                if number % 500 == 0:
+                    assert len(kept(tmp_path)) <= 1.1 * _MOST_MESSAGES
+            assert kept(tmp_path)[-_MOST_MESSAGES:] == [str(2500 + each) for each in range(_MOST_MESSAGES)]
+
+
+def kept(folder: Path) -> list[str]:
+    with closing(sqlite3.connect(folder / "shared.db")) as connection:
+        return [message for (message,) in connection.execute("SELECT message FROM messages ORDER BY id")]
+
+
+@limit("wait for a `Sqlite` that another process has locked")
+async def test_a_file_that_is_locked_is_waited_for(
+    tmp_path: Path, serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mcpkit.state.database.PATIENCE", 0.1)
+    with (
+        closing(Sqlite(tmp_path / "shared.db")) as shared,
+        closing(sqlite3.connect(tmp_path / "shared.db", isolation_level=None)) as other,
+    ):
+        await shared.erase("nothing")
+        async with serve(Server("s", shared=shared, secret="s" * 32)) as client:
+            other.execute("BEGIN EXCLUSIVE")
+            assert (await client.post(initialize()).whole()).status == 503
+            other.execute("ROLLBACK")
+            await client.initialize()
 
 
 @limit("updates for some users that other processes are asked about")

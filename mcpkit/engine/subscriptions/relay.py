@@ -58,7 +58,8 @@ class Publisher:
         self._count = 0
         self._is_failing = False
         self._task: asyncio.Task[None] | None = None
-        self._ends = [changes.add(self._mailbox.put), broker.subscribe(_replies(topic, origin), self._told)]
+        self._ends = [changes.add(self._mailbox.put)]
+        self._hears_replies = False
 
     def close(self) -> None:
         """Stop publishing; what waits is dropped."""
@@ -94,6 +95,9 @@ class Publisher:
         if audience.ids or audience.principals:
             yield {**told, "to": {"ids": list(audience.ids), "principals": _written(audience.principals)}}
         if audience.predicates:
+            if not self._hears_replies:
+                self._hears_replies = True
+                self._ends.append(self._broker.subscribe(_replies(self._topic, self._origin), self._told))
             self._count += 1
             self._asked[self._count] = _Asked(self._count, change, audience)
             if len(self._asked) > MOST_ASKED:

@@ -1,0 +1,320 @@
+"""A file of SQLite as one process has it open: read at once, written in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from queue import SimpleQueue
+from typing import NamedTuple, TypeVar
+from weakref import WeakSet
+
+from .tables import SchemaError, prepare
+
+T = TypeVar("T")
+Row = tuple[object, ...]
+
+PATIENCE = 5.0
+"""Seconds for which another process may hold up what is written."""
+
+_GLANCE = 0.05
+"""Seconds for which another process may hold up what is read at once, in an event loop."""
+
+_HOUSEKEEPING = 30.0
+"""Seconds between two looks for what has expired, where something is written."""
+
+
+class _Work(NamedTuple):
+    do: Callable[[sqlite3.Connection], object]
+    settle: Callable[[object, BaseException | None], None]
+    deadline: float
+
+
+class Database:
+    """A file of SQLite, opened when it is first used, and again after it has failed or has been replaced.
+
+    It has two connections. One reads, in the thread of whoever asks: that takes microseconds, as nobody who writes
+    holds it up. The other one writes, in a thread of its own, where waiting for other processes and for the disk holds
+    up nobody. They are closed while the process forks, as SQLite wants it, so that a child has connections of its own.
+
+    What goes wrong is an OSError that says what to do.
+
+    Args:
+        path: The file; it is made where there is none, readable for its owner alone.
+        tidy: Removes what has expired, now and then, on the connection that writes.
+    """
+
+    def __init__(self, path: Path, tidy: Callable[[sqlite3.Connection], None]) -> None:
+        self.path = path
+        self._tidy = tidy
+        self.renew()
+        _OPEN.add(self)
+
+    def renew(self) -> None:
+        """Forget all connections and threads: in a forked child, which has neither."""
+        self._reader: sqlite3.Connection | None = None
+        self._writer: sqlite3.Connection | None = None
+        self._home = ""
+        self._file: tuple[int, int] | None = None
+        # Reentrant: the garbage collector may run code that comes back here wherever memory is asked for.
+        self.reading = threading.RLock()
+        self.writing = threading.RLock()
+        self._starting = threading.Lock()
+        self._work: SimpleQueue[_Work | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._tidied = 0.0
+
+    # Reading
+
+    @property
+    def home(self) -> str:
+        """What tells this file from all others, also from one that takes its place later.
+
+        Raises:
+            OSError: It has not been opened yet, and cannot be.
+        """
+        if not self._home:
+            self.glance("SELECT 1")
+        return self._home
+
+    def glance(self, sql: str, values: Sequence[object] = ()) -> list[Row]:
+        """Return the rows of a query that is quick, here and now.
+
+        Raises:
+            OSError: The file cannot be read.
+        """
+        with self.reading:
+            try:
+                return self._opened(_GLANCE).execute(sql, values).fetchall()
+            except sqlite3.Error as error:
+                failure = self._failure(error)
+                if not isinstance(failure, TimeoutError):
+                    self._close_reader()
+                raise failure from error
+
+    async def rows(self, sql: str, values: Sequence[object] = ()) -> list[Row]:
+        """Return the rows of a query: at once, or where somebody holds that up, when it can be had.
+
+        Raises:
+            OSError: The file cannot be read.
+        """
+        if self._reader is not None:
+            with suppress(TimeoutError):
+                return self.glance(sql, values)
+        return await self.run(lambda connection: connection.execute(sql, values).fetchall())
+
+    # Writing
+
+    async def run(self, do: Callable[[sqlite3.Connection], T]) -> T:
+        """Have something done on the connection that writes, after what was asked for before, and return its result.
+
+        Raises:
+            OSError: It cannot be done, or not within a few seconds.
+        """
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[T] = loop.create_future()
+
+        def take(result: object, error: BaseException | None) -> None:
+            if done.done():
+                return  # nobody waits any more
+            if error is None:
+                done.set_result(result)  # type: ignore[arg-type]  # what `do` has returned
+            else:
+                done.set_exception(error)
+
+        def settle(result: object, error: BaseException | None) -> None:
+            with suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(take, result, error)
+
+        self._start()
+        self._work.put(_Work(do, settle, time.monotonic() + PATIENCE))
+        late = TimeoutError(f"{self.path} cannot be written: the disk does not answer")
+        timer = loop.call_later(2 * PATIENCE, take, None, late)
+        try:
+            return await done
+        finally:
+            timer.cancel()
+
+    def _start(self) -> None:
+        if self._thread is None:
+            with self._starting:
+                if self._thread is None:
+                    self._thread = threading.Thread(
+                        target=self._serve, args=(self._work,), name="mcpkit-sqlite", daemon=True
+                    )
+                    self._thread.start()
+
+    def _serve(self, queue: SimpleQueue[_Work | None]) -> None:
+        while (work := queue.get()) is not None:
+            try:
+                result, problem = self._do(work), None
+            except BaseException as error:  # noqa: BLE001 - it is raised where it was asked for
+                result, problem = None, error
+            work.settle(result, problem)
+            del work, result, problem  # nothing is held while there is nothing to do
+            self._tidy_up()
+
+    def _do(self, work: _Work) -> object:
+        with self.writing:
+            if time.monotonic() >= work.deadline:
+                raise self._failure(sqlite3.OperationalError("database is locked"))
+            connection = self._opened_to_write()
+            try:
+                return work.do(connection)
+            except BaseException as error:
+                if connection.in_transaction:
+                    with suppress(sqlite3.Error):
+                        connection.execute("ROLLBACK")
+                if not isinstance(error, sqlite3.Error):
+                    raise
+                failure = self._failure(error)
+                if not isinstance(failure, TimeoutError):
+                    self.let_go()
+                raise failure from error
+
+    def _tidy_up(self) -> None:
+        if (now := time.monotonic()) - self._tidied < _HOUSEKEEPING:
+            return
+        self._tidied = now
+        with self.writing:
+            if self._writer is None:
+                return
+            try:
+                self._tidy(self._writer)
+            except sqlite3.Error:  # what has expired is not seen anyway, and is looked for again
+                self.let_go()
+
+    # The connections
+
+    def _opened(self, patience: float) -> sqlite3.Connection:
+        """Return the connection that reads; with the lock for reading."""
+        if self._reader is None:
+            reader = self._connect(patience)
+            self._file = self._found()
+            reader.execute("PRAGMA query_only = 1")
+            reader.execute(f"PRAGMA busy_timeout = {round(_GLANCE * 1000)}")
+            self._reader = reader
+        return self._reader
+
+    def _opened_to_write(self) -> sqlite3.Connection:
+        """Return the connection that writes; with the lock for writing."""
+        if self._writer is not None and self._found() != self._file:
+            self.let_go()  # another file has taken the place of the one that is open
+        try:
+            if self._writer is None:
+                self._writer = self._connect(PATIENCE)
+            with self.reading:
+                self._opened(PATIENCE)
+        except sqlite3.Error as error:
+            raise self._failure(error) from error
+        return self._writer
+
+    def _connect(self, patience: float) -> sqlite3.Connection:
+        with suppress(FileExistsError):
+            # An existing file must not be opened here: to close it would take away SQLite's locks on it.
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        connection = sqlite3.connect(
+            self.path, timeout=patience, isolation_level=None, check_same_thread=False
+        )
+        try:
+            self._home = prepare(connection, patience)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _found(self) -> tuple[int, int] | None:
+        """Return what tells the file from another one of the same name."""
+        try:
+            found = self.path.stat()
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
+
+    def _close_reader(self) -> None:
+        if self._reader is not None:
+            with suppress(sqlite3.Error):
+                self._reader.close()
+            self._reader = None
+
+    def let_go(self) -> None:
+        """Close the connections; the next use opens others."""
+        with self.writing, self.reading:
+            self._close_reader()
+            if self._writer is not None:
+                with suppress(sqlite3.Error):
+                    self._writer.close()
+                self._writer = None
+
+    def close(self) -> None:
+        """Let go of the file, until it is used again."""
+        with self._starting:
+            if self._thread is not None:
+                self._work.put(None)
+                self._work, self._thread = SimpleQueue(), None
+        self.let_go()
+
+    def _failure(self, error: sqlite3.Error) -> OSError:
+        """Return what is raised in the place of an error of SQLite's: a TimeoutError where it is only locked."""
+        text = str(error)
+        if "locked" in text or "busy" in text:
+            return TimeoutError(f"{self.path} is locked by another process: {text}")
+        if isinstance(error, SchemaError):
+            return OSError(f"{self.path} {text}")
+        if "readonly" in text or "attempt to write" in text:
+            return PermissionError(
+                f"{self.path} cannot be written: make it, and its folder, writable ({text})"
+            )
+        if "unable to open" in text:
+            return OSError(
+                f"{self.path} cannot be opened: is there the folder, and may it be written? ({text})"
+            )
+        if "malformed" in text or "not a database" in text:
+            return OSError(
+                f"{self.path} is damaged, or no database: move it away, with what ends in -wal and -shm, and an "
+                f"empty one is made ({text})"
+            )
+        return OSError(f"{self.path} cannot be used: {text}")
+
+
+# A connection that was opened before a fork must not be used after it, nor closed, nor may there be another one beside
+# it: see "How To Corrupt An SQLite Database File", 2.6.
+
+_OPEN: WeakSet[Database] = WeakSet()
+
+
+class _Fork:
+    """Closes all connections while the process forks."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()  # a fork of another thread waits
+        self._held: list[Database] = []
+
+    def begin(self) -> None:
+        self._lock.acquire()
+        self._held = list(_OPEN)
+        for database in self._held:
+            database.writing.acquire()
+            database.reading.acquire()
+            database.let_go()
+
+    def end(self) -> None:
+        for database in self._held:
+            database.reading.release()
+            database.writing.release()
+        self._lock.release()
+
+    def end_in_child(self) -> None:
+        for database in self._held:
+            database.renew()
+        self._lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    _fork = _Fork()
+    os.register_at_fork(before=_fork.begin, after_in_parent=_fork.end, after_in_child=_fork.end_in_child)

@@ -1,0 +1,179 @@
+"""Records that none but who has the server's secret can read: what authorization keeps in the store."""
+
+from __future__ import annotations
+
+import logging
+import struct
+import time
+from contextlib import suppress
+from typing import NamedTuple
+
+from pydantic_core import from_json, to_json
+
+from ..protocol.types import Json
+from .keys import Keys
+from .shared import Shared
+from .store import Store
+
+logger = logging.getLogger("mcpkit")
+
+_PURPOSE = "sealed record"
+
+_FORMAT = 1
+"""What this version writes. It reads that, and what is one less."""
+
+_HEAD = struct.Struct(">B8sd")
+"""What stands before what is encrypted: the format, what names the key, when the record expires (Unix seconds)."""
+
+_SAID_ONCE_IN = 60.0
+"""Seconds in which processes that start together say once what none of them can read."""
+
+
+class UnreadableRecordError(Exception):
+    """There is a record, but none of the secrets opens it."""
+
+
+class NewerRecordError(UnreadableRecordError):
+    """There is a record of a later version of mcpkit, which is left as it is."""
+
+
+class Sealed:
+    """Records of JSON in a store, encrypted and bound to their keys: what is copied to another key does not open.
+
+    A record names the key that it was sealed under. One that is read under an older key, or in an older format, is
+    written again under the newest, unless somebody else changes it at that moment.
+
+    Args:
+        store: Where they are kept.
+        keys: What seals them.
+        prefix: What tells them from the other sealed records of the server, such as `"clients"`.
+    """
+
+    def __init__(self, store: Store, keys: Keys, prefix: str) -> None:
+        self._store = store
+        self._keys = keys
+        self._prefix = f"{_root(keys)}{prefix}/"
+        self._ids: tuple[bytes, ...] = keys.ids(_PURPOSE)
+
+    async def get(self, key: str) -> tuple[Json, str] | None:
+        """Return the record of a key, with its version; None where there is none.
+
+        Raises:
+            UnreadableRecordError: There is one that none of the secrets opens.
+            NewerRecordError: There is one of a later version of mcpkit.
+            OSError: The store does not answer.
+        """
+        place = self._prefix + key
+        while (stored := await self._store.get(place)) is not None:
+            data, expires = self._opened(place, stored.value)
+            value: Json = from_json(data, cache_strings="none")
+            left = expires - time.time()
+            if left <= 0 or stored.value[: _HEAD.size] == self._head(expires):
+                return value, stored.version
+            version: str | None = stored.version
+            with suppress(OSError):  # another time, then
+                version = await self._store.put(
+                    place, self._closed(place, data, expires), version=stored.version, ttl=left
+                )
+            if version is not None:
+                return value, version
+        return None
+
+    async def put(self, key: str, value: Json, *, version: str | None, ttl: float) -> str | None:
+        """Set the record of a key, unless somebody else has changed it since it was read, as `Store.put` has it.
+
+        Returns:
+            The new version; None where nothing was written.
+
+        Raises:
+            OSError: The store does not answer.
+            PydanticSerializationError: The value is no JSON.
+        """
+        place = self._prefix + key
+        sealed = self._closed(place, to_json(value), time.time() + ttl)
+        return await self._store.put(place, sealed, version=version, ttl=ttl)
+
+    async def delete(self, key: str, *, version: str) -> bool:
+        """Remove the record of a key, unless somebody else has changed it since it was read; say whether that was done.
+
+        Raises:
+            OSError: The store does not answer.
+        """
+        return await self._store.delete(self._prefix + key, version=version)
+
+    async def unreadable(self) -> int:
+        """Count the records under the prefix that none of the secrets opens; those of a later version are not counted.
+
+        Raises:
+            OSError: The store does not answer.
+        """
+        return (await _count(self._store, self._prefix, self._ids)).unreadable
+
+    def _head(self, expires: float) -> bytes:
+        return _HEAD.pack(_FORMAT, self._ids[0], expires)
+
+    def _closed(self, place: str, data: bytes, expires: float) -> bytes:
+        head = self._head(expires)
+        return head + self._keys.encrypt(_PURPOSE, data, head + _bytes(place))
+
+    def _opened(self, place: str, value: bytes) -> tuple[bytes, float]:
+        """Return what is in a record, and when it expires."""
+        if value[:1] > bytes([_FORMAT]):
+            raise NewerRecordError(
+                f"the record {place!r} was written by a later version of mcpkit (its format is {value[0]}, the latest "
+                f"known here is {_FORMAT}): update mcpkit"
+            )
+        head, sealed = value[: _HEAD.size], value[_HEAD.size :]
+        data = self._keys.decrypt(_PURPOSE, sealed, head + _bytes(place))
+        if data is None:
+            raise UnreadableRecordError(f"none of the secrets opens the record {place!r}: {_CURE}")
+        expires: float = _HEAD.unpack(head)[2]
+        return data, expires
+
+
+_CURE = "give the secret of then as well, Server(secret=[new, old]), or leave it alone until it expires"
+
+
+class _Count(NamedTuple):
+    unreadable: int
+    newer: int
+
+
+async def _count(store: Store, prefix: str, ids: tuple[bytes, ...]) -> _Count:
+    unreadable = newer = 0
+    async for _, stored in store.items(prefix):
+        if stored.value[:1] > bytes([_FORMAT]):
+            newer += 1
+        elif stored.value[1:9] not in ids:
+            unreadable += 1
+    return _Count(unreadable, newer)
+
+
+async def tell_unreadable(shared: Shared, keys: Keys) -> None:
+    """Log how many sealed records of a server cannot be read; once, where several processes start together.
+
+    Args:
+        shared: Where they are.
+        keys: What should open them.
+    """
+    try:
+        unreadable, newer = await _count(shared, _root(keys), keys.ids(_PURPOSE))
+        if (unreadable or newer) and await shared.claim(f"{keys.name}/unreadable", _SAID_ONCE_IN):
+            if unreadable:
+                logger.warning("none of the secrets opens %d records of %r: %s", unreadable, shared, _CURE)
+            if newer:
+                logger.warning(
+                    "%d records of %r were written by a later version of mcpkit, and are left alone: update mcpkit",
+                    newer,
+                    shared,
+                )
+    except OSError as error:
+        logger.error("the shared store does not answer: %s", error)  # noqa: TRY400 - where it happened says nothing
+
+
+def _root(keys: Keys) -> str:
+    return f"{keys.name}/sealed/"
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")

@@ -1,0 +1,247 @@
+"""What the processes of one machine share: a file of SQLite."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+from weakref import finalize
+
+from pydantic_core import from_json, to_json
+
+from .bulletin import Bulletin
+from .database import Database
+from .store import Stored, check_put
+
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+
+_SMALL = 65_536
+"""Bytes of a value that is read in the event loop; a larger one is read in a thread."""
+
+_AT_A_TIME = 16
+
+_MOST_MESSAGES = 10_000
+"""Messages that are kept for processes that have not looked yet."""
+
+_LONGEST_WAIT = 30.0
+"""Seconds for which they are kept."""
+
+
+class Sqlite:
+    """What the processes of one machine share: `Server(shared=Sqlite("notes.db"), secret=...)`.
+
+    Sessions, states, claims, changes, and what handlers keep in `ctx.store` are in one file of SQLite, which outlives
+    the processes. What one process tells the others is heard after a tenth of a second. Times are those of the
+    machine's clock.
+
+    Nothing is opened before the first use. Where the file is locked, damaged or cannot be written, what needs it is
+    refused with the reason in the log, and works again as soon as the file does. A forked process opens it anew.
+
+    Args:
+        path: The file. It is made where there is none, readable for its owner alone; files beside it, whose names go on
+            with `-wal` and `-shm`, belong to it. It must be on a disk of this machine, not on one of the network.
+        clock: The time, in Unix seconds.
+
+    Raises:
+        TypeError: The path is none.
+        ValueError: It names no file.
+    """
+
+    is_lasting = True
+
+    def __init__(self, path: str | os.PathLike[str], *, clock: Callable[[], float] = time.time) -> None:
+        name = os.fspath(path)
+        if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped authors
+            raise TypeError(f"path must be text, or a Path, got {path!r}")
+        if name in {"", ":memory:"}:
+            raise ValueError(
+                f"Sqlite({name!r}) has no file that others could open: name one, or write Memory()"
+            )
+        self.path = Path(name).absolute()
+        self._clock = clock
+        self._database = Database(self.path, partial(_tidy, clock))
+        self._bulletin = Bulletin(self._database)
+        finalize(self, self._database.close)
+
+    @property
+    def home(self) -> str:
+        """What the file was given when it was made; empty while it cannot be opened."""
+        try:
+            return self._database.home
+        except OSError:  # who wants to keep something is told
+            return ""
+
+    def close(self) -> None:
+        """Let go of the file, until it is used again; the end of the process does so, too."""
+        self._database.close()
+
+    def __repr__(self) -> str:
+        """Show the file."""
+        return f"Sqlite({str(self.path)!r})"
+
+    # As `Broker` has it
+
+    async def read(self, key: str) -> Mapping[str, str]:
+        """Return the fields of `key`; empty when it is absent or expired."""
+        rows = await self._database.rows(_READ, (key, self._clock()))
+        return MappingProxyType(from_json(str(rows[0][0]), cache_strings="none")) if rows else _NOTHING
+
+    async def write(self, key: str, changes: Mapping[str, str | None], ttl: float) -> None:
+        """Merge `changes` into the fields of `key`, which expires `ttl` seconds from now."""
+        changes = dict(changes)
+        await self._database.run(lambda connection: _merge(connection, key, changes, self._clock(), ttl))
+
+    async def erase(self, key: str) -> None:
+        """Remove `key`; nothing happens when it is absent."""
+        await self._database.run(lambda connection: connection.execute(_ERASE, (key,)).rowcount)
+
+    async def claim(self, key: str, ttl: float) -> bool:
+        """Take `key` for `ttl` seconds, and say whether it was free."""
+
+        def take(connection: sqlite3.Connection) -> bool:
+            now = self._clock()
+            return connection.execute(_CLAIM, (key, now + ttl, now)).rowcount == 1
+
+        return await self._database.run(take)
+
+    async def publish(self, topic: str, message: str) -> None:
+        """Leave `message` for the listeners of `topic`, in whichever process."""
+        row = (topic, message, self._clock())
+        await self._database.run(lambda connection: _publish(connection, row))
+        self._bulletin.wake()
+
+    def subscribe(self, topic: str, listener: Callable[[str], None]) -> Callable[[], None]:
+        """Call `listener` with each message to `topic`, in a thread that looks for them."""
+        return self._bulletin.subscribe(topic, listener)
+
+    # As `Store` has it
+
+    async def get(self, key: str) -> Stored | None:
+        """Return what `key` holds now, with its version; None when it is absent or expired."""
+        values = (key, self._clock())
+        rows = await self._database.rows(_GET_SMALL, (_SMALL, *values))
+        if rows and rows[0][0] is None:
+            rows = await self._database.run(lambda connection: connection.execute(_GET, values).fetchall())
+        return _stored(*rows[0]) if rows else None
+
+    async def put(self, key: str, value: bytes, *, version: str | None, ttl: float) -> str | None:
+        """Set `key`, if it still holds this version; return the new one, or None."""
+        check_put(value, ttl)
+        new = os.urandom(16).hex()
+
+        def change(connection: sqlite3.Connection) -> bool:
+            now = self._clock()
+            if version is None:
+                done = connection.execute(_PUT_FIRST, (key, value, new, now + ttl, now))
+            else:
+                done = connection.execute(_PUT, (value, new, now + ttl, key, version, now))
+            return done.rowcount == 1
+
+        return new if await self._database.run(change) else None
+
+    async def delete(self, key: str, *, version: str) -> bool:
+        """Remove `key`, if it still holds this version, and say so."""
+
+        def remove(connection: sqlite3.Connection) -> bool:
+            return connection.execute(_DELETE, (key, version, self._clock())).rowcount == 1
+
+        return await self._database.run(remove)
+
+    async def items(self, prefix: str) -> AsyncIterator[tuple[str, Stored]]:
+        """Go through the keys that begin with `prefix`, and what they hold."""
+        after, sql = prefix, _ITEMS_FROM
+        while True:
+            values = (after, self._clock(), _AT_A_TIME)
+            rows = await self._database.run(partial(_rows, sql, values))
+            for key, *stored in rows:
+                after, sql = str(key), _ITEMS_AFTER
+                if not after.startswith(prefix):
+                    return
+                yield after, _stored(*stored)
+            if len(rows) < _AT_A_TIME:
+                return
+
+
+# Each of these is a transaction by itself.
+
+_READ = "SELECT fields FROM records WHERE key = ? AND expires > ?"
+_ERASE = "DELETE FROM records WHERE key = ?"
+_PROLONG = "UPDATE records SET expires = ? WHERE key = ? AND expires > ?"
+_WRITE = (
+    "INSERT INTO records (key, fields, expires) VALUES (?, ?, ?) "
+    "ON CONFLICT (key) DO UPDATE SET fields = excluded.fields, expires = excluded.expires"
+)
+_CLAIM = (
+    "INSERT INTO claims (key, expires) VALUES (?, ?) "
+    "ON CONFLICT (key) DO UPDATE SET expires = excluded.expires WHERE claims.expires <= ?"
+)
+_PUBLISH = "INSERT INTO messages (topic, message, published) VALUES (?, ?, ?)"
+_FORGET = "DELETE FROM messages WHERE id <= ?"
+_GET_SMALL = (
+    "SELECT CASE WHEN length(value) <= ? THEN value END, version FROM stored WHERE key = ? AND expires > ?"
+)
+_GET = "SELECT value, version FROM stored WHERE key = ? AND expires > ?"
+_PUT_FIRST = (
+    "INSERT INTO stored (key, value, version, expires) VALUES (?, ?, ?, ?) ON CONFLICT (key) DO UPDATE "
+    "SET value = excluded.value, version = excluded.version, expires = excluded.expires WHERE stored.expires <= ?"
+)
+_PUT = "UPDATE stored SET value = ?, version = ?, expires = ? WHERE key = ? AND version = ? AND expires > ?"
+_DELETE = "DELETE FROM stored WHERE key = ? AND version = ? AND expires > ?"
+_ITEMS_FROM = "SELECT key, value, version FROM stored WHERE key >= ? AND expires > ? ORDER BY key LIMIT ?"
+_ITEMS_AFTER = _ITEMS_FROM.replace(">=", ">", 1)
+
+
+def _merge(
+    connection: sqlite3.Connection, key: str, changes: Mapping[str, str | None], now: float, ttl: float
+) -> None:
+    if not changes:
+        connection.execute(_PROLONG, (now + ttl, key, now))
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    row = connection.execute(_READ, (key, now)).fetchone()
+    merged = {**({} if row is None else from_json(row[0])), **changes}
+    fields = {name: text for name, text in merged.items() if text is not None}
+    if fields:
+        connection.execute(_WRITE, (key, to_json(fields).decode(), now + ttl))
+    else:
+        connection.execute(_ERASE, (key,))
+    connection.execute("COMMIT")
+
+
+def _publish(connection: sqlite3.Connection, row: tuple[str, str, float]) -> None:
+    number = connection.execute(_PUBLISH, row).lastrowid or 0
+    if number % (_MOST_MESSAGES // 10) == 0:
+        connection.execute(_FORGET, (number - _MOST_MESSAGES,))
+
+
+def _rows(sql: str, values: tuple[object, ...], connection: sqlite3.Connection) -> list[tuple[object, ...]]:
+    return connection.execute(sql, values).fetchall()
+
+
+def _stored(value: object, version: object) -> Stored:
+    assert isinstance(value, bytes), "it is written so"
+    return Stored(value, str(version))
+
+
+def _tidy(clock: Callable[[], float], connection: sqlite3.Connection) -> None:
+    """Remove what has expired, a part of it at a time, so that nobody waits for long."""
+    now = clock()
+    for table in ("records", "claims", "stored"):
+        found = connection.execute(
+            f"SELECT key FROM {table} WHERE expires <= ? LIMIT 1000", (now,)
+        ).fetchall()
+        if found:
+            connection.execute("BEGIN IMMEDIATE")
+            connection.executemany(
+                f"DELETE FROM {table} WHERE key = ? AND expires <= ?", [(*key, now) for key in found]
+            )
+            connection.execute("COMMIT")
+    (last,) = connection.execute(
+        "SELECT max(id) FROM messages WHERE published <= ?", (now - _LONGEST_WAIT,)
+    ).fetchone()
+    if last is not None:
+        connection.execute(_FORGET, (last,))

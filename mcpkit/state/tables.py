@@ -1,0 +1,87 @@
+"""What is in the file of a `Sqlite`, and how files of earlier versions become one of this."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+
+_PROGRAM = 0x6D63706B
+"""What tells the file from those of other programs: "mcpk"."""
+
+_STEPS: tuple[tuple[str, ...], ...] = (
+    (
+        "CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
+        "CREATE TABLE records (key TEXT PRIMARY KEY, fields TEXT NOT NULL, expires REAL NOT NULL) WITHOUT ROWID",
+        "CREATE TABLE claims (key TEXT PRIMARY KEY, expires REAL NOT NULL) WITHOUT ROWID",
+        "CREATE TABLE stored (key TEXT PRIMARY KEY, version TEXT NOT NULL, expires REAL NOT NULL, value BLOB NOT NULL)",
+        (
+            "CREATE TABLE messages (id INTEGER PRIMARY KEY AUTOINCREMENT, topic TEXT NOT NULL, "
+            "message TEXT NOT NULL, published REAL NOT NULL)"
+        ),
+    ),
+)
+"""What makes a file of each version from one of the version before, the first from an empty one.
+
+There is no index of what expires when: it would be written with each change, and is looked for twice a minute.
+A step only adds, so that processes of the version before, which are still running, are not disturbed.
+"""
+
+
+class SchemaError(sqlite3.DatabaseError):
+    """The file is not one of this version, nor of an earlier one; what it says follows the file's name."""
+
+
+def prepare(connection: sqlite3.Connection, patience: float) -> str:
+    """Make a connection ready for use, and the file where it is empty or of an earlier version; return its home.
+
+    Raises:
+        sqlite3.Error: That cannot be done.
+        SchemaError: The file is of a later version, or of another program.
+    """
+    version = _version(connection)
+    deadline = time.monotonic() + patience
+    while connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+        try:
+            (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+        except sqlite3.OperationalError:  # another process makes the file; SQLite does not wait for that
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(0.01)
+        else:
+            if mode != "wal":
+                raise SchemaError(
+                    "cannot be shared: its file system has no write-ahead log, as over a network"
+                )
+    # After a loss of power the latest changes may be missing, as they are not waited for; the file is whole.
+    connection.execute("PRAGMA synchronous = NORMAL")
+    if version < len(_STEPS):
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            for step in _STEPS[_version(connection) :]:
+                for statement in step:
+                    connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {len(_STEPS)}")
+            connection.execute(f"PRAGMA application_id = {_PROGRAM}")
+            connection.execute("INSERT OR IGNORE INTO about VALUES ('home', ?)", (os.urandom(16).hex(),))
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+    (home,) = connection.execute("SELECT value FROM about WHERE name = 'home'").fetchone()
+    return str(home)
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    (program,) = connection.execute("PRAGMA application_id").fetchone()
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if program != _PROGRAM and (tables or program or version):
+        raise SchemaError("is the database of another program: name another file")
+    if version > len(_STEPS):
+        raise SchemaError(
+            f"was written by a later version of mcpkit (its format is {version}, the latest known here is "
+            f"{len(_STEPS)}): update mcpkit, or name another file"
+        )
+    return int(version)
