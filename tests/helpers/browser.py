@@ -129,10 +129,23 @@ class Profile:
         callback = dict(parse_qsl(urlsplit(url).query))["redirect_uri"]
         if answers:
             self._ask("answer", callback)
+        self.open(url)
+        return self.consent(callback, user, consents=consents, refuses=refuses)
+
+    def consent(
+        self, callback: str, user: str = "ada", *, consents: bool = True, refuses: Collection[str] = ()
+    ) -> Login:
+        """Go through the pages of that provider, from where this page is, as `log_in` does.
+
+        Args:
+            callback: How the address begins to which the provider sends the user in the end.
+            user: Who logs in, unless this profile has before.
+            consents: Whether the user allows it, or denies.
+            refuses: The scopes that the user does not allow.
+        """
         pages: list[str] = []
         has_logged_in = False
-        self.open(url)
-        while not self.seen()[-1]["url"].startswith(callback):
+        while not (end := self.seen()[-1]["url"]).startswith(callback):
             page = self.first(LOG_IN, ALLOW, "body")
             pages.append(self.text())
             assert page != "body", f"neither a login nor a consent: {pages}"
@@ -146,7 +159,6 @@ class Profile:
                 for scope in refuses:
                     self._ask("uncheck", f'[name=scope][value="{scope}"]')
                 self.follow(ALLOW if consents else DENY)
-        end = self.seen()[-1]["url"]
         return Login(end, dict(parse_qsl(urlsplit(end).query)), pages)
 
     def close(self) -> None:

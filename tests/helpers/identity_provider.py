@@ -129,6 +129,7 @@ def providing(
     algorithm: str = "RS256",
     token_seconds: float = 3600,
     default_resource: str | None = None,
+    refreshes: bool = True,
     registers: bool = True,
     reads_documents: bool = True,
     dpop_nonces: bool = False,
@@ -150,6 +151,7 @@ def providing(
         token_seconds: How long they are valid.
         default_resource: The audience where a client names no resource; without it such a token is opaque and for
             none.
+        refreshes: Whether clients get refresh tokens.
         registers: Whether clients can register dynamically.
         reads_documents: Whether it knows client ID metadata documents.
         dpop_nonces: Whether proofs of DPoP need a nonce of its.
@@ -165,6 +167,7 @@ def providing(
         "algorithm": algorithm,
         "token_seconds": token_seconds,
         "default_resource": default_resource,
+        "refreshes": refreshes,
         "registers": registers,
         "reads_documents": reads_documents,
         "dpop_nonces": dpop_nonces,
