@@ -57,6 +57,7 @@ class Component(ABC):
         visible: Says who may see and use it; None for everybody.
         scopes: What whoever uses it must have been granted.
         may_need: What it may ask for in its midst, by `ctx.require`.
+        is_guarded: Whether it takes scopes.
         is_anonymous: Whether nobody need say who they are to use it, where the server is protected.
         is_single_use: Whether each `requestState` is taken once.
         replaces: Whether it takes the place of what has the same name or URI.
@@ -90,6 +91,7 @@ class Component(ABC):
             what = f"{self.kind} {key!r}"
             self.scopes = scope_names(f"{what}: scopes=", options.get("scopes", ()))
             self.may_need = scope_names(f"{what}: may_need=", options.get("may_need", ()))
+        self.is_guarded = bool(self.scopes or self.may_need)
         self.is_anonymous = options.get("anonymous", False)
         self.is_single_use = options.get("single_use", False)
         self.replaces = options.get("replace", False)

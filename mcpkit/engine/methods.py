@@ -159,7 +159,7 @@ class Methods:
         ):  # as `_enter` asks: most have none
             await self._enter(call, tool)
         try:
-            if tool.scopes or tool.may_need or call.runtime.is_protected:
+            if tool.is_guarded or call.runtime.is_protected:
                 check_access(call, tool)
             if tool.requires:
                 call.client.require(*tool.requires)
@@ -205,7 +205,8 @@ class Methods:
 
     async def _prepare(self, call: Call, component: Resource | ResourceTemplate | Prompt) -> None:
         """Refuse who may not or cannot use a component; else enter its lifespan, and take what a round has left."""
-        check_access(call, component)
+        if component.is_guarded or call.runtime.is_protected:
+            check_access(call, component)
         if component.requires:
             call.client.require(*component.requires)
         await self._enter(call, component)

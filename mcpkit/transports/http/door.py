@@ -11,7 +11,7 @@ from urllib.parse import parse_qs
 from ...errors import BusyError, ProtocolError
 from ...protocol import jsonrpc
 from ...protocol.request_headers import JoinedHeaders
-from ...state.principal import Principal
+from ...state.principal import ANYONE
 from .environment import Environment
 from .exchange import Exchange, Receive, RefusedError, Scope, Send, headers_by_name, refuse
 from .intake.authenticated import find_principal, principal_of
@@ -129,7 +129,10 @@ class Door:
                 service = await self._open()
             keep_alive, peer = self._settings.keep_alive, scope.get("client")
             if (protection := self._protection) is None:
-                principal = await self._principal_of(scope)
+                find = self._settings.principal
+                principal = principal_of(scope) if find is None else await find_principal(scope, find)
+                if principal is not ANYONE:
+                    principal = self._engine.runtime.scopes.of(principal)
                 exchange = Exchange(receive, send, keep_alive, headers, principal, peer)
             else:
                 door = protection.mcp if endpoint == self._mcp else protection.sse
@@ -145,11 +148,6 @@ class Door:
             await refuse(send, 503, error.message, ((b"retry-after", b"%d" % error.retry_after),))
         except OSError:  # of the channel: nobody is there to be answered
             logger.debug("the client has gone", exc_info=True)
-
-    async def _principal_of(self, scope: Scope) -> Principal:
-        find = self._settings.principal
-        principal = principal_of(scope) if find is None else await find_principal(scope, find)
-        return self._engine.runtime.scopes.of(principal)
 
     # The endpoints
 
