@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from .client.asking.forms import FormChoice, FormField, FormRequest
     from .client.asking.sampling import Sampler, SampleRequest
     from .client.asking.visits import UrlRequest
+    from .client.authorization.checking.check import check_authorization
+    from .client.authorization.checking.finding import Finding
     from .client.authorization.file_tokens import FileTokens
     from .client.authorization.keyring_tokens import KeyringTokens
     from .client.authorization.loopback import Loopback
@@ -100,6 +102,8 @@ if TYPE_CHECKING:
     from .state.store import Store, Stored
 else:
     _NAMES = {
+        "client.authorization.checking.finding": "Finding",
+        "client.authorization.checking.check": "check_authorization",
         "client.authorization.storage": "MemoryTokens TokenStorage TokenStorageError",
         "client.authorization.loopback": "Loopback",
         "client.authorization.keyring_tokens": "KeyringTokens",
@@ -205,6 +209,7 @@ __all__ = [
     "Failure",
     "File",
     "FileTokens",
+    "Finding",
     "FormChoice",
     "FormField",
     "FormRequest",
@@ -274,6 +279,7 @@ __all__ = [
     "Watch",
     "as_content",
     "assistant",
+    "check_authorization",
     "current_context",
     "json_type",
     "prompt",

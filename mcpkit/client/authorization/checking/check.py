@@ -1,0 +1,93 @@
+"""Looks at a URL as clients do that want to log in there, and says which of them will fail."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from ....auth.discovery import MetadataError, canonical, shortened
+from ....auth.fetching import own_client
+from ....common.numbers import check_seconds
+from .catalogue import SEVERITIES
+from .cors import Pages
+from .endpoint import Endpoint
+from .finding import Finding
+from .issuer import Issuer
+from .looking import Looker
+from .resource import Resource, of_march, of_sse
+
+if TYPE_CHECKING:
+    import httpx2
+
+_MOST_ISSUERS: Final = 5
+
+
+async def check_authorization(
+    url: str,
+    *,
+    page: str = "http://localhost:6274",
+    timeout: float = 10.0,
+    http_client: httpx2.AsyncClient | None = None,
+) -> list[Finding]:
+    """Look at a server as clients do that want to log in, and say which of them will fail there, and why.
+
+        for finding in await check_authorization("https://mcp.example.com/mcp"):
+            print(finding)
+
+    Nobody logs in, and no token is needed. The server is asked without one and with a bad one, and its metadata and
+    that of its authorization server are read as clients find them. A session that is opened is ended.
+
+    Args:
+        url: The URL that users give to their clients.
+        page: The origin of web pages that may want to log in; that of MCP Inspector by default.
+        timeout: Seconds that each answer may take.
+        http_client: A client of one's own, which says all about TLS and proxies, and is not closed.
+
+    Returns:
+        What was found, the worst first; nothing where every client logs in.
+
+    Raises:
+        ValueError: It is no URL of HTTP.
+        ImportError: The extra `mcpkit[auth]` is not installed.
+    """
+    check_seconds("timeout", timeout)
+    try:
+        canonical(url)
+    except MetadataError as error:
+        raise ValueError(str(error)) from None
+    url = url.partition("#")[0]
+    if urlsplit(url).username is not None:
+        raise ValueError(
+            f"a URL to be checked has no user and no password: {shortened(urlsplit(url).hostname or '')}"
+        )
+    async with AsyncExitStack() as stack:
+        client = await stack.enter_async_context(own_client(url)) if http_client is None else http_client
+        findings = await _found(Looker(client, url, timeout), url, page)
+    return sorted(findings, key=lambda each: SEVERITIES.index(each.severity))
+
+
+async def _found(looker: Looker, url: str, page: str) -> list[Finding]:
+    endpoint = await Endpoint.seen(looker, url)
+    if not endpoint.first.status:
+        return list(endpoint.findings(has_metadata=False))
+    resource = await Resource.seen(looker, url, endpoint.challenge)
+    findings = list(endpoint.findings(has_metadata=resource.found is not None))
+    if resource.found is None and endpoint.first.status != 401:
+        return findings  # nobody has to log in, or it is no server
+    findings += resource.findings()
+    pages = Pages(looker, page)
+    await pages.at_server(url)
+    if resource.found is not None:
+        await pages.at_document("the server's metadata", resource.found.url)
+        for name in resource.issuers[:_MOST_ISSUERS]:
+            issuer = await Issuer.seen(looker, name, resource.found.url)
+            findings += issuer.findings(resource.scopes)
+            if issuer.is_found:
+                await pages.at_document("the metadata of the authorization server", issuer.url)
+            for what, where in issuer.endpoints():
+                await pages.at_endpoint(f"the {what}", where)
+    findings += pages.findings(url)
+    findings += await of_sse(looker, url)
+    findings += await of_march(looker, url)
+    return findings

@@ -1,0 +1,138 @@
+"""Requests that look at a server and its authorization server, and change nothing there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from ....auth.discovery import MetadataError, check_url, is_loopback, origin
+from ....auth.fetching import FetchError, body_of, failure, http_library, members_of
+from ....calls.coroutines import within
+from ...transports.http.challenge import Challenge, read_challenges
+
+if TYPE_CHECKING:
+    import httpx2
+
+_MOST: Final = 100
+"""Requests of one look: metadata that names thousands of servers has all of them asked otherwise."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What was answered.
+
+    Attributes:
+        url: Where.
+        status: The HTTP status; 0 where nothing was answered.
+        headers: The headers by name in lower case.
+        problem: Why there is no answer, or no JSON object in it, in words; empty where there is one.
+        document: The JSON object; None where there is none, or it was not wanted.
+    """
+
+    url: str
+    status: int
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    problem: str = ""
+    document: Mapping[str, object] | None = None
+
+    @property
+    def challenges(self) -> list[Challenge]:
+        """What `WWW-Authenticate` asks for."""
+        return read_challenges([self.headers.get("www-authenticate", "")])
+
+
+class Looker:
+    """Sends requests, without following redirects.
+
+    Args:
+        client: What sends them.
+        url: The server that is looked at: where it is another machine, this one is not asked in its name.
+        timeout: Seconds that an answer may take.
+    """
+
+    def __init__(self, client: httpx2.AsyncClient, url: str, timeout: float) -> None:
+        self._client = client
+        self._is_local = is_loopback(urlsplit(url).hostname)
+        self._timeout = timeout
+        self._asked = 0
+        self._httpx2 = http_library()
+
+    async def document(self, url: str, headers: Mapping[str, str] | None = None) -> Answer:
+        """Return a metadata document."""
+        return await self.ask("GET", url, {"Accept": "application/json", **(headers or {})}, is_document=True)
+
+    async def ask(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        content: bytes = b"",
+        *,
+        is_document: bool = False,
+    ) -> Answer:
+        """Send a request; what is not a document is not read.
+
+        Args:
+            method: The HTTP method.
+            url: Whom to ask.
+            headers: What goes along.
+            content: The body.
+            is_document: Whether the body is read, as a JSON object.
+        """
+        problem = self._problem(url)
+        if problem:
+            return Answer(url, 0, problem=problem)
+        self._asked += 1
+        try:
+            return await within(self._timeout, self._answered(method, url, headers, content, is_document))
+        except TimeoutError:
+            return Answer(url, 0, problem=f"it has not answered within {self._timeout:g} s")
+        except (self._httpx2.HTTPError, self._httpx2.InvalidURL, OSError) as error:
+            return Answer(url, 0, problem=failure(error, url))
+
+    def _problem(self, url: str) -> str:
+        """Return why a URL is not asked."""
+        if self._asked >= _MOST:
+            return f"more than {_MOST} URLs are named: the rest is not looked at"
+        try:
+            parts = urlsplit(url)
+            if parts.scheme == "http":
+                origin(url)  # the checked server itself may be unencrypted, which is found elsewhere
+            else:
+                check_url(url, "the URL")
+        except (MetadataError, ValueError) as error:
+            return str(error)
+        if is_loopback(parts.hostname) and not self._is_local:
+            return "it is of this machine, though the server is another one: whoever logs in from elsewhere finds none"
+        return ""
+
+    async def _answered(
+        self, method: str, url: str, headers: Mapping[str, str], content: bytes, is_document: bool
+    ) -> Answer:
+        request = self._client.build_request(
+            method, url, headers={"Accept-Encoding": "gzip, deflate", **headers}, content=content or None
+        )
+        response = await self._client.send(request, stream=True, follow_redirects=False)
+        try:
+            found = {name.lower(): value for name, value in response.headers.items()}
+            answer = Answer(url, response.status_code, found)
+            if not is_document:
+                return answer
+            if response.status_code != 200:
+                return Answer(
+                    url, response.status_code, found, f"it has answered with HTTP {response.status_code}"
+                )
+            try:
+                members = members_of(response, await body_of(response, url, "it"), url, "it")
+            except FetchError as error:
+                return Answer(url, response.status_code, found, str(error))
+            return Answer(url, response.status_code, found, document=members)
+        finally:
+            await response.aclose()
+
+
+def strings(value: object) -> tuple[str, ...]:
+    """Return the texts of a list in a document; none where it is no list."""
+    return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list) else ()

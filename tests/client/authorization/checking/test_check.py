@@ -1,0 +1,352 @@
+"""The look at a URL: what is wrong there is found, by its code; where nothing is, nothing is said."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import httpx2
+import pytest
+from starlette.responses import JSONResponse, RedirectResponse, Response
+
+from login_site import ISSUER, RESOURCE, Site
+from mcpkit.client.authorization.checking.catalogue import CATALOGUE, SEVERITIES
+from mcpkit.client.authorization.checking.check import check_authorization
+from mcpkit.client.authorization.checking.finding import Finding, found
+from serving import ROOT, in_thread
+
+pytestmark = pytest.mark.anyio
+
+AT_PATH = f"{RESOURCE}/mcp"
+
+
+async def looked(site: Site, path: str = "/mcp", **options: Any) -> list[Finding]:
+    with in_thread(site.app()) as origin:
+        return await check_authorization(origin + path, **options)
+
+
+async def test_where_everything_is_right_nothing_is_found() -> None:
+    site = Site()
+    assert await looked(site) == []
+    assert {method for method, path, _ in site.seen if path == "/mcp"} == {"POST"}
+
+
+def answering(status: int, media_type: str = "application/json", body: str = "{}") -> Callable[[], Response]:
+    return lambda: Response(body, status, media_type=media_type)
+
+
+def redirecting(status: int) -> Callable[[], Response]:
+    return lambda: RedirectResponse("/mcp/", status)
+
+
+OTHER = 'Bearer resource_metadata="{}", scope="a"'
+
+WRONG: dict[str, tuple[Site, list[str]]] = {
+    # What the server answers
+    "a 403 at first": (Site(first=403), ["first-is-no-401"]),
+    "a 404 at first, with metadata": (Site(first=404, bad=404), ["first-is-no-401"]),
+    "a 500 for a bad token": (Site(bad=500), ["bad-token-is-no-401"]),
+    "a 403 for a bad token": (Site(bad=403), ["bad-token-is-no-401"]),
+    "any token is good": (Site(bad=200), ["any-token"]),
+    "anonymous, and a bad token is refused": (Site(first=200), ["anonymous"]),
+    "anonymous, and a bad token is not": (Site(first=200, bad=200), ["anonymous", "bad-token-passes"]),
+    "a redirect that keeps the method": (
+        Site(answer={"/mcp": redirecting(307)}),
+        ["redirect-kept"],
+    ),
+    "a redirect that does not": (Site(answer={"/mcp": redirecting(302)}), ["redirect"]),
+    "no challenge": (Site(challenge=None), ["no-challenge"]),
+    "another challenge": (Site(challenge='Basic realm="a"'), ["no-challenge"]),
+    "a challenge without metadata": (
+        Site(challenge='Bearer scope="notes:read"'),
+        ["challenge-without-metadata"],
+    ),
+    "a challenge without scope": (
+        Site(challenge='Bearer resource_metadata="{origin}' + AT_PATH + '"'),
+        ["challenge-without-scope"],
+    ),
+    "a challenge with an error": (
+        Site(
+            challenge='Bearer error="invalid_token", scope="a", resource_metadata="{origin}' + AT_PATH + '"'
+        ),
+        ["challenge-with-error"],
+    ),
+    "a challenge that asks for refresh tokens": (
+        Site(challenge='Bearer scope="a offline_access", resource_metadata="{origin}' + AT_PATH + '"'),
+        ["offline-access"],
+    ),
+    "metadata of another origin": (
+        Site(challenge=OTHER.format("http://127.0.0.1:1/.well-known/oauth-protected-resource")),
+        ["metadata-origin", "metadata-unusable"],
+    ),
+    "metadata that is no URL": (Site(challenge=OTHER.format("/elsewhere")), ["metadata-origin"]),
+    # Its metadata
+    "no metadata": (Site(resource_at=(), challenge=None), ["no-metadata", "no-challenge"]),
+    "metadata that the challenge names is missing": (
+        Site(resource_at=(RESOURCE,), resource={"resource": "{origin}"}),
+        ["metadata-unusable", "resource-wide"],
+    ),
+    "metadata that wants a token": (
+        Site(answer={AT_PATH: answering(401)}),
+        ["metadata-protected", "no-metadata"],
+    ),
+    "metadata that wants a token, and no challenge": (
+        Site(answer={AT_PATH: answering(401)}, challenge=None),
+        ["metadata-protected", "no-metadata", "no-challenge"],
+    ),
+    "metadata that is a page": (
+        Site(answer={AT_PATH: answering(200, "text/html", "<p>")}),
+        ["metadata-unusable", "no-metadata"],
+    ),
+    "metadata that is an array": (
+        Site(answer={AT_PATH: answering(200, body="[]")}),
+        ["metadata-unusable", "no-metadata"],
+    ),
+    "metadata that is huge": (
+        Site(answer={AT_PATH: answering(200, body=" " * 2_000_000)}),
+        ["metadata-unusable", "no-metadata"],
+    ),
+    "metadata that redirects": (
+        Site(answer={AT_PATH: redirecting(302)}),
+        ["metadata-unusable", "no-metadata"],
+    ),
+    "no resource": (Site(resource={"resource": None}), ["no-resource"]),
+    "a resource with a slash": (Site(resource={"resource": "{origin}/mcp/"}), ["resource-slash"]),
+    "a resource above": (Site(resource={"resource": "{origin}"}), ["resource-wide"]),
+    "another path": (Site(resource={"resource": "{origin}/sse"}), ["resource-mismatch"]),
+    "a resource that is no URL": (Site(resource={"resource": "mcp.example.com"}), ["resource-mismatch"]),
+    "another host": (Site(resource={"resource": "https://internal.example/mcp"}), ["resource-origin"]),
+    "another scheme": (Site(resource={"resource": "https://127.0.0.1/mcp"}), ["resource-origin"]),
+    "no authorization server": (Site(resource={"authorization_servers": []}), ["no-issuer"]),
+    "tokens in the query": (
+        Site(resource={"bearer_methods_supported": ["header", "query"]}),
+        ["token-in-query"],
+    ),
+    "tokens in the body": (Site(resource={"bearer_methods_supported": ["body"]}), ["token-not-in-header"]),
+    "refresh tokens": (
+        Site(resource={"scopes_supported": ["notes:read", "offline_access"]}),
+        ["offline-access"],
+    ),
+    # Its authorization server
+    "an issuer that is not encrypted": (
+        Site(resource={"authorization_servers": ["http://id.example.com"]}),
+        ["issuer-unusable"],
+    ),
+    "an issuer without metadata": (Site(issuer_at=()), ["issuer-metadata", "march-foreign-issuer"]),
+    "another issuer": (Site(issuer={"issuer": "https://id.example.com"}), ["issuer-mismatch"]),
+    "an issuer with a slash": (Site(issuer={"issuer": "{origin}/"}), ["issuer-slash"]),
+    "an issuer below a path": (
+        Site(
+            resource={"authorization_servers": ["{origin}/realm"]},
+            issuer={"issuer": "{origin}/realm"},
+            issuer_at=(f"{ISSUER}/realm",),
+        ),
+        ["march-foreign-issuer"],
+    ),
+    "an issuer by OpenID Connect": (
+        Site(
+            resource={"authorization_servers": ["{origin}/realm"]},
+            issuer={"issuer": "{origin}/realm"},
+            issuer_at=("/realm/.well-known/openid-configuration",),
+        ),
+        ["march-foreign-issuer"],
+    ),
+    "no token endpoint": (Site(issuer={"token_endpoint": None}), ["no-endpoint"]),
+    "an endpoint that is not encrypted": (
+        Site(issuer={"authorization_endpoint": "http://id.example.com/authorize"}),
+        ["no-endpoint"],
+    ),
+    "no code flow": (Site(issuer={"response_types_supported": ["token"]}), ["no-code"]),
+    "programs alone": (Site(issuer={"grant_types_supported": ["client_credentials"]}), ["no-code"]),
+    "no PKCE": (Site(issuer={"code_challenge_methods_supported": None}), ["no-pkce"]),
+    "plain PKCE": (Site(issuer={"code_challenge_methods_supported": ["plain"]}), ["no-pkce"]),
+    "no registration": (
+        Site(issuer={"client_id_metadata_document_supported": None, "registration_endpoint": None}),
+        ["no-registration"],
+    ),
+    "registration alone": (
+        Site(issuer={"client_id_metadata_document_supported": False}),
+        ["no-client-documents"],
+    ),
+    "no public clients": (
+        Site(issuer={"token_endpoint_auth_methods_supported": ["client_secret_basic"]}),
+        ["no-public-clients"],
+    ),
+    "methods are not said": (
+        Site(issuer={"token_endpoint_auth_methods_supported": None}),
+        ["no-public-clients"],
+    ),
+    "no iss": (Site(issuer={"authorization_response_iss_parameter_supported": None}), ["no-iss"]),
+    "no refresh tokens": (Site(issuer={"grant_types_supported": ["authorization_code"]}), ["no-refresh"]),
+    "scopes that it does not know": (Site(issuer={"scopes_supported": ["openid"]}), ["unknown-scopes"]),
+    "no pages": (Site(pages=False), ["cors"]),
+    "metadata of odd types": (
+        Site(resource={"authorization_servers": "x", "scopes_supported": {}, "bearer_methods_supported": 1}),
+        ["no-issuer"],
+    ),
+    "an issuer of odd types": (
+        Site(
+            issuer={
+                "response_types_supported": 1,
+                "grant_types_supported": {},
+                "token_endpoint": [],
+                "code_challenge_methods_supported": "S256",
+                "scopes_supported": [1],
+            }
+        ),
+        ["no-endpoint", "no-pkce"],
+    ),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+async def test_what_is_wrong_is_found(what: str) -> None:
+    site, codes = WRONG[what]
+    findings = await looked(replace(site, seen=[]))
+    assert sorted({each.code for each in findings}) == sorted(codes)
+    order = [SEVERITIES.index(each.severity) for each in findings]
+    assert order == sorted(order)
+    for each in findings:
+        assert not re.search(r"\{|\}", each.why + each.cure)
+        assert str(each).startswith(f"{each.severity} {each.code}: http://127.0.0.1")
+        assert "What to change: " in str(each)
+
+
+async def test_an_open_server_and_a_page_are_told_apart_from_protected_ones() -> None:
+    def codes(findings: list[Finding]) -> list[str]:
+        return [each.code for each in findings]
+
+    assert codes(await looked(Site(first=200, bad=200, resource_at=()))) == ["bad-token-passes", "open"]
+    assert codes(await looked(Site(resource_at=(), issuer_at=()), path="/")) == ["no-mcp"]
+    assert codes(await check_authorization("http://127.0.0.1:1/mcp")) == ["unreachable"]
+
+
+async def test_what_a_url_says_of_itself_is_found() -> None:
+    findings = await looked(Site(), path="/mcp?token=SECRET")
+    assert "credential-in-url" in {each.code for each in findings}
+    assert "SECRET" not in next(str(each) for each in findings if each.code == "credential-in-url")
+    site = Site(
+        answer={"/mcp/": lambda: Response(status_code=401, headers={"WWW-Authenticate": "Bearer"})},
+        resource_at=(f"{AT_PATH}/",),
+        resource={"resource": "{origin}/mcp/"},
+    )
+    assert "trailing-slash" in {each.code for each in await looked(site, path="/mcp/")}
+
+
+async def test_a_session_that_is_opened_is_ended() -> None:
+    site = Site(first=200, bad=200, headers={"Mcp-Session-Id": "a-session"})
+    await looked(site)
+    assert [method for method, path, _ in site.seen if path == "/mcp"][:4] == [
+        "POST",
+        "POST",
+        "DELETE",
+        "DELETE",
+    ]
+
+
+async def test_http_with_sse_beside_it_needs_metadata_of_its_own() -> None:
+    def challenged() -> Response:
+        return Response(status_code=401, headers={"WWW-Authenticate": "Bearer"})
+
+    site = Site(answer={"/sse": challenged})
+    assert [each.code for each in await looked(site)] == ["sse-metadata"]
+
+    def document() -> Response:
+        return JSONResponse({"resource": f"{origin}/sse", "authorization_servers": [origin]})
+
+    site.answer[f"{RESOURCE}/sse"] = document
+    with in_thread(site.app()) as origin:
+        assert await check_authorization(f"{origin}/mcp") == []
+
+
+async def test_this_machine_is_not_asked_in_the_name_of_another() -> None:
+    asked: list[str] = []
+
+    def answer(request: Any) -> Any:
+        asked.append(request.url.host)
+        challenge = (
+            'Bearer resource_metadata="https://mcp.example.com/.well-known/oauth-protected-resource/mcp"'
+        )
+        if request.url.path == "/mcp":
+            return httpx2.Response(401, headers={"WWW-Authenticate": challenge})
+        document = {
+            "resource": "https://mcp.example.com/mcp",
+            "authorization_servers": ["https://127.0.0.1:9"],
+        }
+        return httpx2.Response(200, json=document)
+
+    async with httpx2.AsyncClient(transport=httpx2.MockTransport(answer)) as client:
+        findings = await check_authorization("https://mcp.example.com/mcp", http_client=client)
+        assert not client.is_closed
+    assert set(asked) == {"mcp.example.com"}
+    [missing] = [each for each in findings if each.code == "issuer-unreachable"]
+    assert "it is of this machine" in missing.why
+
+
+async def test_behind_a_proxy_that_is_not_known_the_scheme_is_wrong() -> None:
+    def answer(request: Any) -> Any:
+        if request.url.path == "/mcp":
+            challenge = (
+                'Bearer resource_metadata="http://mcp.example.com/.well-known/oauth-protected-resource/mcp"'
+            )
+            return httpx2.Response(401, headers={"WWW-Authenticate": challenge})
+        document = {
+            "resource": "http://mcp.example.com/mcp",
+            "authorization_servers": ["https://mcp.example.com"],
+        }
+        return httpx2.Response(200, json=document)
+
+    async with httpx2.AsyncClient(transport=httpx2.MockTransport(answer)) as client:
+        codes = {
+            each.code for each in await check_authorization("https://mcp.example.com/mcp", http_client=client)
+        }
+        plain = {
+            each.code for each in await check_authorization("http://mcp.example.com/mcp", http_client=client)
+        }
+    assert {"metadata-http", "resource-http"} <= codes
+    assert "not-https" in plain
+
+
+async def test_a_server_that_never_answers_is_given_up() -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            while (await receive())["type"] != "http.disconnect":
+                await asyncio.sleep(0)
+
+    with in_thread(app) as origin:
+        [finding] = await check_authorization(f"{origin}/mcp", timeout=0.05)
+    assert "it has not answered within 0.05 s" in finding.why
+
+
+@pytest.mark.parametrize(
+    "url", ["mcp.example.com", "ftp://mcp.example.com", "https://", "https://ada:pw@mcp.example.com/"]
+)
+async def test_what_is_no_url_of_a_server_is_refused(url: str) -> None:
+    with pytest.raises(ValueError, match=r"begins with https://|no user and no password") as raised:
+        await check_authorization(url)
+    assert "pw" not in str(raised.value).replace("password", "")
+
+
+def test_each_entry_of_the_catalogue_is_found_somewhere_in_the_code() -> None:
+    from pathlib import Path
+
+    import mcpkit.client.authorization.checking as room
+
+    code = "".join(
+        path.read_text() for path in Path(room.__path__[0]).glob("*.py") if path.stem != "catalogue"
+    )
+    assert [name for name in CATALOGUE if f'"{name}"' not in code] == []
+
+
+def test_the_reference_has_the_whole_catalogue() -> None:
+    page = (ROOT / "docs" / "reference" / "authorization.md").read_text()
+    for code, known in CATALOGUE.items():
+        why = known.why.replace("{", "*").replace("}", "*")
+        assert f"| `{code}` | {known.severity} | {'; '.join(known.clients) or 'nobody'} | {why} |" in page
+
+
+def test_texts_of_strangers_are_no_templates() -> None:
+    assert "{what}" in found("unreachable", "u", problem="{what}").why
