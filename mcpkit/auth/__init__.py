@@ -6,9 +6,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from .jwt import Jwt
     from .verifier import Grant, InvalidTokenError, Site, TokenVerifier, VerifierUnavailableError
 else:
     _NAMES = {
+        "jwt": "Jwt",
         "verifier": "Grant InvalidTokenError Site TokenVerifier VerifierUnavailableError",
     }
     _PLACES = {name: module for module, names in _NAMES.items() for name in names.split()}
@@ -24,4 +26,4 @@ else:
         return sorted({*globals(), *__all__})
 
 
-__all__ = ["Grant", "InvalidTokenError", "Site", "TokenVerifier", "VerifierUnavailableError"]
+__all__ = ["Grant", "InvalidTokenError", "Jwt", "Site", "TokenVerifier", "VerifierUnavailableError"]

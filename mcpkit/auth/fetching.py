@@ -176,6 +176,8 @@ def failure(error: Exception, url: str) -> str:
 
 async def _fetched(url: str, what: str, http_client: httpx2.AsyncClient | None) -> Document:
     if http_client is not None:
+        if http_client.is_closed:
+            raise FetchError(f"{what}: the http_client that was given has been closed")
         return await _asked(url, what, http_client)
     async with own_client(url) as client:
         return await _asked(url, what, client)

@@ -8,6 +8,7 @@ import re
 from typing import Any
 
 from mcpkit import Server, resource_dir
+from mcpkit.auth.jwt import Jwt
 from mcpkit.transports.http.options import Settings
 from mcpkit.transports.stdio import run_stdio
 
@@ -98,7 +99,23 @@ ROWS: dict[str, tuple[Any, ...]] = {
     ),
     "wait for a `Sqlite` that another process has locked": ("mcpkit.state.database:PATIENCE",),
     "access token of a request": ("mcpkit.transports.http.protection.bearer:MOST",),
-    "document of a provider": ("mcpkit.auth.fetching:MAX_DOCUMENT", "mcpkit.auth.fetching:PATIENCE"),
+    "document of a provider": ("Jwt(timeout=)", "mcpkit.auth.fetching:MAX_DOCUMENT"),
+    "access token that a verifier reads": ("mcpkit.auth.jws:MAX_TOKEN",),
+    "names and lists in an access token": (
+        "mcpkit.auth.claims:MAX_NAME",
+        "mcpkit.auth.jws:MAX_KEY_ID",
+        "mcpkit.auth.claims:MOST_SCOPES",
+        "mcpkit.auth.audiences:MOST_AUDIENCES",
+    ),
+    "claims that are kept": ("mcpkit.auth.claims:MAX_CLAIM",),
+    "difference between clocks": ("Jwt(leeway=)",),
+    "fetches for unknown keys": ("Jwt(cooldown=)",),
+    "keys of an issuer": tuple(
+        f"mcpkit.auth.key_set:{name}" for name in ("MOST_KEYS", "MOST_TRIED", "_MOST_RSA_BITS")
+    ),
+    "age of keys": tuple(
+        f"mcpkit.auth.published_keys:{name}" for name in ("SHORTEST", "LONGEST", "STALE", "RETRY")
+    ),
 }
 """Of each row the setting, or the constants, whose values are its default."""
 
@@ -146,6 +163,8 @@ NO_BOUNDS = {
     "pipe_output.py:_ROOM": "when more is welcome again",
     "pipe_output.py:_LONGEST_WAIT": "how long messages are gathered",
     "terminal.py:_MOST": "names that are shown to people",
+    "claims.py:_LONGEST_TIME": "the last second of the year 9999",
+    "fetching.py:PATIENCE": "the default of a setting",
     "watching.py:LONGEST_DELAY": "how soon the author's function is called again",
 }
 """What looks like a bound and is none of what a client sends or causes: why."""
@@ -161,7 +180,11 @@ def numbers_in(cell: str) -> list[float]:
 
 def settings() -> dict[str, Any]:
     """Return what has a number as its setting, with its default; None for none."""
-    owners: list[tuple[str, Any]] = [("Server({}=)", Server), ("server.run({}=)", run_stdio)]
+    owners: list[tuple[str, Any]] = [
+        ("Server({}=)", Server),
+        ("server.run({}=)", run_stdio),
+        ("Jwt({}=)", Jwt),
+    ]
     found: dict[str, Any] = {"resource_dir(most_entries=)": _default(resource_dir, "most_entries")}
     for name, hint in inspect.get_annotations(Settings).items():
         if re.search(r"\b(int|float)\b", hint):
@@ -170,6 +193,7 @@ def settings() -> dict[str, Any]:
         for name, parameter in inspect.signature(owner).parameters.items():
             if re.search(r"\b(int|float)\b", str(parameter.annotation)):
                 found[form.format(name)] = parameter.default
+    del found["Jwt(clock=)"]  # which returns one
     del found["server.run(grace=)"]  # which is in the same row as that of asgi
     return found
 

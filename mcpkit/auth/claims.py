@@ -1,0 +1,158 @@
+"""What an access token says, held against what it must say (RFC 9068, RFC 7519)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from ..state.principal import Principal, client, user
+from .verifier import InvalidTokenError
+
+MAX_NAME = 1_000
+"""Characters of what a token calls somebody."""
+MAX_CLAIM = 1_024
+"""Characters that a claim may have as JSON to be kept without being asked for."""
+MOST_SCOPES = 1_000
+"""Scopes of one token."""
+
+OF_ID_TOKENS: Final = frozenset({"at_hash", "c_hash", "s_hash", "nonce"})
+"""Claims that OpenID Connect has for ID tokens alone (OpenID Connect Core 1.0, 2, 3.3.2.11; FAPI 1.0 part 2)."""
+
+_LONGEST_TIME = 253_402_300_799.0  # the last second of the year 9999
+_OWN: Final = frozenset(
+    {"iss", "aud", "exp", "nbf", "iat"}
+)  # said by the grant, or by nothing that outlives the check
+
+EXPIRED: Final = "the token has expired"
+NOT_YET: Final = "the token is not valid yet"
+TIMES: Final = "the times of the token are not as they must be (exp, nbf, iat)"
+ISSUER: Final = "the token is of another issuer"
+AUDIENCE: Final = "the token is for another audience"
+ID_TOKEN: Final = "the token is an ID token, and no access token"
+NOBODY: Final = "the token does not say whose it is (sub, client_id)"
+SCOPES: Final = "the scopes of the token are not as they must be"
+
+
+def times_of(claims: Mapping[str, object], now: float, leeway: float) -> tuple[float, float | None]:
+    """Return when a token expires and when it was issued, in Unix seconds, where it is valid now.
+
+    Args:
+        claims: What it says.
+        now: The time.
+        leeway: Seconds by which clocks may differ.
+
+    Raises:
+        InvalidTokenError: It has expired, does not say when it will, or is not valid yet.
+    """
+    expires, not_before, issued = (_time(claims, name) for name in ("exp", "nbf", "iat"))
+    if expires is None:
+        raise InvalidTokenError(TIMES)
+    if now >= expires + leeway:
+        raise InvalidTokenError(EXPIRED)
+    if any(begins is not None and now < begins - leeway for begins in (not_before, issued)):
+        raise InvalidTokenError(NOT_YET)
+    return expires, issued
+
+
+def scopes_of(claims: Mapping[str, object], names: Collection[str]) -> frozenset[str]:
+    """Return what the claims of some names grant together: texts with spaces between scopes, or lists of texts.
+
+    Raises:
+        InvalidTokenError: One of them is neither.
+    """
+    found: set[str] = set()
+    for name in names:
+        value = claims.get(name)
+        if value is None:
+            continue
+        listed = value.split(" ") if isinstance(value, str) else value
+        if not isinstance(listed, list) or len(listed) > MOST_SCOPES:
+            raise InvalidTokenError(SCOPES)
+        texts = [each for each in listed if isinstance(each, str)]
+        if len(texts) < len(listed):
+            raise InvalidTokenError(SCOPES)
+        found.update(filter(None, texts))
+    return frozenset(found)
+
+
+def name_in(claims: Mapping[str, object], *names: str) -> str | None:
+    """Return the first of some claims that is there; None where none is.
+
+    Raises:
+        InvalidTokenError: It is no text, empty, or too long.
+    """
+    for name in names:
+        value = claims.get(name)
+        if value is None:
+            continue
+        if not isinstance(value, str) or not 0 < len(value) <= MAX_NAME:
+            raise InvalidTokenError(NOBODY)
+        return value
+    return None
+
+
+def principal_of(
+    issuer: str,
+    subject: str | None,
+    client_id: str | None,
+    scopes: Collection[str],
+    claims: Mapping[str, object],
+) -> Principal:
+    """Return whom a token is of: a user, or a client by itself where it has no subject, or is that (RFC 9068, 5).
+
+    Raises:
+        InvalidTokenError: It says neither.
+    """
+    if subject is not None and subject != client_id:
+        return user(issuer, subject, scopes, client_id=client_id, claims=claims)
+    if client_id is None:
+        raise InvalidTokenError(NOBODY)
+    return client(issuer, client_id, scopes, claims=claims)
+
+
+def kept_claims(claims: Mapping[str, object], wanted: Collection[str]) -> dict[str, object]:
+    """Return the claims that are kept with a principal: those that are wanted, and others that are small."""
+    return {
+        name: value
+        for name, value in claims.items()
+        if name in wanted or (name not in _OWN and len(name) <= MAX_NAME and _is_small(value))
+    }
+
+
+def meets(claims: Mapping[str, object], required: Mapping[str, object]) -> str | None:
+    """Return the first claim that is not as it is required; None where all are.
+
+    Args:
+        claims: What a token says.
+        required: By the name of a claim its value, or several of which it must be one; None for any. A claim that is a
+            list need have one of them.
+    """
+    for name, wanted in required.items():
+        value = claims.get(name)
+        if value is None:
+            return name
+        if wanted is None:
+            continue
+        accepted = list(wanted) if isinstance(wanted, list | tuple | set | frozenset) else [wanted]
+        said = value if isinstance(value, list) else [value]
+        if not any(type(one) is type(other) and one == other for one in said for other in accepted):
+            return name
+    return None
+
+
+def _time(claims: Mapping[str, object], name: str) -> float | None:
+    value = claims.get(name)
+    if value is None:
+        if name in claims:
+            raise InvalidTokenError(TIMES)
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _LONGEST_TIME:
+        raise InvalidTokenError(TIMES)
+    return float(value)
+
+
+def _is_small(value: object) -> bool:
+    if isinstance(value, str):
+        return len(value) <= MAX_CLAIM
+    return not isinstance(value, list | dict) or len(json.dumps(value)) <= MAX_CLAIM

@@ -1,0 +1,97 @@
+"""Signed tokens taken apart: what they say, before anybody has verified it (RFC 7515, compact serialization)."""
+
+from __future__ import annotations
+
+import base64
+import re
+from typing import NamedTuple
+
+from .strict_json import read_object
+from .verifier import InvalidTokenError
+
+MAX_TOKEN = 16 * 1024
+"""Characters of a token that is looked at; those of large directories have 8,000."""
+MAX_KEY_ID = 512
+"""Characters of the name of a key."""
+
+_SEGMENT = re.compile(rb"[A-Za-z0-9_-]+")
+_NO_TOKEN = "the token is no signed JWT"
+_TOO_LONG = "the token is too long"
+_ENCRYPTED = "the token is encrypted, and only signed ones are taken"
+_CRITICAL = "the token has a header that is critical, and unknown here (crit)"
+_HEADER = "the header of the token is not as it must be (alg, kid, typ)"
+
+
+class Jws(NamedTuple):
+    """A signed token whose signature has not been verified: nothing that it says is to be believed.
+
+    Attributes:
+        algorithm: How it says that it is signed.
+        key_id: The key that it says it is signed with; None where it does not say.
+        type: Of which type it says it is, in lower case and without `application/`; None where it does not say.
+        claims: What it says.
+        signed: What the signature is of.
+        signature: The signature.
+    """
+
+    algorithm: str
+    key_id: str | None
+    type: str | None
+    claims: dict[str, object]
+    signed: bytes
+    signature: bytes
+
+
+def read_token(token: str) -> Jws:
+    """Take a token apart.
+
+    Raises:
+        InvalidTokenError: It is none that could be verified.
+    """
+    if len(token) > MAX_TOKEN:
+        raise InvalidTokenError(_TOO_LONG)
+    if not token.isascii():
+        raise InvalidTokenError(_NO_TOKEN)
+    segments = token.encode("ascii").split(b".")
+    if len(segments) != 3:
+        raise InvalidTokenError(_ENCRYPTED if len(segments) == 5 else _NO_TOKEN)
+    header, claims = (_object(segment) for segment in segments[:2])
+    signature = _decoded(segments[2])
+    if "crit" in header or "b64" in header:
+        raise InvalidTokenError(_CRITICAL)
+    algorithm, key_id, type_ = header.get("alg"), header.get("kid"), header.get("typ")
+    if (
+        not isinstance(algorithm, str)
+        or not (key_id is None or (isinstance(key_id, str) and len(key_id) <= MAX_KEY_ID))
+        or not (type_ is None or isinstance(type_, str))
+        or not {"kid", "typ"}.isdisjoint(name for name, value in header.items() if value is None)
+    ):
+        raise InvalidTokenError(_HEADER)
+    shown = None if type_ is None else type_.lower().removeprefix("application/")
+    return Jws(algorithm, key_id, shown, claims, segments[0] + b"." + segments[1], signature)
+
+
+def issuer_of(token: str) -> str | None:
+    """Return who a token says has issued it; None where it is no signed JWT, or does not say."""
+    try:
+        issuer = read_token(token).claims.get("iss")
+    except InvalidTokenError:
+        return None
+    return issuer if isinstance(issuer, str) else None
+
+
+def _object(segment: bytes) -> dict[str, object]:
+    try:
+        return read_object(_decoded(segment))
+    except ValueError:
+        raise InvalidTokenError(_NO_TOKEN) from None
+
+
+def _decoded(segment: bytes) -> bytes:
+    """Return what base64url stands for; of the texts that stand for the same only one is taken."""
+    if not _SEGMENT.fullmatch(segment) or len(segment) % 4 == 1:
+        raise InvalidTokenError(_NO_TOKEN)
+    decoded = base64.urlsafe_b64decode(segment + b"=" * (-len(segment) % 4))
+    if base64.urlsafe_b64encode(decoded).rstrip(b"=") != segment:
+        raise InvalidTokenError(_NO_TOKEN)
+    return decoded

@@ -1,0 +1,256 @@
+"""Access tokens that are signed JWTs, of one issuer (RFC 9068)."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING
+
+from ..common.numbers import check_seconds
+from ..state.principal import Principal
+from .audiences import audiences_of, checked_audiences, is_for
+from .claims import (
+    AUDIENCE,
+    ID_TOKEN,
+    ISSUER,
+    OF_ID_TOKENS,
+    kept_claims,
+    meets,
+    name_in,
+    principal_of,
+    scopes_of,
+    times_of,
+)
+from .discovery import authorization_server_urls
+from .fetching import PATIENCE, http_library
+from .jws import Jws, read_token
+from .key_set import ALGORITHMS, KeySet, check_algorithms, check_library, given_keys
+from .published_keys import PublishedKeys
+from .verifier import Grant, InvalidTokenError, TokenVerifier
+
+if TYPE_CHECKING:
+    import httpx2
+
+    from ..protocol.types import Json
+
+LEEWAY = 30.0
+"""Seconds by which the clocks of issuer and server may differ."""
+COOLDOWN = 10.0
+"""Seconds in which keys are fetched at most once for tokens that name an unknown one."""
+
+_NAME = re.compile(r"[\x21\x23-\x5B\x5D-\x7E]+")
+_ALGORITHM = "the token is signed in a way that is not taken here (alg)"
+_SIGNATURE = "the signature of the token is by none of the keys of the issuer"
+_TYPE = "the token is of a type that is not taken here (typ)"
+
+
+class Jwt(TokenVerifier):
+    """Verifies access tokens that are JWTs, signed by one issuer: `Server("notes", auth=Jwt("https://id.example.com"))`.
+
+    A token is taken where the issuer has signed it with one of its published keys, by an algorithm of which the key
+    that verifies cannot sign; where it is for this endpoint (`aud`), of this issuer (`iss`, to the byte), now (`exp`,
+    which must be there, `nbf`, `iat`), and an access token: of the type `at+jwt` or `JWT`, and not an ID token, which
+    is known by `nonce`, `at_hash`, `c_hash` or `s_hash`, or by being for the very client that has it.
+
+    Keys are found by the issuer's metadata (RFC 8414, OpenID Connect Discovery 1.0), kept as their headers say, though
+    for 5 minutes at least and a day at most, and renewed ahead of that. While the issuer does not answer they stay in
+    use for another day; only then, or where there are none, tokens cannot be verified.
+
+    Args:
+        issuer: The issuer's URL, as tokens and metadata have it.
+        audience: What tokens must be for; a list where each of several will do. None for the URL of the endpoint that
+            is asked, as the specification wants it.
+        algorithms: How tokens may be signed.
+        types: Of which types (`typ`) tokens may be; an empty text among them for those that do not say.
+        scope_claims: The claims that hold scopes, as one text or as a list.
+        client_claims: The claims of which the first one names the client.
+        required: What else a token must say: names of claims that must be there, or a mapping of them to the value, or
+            a list of values, of which one it must be.
+        claims: Names of claims that `Principal.claims` has whatever their size; others it has up to 1,024 characters.
+        leeway: Seconds by which the clocks of issuer and server may differ.
+        keys: The issuer's public keys, where they are not fetched: a JWK Set, a JWK, a PEM, or a list of those.
+        jwks_uri: Where its keys are; None for what its metadata says.
+        cooldown: Seconds in which keys are fetched at most once for tokens that name an unknown one.
+        timeout: Seconds in which each document of the issuer must have come.
+        http_client: A client of your own to fetch with, which says all about TLS and proxies, and is not closed.
+        accept_tokens_for_any_audience: Whether `aud` is not looked at: then every API that trusts the issuer can use
+            the tokens that it gets here, and be used with those that it gives away.
+        clock: The time in Unix seconds.
+
+    Attributes:
+        issuer: The issuer.
+        published: The keys that it publishes; None where keys are given.
+
+    Raises:
+        TypeError: An argument is of another type.
+        ValueError: The issuer is no URL of https, or an argument cannot be used; the message says what to change.
+        ImportError: What authorization needs is not installed: `pip install "mcpkit[auth]"`.
+    """
+
+    def __init__(
+        self,
+        issuer: str,
+        *,
+        audience: str | Collection[str] | None = None,
+        algorithms: Collection[str] = ALGORITHMS,
+        types: Collection[str] = ("at+jwt", "JWT"),
+        scope_claims: Collection[str] = ("scope", "scp"),
+        client_claims: Collection[str] = ("client_id", "azp", "cid"),
+        required: Collection[str] | Mapping[str, object] = (),
+        claims: Collection[str] = (),
+        leeway: float = LEEWAY,
+        keys: Json | str | bytes | list[Json | str | bytes] | None = None,
+        jwks_uri: str | None = None,
+        cooldown: float = COOLDOWN,
+        timeout: float = PATIENCE,
+        http_client: httpx2.AsyncClient | None = None,
+        accept_tokens_for_any_audience: bool = False,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        authorization_server_urls(issuer)  # for its errors
+        check_library()
+        check_seconds("leeway", leeway, may_be_zero=True)
+        check_seconds("cooldown", cooldown)
+        check_seconds("timeout", timeout)
+        self.issuer = issuer
+        self.issuers = (issuer,)
+        self._audiences = checked_audiences(audience)
+        if accept_tokens_for_any_audience and self._audiences is not None:
+            raise ValueError("audience= and accept_tokens_for_any_audience=True contradict each other")
+        self._takes_any_audience = accept_tokens_for_any_audience
+        self._algorithms = check_algorithms(algorithms)
+        self._types = frozenset(each.lower() for each in _names("types", types))
+        self._scope_claims = _names("scope_claims", scope_claims)
+        self._client_claims = _names("client_claims", client_claims)
+        self._required = checked_requirements(required)
+        self._claims = frozenset(_names("claims", claims))
+        self._leeway = leeway
+        self._clock = clock
+        self._given: KeySet | None = None
+        self.published: PublishedKeys | None = None
+        if keys is not None:
+            if jwks_uri is not None:
+                raise ValueError("keys= and jwks_uri= both say what the keys are: give one of them")
+            self._given = given_keys(keys)
+        else:
+            http_library()
+            self.published = PublishedKeys(
+                issuer, jwks_uri, cooldown=cooldown, timeout=timeout, http_client=http_client, clock=clock
+            )
+
+    async def verify(self, token: str, audience: str) -> Grant:
+        """Return what a token grants.
+
+        Raises:
+            InvalidTokenError: It is none of this issuer's for this audience, now.
+            VerifierUnavailableError: There are no keys to go by.
+        """
+        read = read_token(token)
+        if read.algorithm not in self._algorithms:
+            raise InvalidTokenError(_ALGORITHM)
+        claims = read.claims
+        # All that can be said without a key comes first: for a token that is none, nobody is asked for keys.
+        expires, issued = times_of(claims, self._clock(), self._leeway)
+        if claims.get("iss") != self.issuer:
+            raise InvalidTokenError(ISSUER)
+        self._check_audience(claims, audience)
+        self._check_type(read)
+        self.check(claims)
+        principal = self.principal(claims)
+        if not await self._is_signed(read):
+            raise InvalidTokenError(_SIGNATURE)
+        return Grant(principal, expires + self._leeway, issued)
+
+    def check(self, claims: Mapping[str, object]) -> None:
+        """Refuse tokens by rules of one's own; a subclass may have some, and calls this for those that all have.
+
+        Args:
+            claims: What the token says. Its signature has not been verified yet: nothing may come of it but a refusal.
+
+        Raises:
+            InvalidTokenError: It is not taken.
+        """
+        missing = meets(claims, self._required)
+        if missing is not None:
+            raise InvalidTokenError(f"the token does not say what this server requires ({missing})")
+
+    def principal(self, claims: Mapping[str, object]) -> Principal:
+        """Return whom a token is of; a subclass may know the ways of its issuer better.
+
+        Raises:
+            InvalidTokenError: It does not say.
+        """
+        return principal_of(
+            self.issuer,
+            name_in(claims, "sub"),
+            name_in(claims, *self._client_claims),
+            scopes_of(claims, self._scope_claims),
+            kept_claims(claims, self._claims),
+        )
+
+    def is_id_token(self, claims: Mapping[str, object]) -> bool:
+        """Say whether a token of the type `JWT` is an ID token, which says who has logged in, and grants nothing.
+
+        Args:
+            claims: What it says.
+        """
+        if not OF_ID_TOKENS.isdisjoint(claims):
+            return True
+        named = audiences_of(claims.get("aud"))
+        return named is not None and named == [name_in(claims, *self._client_claims)]
+
+    async def aclose(self) -> None:
+        """End what is being fetched in the running event loop."""
+        if self.published is not None:
+            await self.published.aclose()
+
+    def _check_audience(self, claims: Mapping[str, object], audience: str) -> None:
+        if self._takes_any_audience:
+            return
+        named = audiences_of(claims.get("aud"))
+        if named is None or not is_for(named, self._audiences or (audience,)):
+            raise InvalidTokenError(AUDIENCE)
+
+    def _check_type(self, token: Jws) -> None:
+        if (token.type or "") not in self._types:
+            raise InvalidTokenError(_TYPE)
+        if token.type != "at+jwt" and self.is_id_token(token.claims):
+            raise InvalidTokenError(ID_TOKEN)
+
+    async def _is_signed(self, token: Jws) -> bool:
+        if self._given is not None:
+            return self._given.has_signed(token)
+        return self.published is not None and await self.published.has_signed(token)
+
+
+def checked_requirements(required: object) -> Mapping[str, object]:
+    """Return what tokens must say, as an author gives it: names of claims, or a mapping of them to values.
+
+    Raises:
+        TypeError: It is something else.
+        ValueError: A name cannot be told to clients.
+    """
+    if isinstance(required, str) or not isinstance(required, Collection):
+        raise TypeError(
+            f'required is a mapping such as {{"org_id": "acme"}}, or a list of claims, got {required!r}'
+        )
+    found: dict[str, object] = {}
+    for name in required:
+        if not isinstance(name, str):
+            raise TypeError(f"required names claims, got {name!r}")
+        if not _NAME.fullmatch(name):
+            raise ValueError(
+                f"required names claims in visible ASCII without quotes and backslashes, got {name!r}"
+            )
+        found[name] = required[name] if isinstance(required, Mapping) else None
+    return found
+
+
+def _names(option: str, given: object) -> list[str]:
+    if isinstance(given, str) or not isinstance(given, Collection):
+        raise TypeError(f"{option} must be a list of texts, got {given!r}")
+    names = [each for each in given if isinstance(each, str)]
+    if len(names) < len(given):
+        raise TypeError(f"{option} must be a list of texts, got {given!r}")
+    return names

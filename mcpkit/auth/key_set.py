@@ -1,0 +1,249 @@
+"""Public keys of an issuer, and which of them may have signed a token (RFC 7517). joserfc is imported on use."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from joserfc.jwk import Key
+
+    from .jws import Jws
+
+ALGORITHMS: Final = (
+    "RS256",
+    "RS384",
+    "RS512",
+    "PS256",
+    "PS384",
+    "PS512",
+    "ES256",
+    "ES384",
+    "ES512",
+    "EdDSA",
+    "Ed25519",
+)
+"""Signatures of which the key that verifies cannot sign: no HMAC, and never `none` (RFC 7518, 3.1; RFC 9864)."""
+
+MOST_KEYS = 100
+"""Keys of one issuer; large providers have ten."""
+MOST_TRIED = 8
+"""Keys that are tried where a token does not name one, or several have one name."""
+
+_RSA_BITS = 2048
+_MOST_RSA_BITS = 8192
+_RSA: Final = frozenset({"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"})
+_CURVES: Final = {
+    ("EC", "P-256"): frozenset({"ES256"}),
+    ("EC", "P-384"): frozenset({"ES384"}),
+    ("EC", "P-521"): frozenset({"ES512"}),
+    ("OKP", "Ed25519"): frozenset({"EdDSA", "Ed25519"}),
+}
+_NAMED: Final = ("kty", "crv", "x", "y", "n", "e")
+_PRIVATE: Final = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth", "k"})
+
+
+class PublicKey(NamedTuple):
+    """A key that verifies signatures.
+
+    Attributes:
+        key_id: Its name; None where it has none.
+        algorithms: What it may verify: what its type, and its own `alg`, allow.
+        key: The key.
+        parts: What it is made of, by which two are told apart.
+    """
+
+    key_id: str | None
+    algorithms: frozenset[str]
+    key: Key
+    parts: frozenset[tuple[str, object]]
+
+
+class KeySet:
+    """The keys of one issuer.
+
+    Args:
+        keys: The keys.
+    """
+
+    def __init__(self, keys: Sequence[PublicKey]) -> None:
+        self._keys = tuple(keys)
+        self._told_by = frozenset((each.key_id, each.algorithms, each.parts) for each in keys)
+
+    def __eq__(self, other: object) -> bool:
+        """Say whether two have the same keys."""
+        return isinstance(other, KeySet) and self._told_by == other._told_by
+
+    def __hash__(self) -> int:
+        """Return a number that is the same for the same keys."""
+        return hash(self._told_by)
+
+    def fitting(self, token: Jws) -> list[PublicKey]:
+        """Return the keys that may have signed a token, by type, algorithm and name, where both have one."""
+        return [
+            each
+            for each in self._keys
+            if (token.key_id is None or each.key_id in {None, token.key_id})
+            and token.algorithm in each.algorithms
+        ]
+
+    def knows(self, token: Jws) -> bool:
+        """Say whether there is a key of the name that a token says; one without a name may be of any."""
+        return token.key_id is None or any(each.key_id == token.key_id for each in self._keys)
+
+    def has_signed(self, token: Jws) -> bool:
+        """Say whether one of the keys has signed a token."""
+        return any(_verifies(each.key, token) for each in self.fitting(token)[:MOST_TRIED])
+
+
+def read_keys(document: Mapping[str, object]) -> list[PublicKey]:
+    """Return the keys of a JWK Set that can verify; others are passed over, as RFC 7517, section 5, has it.
+
+    Raises:
+        ValueError: There is no such key, or there are too many.
+        ImportError: joserfc is not installed.
+    """
+    listed = document.get("keys")
+    if not isinstance(listed, list):
+        raise ValueError("no list of keys (keys)")  # noqa: TRY004 - it is the document that is wrong
+    if len(listed) > MOST_KEYS:
+        raise ValueError(f"more than {MOST_KEYS} keys")
+    read = (_read(each) for each in listed if isinstance(each, dict))
+    keys = [each for each in read if each is not None]
+    if not keys:
+        raise ValueError("no key that could verify a signature")
+    return keys
+
+
+def given_keys(given: object) -> KeySet:
+    """Return keys that an author gives: a JWK Set, one JWK, a key as PEM, or a list of those.
+
+    Raises:
+        TypeError: It is something else.
+        ValueError: It holds no public key that can be used, or a private one.
+        ImportError: joserfc is not installed.
+    """
+    keys: list[PublicKey] = []
+    for each in given if isinstance(given, list | tuple) else (given,):
+        if isinstance(each, str | bytes):
+            keys.append(_from_pem(each))
+        elif isinstance(each, Mapping):
+            members = dict(each)
+            several = members.get("keys", [members])
+            for one in several if isinstance(several, list) else ():
+                if isinstance(one, dict) and not _PRIVATE.isdisjoint(one):
+                    raise ValueError(
+                        "keys= holds a private or secret key: give the public one, as the issuer signs"
+                    )
+            keys += read_keys({"keys": several})
+        else:
+            raise TypeError(
+                f"keys= is a JWK Set, a JWK, a PEM, or a list of those, got {type(each).__name__}"
+            )
+    if not keys:
+        raise ValueError("keys= holds no key")
+    return KeySet(keys)
+
+
+def check_algorithms(algorithms: Collection[str]) -> frozenset[str]:
+    """Return algorithms that an author allows.
+
+    Raises:
+        TypeError: They are no list of texts.
+        ValueError: There are none, or one of them is not for this.
+    """
+    if isinstance(algorithms, str) or not isinstance(algorithms, Collection):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped authors
+        raise TypeError(f'algorithms must be a list such as ["RS256"], got {algorithms!r}')
+    others = [each for each in algorithms if each not in ALGORITHMS]
+    if others or not algorithms:
+        wrong = f", not {others[0]!r}" if others else ""
+        raise ValueError(
+            f"algorithms are among {', '.join(ALGORITHMS)}{wrong}: a key that verifies must not sign"
+        )
+    return frozenset(algorithms)
+
+
+def _read(members: dict[str, object]) -> PublicKey | None:
+    """Return a key of a set; None for one that is not for signatures, not known, or not safe."""
+    if members.get("use", "sig") != "sig" or not _PRIVATE.isdisjoint(members):
+        return None
+    operations = members.get("key_ops")
+    if operations is not None and not (isinstance(operations, list) and "verify" in operations):
+        return None
+    parts: dict[str, str | list[str]] = {
+        name: part for name in _NAMED if isinstance(part := members.get(name), str)
+    }
+    check_library()
+    from joserfc.errors import JoseError
+    from joserfc.jwk import import_key
+
+    try:
+        key = import_key(parts) if _is_strong(parts) else None
+    except (JoseError, ValueError, TypeError, KeyError):
+        return None
+    return None if key is None else _of(key, members.get("kid"), members.get("alg"))
+
+
+def _is_strong(parts: Mapping[str, object]) -> bool:
+    """Say whether a key is as long as RFC 7518, 3.3, wants it, and no longer than is quick; those of curves are."""
+    if parts.get("kty") != "RSA":
+        return True
+    from joserfc.util import urlsafe_b64decode
+
+    modulus = int.from_bytes(urlsafe_b64decode(str(parts.get("n", "")).encode()), "big")
+    return _RSA_BITS <= modulus.bit_length() <= _MOST_RSA_BITS
+
+
+def _of(key: Key, key_id: object, own: object) -> PublicKey | None:
+    kind = (key.key_type, str(key.get("crv")))
+    algorithms = _RSA if key.key_type == "RSA" else _CURVES.get(kind, frozenset())
+    if own is not None:
+        algorithms &= {own}
+    if not algorithms or not (key_id is None or isinstance(key_id, str)):
+        return None
+    return PublicKey(key_id, algorithms, key, frozenset((name, key.get(name)) for name in _NAMED))
+
+
+def _from_pem(pem: str | bytes) -> PublicKey:
+    check_library()
+    from joserfc.errors import JoseError
+    from joserfc.jwk import ECKey, OKPKey, RSAKey
+
+    for kind in (RSAKey, ECKey, OKPKey):
+        try:
+            key = kind.import_key(pem)
+        except (JoseError, ValueError, TypeError):
+            continue
+        if key.is_private:
+            raise ValueError("keys= holds a private key: give the public one")
+        found = _of(key, None, None) if _is_strong(dict(key.as_dict())) else None
+        if found is not None:
+            return found
+    raise ValueError(
+        "keys= holds a text that is no public key as PEM: -----BEGIN PUBLIC KEY-----, of RSA with 2,048 bits or more, "
+        "P-256, P-384, P-521 or Ed25519"
+    )
+
+
+def _verifies(key: Key, token: Jws) -> bool:
+    from joserfc.errors import JoseError
+    from joserfc.jws import JWSRegistry
+
+    try:
+        return JWSRegistry.algorithms[token.algorithm].verify(token.signed, token.signature, key)
+    except (JoseError, ValueError, TypeError):
+        return False
+
+
+def check_library() -> None:
+    """Refuse to go on without joserfc.
+
+    Raises:
+        ImportError: It is not installed; the message says how to install it.
+    """
+    try:
+        import joserfc.jwk  # noqa: F401 - it is there
+    except ImportError as error:
+        raise ImportError(
+            'authorization needs joserfc: pip install "mcpkit[auth]"', name=error.name
+        ) from error

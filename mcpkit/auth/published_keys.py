@@ -1,0 +1,236 @@
+"""The keys that an issuer publishes: found, kept, and renewed before they are too old."""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from .discovery import AuthorizationServerMetadata, MetadataError, authorization_server_urls, check_url
+from .fetching import Document, FetchError, fetch_document
+from .key_set import KeySet, read_keys
+from .one_at_a_time import AbandonedError, OneAtATime
+from .verifier import VerifierUnavailableError
+
+if TYPE_CHECKING:
+    import httpx2
+
+    from .jws import Jws
+
+SHORTEST = 300.0
+"""Seconds for which keys are kept at least, whatever their headers say."""
+LONGEST = 86_400.0
+"""Seconds for which they are kept at most before they are renewed."""
+STALE = 86_400.0
+"""Seconds for which they are used on where they should be renewed, and the issuer does not answer."""
+RETRY = 5.0
+"""Seconds after which an issuer that has not answered is asked again."""
+
+_USUAL = 3_600.0  # where headers say nothing
+_AHEAD = 0.8  # of the time for which they may be kept they are renewed in the background
+_METADATA = 86_400.0
+
+logger = logging.getLogger("mcpkit")
+
+
+class _Kept(NamedTuple):
+    keys: KeySet
+    renew: float
+    fresh_until: float
+    usable_until: float
+
+
+class PublishedKeys:
+    """The keys of one issuer. Safe in any thread and event loop.
+
+    Args:
+        issuer: The issuer.
+        jwks_uri: Where its keys are; None for what its metadata says (RFC 8414, OpenID Connect Discovery 1.0).
+        cooldown: Seconds in which keys are fetched at most once for tokens whose key is unknown.
+        timeout: Seconds in which each document must have come.
+        http_client: A client of the author's.
+        clock: The time in Unix seconds.
+
+    Raises:
+        MetadataError: The issuer, or the URL, is none that may be asked.
+    """
+
+    def __init__(
+        self,
+        issuer: str,
+        jwks_uri: str | None,
+        *,
+        cooldown: float,
+        timeout: float,
+        http_client: httpx2.AsyncClient | None,
+        clock: Callable[[], float],
+    ) -> None:
+        self._metadata_urls = authorization_server_urls(issuer)
+        self._issuer = issuer
+        self._given_uri = None if jwks_uri is None else check_url(jwks_uri, "jwks_uri")
+        self._cooldown = cooldown
+        self._timeout = timeout
+        self._http_client = http_client
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._fetches: OneAtATime[KeySet] = OneAtATime(timeout * (len(self._metadata_urls) + 2))
+        self._kept: _Kept | None = None
+        self._found: tuple[str, float] | None = (
+            None  # what the metadata says, and until when that is believed
+        )
+        self._next_look = -math.inf
+        self._failed_until = -math.inf
+        self._failure: str | None = None
+
+    async def has_signed(self, token: Jws) -> bool:
+        """Say whether one of the issuer's keys has signed a token.
+
+        Keys are fetched where the token names one that is not known, though not more often than once in the cooldown.
+
+        Raises:
+            VerifierUnavailableError: There are no keys to go by.
+        """
+        keys = await self._current()
+        if keys.has_signed(token):
+            return True
+        if token.key_id is not None and keys.knows(token):
+            return False
+        return await self._is_by_a_new_key(token)
+
+    @property
+    def is_fetching(self) -> bool:
+        """Whether keys are being fetched."""
+        return self._fetches.doing(None) is not None
+
+    async def aclose(self) -> None:
+        """End what is being fetched in the running event loop."""
+        await self._fetches.aclose()
+
+    async def _current(self) -> KeySet:
+        now = self._clock()
+        kept = self._kept
+        if kept is None or now >= kept.usable_until:
+            return await self._fetched()
+        if now < kept.renew or now < self._failed_until:
+            return kept.keys
+        if (
+            now < kept.fresh_until or self._failure is not None
+        ):  # whoever does not answer is not waited for again
+            self._fetches.begin(None, self._fetch)
+            return kept.keys
+        try:
+            return await self._fetched()
+        except VerifierUnavailableError:
+            return kept.keys
+
+    async def _is_by_a_new_key(self, token: Jws) -> bool:
+        while True:
+            with self._lock:  # so that of two only one looks, and the other one sees that it does
+                kept = self._kept
+                if kept is not None and kept.keys.has_signed(token):
+                    return True
+                running = self._fetches.doing(None)
+                is_look = running is None
+                if running is None:
+                    now = self._clock()
+                    if now < self._next_look and self._failure is None:
+                        return False
+                    self._check_failure()
+                    self._next_look = now + self._cooldown
+                    running = self._fetches.begin(None, self._fetch)
+            try:
+                keys = await self._fetches.outcome(None, running)
+            except AbandonedError:
+                self._next_look = -math.inf  # nobody has looked
+                continue
+            if is_look or keys.has_signed(token):
+                return keys.has_signed(token)
+
+    async def _fetched(self) -> KeySet:
+        """Return keys that are fetched now, or are being fetched.
+
+        Raises:
+            VerifierUnavailableError: They cannot be had, or could not a moment ago.
+        """
+        if not self.is_fetching:
+            self._check_failure()
+        return await self._fetches.wait(None, self._fetch)
+
+    def _check_failure(self) -> None:
+        wait = self._failed_until - self._clock()
+        if wait > 0 and self._failure is not None:
+            raise VerifierUnavailableError(self._failure, retry_after=math.ceil(wait))
+
+    async def _fetch(self) -> KeySet:
+        try:
+            document = await self._document(await self._jwks_uri(), "keys")
+            try:
+                keys = KeySet(read_keys(document.members))
+            except ValueError as error:
+                raise FetchError(f"the keys of {self._issuer}: the document has {error}") from None
+        except (FetchError, MetadataError) as error:
+            raise self._failed(error) from error
+        max_age = _USUAL if document.max_age is None else document.max_age
+        fresh = min(max(max_age, SHORTEST), LONGEST)
+        now = self._clock()
+        if self._kept is None or keys != self._kept.keys:
+            self._next_look = -math.inf  # that was no flood of names that nobody knows
+        self._kept = _Kept(keys, now + fresh * _AHEAD, now + fresh, now + fresh + STALE)
+        if self._failure is not None:
+            logger.info("The keys of %s are there again", self._issuer)
+        self._failure = None
+        self._failed_until = -math.inf
+        return keys
+
+    def _failed(self, error: Exception) -> VerifierUnavailableError:
+        """Remember that the issuer does not answer, and say so once for each cause."""
+        message = str(error)
+        now = self._clock()
+        if message != self._failure:
+            kept = self._kept
+            consequence = (
+                "those that are there stay in use" if kept is not None else "no token can be verified"
+            )
+            logger.warning("Cannot fetch keys, %s: %s", consequence, message)
+        self._failure = message
+        self._failed_until = now + RETRY
+        if not (isinstance(error, FetchError) and error.may_pass):
+            self._found = None  # it may have moved
+        return VerifierUnavailableError(message, retry_after=math.ceil(RETRY))
+
+    async def _jwks_uri(self) -> str:
+        if self._given_uri is not None:
+            return self._given_uri
+        if self._found is not None and self._clock() < self._found[1]:
+            return self._found[0]
+        uri = (await self._metadata()).endpoint("jwks_uri")
+        self._found = (uri, self._clock() + _METADATA)
+        return uri
+
+    async def _metadata(self) -> AuthorizationServerMetadata:
+        """Return the issuer's metadata, from the first place that has it.
+
+        Raises:
+            FetchError: None of the places has any.
+            MetadataError: What is there is of somebody else.
+        """
+        failures: list[FetchError | MetadataError] = []
+        for url in self._metadata_urls:
+            try:
+                document = await self._document(url, "metadata")
+                return AuthorizationServerMetadata.read(document.members, self._issuer)
+            except FetchError as error:
+                if error.status is None and error.may_pass:
+                    raise  # nobody is there, at none of these
+                failures.append(error)
+            except MetadataError as error:
+                failures.append(error)
+        # Whoever is somebody else, or is broken for now, says more than whoever has nothing there.
+        raise min(failures, key=lambda each: isinstance(each, FetchError) and not each.may_pass)
+
+    async def _document(self, url: str, what: str) -> Document:
+        return await fetch_document(
+            url, f"the {what} of {self._issuer}", http_client=self._http_client, patience=self._timeout
+        )

@@ -1,0 +1,96 @@
+"""A provider of keys and metadata behind a real HTTP server in a thread, which tests break and mend."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import anyio.to_thread
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from serving import in_thread
+from signed_tokens import Signer
+
+METADATA = "/.well-known/oauth-authorization-server"
+OPENID = "/.well-known/openid-configuration"
+KEYS = "/keys"
+
+
+class Provider:
+    """What it answers; all of it may be changed at any time.
+
+    Attributes:
+        url: The issuer.
+        asked: How often each path was asked for.
+        keys: The JWK Set.
+        headers: Headers of the keys.
+        metadata: More for the metadata; None leaves a member out.
+        places: The paths at which there is metadata.
+        instead: What is answered in place of all else.
+        is_open: Cleared, requests are held until it is set.
+        is_asked: Set when a request has come.
+    """
+
+    def __init__(self, *signers: Signer) -> None:
+        self.url = ""
+        self.asked: Counter[str] = Counter()
+        self.headers: dict[str, str] = {}
+        self.metadata: dict[str, Any] = {}
+        self.places = {METADATA}
+        self.instead: Callable[[Request], Response | None] = lambda _: None
+        self.is_open = threading.Event()
+        self.is_open.set()
+        self.is_asked = threading.Event()
+        self.publish(*signers)
+
+    def publish(self, *signers: Signer) -> None:
+        """Change the keys."""
+        self.keys: Any = {"keys": [each.public() for each in signers]}
+
+    def break_down(self, status: int = 503) -> None:
+        """Answer nothing but a status."""
+        self.instead = lambda _: Response(status_code=status)
+
+    def mend(self) -> None:
+        """Answer as before."""
+        self.instead = lambda _: None
+
+    async def answer(self, request: Request) -> Response:
+        """Answer one request."""
+        path = request.url.path
+        self.asked[path] += 1
+        self.is_asked.set()
+        if not self.is_open.is_set():
+            await anyio.to_thread.run_sync(self.is_open.wait)
+        instead = self.instead(request)
+        if instead is not None:
+            return instead
+        if path == KEYS:
+            return JSONResponse(self.keys, headers=self.headers)
+        if path in self.places:
+            told = {"issuer": self.url, "jwks_uri": self.url + KEYS, **self.metadata}
+            return JSONResponse({name: value for name, value in told.items() if value is not None})
+        return Response(status_code=404)
+
+    @property
+    def fetches(self) -> int:
+        """How often the keys were asked for."""
+        return self.asked[KEYS]
+
+
+@contextmanager
+def providing(*signers: Signer) -> Iterator[Provider]:
+    """Serve a provider with some keys until the end of the block."""
+    provider = Provider(*signers)
+    routes = [Route("/{path:path}", provider.answer, methods=["GET"])]
+    with in_thread(Starlette(routes=routes)) as provider.url:
+        try:
+            yield provider
+        finally:
+            provider.is_open.set()
