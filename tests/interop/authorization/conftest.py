@@ -8,16 +8,16 @@ import pytest
 
 from browser import Browser
 from identity_provider import IdentityProvider
-from interop.authorization.guarded import Guarded, official
+from interop.authorization.guarded import Guarded, official, ours
 from interop.authorization.user import User
 from launched import Launched
 
 Guard = Callable[[str], AbstractContextManager[Guarded]]
 
 
-@pytest.fixture(params=[official])
+@pytest.fixture(params=[ours, official])
 def guard(request: pytest.FixtureRequest) -> Guard:
-    """Runs a server that wants tokens of an issuer: one of the official SDK, as the control group."""
+    """Runs a server that wants tokens of an issuer: ours, and one of the official SDK as the control group."""
     run: Guard = request.param
     return run
 

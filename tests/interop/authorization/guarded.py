@@ -17,6 +17,9 @@ from mcp.server.auth.middleware.auth_context import get_access_token
 from mcp.server.auth.provider import AccessToken
 from mcp.server.auth.settings import AuthSettings
 
+from mcpkit import Context, Scope, Server
+from mcpkit.auth import Grant, InvalidTokenError, TokenVerifier
+from mcpkit.state.principal import Principal
 from serving import in_thread_at
 
 
@@ -162,6 +165,52 @@ class StepUp:
             return waiting.pop() if waiting else await receive()
 
         return await self._app(scope, received, send)
+
+
+class Verifier(TokenVerifier):
+    def __init__(self, issuer: str) -> None:
+        self.issuers = (issuer,)
+
+    async def verify(self, token: str, audience: str) -> Grant:
+        found = await OfficialVerifier(self.issuers[0], audience).verify_token(token)
+        if found is None:
+            raise InvalidTokenError("no good")
+        principal = Principal(
+            f"{self.issuers[0]}#sub={found.subject}",
+            frozenset(found.scopes),
+            client_id=found.client_id,
+            issuer=self.issuers[0],
+            subject=found.subject,
+            claims=found.claims,
+        )
+        return Grant(principal, found.expires_at)
+
+
+@contextmanager
+def ours(issuer: str) -> Iterator[Guarded]:
+    """Run a server of this package that wants tokens of an issuer."""
+    exchanges: list[Exchange] = []
+    notes: list[str] = []
+    server = Server(
+        "ours",
+        auth=Verifier(issuer),
+        scopes={
+            "notes:read": Scope("Read notes", default=True),
+            "notes:write": Scope("Change notes", implies=["notes:read"]),
+        },
+    )
+
+    @server.tool(scopes="notes:read")
+    def whoami(ctx: Context) -> dict[str, Any]:
+        return {"subject": ctx.principal.subject, "scopes": sorted(ctx.principal.scopes)}
+
+    @server.tool(scopes="notes:write")
+    def add_note(text: str) -> str:
+        notes.append(text)
+        return "added"
+
+    with in_thread_at(lambda origin: Recorded(server.asgi(public_url=f"{origin}/mcp"), exchanges)) as origin:
+        yield Guarded(f"{origin}/mcp", exchanges, notes)
 
 
 @contextmanager
