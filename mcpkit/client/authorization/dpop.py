@@ -1,0 +1,106 @@
+"""Proofs that tokens are the client's own: each request is signed by a key that they are bound to (RFC 9449)."""
+
+from __future__ import annotations
+
+import re
+import time
+from base64 import urlsafe_b64encode
+from hashlib import sha256
+from secrets import token_urlsafe
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from ...auth.discovery import origin
+from ...protocol.types import Json
+
+if TYPE_CHECKING:
+    from joserfc.jwk import ECKey
+
+_ALGORITHM: Final = "ES256"
+_CURVE: Final = "P-256"
+_NONCE: Final = re.compile(r"[!#-\[\]-~]{1,1024}")
+_MOST_ORIGINS: Final = 100
+
+
+class Proofs:
+    """Proves by a key of its own that requests come from whom the tokens were issued to.
+
+    Args:
+        key: The private key, as a JWK, that tokens are bound to already. None makes a new one, and so does what is no
+            such key: the tokens that were bound to it are worth nothing then.
+
+    Raises:
+        ImportError: joserfc is not installed.
+    """
+
+    def __init__(self, key: Json | None = None) -> None:
+        self._key = (None if key is None else _read(key)) or _made()
+        # In this order it is the text of which RFC 7638 takes the thumbprint; only what it takes is shown of the key.
+        self._public = {
+            name: value
+            for name, value in self._key.as_dict(private=False).items()
+            if name in {"crv", "kty", "x", "y"}
+        }
+        self._nonces: dict[str, str] = {}
+
+    @property
+    def key(self) -> Json:
+        """The private key, as a JWK, that is kept with the tokens that are bound to it."""
+        return dict(self._key.as_dict(private=True))
+
+    def proof(self, method: str, url: str, token: str | None = None) -> str:
+        """Return a new proof for one request: the value of the header `DPoP` (section 4.2).
+
+        Args:
+            method: The HTTP method.
+            url: The URL, of which query and fragment do not count.
+            token: The access token that goes along; None for the token endpoint.
+        """
+        from joserfc import jwt
+
+        parts = urlsplit(url)
+        claims: Json = {
+            "jti": token_urlsafe(16),
+            "htm": method,
+            "htu": f"{parts.scheme}://{parts.netloc}{parts.path or '/'}",
+            "iat": int(time.time()),
+        }
+        if token is not None:
+            claims["ath"] = urlsafe_b64encode(sha256(token.encode()).digest()).rstrip(b"=").decode("ascii")
+        if (nonce := self._nonces.get(origin(url))) is not None:
+            claims["nonce"] = nonce
+        header: Json = {"typ": "dpop+jwt", "alg": _ALGORITHM, "jwk": self._public}
+        return jwt.encode(header, claims, self._key, algorithms=[_ALGORITHM])
+
+    def heard(self, url: str, nonce: str) -> None:
+        """Take note of a nonce that proofs for the origin of a URL need from now on (sections 8 and 9).
+
+        What is no nonce is passed over.
+        """
+        if _NONCE.fullmatch(nonce) is None:
+            return
+        if len(self._nonces) >= _MOST_ORIGINS:
+            self._nonces.clear()
+        self._nonces[origin(url)] = nonce
+
+
+def _made() -> ECKey:
+    from joserfc.jwk import ECKey
+
+    made: ECKey = ECKey.generate_key(_CURVE)
+    return made
+
+
+def _read(key: Json) -> ECKey | None:
+    from joserfc.jwk import ECKey
+
+    if (
+        not all(isinstance(key.get(name), str) for name in ("kty", "crv", "x", "y", "d"))
+        or key["crv"] != _CURVE
+    ):
+        return None
+    try:
+        read: ECKey = ECKey.import_key(key)
+    except Exception:  # noqa: BLE001  # joserfc and cryptography raise many for what is no key
+        return None
+    return read

@@ -1,0 +1,64 @@
+"""A token that a platform or an identity provider has given, and gives anew: in a file, by a function, or as it is."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from .errors import AuthorizationFailedError
+
+PresentedToken = str | Path | Callable[[], str | Awaitable[str]]
+"""A token; the path of the file that holds it, read each time; or a function that returns it, which may be `async`."""
+
+
+class Presented:
+    """Finds a token when it is needed. It is not shown.
+
+    Args:
+        name: What the argument is called that gives it.
+        given: The token, the path of its file, or a function.
+
+    Raises:
+        TypeError: It is something else.
+        ValueError: It is empty.
+    """
+
+    def __init__(self, name: str, given: PresentedToken) -> None:
+        if not isinstance(given, (str, Path)) and not callable(given):
+            raise TypeError(
+                f"{name} is a token, the pathlib.Path of a file with it, or a function that returns it, not"
+                f" an object of {type(given).__name__}"
+            )
+        if given == "":
+            raise ValueError(f"{name} is empty: it is a token, the path of a file with it, or a function")
+        self._name = name
+        self._given = given
+
+    async def value(self) -> str:
+        """Return the token as it is now.
+
+        Raises:
+            AuthorizationFailedError: There is none.
+        """
+        token = await self._now()
+        if not isinstance(token, str) or not token.isascii() or not token.isprintable() or not token:
+            raise AuthorizationFailedError(
+                f"what {self._name} gives is no token: it is one line of text", may_pass=True
+            )
+        return token
+
+    async def _now(self) -> object:
+        if isinstance(self._given, str):
+            return self._given
+        if isinstance(self._given, Path):
+            try:
+                return (await asyncio.to_thread(self._given.read_text, "utf-8")).strip()
+            except (OSError, UnicodeDecodeError) as error:
+                reason = error.strerror if isinstance(error, OSError) else "it is no text"
+                raise AuthorizationFailedError(
+                    f"{self._name} cannot be read from {self._given}: {reason}", may_pass=True
+                ) from None
+        returned = self._given()
+        return await returned if inspect.isawaitable(returned) else returned

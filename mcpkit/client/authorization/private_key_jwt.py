@@ -1,0 +1,166 @@
+"""A client says who it is by what it has signed, or by what somebody vouches for it (RFC 7523, section 2.2)."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from secrets import token_urlsafe
+from typing import TYPE_CHECKING, Final
+
+from ...auth.discovery import AuthorizationServerMetadata
+from ...protocol.types import Json
+from .errors import AuthorizationFailedError
+from .presented import Presented
+from .roles import TokenRequest
+
+if TYPE_CHECKING:
+    from joserfc.jwk import ECKey, OKPKey, RSAKey
+
+ASSERTION_TYPE: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+
+_SECONDS: Final = 300
+"""How long an assertion is good: clocks differ."""
+_ALGORITHMS: Final[Mapping[str, tuple[str, ...]]] = {
+    "RSA": ("RS256", "PS256", "RS384", "PS384", "RS512", "PS512"),
+    "P-256": ("ES256",),
+    "P-384": ("ES384",),
+    "P-521": ("ES512",),
+    "Ed25519": ("EdDSA",),
+}
+"""What keys can sign by, the usual first."""
+_NO_KEY: Final = (
+    "private_key= is a private key: the text of a PEM file that needs no password, its path as a pathlib.Path, or a"
+    " JWK; of RSA, of P-256, P-384 or P-521, or Ed25519"
+)
+
+
+class SigningKey:
+    """A private key that signs assertions. It is not shown.
+
+    Args:
+        key: The text of a PEM file, the file's path, or a JWK.
+        algorithm: What it signs by, such as `ES256`; None for what suits the key and the authorization server.
+        key_id: The `kid` that the authorization server knows it by; None for that of the JWK, if it has one.
+
+    Raises:
+        ImportError: joserfc is not installed.
+        OSError: The file cannot be read.
+        ValueError: It is no private key, or none for the algorithm.
+    """
+
+    def __init__(
+        self, key: str | Path | Json, algorithm: str | None = None, key_id: str | None = None
+    ) -> None:
+        given: str | Json = key.read_text("utf-8") if isinstance(key, Path) else key
+        self._key = _read(given)
+        kind = (
+            self._key.key_type
+            if self._key.key_type == "RSA"
+            else str(self._key.as_dict(private=False)["crv"])
+        )
+        can = _ALGORITHMS.get(kind)
+        if can is None:
+            raise ValueError(_NO_KEY)
+        if algorithm is not None and algorithm not in can:
+            raise ValueError(f"algorithm={algorithm!r}: a key of {kind} signs by {' or '.join(can)}")
+        self._can = can if algorithm is None else (algorithm,)
+        named = given.get("kid") if isinstance(given, Mapping) else None
+        self._key_id = str(named) if key_id is None and named is not None else key_id
+
+    def signed(self, claims: Json, taken: tuple[str, ...] | None) -> str:
+        """Return claims as a signed JWT.
+
+        Args:
+            claims: The claims.
+            taken: The algorithms that the reader takes; None where it does not say.
+
+        Raises:
+            AuthorizationFailedError: It takes none by which this key signs.
+        """
+        from joserfc import jwt
+
+        algorithm = next((name for name in self._can if taken is None or name in taken), None)
+        if algorithm is None:
+            raise AuthorizationFailedError(
+                f"the authorization server takes assertions that are signed by {', '.join(taken or ())[:200]}, and"
+                f" private_key= signs by {' or '.join(self._can)}"
+            )
+        header = {"typ": "JWT", "alg": algorithm} | ({} if self._key_id is None else {"kid": self._key_id})
+        with warnings.catch_warnings():
+            warnings.simplefilter(
+                "ignore"
+            )  # of EdDSA, which joserfc would rather have called Ed25519: few know that
+            return jwt.encode(header, claims, self._key, algorithms=[algorithm])
+
+
+class PrivateKeyJwt:
+    """A client that signs who it is (`private_key_jwt`).
+
+    Args:
+        client_id: Its id.
+        key: What it signs with.
+        audience: Whom the assertion is for; None for the issuer of the authorization server, as the specification has
+            it. Some want the URL of their token endpoint.
+    """
+
+    def __init__(self, client_id: str, key: SigningKey, audience: str | None = None) -> None:
+        self.client_id = client_id
+        self._key = key
+        self._audience = audience
+
+    async def sign(self, request: TokenRequest, server: AuthorizationServerMetadata) -> None:
+        """Add an assertion to the form, which is good once and for some minutes."""
+        now = int(time.time())
+        claims: Json = {
+            "iss": self.client_id,
+            "sub": self.client_id,
+            "aud": self._audience or server.issuer,
+            "jti": token_urlsafe(24),
+            "iat": now,
+            "exp": now + _SECONDS,
+        }
+        taken = server.strings("token_endpoint_auth_signing_alg_values_supported")
+        _add(request, self.client_id, self._key.signed(claims, taken))
+
+
+class ForeignAssertion:
+    """A client for which somebody else vouches, such as the platform that it runs on.
+
+    Args:
+        client_id: Its id.
+        assertion: The JWT that says so, which changes from time to time.
+    """
+
+    def __init__(self, client_id: str, assertion: Presented) -> None:
+        self.client_id = client_id
+        self._assertion = assertion
+
+    async def sign(self, request: TokenRequest, server: AuthorizationServerMetadata) -> None:
+        """Add the assertion to the form."""
+        _add(request, self.client_id, await self._assertion.value())
+
+
+def _add(request: TokenRequest, client_id: str, assertion: str) -> None:
+    # The assertion says the id, too; there are authorization servers that look for it in the form (RFC 7521, 4.2).
+    request.form["client_id"] = client_id
+    request.form["client_assertion_type"] = ASSERTION_TYPE
+    request.form["client_assertion"] = assertion
+
+
+def _read(given: str | Json) -> RSAKey | ECKey | OKPKey:
+    try:
+        from joserfc.jwk import ECKey, OKPKey, RSAKey
+    except ImportError as error:
+        raise ImportError(
+            'private_key= needs joserfc: pip install "mcpkit[auth]"', name=error.name
+        ) from error
+    for kind in (ECKey, RSAKey, OKPKey):
+        try:
+            key: RSAKey | ECKey | OKPKey = kind.import_key(given)
+        except Exception:  # noqa: BLE001  # joserfc and cryptography raise many for what is no key of a kind
+            continue
+        if key.is_private:
+            return key
+    raise ValueError(_NO_KEY)
