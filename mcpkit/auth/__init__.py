@@ -6,10 +6,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from .authority.dev_auth import DevAuth
+    from .authority.people import DevClient, DevUser
     from .jwt import Jwt
     from .verifier import Grant, InvalidTokenError, Site, TokenVerifier, VerifierUnavailableError
 else:
     _NAMES = {
+        "authority.dev_auth": "DevAuth",
+        "authority.people": "DevClient DevUser",
         "jwt": "Jwt",
         "verifier": "Grant InvalidTokenError Site TokenVerifier VerifierUnavailableError",
     }
@@ -26,4 +30,14 @@ else:
         return sorted({*globals(), *__all__})
 
 
-__all__ = ["Grant", "InvalidTokenError", "Jwt", "Site", "TokenVerifier", "VerifierUnavailableError"]
+__all__ = [
+    "DevAuth",
+    "DevClient",
+    "DevUser",
+    "Grant",
+    "InvalidTokenError",
+    "Jwt",
+    "Site",
+    "TokenVerifier",
+    "VerifierUnavailableError",
+]

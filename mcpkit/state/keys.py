@@ -103,6 +103,14 @@ class Keys:
                 continue
         return None
 
+    def derive(self, purpose: str) -> tuple[bytes, ...]:
+        """Return 32 bytes for each secret, the newest first: what keys of other algorithms are made of.
+
+        Args:
+            purpose: What they are for, as `sign` has it.
+        """
+        return tuple(self._derived("mcpkit key", purpose))
+
     def _keyed_for(self, purpose: str) -> tuple[hmac.HMAC, ...]:
         if purpose not in self._keyed:
             import hmac

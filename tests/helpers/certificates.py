@@ -31,10 +31,13 @@ class Authority:
         self.file.write_bytes(own.public_bytes(serialization.Encoding.PEM))
 
     def certificate(self, name: str, password: str | None = None) -> tuple[Path, Path]:
-        """Return the files of a certificate for this machine, and of its key, which may have a password."""
+        """Return the files of a certificate for this machine and a host of that name, and of its key.
+
+        The key may have a password.
+        """
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        names = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
+        names = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1")), x509.DNSName(name)])
         signed = self._signed(subject, key, names)
         encryption = (
             serialization.NoEncryption()

@@ -116,11 +116,24 @@ ROWS: dict[str, tuple[Any, ...]] = {
     "age of keys": tuple(
         f"mcpkit.auth.published_keys:{name}" for name in ("SHORTEST", "LONGEST", "STALE", "RETRY")
     ),
+    "form, query or body at `DevAuth`": ("mcpkit.auth.authority.parameters:MAX_SIZE",),
+    "redirect URIs of a client of `DevAuth`": (
+        "mcpkit.auth.authority.registration:_MAX_REDIRECT_URIS",
+        "mcpkit.auth.authority.redirects:MAX_LENGTH",
+    ),
+    "name of a client of `DevAuth`": ("mcpkit.auth.authority.registration:_MAX_NAME",),
+    "metadata documents of clients that `DevAuth` fetches": (
+        "mcpkit.auth.authority.client_documents:_MOST_FETCHED",
+        "mcpkit.auth.authority.client_documents:_PATIENCE",
+    ),
 }
 """Of each row the setting, or the constants, whose values are its default."""
 
 NO_BOUNDS = {
     "endpoint.py:_MOST_KEPT": "a cache",
+    "client_documents.py:_MOST_KEPT": "a cache",
+    "client_documents.py:_LONGEST": "a cache",
+    "public_internet.py:_MAX_TRIED": "addresses of one host",
     "server.asgi(stream_after=)": "when an answer becomes a stream",
     "server.asgi(keep_alive=)": "how often a silent stream says that it is there",
     "pending.py:_KEPT": "questions that are over",

@@ -1,0 +1,154 @@
+"""The access tokens that an authorization server issues: JWTs that any process with the same secret verifies."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable, Collection, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from ...state.keys import Keys
+from ..strict_json import read_object
+from ..verifier import InvalidTokenError
+from .base64url import decode, encode
+
+if TYPE_CHECKING:
+    from joserfc.jwk import ECKey
+
+_PURPOSE = "OAuth access token"
+_P256 = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
+"""How many points the curve has."""
+_TOKEN = re.compile(r"([A-Za-z0-9_-]+)\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
+RESERVED = frozenset({"iss", "sub", "aud", "exp", "nbf", "iat", "jti", "client_id", "scope", "grant"})
+"""Claims whose meaning is fixed."""
+
+
+class AccessTokens:
+    """Signs access tokens and knows its own again (RFC 9068; ES256).
+
+    The keys are made of the server's secret: nothing has to be kept, and a replaced secret goes on verifying.
+
+    Args:
+        issuer: Who issues them.
+        keys: What they are signed with.
+        lifetime: Seconds for which one is good.
+        clock: The time in Unix seconds.
+    """
+
+    def __init__(
+        self, issuer: str, keys: Keys, lifetime: float, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._issuer = issuer
+        self._keys = keys
+        self.lifetime = lifetime
+        self._clock = clock
+
+    def issue(
+        self,
+        subject: str,
+        client_id: str,
+        audience: Collection[str],
+        scopes: Collection[str],
+        grant: str,
+        claims: Mapping[str, object],
+    ) -> str:
+        """Return a new token.
+
+        Args:
+            subject: Whose it is; the client's own id where it asks for itself.
+            client_id: To whom it is issued.
+            audience: The resources that it is for.
+            scopes: What it grants.
+            grant: The grant that it stands on, by whose end it ends too.
+            claims: What else it says.
+        """
+        from joserfc import jwt
+
+        now = int(self._clock())
+        header, key = self._signing[0]
+        return jwt.encode(
+            header,
+            {
+                **claims,
+                "iss": self._issuer,
+                "sub": subject,
+                "aud": list(audience) if len(audience) != 1 else next(iter(audience)),
+                "iat": now,
+                "exp": int(now + self.lifetime),
+                "jti": encode(os.urandom(16)),
+                "client_id": client_id,
+                "scope": " ".join(scopes),
+                "grant": grant,
+            },
+            key,
+            algorithms=["ES256"],
+        )
+
+    def read(self, token: str) -> dict[str, object]:
+        """Return the claims of a token that has been issued here and is still good.
+
+        Raises:
+            InvalidTokenError: It is none.
+        """
+        from joserfc import jwt
+        from joserfc.errors import JoseError
+
+        key = self._key_of(token)
+        if key is None:
+            raise InvalidTokenError("the token was not issued here")
+        try:
+            claims = jwt.decode(token, key, algorithms=["ES256"]).claims
+        except (JoseError, ValueError):
+            raise InvalidTokenError("the token was not issued here") from None
+        if claims["iss"] != self._issuer:
+            raise InvalidTokenError("the token was not issued here")
+        if self._clock() >= claims["exp"]:
+            raise InvalidTokenError("the token has expired")
+        return dict(claims)
+
+    def key_set(self) -> dict[str, object]:
+        """Return the public keys (RFC 7517, section 5)."""
+        return {
+            "keys": [
+                {**key.as_dict(private=False), "kid": header["kid"], "use": "sig", "alg": "ES256"}
+                for header, key in self._signing
+            ]
+        }
+
+    def _key_of(self, token: str) -> ECKey | None:
+        """Return the key of a token whose header is one that we write, as no other has anything to say here."""
+        match = _TOKEN.fullmatch(token)
+        data = decode(match[1]) if match else None
+        try:
+            said = read_object(data) if data is not None else None
+        except ValueError:
+            return None
+        return next((key for header, key in self._signing if header == said), None)
+
+    @cached_property
+    def _signing(self) -> list[tuple[dict[str, str], ECKey]]:
+        """Headers and keys, the newest first."""
+        keys = map(_key, self._keys.derive(_PURPOSE))
+        return [({"alg": "ES256", "typ": "at+jwt", "kid": key.thumbprint()}, key) for key in keys]
+
+
+def audience_of(claims: Mapping[str, object]) -> list[object]:
+    """Return the resources that a token of ours is for."""
+    audience = claims["aud"]
+    return audience if isinstance(audience, list) else [audience]
+
+
+def _key(material: bytes) -> ECKey:
+    try:
+        from joserfc.jwk import ECKey
+    except ImportError as error:
+        raise ImportError(
+            'authorization needs joserfc: pip install "mcpkit[auth]"', name=error.name
+        ) from error
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    number = int.from_bytes(material, "big") % (_P256 - 1) + 1
+    key: ECKey = ECKey.import_key(ec.derive_private_key(number, ec.SECP256R1()))
+    return key

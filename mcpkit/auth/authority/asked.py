@@ -1,0 +1,111 @@
+"""What a client asks of a user: a request for authorization, checked."""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+
+from ...state.keys import Keys
+from .base64url import decode, encode
+from .client import Client
+from .errors import OAuthError
+from .parameters import Parameters
+from .parts import Parts
+
+LIFETIME = 600.0
+"""Seconds in which a user has to answer."""
+
+_PURPOSE = "OAuth authorization request"
+_CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}")
+_EXPIRED = "this page is too old, or none of ours; go back to the client and begin anew"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request for authorization, of which all has been checked.
+
+    Attributes:
+        id: Which one; the grant that comes of it has the same id.
+        client_id: Who asks.
+        client_name: What the client calls itself.
+        redirect_uri: Where the user is sent back to.
+        state: What the client wants to hear again.
+        challenge: What the code's verifier must hash to.
+        scopes: What it wants.
+        resources: What it wants it for.
+        nonce: Ties the request to the browser that was shown it.
+        expires: When it is too late to answer, in Unix seconds.
+    """
+
+    id: str
+    client_id: str
+    client_name: str
+    redirect_uri: str
+    state: str | None
+    challenge: str
+    scopes: Sequence[str]
+    resources: Sequence[str]
+    nonce: str
+    expires: float
+
+
+def asked_by(
+    client: Client, redirect_uri: str, parameters: Parameters, parts: Parts, clock: Callable[[], float]
+) -> Asked:
+    """Return what a client asks (RFC 6749, section 4.1.1; RFC 7636, section 4.3; RFC 8707, section 2).
+
+    Raises:
+        OAuthError: It cannot be asked; the client may hear so at its redirect URI.
+    """
+    parameters.check()
+    if parameters.require("response_type") != "code":
+        raise OAuthError("unsupported_response_type", "response_type must be code")
+    if parameters.get("response_mode") not in {None, "query"}:
+        raise OAuthError("invalid_request", "response_mode must be query")
+    for name in ("request", "request_uri"):
+        if parameters.get(name) is not None:
+            raise OAuthError(f"{name}_not_supported", f"{name} is not known here")
+    challenge = parameters.get("code_challenge")
+    if challenge is None or parameters.get("code_challenge_method") != "S256":
+        raise OAuthError(
+            "invalid_request", "PKCE is needed: code_challenge, and S256 as code_challenge_method"
+        )
+    if not _CHALLENGE.fullmatch(challenge):
+        raise OAuthError("invalid_request", "code_challenge is no SHA-256 hash in base64url")
+    return Asked(
+        secrets.token_urlsafe(16),
+        client.id,
+        client.name,
+        redirect_uri,
+        parameters.get("state"),
+        challenge,
+        parts.scopes_of(parameters.get("scope")),
+        parts.resources_of(parameters.all("resource"), parts.resources),
+        secrets.token_urlsafe(16),
+        clock() + LIFETIME,
+    )
+
+
+def sealed(asked: Asked, keys: Keys) -> str:
+    """Return a text in which only this server's processes can read what was asked."""
+    return encode(keys.encrypt(_PURPOSE, json.dumps(asdict(asked)).encode()))
+
+
+def opened(text: str, keys: Keys, clock: Callable[[], float] = time.time) -> Asked:
+    """Return what was asked, of a text that was sealed.
+
+    Raises:
+        OAuthError: It is none, or too old.
+    """
+    data = decode(text)
+    found = None if data is None else keys.decrypt(_PURPOSE, data)
+    if found is None:
+        raise OAuthError("invalid_request", _EXPIRED)
+    asked = Asked(**json.loads(found))
+    if clock() >= asked.expires:
+        raise OAuthError("invalid_request", _EXPIRED)
+    return asked

@@ -1,0 +1,250 @@
+"""An authorization server: its endpoints, and what its tokens grant."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from urllib.parse import urlsplit
+
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from ...state.principal import client as client_principal
+from ...state.principal import user as user_principal
+from ...state.sealed import UnreadableRecordError
+from ..discovery import AUTHORIZATION_SERVER
+from ..strict_json import read_object
+from ..verifier import Grant, InvalidTokenError, VerifierUnavailableError
+from .access_tokens import audience_of
+from .asked import Asked, asked_by
+from .client import METHODS
+from .client_authentication import authenticated
+from .errors import NOT_KEPT, OAuthError
+from .grants import GrantRecord
+from .login import Login
+from .pages import error_page
+from .parameters import body_of, is_json, of_form, of_query
+from .parts import Parts
+from .redirects import host_of, is_local, with_parameters
+from .registration import Registration
+from .token_endpoint import TokenEndpoint
+
+FRESH = 30.0
+"""Seconds for which a token that was good is taken for good: so long lives what has been revoked, at most."""
+
+Answer = Callable[[Request], Awaitable[Response]]
+
+
+class Authority:
+    """Answers clients and their users as OAuth 2.1 and MCP's authorization want it, and verifies what it has issued.
+
+    Args:
+        parts: What it is made of.
+        registration: Registers clients.
+        login: Finds out who the users are.
+        clock: The time in Unix seconds.
+    """
+
+    def __init__(
+        self, parts: Parts, registration: Registration, login: Login, clock: Callable[[], float] = time.time
+    ) -> None:
+        self.parts = parts
+        self._registration = registration
+        self._login = login
+        self._clock = clock
+        self._tokens = TokenEndpoint(parts, login)
+
+    def metadata(self) -> dict[str, object]:
+        """Return its metadata document (RFC 8414, section 2)."""
+        url, methods = self.parts.url, list(METHODS)
+        own = ["client_credentials"] if self.parts.clients.may_ask_for_themselves else []
+        found: dict[str, object] = {
+            "issuer": self.parts.issuer,
+            "authorization_endpoint": url("/authorize"),
+            "token_endpoint": url("/token"),
+            "registration_endpoint": url("/register"),
+            "revocation_endpoint": url("/revoke"),
+            "jwks_uri": url("/jwks.json"),
+            "response_types_supported": ["code"],
+            "response_modes_supported": ["query"],
+            "grant_types_supported": ["authorization_code", "refresh_token", *own],
+            "token_endpoint_auth_methods_supported": methods,
+            "revocation_endpoint_auth_methods_supported": methods,
+            "code_challenge_methods_supported": ["S256"],
+            "authorization_response_iss_parameter_supported": True,
+            "client_id_metadata_document_supported": True,
+            "protected_resources": list(self.parts.resources),
+        }
+        if self.parts.scopes.table:
+            found["scopes_supported"] = list(self.parts.scopes.table)
+        return found
+
+    def routes(self, middleware: Sequence[Middleware] = ()) -> list[Route]:
+        """Return its endpoints; their paths begin at the root of the origin.
+
+        Args:
+            middleware: What stands before each of them.
+        """
+        path = urlsplit(self.parts.issuer).path.rstrip("/")
+        endpoints: list[tuple[str, Answer, list[str]]] = [
+            (AUTHORIZATION_SERVER + path, self._metadata, ["GET"]),
+            (f"{path}/authorize", self._authorize, ["GET"]),
+            (f"{path}/authorize", self._decide, ["POST"]),
+            (f"{path}/token", _answering(self._tokens.answer), ["POST"]),
+            (f"{path}/register", _answering(self._register), ["POST"]),
+            (f"{path}/revoke", _answering(self._revoke), ["POST"]),
+            (f"{path}/jwks.json", self._jwks, ["GET"]),
+        ]
+        return [
+            Route(where, answer, methods=methods, middleware=middleware)
+            for where, answer, methods in endpoints
+        ]
+
+    async def verify(self, token: str, audience: str) -> Grant:
+        """Return what an access token grants.
+
+        Raises:
+            InvalidTokenError: It was not issued here for this audience, has expired or has been revoked.
+            VerifierUnavailableError: What is kept cannot be looked up now.
+        """
+        claims = self.parts.tokens.read(token)
+        if audience not in audience_of(claims):
+            raise InvalidTokenError("the token is for another resource")
+        try:
+            record = await self.parts.grants.find(str(claims["grant"]))
+        except (OSError, UnreadableRecordError):
+            raise VerifierUnavailableError("what the authorization server keeps cannot be read") from None
+        if record is None:
+            raise InvalidTokenError("the token has been revoked")
+        issuer, scopes = self.parts.issuer, str(claims["scope"]).split()
+        if record.subject is None:
+            principal = client_principal(issuer, record.client_id, scopes, claims=claims)
+        else:
+            principal = user_principal(
+                issuer, record.subject, scopes, client_id=record.client_id, claims=claims
+            )
+        issued, expires = (float(str(claims[name])) for name in ("iat", "exp"))
+        return Grant(principal, expires, issued, min(expires, self._clock() + FRESH))
+
+    async def allowed(
+        self, asked: Asked, subject: str, scopes: Collection[str] | None, claims: Mapping[str, object]
+    ) -> Response:
+        """Send a user back to the client with a code; this is how a `Login` ends."""
+        table = self.parts.scopes
+        granted: Sequence[str] = asked.scopes
+        if scopes is not None:
+            has = table.expanded(scopes)
+            granted = table.reduced(sorted(table.expanded(asked.scopes) & has))
+            if asked.scopes and not granted:
+                return self.refused(asked, "access_denied", "the user has none of these scopes")
+        record = GrantRecord(
+            asked.id,
+            asked.client_id,
+            subject,
+            tuple(granted),
+            tuple(asked.resources),
+            asked.challenge,
+            asked.redirect_uri,
+            claims=dict(claims),
+        )
+        code = await self.parts.grants.begin(record)
+        if code is None:
+            raise OAuthError("invalid_request", "this has been answered before; begin anew in the client")
+        return self._sent_back(asked.redirect_uri, asked.state, {"code": code})
+
+    def refused(self, asked: Asked, error: str, description: str) -> Response:
+        """Send a user back to the client without a code."""
+        said = {"error": error, "error_description": description}
+        return self._sent_back(asked.redirect_uri, asked.state, said)
+
+    async def _authorize(self, request: Request) -> Response:
+        try:
+            parameters = of_query(request)
+            client = await self.parts.clients.find(parameters.require("client_id"))
+            redirect_uri = client.redirect_uri(parameters.get("redirect_uri"))
+        except OAuthError as error:  # there is no client that could be trusted to hear of it
+            return error_page(error.description, 503 if error.status == 503 else 400)
+        try:
+            state = parameters.get("state")
+        except OAuthError:
+            state = None
+        try:
+            asked = asked_by(client, redirect_uri, parameters, self.parts, self._clock)
+            return await self._login.ask(self, asked, request)
+        except OAuthError as error:
+            said = {"error": error.error, "error_description": error.description}
+            back = self._sent_back(redirect_uri, state, said)
+            if is_local(redirect_uri):
+                return back
+            # Anybody may be a client: without a user's word nobody is sent elsewhere (RFC 9700, section 4.11.2).
+            return error_page(error.description, back=(back.headers["location"], host_of(redirect_uri)))
+
+    async def _decide(self, request: Request) -> Response:
+        try:
+            return await self._login.answer(self, request)
+        except OAuthError as error:
+            return error_page(error.description, error.status)
+        except (OSError, UnreadableRecordError):
+            return error_page("the server cannot look up what it needs just now; try again", 503)
+
+    def _sent_back(self, redirect_uri: str, state: str | None, said: Mapping[str, str]) -> Response:
+        """Redirect to a client, and say who sends: another server's answer is none of ours (RFC 9207)."""
+        parameters = [*said.items(), ("iss", self.parts.issuer)]
+        if state is not None:
+            parameters.append(("state", state))
+        headers = {**NOT_KEPT, "Referrer-Policy": "no-referrer"}
+        return RedirectResponse(with_parameters(redirect_uri, parameters), 303, headers=headers)
+
+    async def _metadata(self, _request: Request) -> Response:
+        return JSONResponse(self.metadata())
+
+    async def _jwks(self, _request: Request) -> Response:
+        return JSONResponse(self.parts.tokens.key_set())
+
+    async def _register(self, request: Request) -> Response:
+        error = "invalid_client_metadata"
+        if not is_json(request):
+            raise OAuthError(error, "the body must be JSON (application/json)")
+        body = await body_of(request, error)
+        try:
+            metadata = read_object(body)
+        except ValueError:
+            raise OAuthError(error, "the body must be a JSON object") from None
+        return JSONResponse(self._registration.register(metadata), 201, headers=NOT_KEPT)
+
+    async def _revoke(self, request: Request) -> Response:
+        """Revoke the grant of a token of any kind, and with it all of its tokens (RFC 7009, section 2)."""
+        form = await of_form(request)
+        form.check()
+        client = await authenticated(request, form, self.parts.clients)
+        token, grants = form.require("token"), self.parts.grants
+        record = await grants.of_refresh_token(token)
+        if record is None:
+            try:
+                record = await grants.find(str(self.parts.tokens.read(token)["grant"]))
+            except InvalidTokenError:
+                record = None
+        if record is not None:
+            if record.client_id != client.id:
+                raise OAuthError("invalid_grant", "the token is another client's")
+            await grants.end(record.id)
+        return Response(status_code=200, headers=NOT_KEPT)
+
+
+def _answering(endpoint: Answer) -> Answer:
+    """Return an endpoint that answers errors, as clients want them."""
+
+    async def answer(request: Request) -> Response:
+        try:
+            return await endpoint(request)
+        except OAuthError as error:
+            return error.answer()
+        except (OSError, UnreadableRecordError):
+            description = "the server cannot look up what it needs just now"
+            return OAuthError(
+                "temporarily_unavailable", description, status=503, headers={"Retry-After": "5"}
+            ).answer()
+
+    return answer

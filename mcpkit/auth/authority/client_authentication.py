@@ -1,0 +1,72 @@
+"""How a client shows that it is who it says (RFC 6749, section 2.3)."""
+
+from __future__ import annotations
+
+import base64
+from urllib.parse import unquote_plus
+
+from starlette.requests import Request
+
+from .client import Client
+from .clients import Clients
+from .errors import OAuthError
+from .parameters import Parameters
+
+
+async def authenticated(request: Request, form: Parameters, clients: Clients) -> Client:
+    """Return the client that sends a request.
+
+    Raises:
+        OAuthError: It has not shown that it is who it says.
+    """
+    header = request.headers.get("authorization")
+    client_id, secret = (None, None) if header is None else _basic(header)
+    named, sent = form.get("client_id"), form.get("client_secret")
+    if secret is not None and sent is not None:
+        raise OAuthError("invalid_request", "the client authenticates itself in two ways")
+    if client_id is not None and named not in {None, client_id}:
+        raise OAuthError("invalid_request", "client_id is not the one in the header Authorization")
+    client_id = client_id or named
+    if client_id is None:
+        raise OAuthError("invalid_client", "client_id is missing", status=401)
+    secret = secret if header is not None else sent
+    try:
+        client = await clients.find(client_id)
+        if client.method == "none" and secret is not None:
+            raise _refused("this client has no secret: it authenticates itself by none")
+        if client.method != "none" and (secret is None or not clients.has_secret(client, secret)):
+            raise _refused("the client's secret is missing or wrong")
+    except OAuthError as error:
+        if error.status == 401 and header is not None:
+            raise OAuthError(
+                error.error,
+                error.description,
+                status=401,
+                headers={"WWW-Authenticate": 'Basic realm="OAuth"'},
+            ) from None
+        raise
+    return client
+
+
+def _basic(header: str) -> tuple[str, str]:
+    """Return the client id and the secret in the header `Authorization`."""
+    scheme, _, credentials = header.partition(" ")
+    try:
+        if scheme.lower() != "basic":
+            raise ValueError
+        text = base64.b64decode(credentials.strip().encode("ascii"), validate=True).decode()
+        name, separator, secret = text.partition(":")
+        if not separator:
+            raise ValueError
+        return unquote_plus(name, errors="strict"), unquote_plus(secret, errors="strict")
+    except ValueError:
+        raise OAuthError(
+            "invalid_client",
+            "the header Authorization must be Basic, with the client's id and secret",
+            status=401,
+            headers={"WWW-Authenticate": 'Basic realm="OAuth"'},
+        ) from None
+
+
+def _refused(description: str) -> OAuthError:
+    return OAuthError("invalid_client", description, status=401)

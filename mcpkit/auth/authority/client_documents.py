@@ -1,0 +1,133 @@
+"""Client ID metadata documents: clients whose id is the URL of a document that describes them."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from ..fetching import FetchError, fetch_document
+from .client import Client
+from .errors import OAuthError
+from .registration import client_name, redirect_uris_of
+
+if TYPE_CHECKING:
+    import httpx2
+
+_VISIBLE = re.compile(r"[!-~]{1,1024}")
+_PATIENCE = 5.0
+"""Seconds in which a document must have come; a user waits for it."""
+_UNSAID = 300.0
+_LONGEST = 24 * 3600.0
+"""Seconds for which a document is kept whose headers say nothing, and at most (draft, section 4.2)."""
+_MOST_KEPT = 256
+_MOST_FETCHED = 16
+"""Documents that are fetched at once; what is asked beyond has to come again."""
+_SECRETS = ("client_secret", "client_secret_expires_at")
+
+
+class ClientDocuments:
+    """Finds clients by the URLs of their documents (draft-ietf-oauth-client-id-metadata-document-00).
+
+    Documents are kept for as long as their headers say; errors are not kept.
+
+    Args:
+        http_client: Makes what fetches them; it must ask no host that only this machine can reach.
+        clock: Seconds from any start.
+    """
+
+    def __init__(
+        self,
+        http_client: Callable[[], httpx2.AsyncClient] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._http_client = http_client
+        self._clock = clock
+        self._kept: dict[str, tuple[Client, float]] = {}
+        self._fetching = 0
+
+    async def find(self, client_id: str) -> Client:
+        """Return the client whose document is at this URL.
+
+        Raises:
+            OAuthError: There is no such document, or it is none of a client.
+        """
+        kept = self._kept.get(client_id)
+        if kept is not None and self._clock() < kept[1]:
+            return kept[0]
+        check_client_url(client_id)
+        if self._fetching >= _MOST_FETCHED:
+            raise OAuthError("temporarily_unavailable", "too many clients are looked up just now", status=503)
+        self._fetching += 1
+        try:
+            client, max_age = await self._fetched(client_id)
+        finally:
+            self._fetching -= 1
+        self._keep(client, min(_UNSAID if max_age is None else max_age, _LONGEST))
+        return client
+
+    async def _fetched(self, url: str) -> tuple[Client, float | None]:
+        from .public_internet import public_client
+
+        make = self._http_client or public_client
+        try:
+            async with make() as http_client:
+                document = await fetch_document(
+                    url, "the client's metadata document", http_client=http_client, patience=_PATIENCE
+                )
+        except FetchError as error:
+            raise _refused(str(error)) from None
+        return _client(url, document.members), document.max_age
+
+    def _keep(self, client: Client, seconds: float) -> None:
+        self._kept.pop(client.id, None)
+        if seconds > 0:
+            while len(self._kept) >= _MOST_KEPT:
+                del self._kept[next(iter(self._kept))]
+            self._kept[client.id] = client, self._clock() + seconds
+
+
+def check_client_url(client_id: str) -> None:
+    """Refuse a URL that cannot be the id of a client (draft, section 3).
+
+    Raises:
+        OAuthError: It is none.
+    """
+    try:
+        parts = urlsplit(client_id)
+        _ = parts.port  # looked at only now, and perhaps none
+    except ValueError:
+        parts = None
+    if (
+        parts is None
+        or not _VISIBLE.fullmatch(client_id)
+        or not client_id.startswith("https://")
+        or not parts.hostname
+        or not parts.path
+        or "@" in parts.netloc
+        or any(each in client_id for each in ("#", "\\"))
+        or {".", ".."} & set(parts.path.lower().replace("%2e", ".").split("/"))
+    ):
+        raise _refused(
+            "a client_id that is a URL begins with https://, names a host and a path, "
+            "and has no user, no fragment and no dots for segments"
+        )
+
+
+def _client(url: str, members: Mapping[str, object]) -> Client:
+    if members.get("client_id") != url:
+        raise _refused("the client_id in the client's metadata document is not the URL of the document")
+    if not members.get("client_name"):
+        raise _refused("the client's metadata document has no client_name")
+    if any(name in members for name in _SECRETS):
+        raise _refused("the client's metadata document has a secret, which everybody can read there")
+    if members.get("token_endpoint_auth_method", "none") != "none":
+        raise _refused("the token_endpoint_auth_method in the client's metadata document is not none")
+    redirect_uris = redirect_uris_of(members)
+    return Client(url, client_name(members, redirect_uris), redirect_uris)
+
+
+def _refused(description: str) -> OAuthError:
+    return OAuthError("invalid_client", description, status=401)

@@ -1,0 +1,50 @@
+"""The clients that an authorization server knows: by registration, by a document of theirs, or by hand."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Iterable
+
+from .client import Client
+from .client_documents import ClientDocuments
+from .registration import Registration
+
+
+class Clients:
+    """Finds clients by their ids.
+
+    Args:
+        registration: Knows those that have registered themselves.
+        documents: Knows those whose id is the URL of a document.
+        by_hand: Those that somebody has written down.
+
+    Attributes:
+        may_ask_for_themselves: Whether any of them may do so, without a user.
+    """
+
+    def __init__(
+        self, registration: Registration, documents: ClientDocuments, by_hand: Iterable[Client] = ()
+    ) -> None:
+        self._registration = registration
+        self._documents = documents
+        self._by_hand = {client.id: client for client in by_hand}
+        self.may_ask_for_themselves = any(client.scopes is not None for client in self._by_hand.values())
+
+    async def find(self, client_id: str) -> Client:
+        """Return a client.
+
+        Raises:
+            OAuthError: There is none of that id.
+        """
+        found = self._by_hand.get(client_id)
+        if found is not None:
+            return found
+        if client_id.startswith(("https:", "http:")):
+            return await self._documents.find(client_id)
+        return self._registration.find(client_id)
+
+    def has_secret(self, client: Client, secret: str) -> bool:
+        """Say whether this is the secret of a client, in a time that tells nothing of it."""
+        if client.secret is not None:
+            return hmac.compare_digest(client.secret.encode(), secret.encode())
+        return self._registration.has_secret(client, secret)

@@ -1,0 +1,172 @@
+"""`DevAuth`: an authorization server in one line, for development on one machine."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from ..discovery import is_loopback, origin
+from ..verifier import Grant, Site, TokenVerifier
+from .access_tokens import AccessTokens
+from .authority import Authority
+from .client_documents import ClientDocuments
+from .clients import Clients
+from .consent import Consent
+from .dev_login import DevLogin
+from .grants import Grants
+from .loopback import Nearby, refusal
+from .parts import Parts
+from .people import DevClient, DevUser
+from .registration import Registration
+
+if TYPE_CHECKING:
+    import httpx2
+    from starlette.routing import Route
+
+
+class DevAuth(TokenVerifier):
+    """An authorization server for development: clients register themselves, and users log in by a click.
+
+    It is a whole one, with what a client meets elsewhere: discovery, PKCE, consent, refresh tokens that are used once.
+    But it believes whoever opens its page. So it serves under a loopback URL alone, and answers no request that names
+    another host, or that a proxy or a tunnel has forwarded.
+
+    Its tokens are signed with the server's secret, and what it keeps is in `Server(shared=...)`: several workers need
+    both, and a login outlives a restart with both.
+
+    Args:
+        users: Who may log in: names, or `DevUser(...)` with passwords, scopes or claims of their own.
+        clients: Clients that need not register themselves, such as jobs that ask for themselves.
+        issuer: Its URL, at the origin of the server's `public_url`, which it is where nothing is said: the only place
+            in which clients of revision 2025-03-26 find it.
+        token_lifetime: Seconds for which an access token is good.
+
+    Raises:
+        TypeError: A user is neither a name nor a DevUser, or a client no DevClient.
+        ValueError: There is no user, or two have the same name; a name is also that of a client; or the lifetime is
+            not above 0.
+    """
+
+    def __init__(
+        self,
+        users: Iterable[str | DevUser] = ("dev",),
+        *,
+        clients: Iterable[DevClient] = (),
+        issuer: str | None = None,
+        token_lifetime: float = 600.0,
+    ) -> None:
+        self._users = _by_name(users)
+        self._clients = tuple(clients)
+        for client in self._clients:
+            if not isinstance(client, DevClient):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped authors
+                raise TypeError(
+                    f'a client is a DevClient, such as DevClient("ci", secret="..."), got {client!r}'
+                )
+            if client.client.id in self._users:
+                raise ValueError(f"{client.client.id!r} is both a user and a client")
+        if not 0 < token_lifetime < math.inf:
+            raise ValueError(f"token_lifetime must be a number of seconds above 0, got {token_lifetime!r}")
+        self._issuer = issuer
+        self._lifetime = token_lifetime
+        self._authority: Authority | None = None
+
+    def enter(self, site: Site) -> None:
+        """Serve a site, which must be on this machine.
+
+        Raises:
+            ValueError: It is not, or it has served another site before.
+        """
+        for url in (site.public_url, *site.resources, self._issuer or site.public_url):
+            if not is_loopback(urlsplit(url).hostname):
+                raise ValueError(
+                    f"DevAuth believes whoever opens its page, so that it serves under a loopback URL alone, "
+                    f"such as http://127.0.0.1:8000/mcp, and not under {url}: "
+                    'use a real authorization server there, Server(auth=Jwt("https://id.example.com"))'
+                )
+        issuer = self._issuer or origin(site.public_url)
+        if origin(issuer) != origin(site.public_url):
+            raise ValueError(
+                f"DevAuth answers at the origin of public_url, {origin(site.public_url)}, and its issuer is {issuer}"
+            )
+        if self.issuers not in {(), (issuer,)}:
+            raise ValueError(f"this DevAuth serves {self.issuers[0]} already; make another one for {issuer}")
+        self.issuers = (issuer,)
+        self._authority = made(issuer, site, self._users, self._clients, self._lifetime)
+
+    async def verify(self, token: str, audience: str) -> Grant:
+        """Return what a token grants that has been issued here.
+
+        Raises:
+            InvalidTokenError: It was not, has expired, has been revoked, or is for another resource.
+            VerifierUnavailableError: The store does not answer.
+        """
+        return await self._entered().verify(token, audience)
+
+    def routes(self) -> Sequence[Route]:
+        """Return the endpoints of the authorization server, each of which answers this machine alone."""
+        from starlette.middleware import Middleware
+
+        return self._entered().routes([Middleware(Nearby)])
+
+    def refusal(self, headers: Mapping[bytes, bytes]) -> str | None:
+        """Return why a request is not served: it names another host, or has been forwarded."""
+        return refusal(headers)
+
+    def _entered(self) -> Authority:
+        if self._authority is None:
+            raise RuntimeError("DevAuth does not know yet where it serves: enter(site) comes first")
+        return self._authority
+
+
+def made(
+    issuer: str,
+    site: Site,
+    users: Mapping[str, DevUser],
+    clients: Iterable[DevClient],
+    lifetime: float,
+    *,
+    http_client: Callable[[], httpx2.AsyncClient] | None = None,
+    clock: Callable[[], float] = time.time,
+) -> Authority:
+    """Return an authorization server for development.
+
+    Args:
+        issuer: Its URL.
+        site: Where its tokens are taken.
+        users: Its users, by name.
+        clients: Clients that need not register themselves.
+        lifetime: Seconds for which an access token is good.
+        http_client: Makes what fetches the documents of clients; one that asks the public internet alone if None.
+        clock: The time in Unix seconds.
+    """
+    registration = Registration(site.keys, clock)
+    parts = Parts(
+        issuer,
+        site.name,
+        site.resources,
+        site.scopes,
+        Clients(registration, ClientDocuments(http_client), (each.client for each in clients)),
+        Grants(site.shared, site.keys, clock),
+        AccessTokens(issuer, site.keys, lifetime, clock),
+    )
+    login = DevLogin(users, Consent(parts, site.keys, clock))
+    return Authority(parts, registration, login, clock)
+
+
+def _by_name(users: Iterable[str | DevUser]) -> dict[str, DevUser]:
+    if isinstance(users, str | DevUser):
+        raise TypeError(f'users must be a list such as ["ada", "bob"], got {users!r}')
+    found: dict[str, DevUser] = {}
+    for user in users:
+        one = DevUser(user) if isinstance(user, str) else user
+        if not isinstance(one, DevUser):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped authors
+            raise TypeError(f'a user is a name, or DevUser("ada", ...), got {user!r}')
+        if one.name in found:
+            raise ValueError(f"there are two users {one.name!r}")
+        found[one.name] = one
+    if not found:
+        raise ValueError("DevAuth needs at least one user")
+    return found

@@ -1,0 +1,73 @@
+"""The login of `DevAuth`: whoever opens the page is the user on whom they click."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Mapping
+from html import escape
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from .asked import Asked
+from .consent import Consent
+from .errors import OAuthError
+from .login import Ending, Login
+from .people import DevUser
+
+
+class DevLogin(Login):
+    """Lists the users; each is a click away, or a password.
+
+    Args:
+        users: The users, by name.
+        consent: The page.
+    """
+
+    def __init__(self, users: Mapping[str, DevUser], consent: Consent) -> None:
+        self._users = users
+        self._consent = consent
+
+    async def ask(self, ending: Ending, asked: Asked, request: Request) -> Response:
+        """Show the page."""
+        return self._consent.page(asked, self._forms(asked))
+
+    async def answer(self, ending: Ending, request: Request) -> Response:
+        """Take the answer: a user, or no.
+
+        Raises:
+            OAuthError: The form is none of that page.
+        """
+        asked, form = await self._consent.answered(request)
+        if form.get("answer") == "deny":
+            return ending.refused(asked, "access_denied", "the user has said no")
+        user = self._users.get(form.require("user"))
+        if user is None:
+            raise OAuthError("invalid_request", "there is no user of that name")
+        given = form.get("password") or ""
+        if user.password is not None and not hmac.compare_digest(given.encode(), user.password.encode()):
+            wrong = f'<p class="note" role="alert">That is not the password of {escape(user.name)}.</p>'
+            return self._consent.page(asked, wrong + self._forms(asked), status=403)
+        return await ending.allowed(asked, user.name, user.scopes, user.claims)
+
+    async def may_go_on(self, subject: str) -> bool:
+        """Say whether the user is still one of those listed."""
+        return subject in self._users
+
+    def _forms(self, asked: Asked) -> str:
+        hidden = self._consent.hidden(asked)
+        forms = "".join(
+            f'<form method="post">{hidden}{_choice(user)}</form>' for user in self._users.values()
+        )
+        deny = '<button name="answer" value="deny">Do not allow it</button>'
+        return f'{forms}<form method="post">{hidden}{deny}</form>'
+
+
+def _choice(user: DevUser) -> str:
+    name = escape(user.name)
+    password = (
+        ""
+        if user.password is None
+        else f'<label>Password of {name} <input type="password" name="password" required autocomplete="off"></label> '
+    )
+    return f'{password}<button name="user" value="{name}">Allow it as {name}</button>'

@@ -1,0 +1,226 @@
+"""Grants: what users have allowed clients, from the code by which it is fetched to the last refresh."""
+
+from __future__ import annotations
+
+import hmac
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from hashlib import sha256
+
+from ...state.keys import Keys
+from ...state.sealed import NewerRecordError, Sealed
+from ...state.store import Store
+from .base64url import decode, encode
+from .errors import OAuthError
+
+CODE_LIFETIME = 60.0
+"""Seconds in which a code has to be redeemed."""
+REFRESH_LIFETIME = 30 * 24 * 3600.0
+"""Seconds in which a refresh token has to be used; each use begins them anew."""
+GRACE = 10.0
+"""Seconds in which a refresh token that has been used gives the same successor: its answer may have been lost."""
+
+_VERSION = 1
+_CODE = "OAuth code"
+_REFRESH = "OAuth refresh token"
+_VERIFIER = re.compile(r"[A-Za-z0-9._~-]{43,128}")
+_HANDED_OUT = re.compile(
+    r"(?P<signed>(?P<id>[A-Za-z0-9_-]{22})(?:\.(?P<generation>[0-9]{1,9}))?)\.(?P<proof>[A-Za-z0-9_-]{43})"
+)
+
+
+@dataclass(frozen=True)
+class GrantRecord:
+    """What is kept of a grant.
+
+    Attributes:
+        id: Which one.
+        client_id: The client that has it.
+        subject: The user who has given it; None where the client asks for itself.
+        scopes: What was granted.
+        resources: What it was granted for.
+        challenge: What the code's verifier must hash to (RFC 7636).
+        redirect_uri: Where the code was sent.
+        code_expires: When the code expires, in Unix seconds.
+        generation: How many refresh tokens there have been; 0 until the code is redeemed.
+        rotated: When the last one was handed out, in Unix seconds.
+        claims: What else its tokens say.
+    """
+
+    id: str
+    client_id: str
+    subject: str | None
+    scopes: tuple[str, ...]
+    resources: tuple[str, ...]
+    challenge: str = ""
+    redirect_uri: str = ""
+    code_expires: float = 0.0
+    generation: int = 0
+    rotated: float = 0.0
+    claims: Mapping[str, object] = field(default_factory=dict)
+
+
+class Grants:
+    """Keeps grants, one record for each, so that whatever happens to one is decided by one compare-and-set.
+
+    Codes and refresh tokens are not kept: they are the record's id and a signature.
+
+    Args:
+        store: Where they are kept; all workers need the same one.
+        keys: Sign what is handed out, and encrypt what is kept.
+        clock: The time in Unix seconds.
+    """
+
+    def __init__(self, store: Store, keys: Keys, clock: Callable[[], float] = time.time) -> None:
+        self._records = Sealed(store, keys, "grants")
+        self._keys = keys
+        self._clock = clock
+
+    async def begin(self, record: GrantRecord) -> str | None:
+        """Keep a new grant of a user, and return the code for it; None where this one has begun before."""
+        record = replace(record, code_expires=self._clock() + CODE_LIFETIME)
+        is_new = await self._keep(record, None, CODE_LIFETIME)
+        return f"{record.id}.{self._proof(_CODE, record.id)}" if is_new else None
+
+    async def begin_for_client(self, record: GrantRecord, lifetime: float) -> None:
+        """Keep a grant without a user, which is not refreshed, for some seconds."""
+        await self._keep(replace(record, generation=1), None, lifetime)
+
+    async def redeem(
+        self,
+        code: str,
+        client_id: str,
+        verifier: str,
+        redirect_uri: str | None,
+        check: Callable[[GrantRecord], object],
+    ) -> GrantRecord:
+        """Return what a code stands for, once.
+
+        Whoever comes later with all that the code needs gets nothing, and ends the grant (OAuth 2.1, section 4.1.3).
+
+        Args:
+            code: The code.
+            client_id: Who brings it.
+            verifier: What the client has kept to show that it has asked for it.
+            redirect_uri: Where the client says that the code was sent, if it says so.
+            check: Raises where the request wants what was not granted: before the code is used up.
+
+        Raises:
+            OAuthError: It is none, has expired, has been redeemed, or is not for whoever brings it.
+        """
+        found = self._handed_out(_CODE, code)
+        while found is not None:
+            kept = await self._kept(found[0])
+            if kept is None or kept[0].client_id != client_id:
+                break
+            record, version = kept
+            if redirect_uri is not None and redirect_uri != record.redirect_uri:
+                raise _invalid("redirect_uri is not the one to which the code was sent")
+            if not _is_verified(verifier, record.challenge):
+                raise _invalid("code_verifier does not fit the code_challenge")
+            if record.generation:
+                await self.end(record.id)
+                raise _invalid("the code has been redeemed before; what it gave is revoked")
+            if self._clock() >= record.code_expires:
+                break
+            check(record)
+            redeemed = replace(record, generation=1, rotated=self._clock())
+            if await self._keep(redeemed, version, REFRESH_LIFETIME):
+                return redeemed
+        raise _invalid("the code is none of this client, or has expired")
+
+    async def refresh(
+        self, token: str, client_id: str, check: Callable[[GrantRecord], object]
+    ) -> GrantRecord:
+        """Return what a refresh token stands for; it counts as used from now on.
+
+        One that was used some seconds ago gives the same successor. An older one has been stolen, from its owner or by
+        somebody else: it ends the grant (OAuth 2.1, section 4.3.1).
+
+        Args:
+            token: The refresh token.
+            client_id: Who brings it.
+            check: Raises where the request wants what was not granted: before the token is used up.
+
+        Raises:
+            OAuthError: It is none of this client.
+        """
+        found = self._handed_out(_REFRESH, token)
+        while found is not None:
+            grant_id, generation = found
+            kept = await self._kept(grant_id)
+            if kept is None or kept[0].client_id != client_id:
+                break
+            record, version = kept
+            check(record)
+            now = self._clock()
+            if generation == record.generation - 1 and now - record.rotated <= GRACE:
+                return record
+            if generation != record.generation:
+                await self.end(grant_id)
+                raise _invalid("the refresh token has been used before; what it gave is revoked")
+            rotated = replace(record, generation=generation + 1, rotated=now)
+            if await self._keep(rotated, version, REFRESH_LIFETIME):
+                return rotated
+        raise _invalid("the refresh token is none of this client, has expired, or has been revoked")
+
+    def refresh_token(self, record: GrantRecord) -> str:
+        """Return the refresh token that is to be used next."""
+        signed = f"{record.id}.{record.generation}"
+        return f"{signed}.{self._proof(_REFRESH, signed)}"
+
+    async def find(self, grant_id: str) -> GrantRecord | None:
+        """Return a grant that has not ended."""
+        kept = await self._kept(grant_id)
+        return None if kept is None else kept[0]
+
+    async def of_refresh_token(self, token: str) -> GrantRecord | None:
+        """Return the grant of a refresh token, whether that has been used or not."""
+        found = self._handed_out(_REFRESH, token)
+        return None if found is None else await self.find(found[0])
+
+    async def end(self, grant_id: str) -> None:
+        """End a grant: all that it gave is worth nothing from now on."""
+        while (kept := await self._records.get(grant_id)) is not None:
+            if await self._records.delete(grant_id, version=kept[1]):
+                return
+
+    async def _kept(self, grant_id: str) -> tuple[GrantRecord, str] | None:
+        """Return a grant and the version of its record."""
+        found = await self._records.get(grant_id)
+        if found is None:
+            return None
+        members, version = found
+        if members.pop("version") != _VERSION:
+            raise NewerRecordError("a grant was written by a later version of mcpkit: update mcpkit")
+        for name in ("scopes", "resources"):
+            members[name] = tuple(members[name])
+        return GrantRecord(**members), version
+
+    async def _keep(self, record: GrantRecord, version: str | None, ttl: float) -> bool:
+        """Write a grant, unless somebody else has written it since that version; say whether it was written."""
+        members = {"version": _VERSION, **asdict(record)}
+        return await self._records.put(record.id, members, version=version, ttl=ttl) is not None
+
+    def _proof(self, purpose: str, signed: str) -> str:
+        return encode(self._keys.sign(purpose, signed.encode()))
+
+    def _handed_out(self, purpose: str, text: str) -> tuple[str, int] | None:
+        """Return the id and the generation that a code or a refresh token names, if it was handed out here."""
+        match = _HANDED_OUT.fullmatch(text)
+        proof = decode(match["proof"]) if match else None
+        if match is None or proof is None or not self._keys.verify(purpose, match["signed"].encode(), proof):
+            return None
+        return match["id"], int(match["generation"] or 0)
+
+
+def _is_verified(verifier: str, challenge: str) -> bool:
+    if not _VERIFIER.fullmatch(verifier):
+        return False
+    return hmac.compare_digest(encode(sha256(verifier.encode()).digest()), challenge)
+
+
+def _invalid(description: str) -> OAuthError:
+    return OAuthError("invalid_grant", description)

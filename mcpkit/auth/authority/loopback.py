@@ -1,0 +1,61 @@
+"""What keeps a server for development on the machine of its developer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from ..discovery import is_loopback
+
+_FORWARDING = frozenset(
+    {b"forwarded", b"via", b"x-real-ip", b"x-client-ip", b"x-cluster-client-ip", b"x-host", b"x-proxyuser-ip"}
+    | {b"x-rewrite-url", b"client-ip", b"true-client-ip", b"fastly-client-ip", b"fly-client-ip", b"cdn-loop"}
+)
+_FORWARDING_PREFIXES = (b"x-forwarded", b"x-original-", b"x-envoy-", b"x-azure-", b"cf-")
+"""Headers that proxies and tunnels add: whoever asks is elsewhere."""
+
+
+def refusal(headers: Mapping[bytes, bytes]) -> str | None:
+    """Return why a request is not served: it names another host than this machine, or has come by way of a proxy.
+
+    Args:
+        headers: Its headers by name in lower case.
+    """
+    host = headers.get(b"host", b"").decode("latin-1")
+    name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+    if not is_loopback(name):
+        return (
+            "DevAuth answers on this machine alone, under localhost, 127.0.0.1 or [::1]: "
+            "use a real authorization server for others"
+        )
+    for header in headers:
+        if header in _FORWARDING or header.startswith(_FORWARDING_PREFIXES):
+            return (
+                f"DevAuth answers nobody behind a proxy or a tunnel, and this request has {header.decode('latin-1')}: "
+                "use a real authorization server there"
+            )
+    return None
+
+
+class Nearby:
+    """Answers requests from this machine, and refuses all others.
+
+    Args:
+        app: What answers.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or refuse it."""
+        reason = refusal(dict(scope["headers"]))
+        peer = scope.get("client")
+        if reason is None and peer is not None and not is_loopback(peer[0]):
+            reason = "DevAuth answers requests from this machine alone"
+        if reason is None:
+            await self._app(scope, receive, send)
+        else:
+            await PlainTextResponse(reason, 403)(scope, receive, send)

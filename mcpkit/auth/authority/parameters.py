@@ -1,0 +1,124 @@
+"""What queries and forms say, each thing once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from urllib.parse import parse_qsl
+
+from starlette.requests import Request
+
+from .errors import OAuthError
+
+MAX_SIZE = 32 * 1024
+"""Bytes of a query or a body; the longest client ids and states of clients have some KiB."""
+_REPEATABLE = frozenset({"resource"})
+"""Parameters that may stand there several times (RFC 8707, section 2)."""
+
+
+class Parameters:
+    """The parameters of a request. One without a value is as good as none (RFC 6749, section 3.1).
+
+    Args:
+        pairs: Names and values, in the order in which they stand there.
+    """
+
+    def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
+        self._values: dict[str, list[str]] = {}
+        for name, value in pairs:
+            if value:
+                self._values.setdefault(name, []).append(value)
+
+    def get(self, name: str) -> str | None:
+        """Return what a parameter says; None where it is not there.
+
+        Raises:
+            OAuthError: It is there twice, so that two readers could take it in two ways.
+        """
+        values = self._values.get(name)
+        if values is None:
+            return None
+        if len(values) > 1:
+            raise OAuthError("invalid_request", f"{name} is there more than once")
+        return values[0]
+
+    def require(self, name: str) -> str:
+        """Return what a parameter says.
+
+        Raises:
+            OAuthError: It is not there, or twice.
+        """
+        value = self.get(name)
+        if value is None:
+            raise OAuthError("invalid_request", f"{name} is missing")
+        return value
+
+    def all(self, name: str) -> tuple[str, ...]:
+        """Return all that a parameter says that may be there several times."""
+        return tuple(self._values.get(name, ()))
+
+    def check(self) -> None:
+        """Refuse parameters that are there twice.
+
+        Raises:
+            OAuthError: One is.
+        """
+        for name in self._values:
+            if name not in _REPEATABLE:
+                self.get(name)
+
+
+def of_query(request: Request) -> Parameters:
+    """Return the parameters of a request's query.
+
+    Raises:
+        OAuthError: It is none that can be read.
+    """
+    query = request.scope["query_string"]
+    return _parsed(query if isinstance(query, bytes) else bytes(query))
+
+
+async def of_form(request: Request) -> Parameters:
+    """Return the parameters of a request's form.
+
+    Raises:
+        OAuthError: The body is none, or too long.
+    """
+    expected = "application/x-www-form-urlencoded"
+    if _media_type(request) != expected:
+        raise OAuthError("invalid_request", f"the body must be a form ({expected})")
+    return _parsed(await body_of(request))
+
+
+async def body_of(request: Request, error: str = "invalid_request") -> bytes:
+    """Return the body of a request.
+
+    Raises:
+        OAuthError: It is too long; the code is the one that is given.
+    """
+    parts: list[bytes] = []
+    size = 0
+    async for part in request.stream():
+        size += len(part)
+        if size > MAX_SIZE:
+            raise OAuthError(error, f"the body is longer than {MAX_SIZE} bytes", status=413)
+        parts.append(part)
+    return b"".join(parts)
+
+
+def is_json(request: Request) -> bool:
+    """Say whether a request says that its body is JSON."""
+    return _media_type(request) == "application/json"
+
+
+def _media_type(request: Request) -> str:
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def _parsed(data: bytes) -> Parameters:
+    if len(data) > MAX_SIZE:
+        raise OAuthError("invalid_request", f"the parameters are longer than {MAX_SIZE} bytes")
+    try:
+        pairs = parse_qsl(data.decode("ascii"), keep_blank_values=True, errors="strict")
+    except ValueError:  # also of what is no UTF-8
+        raise OAuthError("invalid_request", "the parameters are no form of UTF-8 that can be read") from None
+    return Parameters(pairs)

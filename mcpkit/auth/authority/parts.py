@@ -1,0 +1,95 @@
+"""What the endpoints of one authorization server share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from ...state.scopes import Scopes, check_name
+from ..discovery import MetadataError, canonical
+from .access_tokens import AccessTokens
+from .clients import Clients
+from .errors import OAuthError
+from .grants import Grants
+
+
+class Parts(NamedTuple):
+    """What one authorization server is made of.
+
+    Attributes:
+        issuer: Who it is: the URL under which its endpoints are.
+        name: The name of the server that takes its tokens.
+        resources: The URLs of that server's endpoints.
+        scopes: What may be granted there.
+        clients: Who may ask.
+        grants: What has been granted.
+        tokens: What is issued for it.
+    """
+
+    issuer: str
+    name: str
+    resources: tuple[str, ...]
+    scopes: Scopes
+    clients: Clients
+    grants: Grants
+    tokens: AccessTokens
+
+    def url(self, path: str) -> str:
+        """Return the URL of an endpoint."""
+        return self.issuer.rstrip("/") + path
+
+    def scopes_of(self, text: str | None) -> tuple[str, ...]:
+        """Return the scopes that a request names; those that the table has as defaults where it names none.
+
+        Raises:
+            OAuthError: One of them is none of the server's. `offline_access` is passed over: all are refreshed.
+        """
+        names = tuple(dict.fromkeys(name for name in (text or "").split(" ") if name != "offline_access"))
+        names = tuple(filter(None, names))
+        for name in names:
+            try:
+                check_name(name)
+            except ValueError:
+                raise OAuthError("invalid_scope", "scope is no list of scopes") from None
+            if self.scopes.table and name not in self.scopes.table:
+                known = " ".join(self.scopes.table)
+                raise OAuthError("invalid_scope", f"{name[:100]} is none of the scopes, which are: {known}")
+        return names or self.scopes.defaults
+
+    def resources_of(self, given: Iterable[str], among: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the resources that a request names; all that there are where it names none (RFC 8707).
+
+        Clients of revision 2025-03-26 name none.
+
+        Args:
+            given: What stands in `resource`.
+            among: Which ones it may name.
+
+        Raises:
+            OAuthError: One of them is another server's.
+        """
+        named = tuple(dict.fromkeys(self._resource(each, among) for each in given))
+        return named or among
+
+    def _resource(self, given: str, among: tuple[str, ...]) -> str:
+        try:
+            wanted = canonical(given).rstrip("/") if "#" not in given else None
+        except MetadataError:
+            wanted = None
+        for each in among:
+            if canonical(each).rstrip("/") == wanted:
+                return each
+        raise OAuthError("invalid_target", f"resource must be one of: {' '.join(among)}")
+
+    def narrowed(self, text: str | None, granted: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the scopes that a request names of those that have been granted; all where it names none.
+
+        Raises:
+            OAuthError: One of them has not been granted.
+        """
+        if text is None:
+            return granted
+        named = self.scopes_of(text)
+        if not self.scopes.expanded(granted).issuperset(named):
+            raise OAuthError("invalid_scope", "scope has what was not granted")
+        return named

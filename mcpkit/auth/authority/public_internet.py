@@ -1,0 +1,117 @@
+"""HTTP to the public internet alone: no stranger's URL makes this machine ask itself, or its neighbours (SSRF)."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+
+import httpx2
+
+from ...common.version import __version__
+from ..fetching import PATIENCE, FetchError
+
+_GLOBAL = ipaddress.IPv6Network("2000::/3")
+_TUNNELS = ipaddress.IPv6Network("2002::/16")
+_TRANSLATED = ipaddress.IPv6Network("64:ff9b::/96")
+"""IPv4 as seen from networks that have IPv6 alone (RFC 6052)."""
+_MAX_TRIED = 3
+
+
+class PublicTransport(httpx2.AsyncBaseTransport):
+    """Connects to the very address that it has checked, so that a name cannot be bound to another one meanwhile.
+
+    Args:
+        inner: What sends; one that trusts the usual authorities and knows no proxy where it is None.
+        resolve: Finds the addresses of a host.
+        is_allowed: Which of them may be asked. A host that has one other is not asked at all.
+    """
+
+    def __init__(
+        self,
+        inner: httpx2.AsyncBaseTransport | None = None,
+        *,
+        resolve: Callable[[str, int], Awaitable[Sequence[str]]] | None = None,
+        is_allowed: Callable[[str], bool] | None = None,
+    ) -> None:
+        self._inner = inner or httpx2.AsyncHTTPTransport(trust_env=False)
+        self._resolve = resolve or addresses_of
+        self._is_allowed = is_allowed or is_public
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Send a request.
+
+        Raises:
+            FetchError: Its host is not on the public internet, or has no address.
+            httpx2.HTTPError: It has not been answered.
+        """
+        url = request.url
+        if url.scheme != "https":
+            raise FetchError(f"{url.host} is not asked without https", may_pass=False)
+        try:
+            addresses = await self._resolve(url.host, url.port or 443)
+        except OSError:
+            addresses = ()
+        if not addresses:
+            raise FetchError(f"{url.host} has no address")
+        if not all(map(self._is_allowed, addresses)):
+            raise FetchError(f"{url.host} is not on the public internet", may_pass=False)
+        return await self._sent(request, addresses[:_MAX_TRIED])
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._inner.aclose()
+
+    async def _sent(self, request: httpx2.Request, addresses: Sequence[str]) -> httpx2.Response:
+        for address in addresses[:-1]:
+            try:
+                return await self._inner.handle_async_request(_pinned(request, address))
+            except httpx2.ConnectError:
+                continue
+        return await self._inner.handle_async_request(_pinned(request, addresses[-1]))
+
+
+def public_client() -> httpx2.AsyncClient:
+    """Return a client that asks the public internet alone, and has to be closed."""
+    return httpx2.AsyncClient(
+        transport=PublicTransport(),
+        timeout=PATIENCE,
+        trust_env=False,
+        headers={"User-Agent": f"mcpkit/{__version__}"},
+    )
+
+
+async def addresses_of(host: str, port: int) -> Sequence[str]:
+    """Return the addresses of a host.
+
+    Raises:
+        OSError: It has none.
+    """
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return tuple(dict.fromkeys(str(each[4][0]) for each in found))
+
+
+def is_public(address: str) -> bool:
+    """Say whether an address is one of the public internet, and stands for none that is not."""
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    if isinstance(found, ipaddress.IPv4Address):
+        return found.is_global and not (found.is_multicast or found.is_reserved)
+    if found in _TRANSLATED:
+        return is_public(str(ipaddress.IPv4Address(found.packed[-4:])))
+    return found in _GLOBAL and found not in _TUNNELS and found.is_global
+
+
+def _pinned(request: httpx2.Request, address: str) -> httpx2.Request:
+    """Return a request to one address, whose certificate must be that of the host, and which names it."""
+    return httpx2.Request(
+        request.method,
+        request.url.copy_with(host=address),
+        headers=request.headers,
+        stream=request.stream,
+        extensions={**request.extensions, "sni_hostname": request.url.host},
+    )

@@ -1,0 +1,108 @@
+"""Redirect URIs: which ones a client may have, and whether it has registered the one that it asks for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from urllib.parse import SplitResult, urlencode, urlsplit
+
+from ..discovery import is_loopback
+
+MAX_LENGTH = 1024
+_VISIBLE = re.compile(r"[!-~]+")
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
+_FORBIDDEN = frozenset(
+    {
+        "about",
+        "blob",
+        "chrome",
+        "data",
+        "file",
+        "filesystem",
+        "ftp",
+        "ftps",
+        "gopher",
+        "intent",
+        "jar",
+        "javascript",
+    }
+    | {"mailto", "ms-appx", "ms-appx-web", "resource", "sms", "tel", "vbscript", "view-source", "ws", "wss"}
+)
+"""Schemes by which a browser runs or shows what stands in the URI, or starts something that is no OAuth client."""
+
+
+def check_redirect_uri(uri: object) -> str:
+    """Return a redirect URI that a client may have: `https`, `http` to this machine, or a private scheme of a program.
+
+    Raises:
+        ValueError: It is none; the message says why.
+    """
+    if not isinstance(uri, str) or len(uri) > MAX_LENGTH or not _VISIBLE.fullmatch(uri):
+        raise ValueError(f"a redirect URI is a text of at most {MAX_LENGTH} visible ASCII characters")
+    parts = _split(uri)
+    if parts is None or not _SCHEME.fullmatch(parts.scheme):
+        raise ValueError("a redirect URI is an absolute URI")
+    if "#" in uri:
+        raise ValueError("a redirect URI has no fragment")
+    if "\\" in uri or parts.username is not None or parts.password is not None:
+        raise ValueError("a redirect URI has no user, no password and no backslash")
+    if parts.scheme in _FORBIDDEN:
+        raise ValueError(f"the scheme {parts.scheme} is none that a client listens on")
+    if parts.scheme in {"http", "https"}:
+        if not parts.hostname:
+            raise ValueError("a redirect URI names a host")
+        if parts.scheme == "http" and not is_loopback(parts.hostname):
+            raise ValueError("only this machine may be reached by http; others need https")
+    elif not uri[len(parts.scheme) + 1 :].startswith("/"):
+        raise ValueError(
+            "a redirect URI with a private scheme goes on with a slash, as app.example:/callback"
+        )
+    return uri
+
+
+def is_registered(uri: str, registered: Iterable[str]) -> bool:
+    """Say whether a redirect URI is one of those that a client has registered.
+
+    It must be the same text, but for the port on this machine, which programs take as it comes (RFC 8252, 7.3).
+    """
+    try:
+        check_redirect_uri(uri)
+    except ValueError:
+        return False
+    wanted = _without_port(uri)
+    return any(uri == each or (wanted is not None and wanted == _without_port(each)) for each in registered)
+
+
+def is_local(uri: str) -> bool:
+    """Say whether a redirect URI leads to a program on the user's machine, which nobody vouches for."""
+    parts = urlsplit(uri)
+    return parts.scheme not in {"http", "https"} or is_loopback(parts.hostname)
+
+
+def host_of(uri: str) -> str:
+    """Return what a user is shown of a redirect URI: its host and port, or its private scheme."""
+    parts = urlsplit(uri)
+    return parts.netloc if parts.scheme in {"http", "https"} else f"{parts.scheme}:"
+
+
+def with_parameters(uri: str, parameters: Iterable[tuple[str, str]]) -> str:
+    """Return a redirect URI with more in its query; what stands there already stays (RFC 6749, 3.1.2)."""
+    separator = "&" if "?" in uri else "?"
+    return f"{uri}{separator}{urlencode(list(parameters))}"
+
+
+def _without_port(uri: str) -> tuple[str, str, str, str] | None:
+    """Return a redirect URI to this machine without its port; None for any other."""
+    parts = urlsplit(uri)
+    if parts.scheme != "http" or not is_loopback(parts.hostname):
+        return None
+    return parts.hostname or "", parts.path, parts.query, parts.fragment
+
+
+def _split(uri: str) -> SplitResult | None:
+    try:
+        parts = urlsplit(uri)
+        _ = parts.port  # looked at only now, and perhaps none
+    except ValueError:
+        return None
+    return parts

@@ -1,0 +1,145 @@
+"""Dynamic registration (RFC 7591), which keeps nothing: the id of a client holds what it has registered, encrypted."""
+
+from __future__ import annotations
+
+import json
+import time
+import unicodedata
+import zlib
+from collections.abc import Callable, Mapping
+
+from ...state.keys import Keys
+from .base64url import decode, encode
+from .client import METHODS, Client
+from .errors import OAuthError
+from .redirects import check_redirect_uri, is_local
+
+_PURPOSE = "OAuth client"
+_SECRET = "OAuth client secret"
+_PREFIX = "mcpkit-1."
+"""Begins the ids of this form."""
+_MAX_REDIRECT_URIS = 32
+_MAX_NAME = 100
+_GRANT_TYPES = ("authorization_code", "refresh_token")
+
+
+class Registration:
+    """Registers clients, and knows them again in any process with the same secret. Nobody can fill it.
+
+    Args:
+        keys: Encrypt the ids and sign the secrets.
+        clock: The time in Unix seconds.
+    """
+
+    def __init__(self, keys: Keys, clock: Callable[[], float] = time.time) -> None:
+        self._keys = keys
+        self._clock = clock
+
+    def register(self, metadata: Mapping[str, object]) -> dict[str, object]:
+        """Return what a client that registers itself is answered (RFC 7591, section 3.2.1).
+
+        Args:
+            metadata: What it says of itself; what is not known is passed over.
+
+        Raises:
+            OAuthError: It cannot be a client here.
+        """
+        metadata = {name: value for name, value in metadata.items() if value is not None}
+        redirect_uris = redirect_uris_of(metadata)
+        name = client_name(metadata, redirect_uris)
+        method = metadata.get("token_endpoint_auth_method", "client_secret_basic")
+        if method not in METHODS:
+            raise _refused(f"token_endpoint_auth_method must be one of {', '.join(METHODS)}")
+        grant_types = _chosen(metadata, "grant_types", _GRANT_TYPES, "authorization_code")
+        response_types = _chosen(metadata, "response_types", ("code",), "code")
+        held = {"n": name, "r": redirect_uris, "m": method}
+        sealed = self._keys.encrypt(_PURPOSE, zlib.compress(json.dumps(held).encode()))
+        client_id = _PREFIX + encode(sealed)
+        answer: dict[str, object] = {
+            "client_id": client_id,
+            "client_id_issued_at": int(self._clock()),
+            "client_name": name,
+            "redirect_uris": list(redirect_uris),
+            "grant_types": grant_types,
+            "response_types": response_types,
+            "token_endpoint_auth_method": method,
+            "application_type": _application_type(metadata, redirect_uris),
+        }
+        if method != "none":
+            answer["client_secret"] = encode(self._keys.sign(_SECRET, client_id.encode()))
+            answer["client_secret_expires_at"] = 0
+        return answer
+
+    def find(self, client_id: str) -> Client:
+        """Return a client that has registered itself.
+
+        Raises:
+            OAuthError: None has this id.
+        """
+        sealed = decode(client_id.removeprefix(_PREFIX)) if client_id.startswith(_PREFIX) else None
+        data = None if sealed is None else self._keys.decrypt(_PURPOSE, sealed)
+        if data is None:
+            raise OAuthError("invalid_client", "no client has this client_id: register it anew", status=401)
+        held = json.loads(zlib.decompress(data))
+        return Client(client_id, held["n"], tuple(held["r"]), held["m"])
+
+    def has_secret(self, client: Client, secret: str) -> bool:
+        """Say whether this is the secret of a client that has registered itself."""
+        signature = decode(secret)
+        return signature is not None and self._keys.verify(_SECRET, client.id.encode(), signature)
+
+
+def redirect_uris_of(metadata: Mapping[str, object]) -> tuple[str, ...]:
+    """Return the redirect URIs that a client says it has.
+
+    Raises:
+        OAuthError: It has none, or one that no client may have.
+    """
+    given = metadata.get("redirect_uris")
+    if not isinstance(given, list) or not 1 <= len(given) <= _MAX_REDIRECT_URIS:
+        raise OAuthError(
+            "invalid_redirect_uri", f"redirect_uris must be a list of 1 to {_MAX_REDIRECT_URIS} URIs"
+        )
+    try:
+        return tuple(dict.fromkeys(map(check_redirect_uri, given)))
+    except ValueError as error:
+        raise OAuthError("invalid_redirect_uri", str(error)) from None
+
+
+def client_name(metadata: Mapping[str, object], redirect_uris: tuple[str, ...]) -> str:
+    """Return what a client is called, in characters that a page can show without being turned about.
+
+    Raises:
+        OAuthError: Its name is no text, or too long.
+    """
+    name = metadata.get("client_name", "")
+    if not isinstance(name, str) or len(name) > _MAX_NAME:
+        raise _refused(f"client_name must be a text of at most {_MAX_NAME} characters")
+    shown = "".join(each for each in name if unicodedata.category(each)[0] != "C" or each == " ")
+    return " ".join(shown.split()) or "A client without a name"
+
+
+def _application_type(metadata: Mapping[str, object], redirect_uris: tuple[str, ...]) -> str:
+    """Return whether it is a program on the user's machine, or runs elsewhere (OpenID Connect Registration, 2)."""
+    leads_here = any(map(is_local, redirect_uris))
+    kind = metadata.get("application_type", "native" if leads_here else "web")
+    if kind not in ("native", "web"):
+        raise _refused("application_type must be native or web")
+    if kind == "web" and leads_here:
+        raise OAuthError(
+            "invalid_redirect_uri",
+            "a client with redirect URIs on the machine of its user has the application_type native",
+        )
+    return str(kind)
+
+
+def _chosen(metadata: Mapping[str, object], name: str, known: tuple[str, ...], needed: str) -> list[str]:
+    """Return what of a list is known here (RFC 7591, section 2: the server may take less than it was asked for)."""
+    given = metadata.get(name, [needed])
+    if not isinstance(given, list) or needed not in given:
+        raise _refused(f"{name} must be a list with {needed}")
+    return [each for each in known if each in given]
+
+
+def _refused(description: str) -> OAuthError:
+    return OAuthError("invalid_client_metadata", description)

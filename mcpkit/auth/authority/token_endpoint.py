@@ -1,0 +1,108 @@
+"""The token endpoint: codes, refresh tokens and the credentials of clients become access tokens (OAuth 2.1, 3.2)."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Awaitable, Callable
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from .client import Client
+from .client_authentication import authenticated
+from .errors import NOT_KEPT, OAuthError
+from .grants import GrantRecord
+from .login import Login
+from .parameters import Parameters, of_form
+from .parts import Parts
+
+
+class TokenEndpoint:
+    """Answers requests for tokens.
+
+    Args:
+        parts: The authorization server.
+        login: Says whether a user may go on.
+    """
+
+    def __init__(self, parts: Parts, login: Login) -> None:
+        self._parts = parts
+        self._login = login
+        self._types: dict[str, Callable[[Client, Parameters], Awaitable[Response]]] = {
+            "authorization_code": self._code,
+            "refresh_token": self._refresh,
+            "client_credentials": self._client,
+        }
+
+    async def answer(self, request: Request) -> Response:
+        """Answer a request.
+
+        Raises:
+            OAuthError: Nothing is issued.
+        """
+        form = await of_form(request)
+        form.check()
+        client = await authenticated(request, form, self._parts.clients)
+        answer = self._types.get(form.require("grant_type"))
+        if answer is None:
+            raise OAuthError("unsupported_grant_type", f"grant_type must be one of: {' '.join(self._types)}")
+        return await answer(client, form)
+
+    async def _code(self, client: Client, form: Parameters) -> Response:
+        code, verifier = form.require("code"), form.require("code_verifier")
+        record = await self._parts.grants.redeem(
+            code,
+            client.id,
+            verifier,
+            form.get("redirect_uri"),
+            lambda record: self._wanted(record, form),
+        )
+        return self._issued(record, form)
+
+    async def _refresh(self, client: Client, form: Parameters) -> Response:
+        record = await self._parts.grants.refresh(
+            form.require("refresh_token"), client.id, lambda record: self._wanted(record, form)
+        )
+        if record.subject is not None and not await self._login.may_go_on(record.subject):
+            await self._parts.grants.end(record.id)
+            raise OAuthError("invalid_grant", "the user may not go on")
+        return self._issued(record, form)
+
+    async def _client(self, client: Client, form: Parameters) -> Response:
+        if client.scopes is None:
+            raise OAuthError("unauthorized_client", "this client may not ask for itself")
+        record = GrantRecord(secrets.token_urlsafe(16), client.id, None, client.scopes, self._parts.resources)
+        response = self._issued(record, form)
+        await self._parts.grants.begin_for_client(record, self._parts.tokens.lifetime)
+        return response
+
+    def _issued(self, record: GrantRecord, form: Parameters) -> Response:
+        """Return the answer with the tokens of a grant, for what the request names of it."""
+        parts = self._parts
+        scopes, resources = self._wanted(record, form)
+        answer: dict[str, object] = {
+            "access_token": parts.tokens.issue(
+                record.subject or record.client_id,
+                record.client_id,
+                resources,
+                scopes,
+                record.id,
+                record.claims,
+            ),
+            "token_type": "Bearer",
+            "expires_in": int(parts.tokens.lifetime),
+        }
+        if scopes:
+            answer["scope"] = " ".join(scopes)
+        if record.subject is not None:
+            answer["refresh_token"] = parts.grants.refresh_token(record)
+        return JSONResponse(answer, headers=NOT_KEPT)
+
+    def _wanted(self, record: GrantRecord, form: Parameters) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the scopes and the resources that a request names of a grant.
+
+        Raises:
+            OAuthError: It names what was not granted.
+        """
+        scopes = self._parts.narrowed(form.get("scope"), record.scopes)
+        return scopes, self._parts.resources_of(form.all("resource"), record.resources)

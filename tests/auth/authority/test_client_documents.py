@@ -1,0 +1,336 @@
+"""Client ID metadata documents: fetched from the public internet alone, and believed where they fit."""
+
+from __future__ import annotations
+
+import json
+import ssl
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import anyio
+import httpx2
+import pytest
+
+from authority_site import CALLBACK, Here, Login
+from certificates import Authority
+from mcpkit.auth.authority.client_documents import ClientDocuments, check_client_url
+from mcpkit.auth.authority.errors import OAuthError
+from mcpkit.auth.authority.public_internet import PublicTransport, addresses_of, is_public
+from scripted_http import Asked, Reply, scripted
+
+pytestmark = pytest.mark.anyio
+
+HOST = "client.example"
+
+
+class Web:
+    """A web of one host, which is this machine.
+
+    Attributes:
+        document: What the client's document says.
+        headers: More headers of it.
+        asked: How often somebody has asked for it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        authority = Authority(folder)
+        files = authority.certificate(HOST)
+        self.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.tls.load_cert_chain(*files)
+        self.trusting = ssl.create_default_context(cafile=str(authority.file))
+        self.document: Any = {}
+        self.headers: dict[str, str] = {}
+        self.status = 200
+        self.asked = 0
+        self.addresses: Sequence[str] = ("127.0.0.1",)
+        self.seen: list[Asked] = []
+
+    async def script(self, asked: Asked, reply: Reply) -> None:
+        self.asked += 1
+        self.seen.append(asked)
+        body = self.document if isinstance(self.document, bytes) else json.dumps(self.document).encode()
+        await reply.send(self.status, body, {"Content-Type": "application/json", **self.headers})
+
+    async def resolve(self, host: str, port: int) -> Sequence[str]:
+        assert host == HOST
+        return self.addresses
+
+    def client(self, **more: Any) -> httpx2.AsyncClient:
+        inner = httpx2.AsyncHTTPTransport(verify=self.trusting, trust_env=False)
+        options = {"resolve": self.resolve, "is_allowed": lambda _: True, **more}
+        return httpx2.AsyncClient(transport=PublicTransport(inner, **options), timeout=5)
+
+    def says(self, url: str, **more: Any) -> str:
+        """Let the document be a good one for a host, but for what is given, and return its URL."""
+        found = f"https://{HOST}:{urlsplit(url).port}/client.json"
+        self.document = {"client_id": found, "client_name": "Editor", "redirect_uris": [CALLBACK], **more}
+        self.document = {name: value for name, value in self.document.items() if value is not None}
+        return found
+
+
+@pytest.fixture
+def web(tmp_path: Path) -> Web:
+    return Web(tmp_path)
+
+
+async def test_a_client_logs_in_by_its_document(web: Web) -> None:
+    async with scripted(web.script, web.tls) as server:
+        login = Login(web.says(server.url))
+        here = Here(documents=web.client)
+        async with here.browser() as browser:
+            page = await browser.get("/authorize", params=login.query)
+        assert "Editor" in page.text
+        assert HOST in page.text
+        tokens = await here.tokens(login)
+    assert (await here.granted(tokens)).principal.client_id == login.client_id
+    assert web.asked == 1
+    assert web.seen[0].headers["host"] == urlsplit(login.client_id).netloc
+
+
+async def refused(web: Web, **more: Any) -> str:
+    async with scripted(web.script, web.tls) as server:
+        url = web.says(server.url, **more)
+        with pytest.raises(OAuthError) as caught:
+            await ClientDocuments(web.client).find(url)
+    assert caught.value.error == "invalid_client"
+    return caught.value.description
+
+
+@pytest.mark.parametrize(
+    ("more", "text"),
+    [
+        ({"client_id": "https://other.example/client.json"}, "not the URL of the document"),
+        ({"client_id": None}, "not the URL of the document"),
+        ({"client_name": None}, "no client_name"),
+        ({"client_secret": "x"}, "secret"),
+        ({"client_secret_expires_at": 0}, "secret"),
+        ({"token_endpoint_auth_method": "client_secret_post"}, "not none"),
+        ({"token_endpoint_auth_method": "private_key_jwt"}, "not none"),
+    ],
+)
+async def test_a_document_has_to_fit(web: Web, more: Any, text: str) -> None:
+    assert text in await refused(web, **more)
+
+
+@pytest.mark.parametrize("uris", [None, [], "https://x.example/", ["http://x.example/"], ["javascript:x"]])
+async def test_a_document_has_redirect_uris_that_a_client_may_have(web: Web, uris: Any) -> None:
+    async with scripted(web.script, web.tls) as server:
+        with pytest.raises(OAuthError, match="redirect"):
+            await ClientDocuments(web.client).find(web.says(server.url, redirect_uris=uris))
+
+
+async def test_what_is_no_document_is_refused(web: Web) -> None:
+    for body in (b"", b"[]", b"{", b'{"a":1,"a":2}', b"x" * 10_000_000):
+        async with scripted(web.script, web.tls) as server:
+            url = web.says(server.url)
+            web.document = body
+            with pytest.raises(OAuthError):
+                await ClientDocuments(web.client).find(url)
+    for status, headers in (
+        (302, {"Location": "https://127.0.0.1/"}),
+        (404, {}),
+        (500, {}),
+        (200, {"Content-Type": "text/html"}),
+    ):
+        web.status, web.headers = status, headers
+        await refused(web)
+
+
+async def test_a_document_is_kept_as_long_as_its_headers_say_and_errors_are_not(web: Web) -> None:
+    now = 0.0
+    async with scripted(web.script, web.tls) as server:
+        url = web.says(server.url)
+        documents = ClientDocuments(web.client, lambda: now)
+
+        async def looked_up(times: int) -> None:
+            await documents.find(url)
+            assert web.asked == times
+
+        web.status = 500
+        for _ in range(2):
+            with pytest.raises(OAuthError):
+                await documents.find(url)
+        web.status, web.headers = 200, {"Cache-Control": "no-store"}
+        await looked_up(3)
+        await looked_up(4)
+        web.headers = {"Cache-Control": "max-age=60"}
+        await looked_up(5)
+        now = 59.0
+        await looked_up(5)
+        now, web.headers = 60.0, {}
+        await looked_up(6)
+        now = 359.0
+        await looked_up(6)
+        now, web.headers = 360.0, {"Cache-Control": "max-age=999999999"}
+        await looked_up(7)
+        now = 360 + 24 * 3600.0 - 1
+        await looked_up(7)
+        now += 1
+        await looked_up(8)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://client.example/client.json",
+        "https://client.example",
+        "https:///client.json",
+        "https://user@client.example/client.json",
+        "https://client.example/client.json#x",
+        "https://client.example/a/../client.json",
+        "https://client.example/./client.json",
+        "https://client.example/%2e%2E/client.json",
+        "https://client.example\\@evil.example/x",
+        "https://client.example:99999/x",
+        "https://[::1/x",
+        "https://client.example/a b",
+        "https://client.example/ü",
+        "https:client.example/x",
+        "https://client.example/" + "x" * 2000,
+    ],
+)
+async def test_other_urls_are_no_ids_of_clients(url: str) -> None:
+    with pytest.raises(OAuthError, match="client_id that is a URL"):
+        check_client_url(url)
+    here = Here(documents=None)
+    async with here.browser() as browser:
+        response = await browser.get("/authorize", params=Login(url).query)
+    assert response.status_code == 400
+    assert "location" not in response.headers
+
+
+# Strangers' URLs lead to the public internet alone
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "127.0.0.1",
+        "127.8.8.8",
+        "0.0.0.0",
+        "10.0.0.1",
+        "172.16.0.1",
+        "192.168.1.1",
+        "169.254.169.254",
+        "100.64.0.1",
+        "192.0.2.1",
+        "198.18.0.1",
+        "224.0.0.1",
+        "240.0.0.1",
+        "255.255.255.255",
+        "::1",
+        "::",
+        "::ffff:127.0.0.1",
+        "::ffff:8.8.8.8",
+        "::127.0.0.1",
+        "fe80::1",
+        "fe80::1%eth0",
+        "fc00::1",
+        "fd12::1",
+        "fec0::1",
+        "ff02::1",
+        "2001:db8::1",
+        "2001::1",
+        "2002:7f00:1::",
+        "64:ff9b::127.0.0.1",
+        "64:ff9b::10.0.0.1",
+        "64:ff9b:1::8.8.8.8",
+        "100::1",
+        "localhost",
+        "",
+    ],
+)
+def test_these_addresses_are_not_public(address: str) -> None:
+    assert not is_public(address)
+
+
+@pytest.mark.parametrize("address", ["8.8.8.8", "1.1.1.1", "2606:4700::1111", "64:ff9b::8.8.8.8"])
+def test_these_addresses_are_public(address: str) -> None:
+    assert is_public(address)
+
+
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "2130706433", "0x7f.1"]
+)
+async def test_nothing_of_this_machine_is_asked(web: Web, host: str) -> None:
+    """A canary that listens hears nothing; without the guard it would."""
+    async with scripted(web.script, web.tls) as server:
+        port = urlsplit(server.url).port
+        with pytest.raises(OAuthError, match=r"public internet|has no address"):
+            await ClientDocuments().find(f"https://{host}:{port}/client.json")
+        assert web.asked == 0
+        url = web.says(server.url)
+        await ClientDocuments(web.client).find(url)
+        assert web.asked == 1
+
+
+async def test_a_host_with_one_private_address_is_not_asked(web: Web) -> None:
+    web.addresses = ("8.8.8.8", "127.0.0.1")
+    async with scripted(web.script, web.tls) as server:
+        url = web.says(server.url)
+        guarded = ClientDocuments(lambda: web.client(is_allowed=is_public))
+        with pytest.raises(OAuthError, match="public internet"):
+            await guarded.find(url)
+    assert web.asked == 0
+
+
+async def test_a_name_is_looked_up_once_for_a_request_so_that_it_cannot_be_bound_anew(web: Web) -> None:
+    looked_up: list[str] = []
+
+    async def rebinding(host: str, port: int) -> Sequence[str]:
+        looked_up.append(host)
+        return ("127.0.0.1",) if len(looked_up) == 1 else ("192.0.2.1",)
+
+    async with scripted(web.script, web.tls) as server:
+        url = web.says(server.url)
+        await ClientDocuments(lambda: web.client(resolve=rebinding)).find(url)
+    assert looked_up == [HOST]
+
+
+async def test_the_certificate_has_to_be_that_of_the_host(web: Web) -> None:
+    async with scripted(web.script, web.tls) as server:
+        url = f"https://other.example:{urlsplit(server.url).port}/client.json"
+
+        async def resolve(host: str, port: int) -> Sequence[str]:
+            return ("127.0.0.1",)
+
+        with pytest.raises(OAuthError, match="certificate"):
+            await ClientDocuments(lambda: web.client(resolve=resolve)).find(url)
+    assert web.asked == 0
+
+
+async def test_another_address_is_tried_where_one_does_not_answer(web: Web) -> None:
+    web.addresses = ("127.0.0.2", "127.0.0.1")
+    async with scripted(web.script, web.tls) as server:
+        await ClientDocuments(web.client).find(web.says(server.url))
+    assert web.asked == 1
+
+
+@pytest.mark.limit("metadata documents of clients that `DevAuth` fetches")
+async def test_a_slow_document_is_not_waited_for_and_not_many_at_once(
+    web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mcpkit.auth.authority.client_documents._PATIENCE", 0.5)
+    refusals: list[str] = []
+
+    async def never(asked: Asked, reply: Reply) -> None:
+        await anyio.sleep_forever()
+
+    async with scripted(never, web.tls) as server:
+        documents = ClientDocuments(web.client)
+
+        async def look_up(number: int) -> None:
+            with pytest.raises(OAuthError) as caught:
+                await documents.find(f"{web.says(server.url)}?{number}")
+            refusals.append(caught.value.error)
+
+        async with anyio.create_task_group() as tasks:
+            for number in range(20):
+                tasks.start_soon(look_up, number)
+    assert sorted(refusals) == ["invalid_client"] * 16 + ["temporarily_unavailable"] * 4
+
+
+async def test_addresses_are_those_of_the_system() -> None:
+    assert set(await addresses_of("localhost", 443)) <= {"127.0.0.1", "::1"}

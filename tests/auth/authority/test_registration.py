@@ -1,0 +1,213 @@
+"""Dynamic registration: what a client may be, and that nobody can fill anything by it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from authority_site import CALLBACK, Here, Login
+from mcpkit.state.memory import Memory
+
+pytestmark = pytest.mark.anyio
+
+
+async def answered(here: Here, metadata: Any, **options: Any) -> Any:
+    async with here.browser() as client:
+        return await client.post("/register", **(options or {"json": metadata}))
+
+
+async def test_a_client_is_told_what_it_is() -> None:
+    here = Here()
+    response = await answered(
+        here,
+        {
+            "redirect_uris": [CALLBACK, CALLBACK],
+            "client_name": "Some  editor",
+            "grant_types": ["authorization_code", "refresh_token", "implicit"],
+            "response_types": ["code"],
+            "token_endpoint_auth_method": "none",
+            "application_type": "native",
+            "contacts": ["a@b.example"],
+        },
+    )
+    assert response.status_code == 201
+    assert response.headers["cache-control"] == "no-store"
+    found = response.json()
+    assert found.pop("client_id").isascii()
+    assert found == {
+        "client_id_issued_at": int(here.clock.now),
+        "client_name": "Some editor",
+        "redirect_uris": [CALLBACK],
+        "grant_types": ["authorization_code", "refresh_token"],
+        "response_types": ["code"],
+        "token_endpoint_auth_method": "none",
+        "application_type": "native",
+    }
+
+
+async def test_a_client_that_says_nothing_gets_a_secret_that_does_not_expire() -> None:
+    found = (await answered(Here(), {"redirect_uris": ["https://app.example/cb"]})).json()
+    assert found["token_endpoint_auth_method"] == "client_secret_basic"
+    assert (len(found["client_secret"]), found["client_secret_expires_at"]) == (43, 0)
+    assert found["application_type"] == "web"
+
+
+async def test_nothing_is_kept_of_a_registration_and_ids_of_the_same_client_differ() -> None:
+    shared = Memory()
+    here = Here(shared=shared)
+    ids = {(await here.registered())["client_id"] for _ in range(200)}
+    assert len(ids) == 200
+    assert len(shared) == 0
+    login = Login(ids.pop())
+    assert await here.tokens(login)
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "http://localhost/",
+        "http://127.0.0.1:33418/",
+        "http://[::1]:1/cb",
+        "https://claude.ai/api/mcp/auth_callback",
+        "https://vscode.dev/redirect",
+        "cursor://anysphere.cursor-retrieval/oauth/user-mcp/callback",
+        "com.example.app:/oauth",
+    ],
+)
+async def test_what_clients_in_use_register_is_taken(uri: str) -> None:
+    here = Here()
+    login = Login((await here.registered(redirect_uris=[uri]))["client_id"], uri)
+    assert await here.tokens(login)
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "http://app.example/cb",
+        "javascript:alert(1)",
+        "javascript://app.example/%0aalert(1)",
+        "JAVASCRIPT://x",
+        "data:text/html,x",
+        "file:///etc/passwd",
+        "vbscript:/x",
+        "blob:https://x/y",
+        "ws://localhost/x",
+        "https://",
+        "https:/cb",
+        "https:///cb",
+        "https://app.example/cb#x",
+        "https://app.example/cb#",
+        "https://user@app.example/cb",
+        "https://:pass@app.example/cb",
+        "https://app.example\\@evil.example/",
+        "https://app.example:99999/",
+        "https://[::1/",
+        "https://app.example/ü",
+        "https://app.example/a b",
+        "https://app.example/\nLocation: x",
+        "/cb",
+        "cb",
+        "",
+        "app.example:cb",
+        "urn:ietf:wg:oauth:2.0:oob",
+        "https://app.example/" + "x" * 2000,
+        7,
+        None,
+        ["https://app.example/cb"],
+    ],
+)
+async def test_nobody_may_be_sent_to_these(uri: Any) -> None:
+    response = await answered(Here(), {"redirect_uris": ["https://app.example/cb", uri]})
+    assert (response.status_code, response.json()["error"]) == (400, "invalid_redirect_uri")
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"redirect_uris": None}, "invalid_redirect_uri"),
+        ({"redirect_uris": []}, "invalid_redirect_uri"),
+        ({"redirect_uris": CALLBACK}, "invalid_redirect_uri"),
+        ({"application_type": "web"}, "invalid_redirect_uri"),
+        ({"application_type": "desktop"}, "invalid_client_metadata"),
+        ({"application_type": []}, "invalid_client_metadata"),
+        ({"client_name": 7}, "invalid_client_metadata"),
+        ({"token_endpoint_auth_method": "private_key_jwt"}, "invalid_client_metadata"),
+        ({"token_endpoint_auth_method": ["none"]}, "invalid_client_metadata"),
+        ({"grant_types": ["client_credentials"]}, "invalid_client_metadata"),
+        ({"grant_types": "authorization_code"}, "invalid_client_metadata"),
+        ({"response_types": ["token"]}, "invalid_client_metadata"),
+    ],
+)
+async def test_what_cannot_be_a_client_here_is_refused(change: Any, error: str) -> None:
+    response = await answered(Here(), {"redirect_uris": [CALLBACK], **change})
+    assert (response.status_code, response.json()["error"]) == (400, error)
+    assert response.headers["cache-control"] == "no-store"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"[]",
+        b"null",
+        b"{",
+        b'{"a": 1, "a": 2}',
+        b"\xff",
+        b'{"client_name": "\\ud800", "redirect_uris": ["https://a.example/"]}',
+        b'{"a":' * 5000,
+        b'{"a": NaN}',
+        b'{"redirect_uris": ["https://a.example/"], "a": ' + b"1" * 6000 + b"}",
+    ],
+)
+async def test_what_is_no_json_is_refused(body: bytes) -> None:
+    response = await answered(
+        Here(), None, content=body, headers={"Content-Type": "application/json; charset=utf-8"}
+    )
+    assert response.status_code == 400
+    assert response.json()["error"].startswith("invalid_")
+
+
+@pytest.mark.limit("form, query or body at `DevAuth`")
+async def test_a_long_body_and_a_form_are_refused() -> None:
+    here = Here()
+    long = await answered(here, {"redirect_uris": [CALLBACK], "x": "x" * 40_000})
+    assert (long.status_code, long.json()["error"]) == (413, "invalid_client_metadata")
+    form = await answered(here, None, data={"redirect_uris": CALLBACK})
+    assert (form.status_code, form.json()["error"]) == (400, "invalid_client_metadata")
+
+
+@pytest.mark.limit("name of a client of `DevAuth`")
+@pytest.mark.limit("redirect URIs of a client of `DevAuth`")
+async def test_names_and_redirect_uris_are_bounded() -> None:
+    here = Here()
+    longest = "https://app.example/".ljust(1024, "x")
+    uris = [longest, *(f"{CALLBACK}/{number}" for number in range(31))]
+    await here.registered(client_name="x" * 100, redirect_uris=uris)
+    for change, error in (
+        ({"client_name": "x" * 101}, "invalid_client_metadata"),
+        ({"redirect_uris": [*uris, CALLBACK]}, "invalid_redirect_uri"),
+        ({"redirect_uris": [f"{longest}x"]}, "invalid_redirect_uri"),
+    ):
+        response = await answered(here, {"redirect_uris": [CALLBACK], **change})
+        assert (response.status_code, response.json()["error"]) == (400, error)
+
+
+async def test_a_client_without_a_name_is_shown_as_such() -> None:
+    here = Here()
+    for name in (" \u200b\u202e ", ""):
+        found = await here.registered(client_name=name)
+        assert found["client_name"] == "A client without a name"
+
+
+async def test_a_secret_is_of_one_client_and_one_server() -> None:
+    here = Here()
+    found = await here.registered(token_endpoint_auth_method="client_secret_post")
+    again = Here(secret="quite another secret of a server")
+    form = {
+        "grant_type": "refresh_token",
+        "refresh_token": "x",
+        **{name: found[name] for name in ("client_id", "client_secret")},
+    }
+    assert (await here.post("/token", form)).json()["error"] == "invalid_grant"
+    assert (await again.post("/token", form)).json()["error"] == "invalid_client"
