@@ -1,15 +1,13 @@
-"""What the tests of broker and store in memory have in common: a clock, threads, and calls without an event loop."""
+"""A clock that tests move, threads that start together, and coroutines that must not suspend."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import pytest
-
-from mcpkit.state.broker import Broker
 
 T = TypeVar("T")
 
@@ -45,15 +43,3 @@ def in_threads(work: Callable[[int], None]) -> None:
 
     with ThreadPoolExecutor(THREADS) as pool:
         list(pool.map(run, range(THREADS)))
-
-
-def read(broker: Broker, key: str) -> dict[str, str]:
-    return dict(finished(broker.read(key)))
-
-
-def write(broker: Broker, key: str, changes: Mapping[str, str | None], ttl: float = 60) -> None:
-    finished(broker.write(key, changes, ttl))
-
-
-def claim(broker: Broker, key: str, ttl: float = 60) -> bool:
-    return finished(broker.claim(key, ttl))

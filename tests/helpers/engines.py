@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from mcpkit import Memory, Sqlite
+from mcpkit import Broker, Memory, Sqlite, Store, Stored
+from mcpkit.state.sqlite import _tidy
 from waiting import PATIENCE
 
 T = TypeVar("T")
@@ -17,8 +19,8 @@ T = TypeVar("T")
 ENGINES = ["memory", "sqlite"]
 
 
-class _Loop(threading.local):
-    """An event loop for each thread, closed with it."""
+class _Loop:
+    """An event loop, closed when nobody has it any more."""
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
@@ -27,18 +29,70 @@ class _Loop(threading.local):
         self.loop.close()
 
 
-_here = _Loop()
+class _Here(threading.local):
+    """What each thread has one of."""
+
+    def __init__(self) -> None:
+        self.held = _Loop()
+
+
+_here = _Here()
 
 
 def done(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end, in an event loop of this thread."""
-    return _here.loop.run_until_complete(coroutine)
+    return _here.held.loop.run_until_complete(coroutine)
+
+
+def read(engine: Broker, key: str) -> dict[str, str]:
+    return dict(done(engine.read(key)))
+
+
+def write(engine: Broker, key: str, changes: Mapping[str, str | None], ttl: float = 60) -> None:
+    done(engine.write(key, changes, ttl))
+
+
+def claim(engine: Broker, key: str, ttl: float = 60) -> bool:
+    return done(engine.claim(key, ttl))
+
+
+def get(engine: Store, key: str) -> Stored | None:
+    return done(engine.get(key))
+
+
+def put(
+    engine: Store, key: str, value: bytes = b"", version: str | None = None, ttl: float = 60
+) -> str | None:
+    return done(engine.put(key, value, version=version, ttl=ttl))
+
+
+def delete(engine: Store, key: str, version: str) -> bool:
+    return done(engine.delete(key, version=version))
 
 
 def make_engine(name: str, folder: Path, clock: Callable[[], float] | None = None) -> Memory | Sqlite:
     """Make an engine that is empty."""
     options = {} if clock is None else {"clock": clock}
     return Memory(**options) if name == "memory" else Sqlite(folder / "shared.db", **options)
+
+
+def close(engine: Memory | Sqlite) -> None:
+    if isinstance(engine, Sqlite):
+        engine.close()
+
+
+def size(engine: Memory | Sqlite) -> int:
+    """Count what an engine keeps, once it has swept what has expired."""
+    if isinstance(engine, Memory):
+        engine.sweep()
+        return len(engine)
+
+    def count(connection: sqlite3.Connection) -> int:
+        _tidy(engine._clock, connection)
+        tables = ("records", "claims", "stored")
+        return sum(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in tables)
+
+    return done(engine._database.run(count))
 
 
 def eventually(condition: Callable[[], object]) -> None:

@@ -1,11 +1,29 @@
-"""Threads that take turns as often as they can."""
+"""The engines that servers share, and threads that take turns as often as they can."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+
+from brokers import Clock
+from engines import ENGINES, close, make_engine
+from mcpkit import Memory, Sqlite
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture(params=ENGINES)
+def engine(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Iterator[Memory | Sqlite]:
+    """Each engine, empty, by a clock that the test moves."""
+    made = make_engine(request.param, tmp_path, clock)
+    yield made
+    close(made)
 
 
 @pytest.fixture

@@ -1,25 +1,27 @@
-"""When the broker in memory gives back what nobody prolongs."""
+"""When a broker gives back what nobody prolongs."""
 
 from __future__ import annotations
 
 import gc
 import tracemalloc
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from brokers import Clock, claim, finished, read, write
-from mcpkit.state.memory import Memory
+from brokers import Clock
+from engines import ENGINES, claim, close, done, make_engine, read, size, write
+from mcpkit import Memory, Sqlite
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def broker(engine: Memory | Sqlite) -> Memory | Sqlite:
+    return engine
 
 
 @pytest.fixture
-def broker(clock: Clock) -> Memory:
+def memory(clock: Clock) -> Memory:
     return Memory(clock)
 
 
@@ -55,8 +57,7 @@ def test_each_write_sets_the_time_for_the_whole_key(broker, clock, changes, ttl)
     assert read(broker, "a") == {"level": "info", "uri": "x"} | changes
     clock.now += 0.5
     assert read(broker, "a") == {}
-    broker.sweep()
-    assert len(broker) == 0
+    assert size(broker) == 0
 
 
 @pytest.mark.parametrize("ttl", [0, -1])
@@ -75,58 +76,57 @@ def test_a_claim_is_free_again_exactly_when_its_time_is_over(broker, clock):
     assert not claim(broker, "a", 10)
 
 
-def test_each_claim_gives_back_what_has_expired(broker, clock):
+def test_each_claim_gives_back_what_has_expired(memory, clock):
     for number in range(100):
-        claim(broker, str(number), 10 + number % 2)
-    write(broker, "written", {"level": "info"}, 10)
+        claim(memory, str(number), 10 + number % 2)
+    write(memory, "written", {"level": "info"}, 10)
     clock.now += 10
-    assert claim(broker, "new")
-    assert len(broker) == 51
+    assert claim(memory, "new")
+    assert len(memory) == 51
 
 
-def test_each_write_gives_back_what_has_expired(broker, clock):
+def test_each_write_gives_back_what_has_expired(memory, clock):
     for number in range(100):
-        write(broker, str(number), {"level": "info"}, 10 + number % 2)
+        write(memory, str(number), {"level": "info"}, 10 + number % 2)
     clock.now += 10
-    write(broker, "new", {"level": "info"})
-    assert len(broker) == 51
+    write(memory, "new", {"level": "info"})
+    assert len(memory) == 51
 
 
 def test_a_prolonged_key_survives_the_sweep_of_its_first_date(broker, clock):
     write(broker, "a", {"level": "info"}, 10)
     write(broker, "a", {}, 30)
     clock.now += 20
-    broker.sweep()
+    assert size(broker) == 1
     assert read(broker, "a") == {"level": "info"}
     clock.now += 10
-    broker.sweep()
-    assert len(broker) == 0
+    assert size(broker) == 0
 
 
-def test_ten_thousand_abandoned_keys_give_their_memory_back(broker, clock):
-    write(broker, "kept", {"level": "info"}, 1e6)
+def test_ten_thousand_abandoned_keys_give_their_memory_back(memory, clock):
+    write(memory, "kept", {"level": "info"}, 1e6)
     tracemalloc.start()
     try:
         for number in range(10_000):
-            write(broker, f"weather/session/{number}", {"level": "info", "uri": str(number)})
+            write(memory, f"weather/session/{number}", {"level": "info", "uri": str(number)})
         full, _ = tracemalloc.get_traced_memory()
         clock.now += 60
-        broker.sweep()
+        memory.sweep()
         gc.collect()  # the interpreter keeps some memory of its own for the next tuples
         left, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert len(broker) == 1
+    assert len(memory) == 1
     assert full > 1_000_000
     assert left < 20_000
 
 
-def test_keys_that_come_and_go_leave_nothing_until_their_date(broker):
+def test_keys_that_come_and_go_leave_nothing_until_their_date(memory):
     tracemalloc.start()
     try:
         for number in range(5_000):
-            write(broker, str(number), {"level": "info"}, 1e6)
-            finished(broker.erase(str(number)))
+            write(memory, str(number), {"level": "info"}, 1e6)
+            done(memory.erase(str(number)))
         gc.collect()
         left, _ = tracemalloc.get_traced_memory()
     finally:
@@ -134,20 +134,20 @@ def test_keys_that_come_and_go_leave_nothing_until_their_date(broker):
     assert left < 50_000
 
 
-def test_a_date_that_moves_nearer_bit_by_bit_costs_no_memory(broker, clock):
+def test_a_date_that_moves_nearer_bit_by_bit_costs_no_memory(memory, clock):
     # An absolute end told as seconds from now drifts, as two clocks never agree.
-    write(broker, "a", {"level": "info"}, 1e6)
+    write(memory, "a", {"level": "info"}, 1e6)
     tracemalloc.start()
     try:
         for number in range(5_000):
-            write(broker, "a", {}, 1e6 - number / 1000)
+            write(memory, "a", {}, 1e6 - number / 1000)
         gc.collect()
         left, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     assert left < 50_000
     clock.now += 1e6 - 4.999
-    assert read(broker, "a") == {}
+    assert read(memory, "a") == {}
 
 
 KEYS = st.sampled_from("abc")
@@ -199,20 +199,22 @@ class Model:
         )
 
 
+@pytest.mark.parametrize("name", ENGINES)
 @settings(max_examples=200, deadline=None)
-@given(STEPS)
-def test_it_agrees_with_a_store_that_looks_at_everything(steps):
+@given(steps=STEPS)
+def test_it_agrees_with_a_store_that_looks_at_everything(
+    name: str, steps: list[Any], tmp_path_factory: pytest.TempPathFactory
+) -> None:
     clock = Clock()
-    broker, model = Memory(clock), Model(clock)
-    for name, *arguments in steps:
-        if name == "wait":
+    broker, model = make_engine(name, tmp_path_factory.mktemp("engine"), clock), Model(clock)
+    for step, *arguments in steps:
+        if step == "wait":
             clock.now += arguments[0]
-        elif name == "sweep":
-            broker.sweep()
-            assert len(broker) == len(model)
+        elif step == "sweep":
+            assert size(broker) == len(model)
         else:
-            assert finished(getattr(broker, name)(*arguments)) == getattr(model, name)(*arguments)
+            assert done(getattr(broker, step)(*arguments)) == getattr(model, step)(*arguments)
         assert {key: read(broker, key) for key in "abc"} == {key: model.read(key) for key in "abc"}
     clock.now += 20
-    broker.sweep()
-    assert len(broker) == 0
+    assert size(broker) == 0
+    close(broker)

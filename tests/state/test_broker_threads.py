@@ -1,4 +1,4 @@
-"""The broker in memory under several threads, and in processes that fork."""
+"""A broker under several threads, and the one in memory in processes that fork."""
 
 from __future__ import annotations
 
@@ -7,18 +7,26 @@ import sys
 
 import pytest
 
-from brokers import THREADS, Clock, claim, finished, in_threads, read, write
-from mcpkit.state.memory import Memory
+from brokers import THREADS, Clock, in_threads
+from engines import claim, done, eventually, read, size, write
+from mcpkit import Memory, Sqlite
 
-TURNS = 300
+
+@pytest.fixture
+def broker(engine: Memory | Sqlite) -> Memory | Sqlite:
+    return engine
+
+
+@pytest.fixture
+def turns(broker: Memory | Sqlite) -> int:
+    return 300 if isinstance(broker, Memory) else 25
 
 
 @pytest.mark.usefixtures("frequent_switches")
-def test_no_field_is_lost_when_threads_write_one_key():
-    broker = Memory()
+def test_no_field_is_lost_when_threads_write_one_key(broker, turns):
 
     def work(number: int) -> None:
-        for turn in range(TURNS):
+        for turn in range(turns):
             write(broker, "a", {f"{number}": str(turn), f"{number}-{turn % 5}": "x"})
             assert read(broker, "a")[f"{number}"] == str(turn)
 
@@ -27,12 +35,11 @@ def test_no_field_is_lost_when_threads_write_one_key():
 
 
 @pytest.mark.usefixtures("frequent_switches")
-def test_a_read_sees_all_of_a_write_or_none():
-    broker = Memory()
+def test_a_read_sees_all_of_a_write_or_none(broker, turns):
     write(broker, "a", {"left": "0", "right": "0"})
 
     def work(number: int) -> None:
-        for turn in range(TURNS):
+        for turn in range(turns):
             if number % 2:
                 write(broker, "a", {"left": f"{number} {turn}", "right": f"{number} {turn}"})
             else:
@@ -43,56 +50,52 @@ def test_a_read_sees_all_of_a_write_or_none():
 
 
 @pytest.mark.usefixtures("frequent_switches")
-def test_keys_come_and_expire_under_threads():
-    clock = Clock()
-    broker = Memory(clock)
+def test_keys_come_and_expire_under_threads(broker, clock: Clock, turns):
 
     def work(number: int) -> None:
-        for turn in range(TURNS):
+        for turn in range(turns):
             write(broker, f"{number}/{turn}", {"turn": str(turn)}, 1 + turn % 7)
             clock.now += 0.01
             if turn % 3 == 0:
-                finished(broker.erase(f"{number}/{turn}"))
+                done(broker.erase(f"{number}/{turn}"))
             if turn % 10 == 0:
-                broker.sweep()
+                size(broker)
 
     in_threads(work)
     clock.now += 10
-    broker.sweep()
-    assert len(broker) == 0
+    assert size(broker) == 0
 
 
 @pytest.mark.usefixtures("frequent_switches")
-def test_of_all_threads_that_claim_a_key_one_has_it():
-    broker = Memory()
+def test_of_all_threads_that_claim_a_key_one_has_it(broker, turns):
     won: list[int] = []
 
     def work(number: int) -> None:
-        for turn in range(TURNS):
+        for turn in range(turns):
             if claim(broker, str(turn)):
                 won.append(turn)
 
     in_threads(work)
-    assert sorted(won) == list(range(TURNS))
+    assert sorted(won) == list(range(turns))
 
 
 @pytest.mark.usefixtures("frequent_switches")
-def test_every_message_is_heard_while_listeners_come_and_go():
-    broker = Memory()
+def test_every_message_is_heard_while_listeners_come_and_go(broker, turns):
     heard: list[str] = []
     broker.subscribe("changes", heard.append)
 
     def work(number: int) -> None:
-        for turn in range(TURNS):
+        for turn in range(turns):
             leave = broker.subscribe("changes", lambda _: None)
-            finished(broker.publish("changes", f"{number} {turn}"))
+            done(broker.publish("changes", f"{number} {turn}"))
             leave()
 
     in_threads(work)
+    eventually(lambda: len(heard) == THREADS * turns)
     for number in range(THREADS):
         own = [message for message in heard if message.startswith(f"{number} ")]
-        assert own == [f"{number} {turn}" for turn in range(TURNS)]
-    assert len(heard) == THREADS * TURNS
+        assert own == [f"{number} {turn}" for turn in range(turns)]
+    assert len(heard) == THREADS * turns
 
 
 def test_each_broker_is_a_home_of_its_own():

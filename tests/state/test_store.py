@@ -1,4 +1,4 @@
-"""The store in memory: one alone of all who have seen a version changes it, and what expires gives its memory back."""
+"""A store: one alone of all who have seen a version changes it, and what expires gives its memory back."""
 
 from __future__ import annotations
 
@@ -11,42 +11,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from brokers import THREADS, Clock, finished, in_threads
-from mcpkit import Context, Extension, Memory, Server, Stored
-from mcpkit.state.store import Store
+from brokers import THREADS, Clock, in_threads
+from engines import ENGINES, close, delete, done, get, make_engine, put, size
+from mcpkit import Context, Extension, Memory, Server, Sqlite, Stored
 from mcpkit.testing import Client, connect
 
-TURNS = 200
+TURNS = {"memory": 200, "sqlite": 25}
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def store(clock: Clock) -> Memory:
-    return Memory(clock)
-
-
-def get(store: Store, key: str) -> Stored | None:
-    return finished(store.get(key))
-
-
-def put(
-    store: Store, key: str, value: bytes = b"", version: str | None = None, ttl: float = 60
-) -> str | None:
-    return finished(store.put(key, value, version=version, ttl=ttl))
-
-
-def delete(store: Store, key: str, version: str) -> bool:
-    return finished(store.delete(key, version=version))
+def store(engine: Memory | Sqlite) -> Memory | Sqlite:
+    return engine
 
 
 # Versions
 
 
-def test_a_version_is_of_one_value_in_one_store_alone(store: Memory) -> None:
+def test_a_version_is_of_one_value_in_one_store_alone(store: Memory | Sqlite) -> None:
     other = Memory()
     version = put(store, "a", b"1")
     assert version is not None
@@ -58,7 +39,7 @@ def test_a_version_is_of_one_value_in_one_store_alone(store: Memory) -> None:
     assert again not in {None, version}
 
 
-def test_nothing_has_no_version(store: Memory) -> None:
+def test_nothing_has_no_version(store: Memory | Sqlite) -> None:
     nothing: Any = None
     assert not delete(store, "a", nothing)
     assert put(store, "a", b"1", "made up") is None
@@ -70,14 +51,14 @@ def test_nothing_has_no_version(store: Memory) -> None:
 
 
 @pytest.mark.parametrize("value", ["text", bytearray(b"1"), memoryview(b"1"), 5, None, {"a": 1}])
-def test_only_bytes_are_kept(store: Memory, value: Any) -> None:
+def test_only_bytes_are_kept(store: Memory | Sqlite, value: Any) -> None:
     with pytest.raises(TypeError, match=f"a store keeps bytes, got {type(value).__name__}: encode it"):
         put(store, "a", value)
     assert get(store, "a") is None
 
 
 @pytest.mark.parametrize("ttl", [0, -1, float("nan"), float("inf"), "60", None, True])
-def test_a_key_expires_in_a_number_of_seconds(store: Memory, ttl: Any) -> None:
+def test_a_key_expires_in_a_number_of_seconds(store: Memory | Sqlite, ttl: Any) -> None:
     with pytest.raises((TypeError, ValueError), match="ttl must be a number of seconds above 0"):
         put(store, "a", ttl=ttl)
     assert get(store, "a") is None
@@ -87,7 +68,7 @@ def test_a_key_expires_in_a_number_of_seconds(store: Memory, ttl: Any) -> None:
 
 
 @pytest.mark.parametrize(("seconds", "second"), [(30, 10), (10, 30)])
-def test_each_value_has_its_own_time(clock: Clock, store: Memory, seconds: int, second: int) -> None:
+def test_each_value_has_its_own_time(clock: Clock, store: Memory | Sqlite, seconds: int, second: int) -> None:
     first = put(store, "a", b"1", ttl=seconds)
     version = put(store, "a", b"2", first, ttl=second)
     assert version is not None
@@ -97,12 +78,12 @@ def test_each_value_has_its_own_time(clock: Clock, store: Memory, seconds: int, 
     assert get(store, "a") is None
     assert not delete(store, "a", version)
     assert put(store, "a", b"3", version) is None
-    store.sweep()
-    assert len(store) == 0
+    assert size(store) == 0
 
 
 @pytest.mark.parametrize("write", ["put", "delete", "sweep"])
-def test_megabytes_are_given_back_by_what_comes_next(clock: Clock, store: Memory, write: str) -> None:
+def test_megabytes_are_given_back_by_what_comes_next(clock: Clock, write: str) -> None:
+    store = Memory(clock)
     tracemalloc.start()
     try:
         for number in range(8):
@@ -125,18 +106,18 @@ def test_megabytes_are_given_back_by_what_comes_next(clock: Clock, store: Memory
 # What there is
 
 
-def listed(store: Memory, prefix: str) -> dict[str, Stored]:
+def listed(store: Memory | Sqlite, prefix: str) -> dict[str, Stored]:
     async def listing() -> dict[str, Stored]:
         return {key: stored async for key, stored in store.items(prefix)}
 
-    return finished(listing())
+    return done(listing())
 
 
-def test_keys_are_listed_by_what_they_begin_with(clock: Clock, store: Memory) -> None:
+def test_keys_are_listed_by_what_they_begin_with(clock: Clock, store: Memory | Sqlite) -> None:
     for key in ("a/1", "a/2", "a", "b/1", "a%", "A/1", "a/ä"):
         put(store, key, key.encode())
     put(store, "a/old", ttl=1)
-    finished(store.write("a/record", {"x": "1"}, 60))
+    done(store.write("a/record", {"x": "1"}, 60))
     clock.now += 1
     assert set(listed(store, "a/")) == {"a/1", "a/2", "a/ä"}
     assert listed(store, "a/1") == {"a/1": get(store, "a/1")}
@@ -144,14 +125,14 @@ def test_keys_are_listed_by_what_they_begin_with(clock: Clock, store: Memory) ->
     assert listed(store, "c") == {}
 
 
-def test_values_and_records_of_one_key_are_two_things(store: Memory) -> None:
+def test_values_and_records_of_one_key_are_two_things(store: Memory | Sqlite) -> None:
     version = put(store, "a", b"1")
-    finished(store.write("a", {"x": "1"}, 60))
+    done(store.write("a", {"x": "1"}, 60))
     assert version is not None
     assert delete(store, "a", version)
-    assert finished(store.read("a")) == {"x": "1"}
+    assert done(store.read("a")) == {"x": "1"}
     put(store, "a", b"2")
-    finished(store.erase("a"))
+    done(store.erase("a"))
     assert (get(store, "a") or Stored(b"", "")).value == b"2"
 
 
@@ -159,45 +140,45 @@ def test_values_and_records_of_one_key_are_two_things(store: Memory) -> None:
 
 
 @pytest.mark.usefixtures("frequent_switches")
-def test_no_change_is_lost_when_threads_write_one_key() -> None:
-    store = Memory()
+def test_no_change_is_lost_when_threads_write_one_key(request: pytest.FixtureRequest, engine: Any) -> None:
+    turns = TURNS[request.node.callspec.params["engine"]]
 
     def work(number: int) -> None:
-        for _ in range(TURNS):
+        for _ in range(turns):
             while True:
-                stored = get(store, "a") or Stored(b"0", "")
+                stored = get(engine, "a") or Stored(b"0", "")
                 value = str(int(stored.value) + 1).encode()
-                if put(store, "a", value, stored.version or None) is not None:
+                if put(engine, "a", value, stored.version or None) is not None:
                     break
 
     in_threads(work)
-    stored = get(store, "a")
+    stored = get(engine, "a")
     assert stored is not None
-    assert int(stored.value) == THREADS * TURNS
+    assert int(stored.value) == THREADS * turns
 
 
 @pytest.mark.usefixtures("frequent_switches")
 @pytest.mark.parametrize("end", ["put", "delete"])
-def test_of_all_threads_that_have_seen_a_version_one_is_first(end: str) -> None:
-    store = Memory()
-    versions = [put(store, str(turn)) for turn in range(TURNS)]
+def test_of_all_threads_that_have_seen_a_version_one_is_first(
+    end: str, request: pytest.FixtureRequest, engine: Any
+) -> None:
+    turns = TURNS[request.node.callspec.params["engine"]]
+    versions = [put(engine, str(turn)) for turn in range(turns)]
     first: list[int] = []
 
     def work(number: int) -> None:
         for turn, version in enumerate(versions):
             assert version is not None
             key = str(turn)
-            if delete(store, key, version) if end == "delete" else put(store, key, b"x", version):
+            if delete(engine, key, version) if end == "delete" else put(engine, key, b"x", version):
                 first.append(turn)
 
     in_threads(work)
-    assert sorted(first) == list(range(TURNS))
+    assert sorted(first) == list(range(turns))
 
 
-def test_of_all_loops_that_write_at_once_none_loses_a_line() -> None:
+def test_of_all_loops_that_write_at_once_none_loses_a_line(store: Memory | Sqlite) -> None:
     from wings.ledger import append
-
-    store = Memory()
 
     def work(number: int) -> None:
         async def lines() -> None:
@@ -228,11 +209,14 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.parametrize("name", ENGINES)
 @settings(max_examples=200, deadline=None)
-@given(STEPS)
-def test_it_agrees_with_a_store_that_looks_at_everything(steps: list[Any]) -> None:
+@given(steps=STEPS)
+def test_it_agrees_with_a_store_that_looks_at_everything(
+    name: str, steps: list[Any], tmp_path_factory: pytest.TempPathFactory
+) -> None:
     clock = Clock()
-    store = Memory(clock)
+    store = make_engine(name, tmp_path_factory.mktemp("engine"), clock)
     model: dict[str, tuple[Stored, float]] = {}
     versions: list[str] = []
 
@@ -251,8 +235,7 @@ def test_it_agrees_with_a_store_that_looks_at_everything(steps: list[Any]) -> No
         if step == "wait":
             clock.now += arguments[0]
         elif step == "sweep":
-            store.sweep()
-            assert len(store) == sum(held(key) is not None for key in model)
+            assert size(store) == sum(held(key) is not None for key in model)
         elif step == "put":
             key, number, ttl = arguments
             version, before = seen(key, number), held(key)
@@ -271,6 +254,7 @@ def test_it_agrees_with_a_store_that_looks_at_everything(steps: list[Any]) -> No
             if is_latest:
                 del model[key]
         assert [get(store, key) for key in "ab"] == [held(key) for key in "ab"]
+    close(store)
 
 
 # Handlers
