@@ -82,6 +82,17 @@ class Bulletin:
         """Have the thread look at once: something has been published here."""
         self._wake.set()
 
+    def close(self) -> None:
+        """Let nobody hear any more, and wait for the thread, which else might open the file once more."""
+        if self._process != os.getpid():
+            return
+        with self._lock:
+            self._listeners.clear()
+            self._wake.set()
+            thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(_WHILE_FAILING)
+
     def _latest(self) -> int:
         rows = self._database.glance("SELECT seq FROM sqlite_sequence WHERE name = 'messages'")
         return int(str(rows[0][0])) if rows else 0

@@ -65,7 +65,7 @@ class Sqlite:
         self._clock = clock
         self._database = Database(self.path, partial(_tidy, clock))
         self._bulletin = Bulletin(self._database)
-        finalize(self, self._database.close)
+        finalize(self, _close, self._bulletin, self._database)
 
     @property
     def home(self) -> str:
@@ -76,8 +76,8 @@ class Sqlite:
             return ""
 
     def close(self) -> None:
-        """Let go of the file, until it is used again; the end of the process does so, too."""
-        self._database.close()
+        """End all subscriptions, and let go of the file until it is used again; so does the end of the process."""
+        _close(self._bulletin, self._database)
 
     def __repr__(self) -> str:
         """Show the file."""
@@ -164,6 +164,11 @@ class Sqlite:
                 yield after, _stored(*stored)
             if len(rows) < _AT_A_TIME:
                 return
+
+
+def _close(bulletin: Bulletin, database: Database) -> None:
+    bulletin.close()
+    database.close()
 
 
 # Each of these is a transaction by itself.

@@ -358,6 +358,9 @@ async def test_nothing_is_looked_for_while_nobody_listens(shared: Sqlite) -> Non
     assert watchers() == ["mcpkit-sqlite-bus"]
     leave.pop()()
     await until(lambda: watchers() == [])
+    shared.subscribe("t", lambda _: None)
+    shared.close()
+    assert watchers() == []
 
 
 async def test_other_processes_are_heard_within_a_quarter_of_a_second(shared: Sqlite, path: Path) -> None:
