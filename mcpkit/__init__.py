@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .client.authorization.file_tokens import FileTokens
     from .client.authorization.keyring_tokens import KeyringTokens
     from .client.authorization.loopback import Loopback
+    from .client.authorization.oauth import OAuth
     from .client.authorization.storage import MemoryTokens, TokenStorage, TokenStorageError
     from .client.changes.changes import Change, Watch
     from .client.link.errors import (
@@ -106,6 +107,7 @@ else:
         "client.authorization.checking.check": "check_authorization",
         "client.authorization.storage": "MemoryTokens TokenStorage TokenStorageError",
         "client.authorization.loopback": "Loopback",
+        "client.authorization.oauth": "OAuth",
         "client.authorization.keyring_tokens": "KeyringTokens",
         "client.authorization.file_tokens": "FileTokens",
         "calls.asking.questions": "Answer Elicit ElicitUrl ListRoots",
@@ -231,6 +233,7 @@ __all__ = [
     "Message",
     "Method",
     "MissingCapabilityError",
+    "OAuth",
     "OutcomeUnknownError",
     "Outgoing",
     "Principal",

@@ -75,8 +75,13 @@ def go_on(coroutine: Coroutine[Any, Any, T], awaited: Any, own: int = 0) -> Gene
             uncancel(task)
 
 
-async def within(seconds: float, awaitable: Awaitable[T]) -> T:
+async def within(seconds: float, awaitable: Awaitable[T], is_paused: Callable[[], object] | None = None) -> T:
     """Await something in the current task, but not for longer than that (`asyncio.timeout` came with Python 3.11).
+
+    Args:
+        seconds: The time.
+        awaitable: What is awaited.
+        is_paused: Says when the time is over whether it is to begin anew, as something else is waited for.
 
     Raises:
         TimeoutError: The time is over.
@@ -84,14 +89,19 @@ async def within(seconds: float, awaitable: Awaitable[T]) -> T:
     """
     task = asyncio.current_task()
     assert task is not None
+    loop = asyncio.get_running_loop()
+    timer: asyncio.TimerHandle
     is_late = False
 
     def give_up() -> None:
-        nonlocal is_late
+        nonlocal is_late, timer
+        if is_paused is not None and is_paused():
+            timer = loop.call_later(seconds, give_up)
+            return
         is_late = True
         task.cancel()
 
-    timer = asyncio.get_running_loop().call_later(seconds, give_up)
+    timer = loop.call_later(seconds, give_up)
     try:
         return await awaitable
     except asyncio.CancelledError:

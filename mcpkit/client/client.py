@@ -31,6 +31,7 @@ from .link.link import Link
 from .link.negotiation import Negotiation
 from .link.pages import ALL_PAGES, all_pages
 from .link.retrying import Retrying
+from .link.transport import HasAuthorization
 from .observability.logs import Log, ServerLog
 from .observability.notifications import Notified, hear_notifications
 from .targets.meant import Target
@@ -151,6 +152,9 @@ class Client(Caller):
         self._cache = ResultCache(None if cache else 0, keeps_private=is_of_one_user(options))
         self._subscribed = Subscribed(self._link)
         self._link.listeners.add(self._cache.hear)
+        for transport in entry.transports:
+            if isinstance(transport, HasAuthorization):
+                transport.reauthorized.add(self._cache.clear)
         self._link.renewals.append(self._begin_anew)
         self._retrying = Retrying(tries, longest_wait)
         self._log = ServerLog(self._link, log, log_level)

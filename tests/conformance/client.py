@@ -10,10 +10,14 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
+from urllib.parse import parse_qsl, urljoin, urlsplit
 
-from mcpkit import Client
+import httpx2
+
+from mcpkit import AuthorizationError, Client, MemoryTokens, OAuth
 
 Scenario = Callable[[str], Awaitable[None]]
 
@@ -121,6 +125,90 @@ async def send_the_schema_back(url: str) -> None:
             if tool["name"] == "json_schema_2020_12_tool"
         ]
         await client.call("json_schema_echo", {"schema": schema})
+
+
+class Visitor:
+    """A browser whose user agrees to everything: the authorization servers of the suite show no page, and redirect."""
+
+    redirect_uri = "http://localhost:3000/callback"
+
+    @asynccontextmanager
+    async def landing(self, registered: Sequence[str] = ()) -> AsyncIterator[Visitor]:
+        yield self
+
+    async def visit(self, url: str, state: str) -> Mapping[str, str]:
+        async with httpx2.AsyncClient() as web:
+            answer = await web.get(url, follow_redirects=False)
+        return dict(parse_qsl(urlsplit(urljoin(url, answer.headers["location"])).query))
+
+
+def oauth(**options: Any) -> OAuth:
+    return OAuth(browser=Visitor(), storage=MemoryTokens(), **options)
+
+
+def context() -> Mapping[str, Any]:
+    told: Mapping[str, Any] = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
+    return told
+
+
+async def use(url: str, auth: Any) -> None:
+    async with Client(url, auth=auth) as client:
+        [tool] = await client.list_tools()
+        await client.call(tool["name"])
+
+
+@scenario(
+    *(f"auth/metadata-{variant}" for variant in ("default", "var1", "var2", "var3")),
+    *(f"auth/scope-{case}" for case in ("from-www-authenticate", "from-scopes-supported")),
+    *(f"auth/scope-{case}" for case in ("omitted-when-undefined", "step-up")),
+    *(f"auth/token-endpoint-auth-{method}" for method in ("basic", "post", "none")),
+    *(f"auth/offline-access-{case}" for case in ("scope", "not-supported")),
+    *(f"auth/iss-{case}" for case in ("supported", "not-advertised")),
+    "auth/authorization-server-migration",
+    "auth/2025-03-26-oauth-metadata-backcompat",
+    "auth/2025-03-26-oauth-endpoint-fallback",
+)
+async def log_in(url: str) -> None:
+    await use(url, oauth())
+
+
+@scenario(
+    *(f"auth/iss-{case}" for case in ("supported-missing", "wrong-issuer", "unexpected", "normalized")),
+    "auth/metadata-issuer-mismatch",
+    "auth/resource-mismatch",
+    "auth/scope-retry-limit",
+)
+async def refuse(url: str) -> None:
+    try:
+        await use(url, oauth())
+    except AuthorizationError as error:
+        print(error, file=sys.stderr)
+    else:
+        raise AssertionError("it should not have gone on")
+
+
+@scenario("auth/dpop", "auth/dpop-nonce")
+async def prove_whose_the_token_is(url: str) -> None:
+    await use(url, oauth(dpop=True))
+
+
+@scenario("auth/basic-cimd")
+async def be_known_by_a_document(url: str) -> None:
+    await use(url, oauth(client_metadata_url="https://conformance-test.local/client-metadata.json"))
+
+
+@scenario("auth/pre-registration")
+async def be_known_before(url: str) -> None:
+    told = context()
+    issuer = told.get("issuer") or await issuer_of(url)
+    await use(url, oauth(client_id=told["client_id"], client_secret=told["client_secret"], issuer=issuer))
+
+
+async def issuer_of(url: str) -> str:
+    """Return whom the first suite has told the credentials of: it does not say so, as an operator would know."""
+    async with httpx2.AsyncClient() as web:
+        metadata = await web.get(urljoin(url, "/.well-known/oauth-protected-resource/mcp"))
+    return str(metadata.json()["authorization_servers"][0])
 
 
 if __name__ == "__main__":

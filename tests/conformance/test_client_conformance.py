@@ -1,29 +1,22 @@
 """The official conformance suites in client mode, a test for each scenario and revision.
 
-Those on authorization and on skills are left out: neither is here yet.
+Those on authorization stand in `test_client_authorization.py`. Those on skills are left out: they are not here yet.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import shlex
-import subprocess
-import sys
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
-from conformance.run import FAILED, NODE_MODULES, find_node
+from conformance.client_suite import NEW, OLD, Run, said_of, suite
 
 pytestmark = pytest.mark.skipif(
     os.environ.get("MCPKIT_TEST_NODE") == "0", reason="left out on purpose: MCPKIT_TEST_NODE=0"
 )
 
-CLIENT = Path(__file__).parent / "client.py"
-OLD, NEW = "conformance-0-1", "conformance-0-2"
 HANDSHAKE = ("initialize", "tools_call", "elicitation-sep1034-client-defaults", "sse-retry")
 BOTH = ("json-schema-2020-12-preservation",)
 STATELESS = (
@@ -40,14 +33,6 @@ TIMED = {"sse-retry": "client-sse-retry-timing"}
 """What the suite measures with a clock, and how that check is called. It fails on a busy machine, too."""
 
 
-class Run(NamedTuple):
-    """One scenario, at one revision where the suite knows several."""
-
-    suite: str
-    scenario: str
-    revision: str = ""
-
-
 SETS = {
     "2025-11-25": [Run(NEW, name, "2025-11-25") for name in HANDSHAKE + BOTH],
     "2026-07-28": [Run(NEW, name, "2026-07-28") for name in STATELESS + BOTH],
@@ -61,36 +46,6 @@ def test_the_suite_finds_nothing(run: Run, tmp_path: Path) -> None:
     if any(TIMED.get(run.scenario, "nothing") in problem for problem in problems):
         problems = said_of(run, tmp_path / "second")
     assert problems == []
-
-
-def said_of(run: Run, results: Path) -> list[str]:
-    """Have the suite start the client, and return what it has found, a line for each thing."""
-    arguments = ["client", "--command", shlex.join([sys.executable, str(CLIENT)]), "--scenario", run.scenario]
-    arguments += ["--spec-version", run.revision] if run.revision else []
-    ended = suite(run.suite, *arguments, "--output-dir", str(results))
-    [folder] = results.iterdir()
-    checks = json.loads((folder / "checks.json").read_text("utf-8"))
-    assert any(check["status"] == "SUCCESS" for check in checks), f"nothing was checked:\n{ended.stderr}"
-    problems = [
-        f"{check['status']} {check['id']}: {check.get('errorMessage') or check.get('description')}"
-        for check in checks
-        if check["status"] in FAILED
-    ]
-    if ended.returncode != 0 or "Client exited with" in ended.stderr:
-        problems.append(f"{ended.stdout}\n{ended.stderr}")
-    return problems
-
-
-def suite(package: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a command of the suite."""
-    return subprocess.run(
-        [find_node(), str(NODE_MODULES / package / "dist" / "index.js"), *arguments],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        encoding="utf-8",
-        timeout=60,
-        check=False,
-    )
 
 
 @pytest.mark.parametrize("package", [OLD, NEW])

@@ -27,7 +27,7 @@ from .agreed import Negotiated
 from .answerer import Answerer
 from .awaited import Awaited, Progress
 from .errors import CLOSED, ELSEWHERE, NOT_OPEN, TransportError
-from .transport import Stay, Transport
+from .transport import Stay, Transport, is_authorizing
 
 logger = logging.getLogger("mcpkit")
 
@@ -267,7 +267,7 @@ class Link:
         try:
             if progress is not None or timeout is not None or max_timeout is not None:
                 watch = self._watched[request.id] = Awaited(
-                    method, answer, progress, timeout, max_timeout, self._asked.__len__
+                    method, answer, progress, timeout, max_timeout, self._is_held_up
                 )
             if begins is not None:
                 begins(request.id)
@@ -290,6 +290,9 @@ class Link:
                 del self._watched[request.id]
             if request.id in self.wire.pending:
                 self._give_up(request, is_late=watch is not None and watch.is_late)
+
+    def _is_held_up(self) -> object:
+        return self._asked or is_authorizing(self.transport)
 
     def _could_not_be_carried(
         self, request: Request, answer: asyncio.Future[Json], error: TransportError, generation: int

@@ -15,7 +15,7 @@ from ...protocol.types import Json
 from .agreed import Negotiated
 from .errors import StatusError, TransportError
 from .link import Link
-from .transport import Transport
+from .transport import Transport, is_authorizing
 
 PROBE: Final = 10.0
 """Seconds after which a server at a pipe that has not answered `server/discover` is asked to `initialize`, too."""
@@ -58,7 +58,7 @@ class Negotiation:
         if self._timeout is None:
             return await self._first_way(link)
         try:
-            return await within(self._timeout, self._first_way(link))
+            return await within(self._timeout, self._first_way(link), lambda: is_authorizing(link.transport))
         except TimeoutError:
             raise TimeoutError(
                 f"the server has not answered within {self._timeout:g} s, the time that it has to agree upon a "

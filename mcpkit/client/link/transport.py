@@ -74,6 +74,21 @@ class Transport(Protocol):
 
 
 @runtime_checkable
+class HasAuthorization(Protocol):
+    """A transport whose messages go under an authorization that changes."""
+
+    @property
+    def is_authorizing(self) -> bool:
+        """Whether it gets one, from a user, say: until it has it the server is not asked."""
+        ...
+
+    @property
+    def reauthorized(self) -> Listeners[[]]:
+        """Called where messages go under another authorization from now on."""
+        ...
+
+
+@runtime_checkable
 class HasStream(Protocol):
     """A transport that hears what the server says unasked by a stream beside the requests."""
 
@@ -85,3 +100,8 @@ class HasStream(Protocol):
     async def listening(self) -> bool:
         """Wait until the stream is there, or it is known that there is none, and say which."""
         ...
+
+
+def is_authorizing(transport: Transport) -> bool:
+    """Say whether a transport gets an authorization, so that messages wait that the server has not got yet."""
+    return isinstance(transport, HasAuthorization) and transport.is_authorizing

@@ -120,6 +120,7 @@ class Entry:
             {name: text for name, text in self._texts("headers").items() if name.lower() not in _OF_HTTP},
             self._token(),
             "http" if way is None and urls[0] == "httpUrl" else way,
+            logs_in=self._content.get("auth") == "oauth",
         )
 
     def _way(self) -> Literal["stdio", "http", "sse"] | None:
@@ -132,12 +133,11 @@ class Entry:
         return None
 
     def _token(self) -> str | None:
-        """Return the token that fastmcp writes under `auth`."""
+        """Return the token that fastmcp writes under `auth`, or "oauth" for a login."""
         token = self._content.get("auth")
-        if is_object(token) or token == "oauth":
+        if is_object(token):
             _tell_unknown(self._place, "auth")
-            return None
-        return self._text("auth")
+        return None if is_object(token) or token == "oauth" else self._text("auth")
 
     def _process(self) -> Process:
         command = self._filled(self._content["command"], "command")

@@ -32,12 +32,14 @@ class Remote:
         headers: Headers of each request.
         token: The bearer token of each request, or None.
         way: The transport that is asked for; None where any may be tried.
+        logs_in: Whether the user is to log in where the server wants to know who asks.
     """
 
     url: str = field(repr=False)
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     token: str | None = field(default=None, repr=False)
     way: Literal["http", "sse"] | None = None
+    logs_in: bool = False
 
 
 @dataclass(frozen=True)

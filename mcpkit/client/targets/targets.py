@@ -6,7 +6,7 @@ import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeGuard
+from typing import TYPE_CHECKING, Final, Literal, TypeGuard
 from urllib.parse import urlsplit
 
 from typing_extensions import TypedDict, Unpack
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     import httpx2
 
+    from ..transports.http.options import Auth
     from ..transports.processes.standard_error import Stderr
 
 
@@ -42,8 +43,9 @@ class TargetOptions(TypedDict, total=False):
     """Headers of each request."""
     token: str | Callable[[], str | Awaitable[str]] | None
     """The bearer token of each request, or a function that returns it."""
-    auth: httpx2.Auth | tuple[str, str] | Callable[[httpx2.Request], httpx2.Request] | None
-    """How requests are authorized: by an `httpx2.Auth`, a user and a password, or a function."""
+    auth: Auth | Literal["oauth"] | None
+    """How requests are authorized: by an `Authorization`, such as `OAuth`, of which "oauth" is the plainest; by an
+    `httpx2.Auth`, a user and a password, or a function."""
     verify: bool | str | Path | ssl.SSLContext | None
     """Whether the server's certificate is verified; or a file or folder of authorities, or an `SSLContext`."""
     cert: str | Path | tuple[str | Path, ...] | None
@@ -144,10 +146,10 @@ def is_mapping(target: object) -> TypeGuard[Mapping[str, object]]:
 
 
 def is_of_one_user(options: TargetOptions) -> bool:
-    """Say whether all requests go under the same authorization, as far as one can tell."""
+    """Say whether all requests go under the same authorization, or the client hears where that changes."""
     auth = options.get("auth")
     may_vary = callable(options.get("token")) or options.get("http_client") is not None
-    return not may_vary and (auth is None or isinstance(auth, tuple))
+    return not may_vary and (auth is None or isinstance(auth, (tuple, str)) or hasattr(auth, "authorizer"))
 
 
 def is_path_of_configuration(target: object) -> TypeGuard[str | os.PathLike[str]]:
@@ -237,6 +239,8 @@ def _ways(reached: Meant, given: Json) -> Sequence[Transport]:
         headers = {**reached.headers, **given.pop("headers", {})}
         if reached.token is not None:
             given = {"token": reached.token, **given}
+        elif reached.logs_in and "token" not in given:
+            given = {"auth": "oauth", **given}
         return _by_http(reached.url, reached.way, {"headers": headers, **given})
     if is_served(reached):
         headers = given.get("headers", {})
@@ -255,6 +259,10 @@ def _by_http(url: str, way: str | None, given: Json) -> Sequence[Transport]:
     from ..transports.http.sse import SseTransport
     from ..transports.http.streamable_http import HttpTransport
 
+    if given.get("auth") == "oauth":
+        from ..authorization.oauth import OAuth
+
+        given = {**given, "auth": OAuth()}
     http, sse = HttpTransport(url, **given), SseTransport(url, **given)
     if way == "sse":
         return [sse]

@@ -156,8 +156,10 @@ def test_fastmcp(caplog: pytest.LogCaptureFixture) -> None:
         "https://weather-api.example.com/mcp", {}, "token-123", "http"
     )
     assert servers["assistant"].timeout == 30
-    assert remote(servers["events"]) == Remote("https://events.example.com/sse", {}, None, "sse")
-    assert caplog.messages == ["the file, server 'events': auth is not known here, and has no effect"]
+    assert remote(servers["events"]) == Remote(
+        "https://events.example.com/sse", {}, None, "sse", logs_in=True
+    )
+    assert caplog.messages == []
 
 
 def test_one_entry_and_servers_without_a_key_above_them() -> None:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from ....calls.coroutines import within
 from ....common.functions import check_function
+from ....common.listeners import Listeners
 from ....common.numbers import check_count, check_seconds
 from ....common.version import __version__
 from ...link.errors import TransportError
+from .authorizer import Authorizer, GivesAuthorizers, authorized
+from .connections import connected
+from .failures import failure
 from .headers import Pairs, bearer, checked, header
 from .tls import tls_context
 
@@ -23,6 +27,8 @@ if TYPE_CHECKING:
     import httpx2
     from starlette.types import ASGIApp
 
+    from .options import Auth
+
 CONNECT_TIMEOUT = 10.0
 """Seconds in which a connection must have been made."""
 MAX_ANSWER = 64 * 1024 * 1024
@@ -31,12 +37,6 @@ MAX_ANSWER = 64 * 1024 * 1024
 MAX_REFUSAL = 1024 * 1024
 """Bytes that are read of an answer that is no success."""
 
-_KEPT_CONNECTIONS = 20
-"""How many connections are kept that nobody uses. httpcore2 looks at each of them twice for every request: with a
-hundred a call takes twice the time of the processor, also in bursts, which open new ones for less."""
-_KEPT_SECONDS = 4.0
-"""How long a connection is kept that nobody uses. Many servers end theirs after five seconds: what is sent in that
-moment is lost, and nobody knows whether it was read."""
 FINISH = 0.05
 """Seconds in which a stream that has said all must have ended for its connection to be kept."""
 _MOST_REDIRECTS = 5
@@ -51,22 +51,6 @@ _NO_URL = (
 )
 
 
-class HttpOptions(TypedDict, total=False):
-    """What may be said of requests to a URL; see `HttpClient`."""
-
-    headers: Mapping[str, str] | None
-    token: str | Callable[[], str | Awaitable[str]] | None
-    auth: httpx2.Auth | tuple[str, str] | Callable[[httpx2.Request], httpx2.Request] | None
-    verify: bool | str | Path | ssl.SSLContext
-    cert: str | Path | tuple[str | Path, ...] | None
-    proxy: str | None
-    trust_env: bool
-    http_client: httpx2.AsyncClient | None
-    app: ASGIApp | None
-    connect_timeout: float
-    max_answer: int
-
-
 class HttpClient:
     """Sends requests to one URL.
 
@@ -77,7 +61,8 @@ class HttpClient:
         url: The URL.
         headers: What is sent along with each request.
         token: What is sent as `Authorization: Bearer`; or a function that returns it, called for each request.
-        auth: Authentication as httpx2 knows it: an `httpx2.Auth`, a user and a password, or a function.
+        auth: An `Authorization`, such as `OAuth`; or authentication as httpx2 knows it: an `httpx2.Auth`, a user and a
+            password, or a function.
         verify: Whether the server's certificate is checked; or a file or folder of authorities, or an `SSLContext`.
         cert: A file with the client's certificate and key; or two files, and the key's password as a third item.
         proxy: The URL of a proxy; None for that of the environment.
@@ -92,6 +77,8 @@ class HttpClient:
         connect_timeout: As given.
         has_credentials: Whether requests say who asks.
         max_answer: As given.
+        authorizer: What says who asks, where that is an `Authorization`, and it is open.
+        reauthorized: Called where requests go under another token from now on.
         failures: The exceptions by which httpx2 says that an exchange has failed; there once it has been opened.
 
     Raises:
@@ -104,7 +91,7 @@ class HttpClient:
         *,
         headers: Mapping[str, str] | None = None,
         token: str | Callable[[], str | Awaitable[str]] | None = None,
-        auth: httpx2.Auth | tuple[str, str] | Callable[[httpx2.Request], httpx2.Request] | None = None,
+        auth: Auth | None = None,
         verify: bool | str | Path | ssl.SSLContext = True,
         cert: str | Path | tuple[str | Path, ...] | None = None,
         proxy: str | None = None,
@@ -142,7 +129,8 @@ class HttpClient:
         self._url = urlunsplit((parts.scheme, netloc, parts.path, parts.query, ""))
         if auth is None and parts.username is not None:
             auth = (unquote(parts.username), unquote(parts.password or ""))
-        self._auth = auth
+        self._authorization = auth if isinstance(auth, GivesAuthorizers) else None
+        self._auth = None if isinstance(auth, GivesAuthorizers) else auth
         self._headers = checked(headers or {})
         ways = [auth, token, *(name for name, _ in self._headers if name.lower() == b"authorization")]
         self.has_credentials = any(way is not None for way in ways)
@@ -164,6 +152,10 @@ class HttpClient:
         self._given = http_client
         self._timeouts = {"connect": connect_timeout, "pool": connect_timeout, "read": None, "write": None}
         self._client: httpx2.AsyncClient | None = None
+        self._for_others: httpx2.AsyncClient | None = None
+        self.authorizer: Authorizer | None = None
+        self.reauthorized: Listeners[[]] = Listeners()
+        self._unhear: Callable[[], object] | None = None
 
     def open(self) -> None:
         """Make ready to send; nothing is connected yet.
@@ -181,6 +173,9 @@ class HttpClient:
                 'servers at a URL need httpx2: pip install "mcpkit[client]"', name=error.name
             ) from error
         self._httpx2 = httpx2
+        if self._authorization is not None:
+            self.authorizer = self._authorization.authorizer(self._url)
+            self._unhear = self.authorizer.renewed.add(self.reauthorized.tell)
         self.failures = (httpx2.HTTPError, OSError)
         try:
             self._target = httpx2.URL(self._url)
@@ -196,18 +191,7 @@ class HttpClient:
             self._client = httpx2.AsyncClient(transport=AsgiTransport(self._app), trust_env=False)
         else:
             # What is not encrypted needs no authorities, whose reading takes 20 ms.
-            self._client = httpx2.AsyncClient(
-                verify=tls_context(self._verify, self._cert, trust_env=self._trust_env)
-                if self._target.scheme == "https"
-                else False,
-                proxy=self._proxy,
-                trust_env=self._trust_env,
-                limits=httpx2.Limits(
-                    max_connections=None,  # streams that stay open never keep calls waiting
-                    max_keepalive_connections=_KEPT_CONNECTIONS,
-                    keepalive_expiry=_KEPT_SECONDS,
-                ),
-            )
+            self._client = self._connected(is_encrypted=self._target.scheme == "https")
         self._sent_along: Pairs = [(b"Accept-Encoding", b"gzip, deflate"), *self._headers]
         if self._client is not self._given:
             given = {name.lower() for name, _ in self._headers}
@@ -220,10 +204,51 @@ class HttpClient:
                 (name, value) for name, value in defaults.items() if name.lower() not in given
             ]
 
+    def _connected(
+        self, *, is_encrypted: bool, app: httpx2.AsyncBaseTransport | None = None
+    ) -> httpx2.AsyncClient:
+        return connected(
+            tls_context(self._verify, self._cert, trust_env=self._trust_env) if is_encrypted else False,
+            self._proxy,
+            trust_env=self._trust_env,
+            mounts=None if app is None else {self.origin: app},
+        )
+
+    def for_others(self) -> httpx2.AsyncClient:
+        """Return what sends requests to others, such as an authorization server, by the same settings.
+
+        Raises:
+            TransportError: It is not open.
+        """
+        if self._client is None:
+            raise TransportError(f"the transport to {self.origin} is not open", may_have_begun=False)
+        if self._client is self._given or (self._app is None and self._target.scheme == "https"):
+            return self._client
+        if self._for_others is None:
+            from .asgi import AsgiTransport
+
+            app = None if self._app is None else AsgiTransport(self._app)
+            self._for_others = self._connected(is_encrypted=True, app=app)
+        return self._for_others
+
+    @property
+    def own_headers(self) -> Mapping[str, str]:
+        """The headers that go along with each request to the server's origin."""
+        return {name.decode("ascii"): value.decode("latin-1") for name, value in self._headers}
+
+    @property
+    def is_authorizing(self) -> bool:
+        """Whether a token is being got, from a user, say."""
+        return self.authorizer is not None and self.authorizer.is_busy
+
     async def close(self) -> None:
         """Close the connections, unless they are those of a client that was given; again it does nothing."""
-        client, self._client = self._client, None
-        if client is not None and client is not self._given:
+        clients = {self._client, self._for_others} - {self._given, None}
+        self._client = self._for_others = self.authorizer = None
+        if self._unhear is not None:
+            self._unhear()
+        for client in clients:
+            assert client is not None
             await client.aclose()
 
     async def ask(
@@ -248,6 +273,21 @@ class HttpClient:
         if self._token is not None:
             token = self._token()
             headers = [*headers, bearer(token if isinstance(token, str) else await token)]
+        if self.authorizer is None:
+            return await self._answer(client, method, url, content, headers)
+        send = partial(self._answer, client, method, url, content, headers)
+        return await authorized(self.authorizer.attempt(self), send, method, str(url), content)
+
+    async def _answer(
+        self,
+        client: httpx2.AsyncClient,
+        method: str,
+        url: httpx2.URL,
+        content: bytes,
+        headers: Pairs,
+        more: Sequence[tuple[bytes, bytes]] = (),
+    ) -> httpx2.Response:
+        headers = [*headers, *more]
         for _ in range(_MOST_REDIRECTS):
             response = await self._send(client, method, url, headers, content)
             target = self._redirected(url, response) if response.status_code in {307, 308} else None
@@ -281,7 +321,7 @@ class HttpClient:
                 stream=httpx2.ByteStream(content),
                 extensions=extensions,
             )
-        auth = httpx2.USE_CLIENT_DEFAULT if self._auth is None else self._auth
+        auth = httpx2.USE_CLIENT_DEFAULT if self._auth is None and self.authorizer is None else self._auth
         try:
             response = await client.send(request, stream=True, auth=auth, follow_redirects=False)
         except TransportError:  # of an app in this process
@@ -308,28 +348,7 @@ class HttpClient:
 
     def failure(self, error: Exception) -> TransportError:
         """Say in words what httpx2 says."""
-        httpx2 = self._httpx2
-        text = str(error) or type(error).__name__
-        if isinstance(error, httpx2.ConnectTimeout):
-            message = f"{self.origin} has not taken the connection within {self.connect_timeout:g} s"
-        elif isinstance(error, httpx2.PoolTimeout):
-            message = "the http_client that was given has no connection free: allow it more (limits=)"
-        elif isinstance(error, httpx2.ProxyError):
-            message = f"the proxy on the way to {self.origin} refuses: {text}"
-        elif isinstance(error, (httpx2.ConnectError, httpx2.UnsupportedProtocol, httpx2.LocalProtocolError)):
-            message = f"cannot connect to {self.origin}{self._by_proxy}: {_reason(error) or text}"
-            if "CERTIFICATE_VERIFY_FAILED" in text:
-                message += " (verify= names the authorities that are trusted)"
-            elif "WRONG_VERSION_NUMBER" in text:
-                message += " (it may speak http://, and not https://)"
-        elif isinstance(error, httpx2.DecodingError):
-            return TransportError(
-                f"{self.origin} has sent what cannot be decompressed: {text}", may_have_begun=True
-            )
-        else:
-            message = f"the connection to {self.origin} broke before the answer was there: {text}"
-            return TransportError(message, may_have_begun=True)
-        return TransportError(message, may_have_begun=False)
+        return failure(error, self.origin, self.connect_timeout, lambda: self._by_proxy)
 
     @property
     def _by_proxy(self) -> str:
@@ -410,12 +429,3 @@ class HttpClient:
         except self.failures as error:
             raise self.failure(error) from error
         return b"".join(parts)[:most]
-
-
-def _reason(error: BaseException | None) -> str | None:
-    """Return what the system says of a connection, where that is at the bottom of an exception."""
-    while error is not None:
-        if isinstance(error, ConnectionError) and error.errno:
-            return os.strerror(error.errno)
-        error = error.__cause__ or error.__context__
-    return None

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from typing_extensions import Unpack
 
 from ....calls.coroutines import within
+from ....common.listeners import Listeners
 from ....protocol.client import Outgoing
 from ....protocol.jsonrpc import RequestId
 from ...link.errors import TransportError
@@ -20,7 +21,8 @@ from ...link.transport import Receiver
 from .cancellation import unhurt
 from .event_stream import Event, EventStream, TooLargeEventError
 from .headers import Pairs
-from .http_client import HttpClient, HttpOptions
+from .http_client import HttpClient
+from .options import HttpOptions
 from .status import media_type, refused, shown, unexpected
 from .stream import EVENT_STREAM
 
@@ -51,6 +53,16 @@ class SseTransport:
         self._cancelled: set[asyncio.Task[None]] = set()
         self._answered: dict[RequestId, asyncio.Future[None]] = {}
 
+    @property
+    def is_authorizing(self) -> bool:
+        """Whether a token is being got, from a user, say."""
+        return self._http.is_authorizing
+
+    @property
+    def reauthorized(self) -> Listeners[[]]:
+        """Called where messages go under another token from now on."""
+        return self._http.reauthorized
+
     def __repr__(self) -> str:
         """Show the server, without what could be a secret."""
         return f"SseTransport({self._http.origin!r})"
@@ -68,7 +80,7 @@ class SseTransport:
         self._reader = loop.create_task(unhurt(partial(self._read, receiver, endpoint)), name="mcpkit-sse")
         seconds = self._http.connect_timeout
         try:
-            await within(seconds, asyncio.shield(endpoint))
+            await within(seconds, asyncio.shield(endpoint), lambda: self.is_authorizing)
         except BaseException as error:
             await self.close()
             if isinstance(error, TimeoutError):

@@ -17,7 +17,8 @@ from ...link.errors import TransportError
 from ...link.transport import Receiver
 from .cancellation import unhurt
 from .headers import Pairs
-from .http_client import HttpClient, HttpOptions
+from .http_client import HttpClient
+from .options import HttpOptions
 from .session import HttpSession
 from .status import answer_to, error_of, excerpt, media_type, refused, unexpected
 from .stream import EVENT_STREAM, MessageStream
@@ -57,6 +58,16 @@ class HttpTransport:
         self._session: HttpSession | None = None
         self._sending: dict[asyncio.Task[object], TransportError | None] = {}
         self._has_several = False  # connections that may be kept
+
+    @property
+    def is_authorizing(self) -> bool:
+        """Whether a token is being got, from a user, say."""
+        return self._http.is_authorizing
+
+    @property
+    def reauthorized(self) -> Listeners[[]]:
+        """Called where messages go under another token from now on."""
+        return self._http.reauthorized
 
     def __repr__(self) -> str:
         """Show the server, without what could be a secret."""

@@ -1,0 +1,100 @@
+"""What stands in `Client(url, auth=...)`: where tokens come from, and how long they are good."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import ClassVar
+from weakref import WeakKeyDictionary
+
+from ...auth.discovery import MetadataError, canonical, check_url
+from ...protocol.types import Json
+from .authorizer import ResourceAuthorizer
+from .keyring_tokens import default_storage
+from .roles import ClientAuthentication, Prover
+from .storage import TokenStorage
+from .tokens import Tokens
+from .wanted import Wanted
+
+
+class Authorization(ABC):
+    """How a client gets the tokens that protected servers want; each kind of grant is a subclass.
+
+    One object may serve several clients, servers and event loops: those that ask the same server share its tokens.
+
+    Args:
+        scopes: The scopes to ask for; None for those that the server names. What a challenge names is added.
+        storage: Where tokens are kept; None for the system's keyring where there is one, else memory.
+        issuer: The authorization server that alone may issue tokens; None for the one that the server names.
+        dpop: Whether tokens are bound to a key of the client's (RFC 9449).
+
+    Raises:
+        TypeError: `scopes` is a text.
+        ValueError: The issuer is no URL of https.
+    """
+
+    is_of_user: ClassVar[bool] = False
+    """Whether a person takes part, who is not asked where nobody has asked the server."""
+
+    def __init__(
+        self,
+        *,
+        scopes: Iterable[str] | None = None,
+        storage: TokenStorage | None = None,
+        issuer: str | None = None,
+        dpop: bool = False,
+    ) -> None:
+        if isinstance(scopes, str):
+            raise TypeError(f"scopes= is a list of scopes: write {scopes.split()!r}")
+        self.scopes = None if scopes is None else tuple(scopes)
+        self.storage = default_storage() if storage is None else storage
+        self.issuer = None if issuer is None else check_url(issuer, "issuer=")
+        self._dpop = dpop
+        self._authorizers: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, ResourceAuthorizer]] = (
+            WeakKeyDictionary()
+        )
+
+    @property
+    def client(self) -> str:
+        """What tells its tokens apart from those of other clients in the same storage."""
+        return ""
+
+    def authorizer(self, url: str) -> ResourceAuthorizer:
+        """Return what says who asks a server, in the running event loop.
+
+        Raises:
+            ValueError: No token may be sent to that URL, as it is not encrypted.
+        """
+        try:
+            server = canonical(check_url(url, "the URL of a server that wants tokens"))
+        except MetadataError as error:
+            raise ValueError(str(error)) from None
+        of_loop = self._authorizers.setdefault(asyncio.get_running_loop(), {})
+        if server not in of_loop:
+            of_loop[server] = ResourceAuthorizer(self, server)
+        return of_loop[server]
+
+    def prover(self, key: Json | None) -> Prover | None:
+        """Return what proves that tokens are the client's own; None where they are to be good for whoever has them.
+
+        Args:
+            key: The key that tokens are bound to already, as a JWK; None for a new one.
+        """
+        if key is None and not self._dpop:
+            return None
+        from .dpop import Proofs
+
+        return Proofs(key)
+
+    @abstractmethod
+    async def obtain(self, wanted: Wanted) -> Tokens:
+        """Get tokens; called one at a time for a server.
+
+        Raises:
+            AuthorizationFailedError: There are none, and why.
+        """
+
+    async def authentication(self, wanted: Wanted, tokens: Tokens) -> ClientAuthentication | None:
+        """Return what says who the client is when tokens are refreshed; None where they are obtained anew."""
+        return None

@@ -1,0 +1,386 @@
+"""The tokens for one server: which one goes along, and how there come to be others."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final
+
+from ...auth.discovery import origin, shortened
+from ...common.listeners import Listeners
+from ..link.errors import AuthorizationError, TransportError
+from ..transports.http.authorizer import Asker, Challenged
+from ..transports.http.challenge import Challenge
+from ..transports.http.headers import Pairs
+from .errors import AuthorizationFailedError, TokenRefusedError
+from .metadata import Found, find
+from .roles import Prover
+from .scopes import scopes_of, wanted_scopes
+from .source import Source
+from .tokens import Tokens
+from .wanted import Wanted
+from .web import Web
+
+logger = logging.getLogger("mcpkit.client")
+
+_MARGIN: Final = 30.0
+"""Seconds before its end at which a token is renewed; less where it holds for less than five minutes."""
+_PART: Final = 0.1
+_MOST_STEP_UPS: Final = 2
+"""How often more is asked for, for the same operation and the same scopes."""
+_SCHEMES: Final = frozenset({"bearer", "dpop"})
+
+
+class ResourceAuthorizer:
+    """Holds the tokens for one server, for all who ask it in one event loop.
+
+    Args:
+        source: Where tokens come from.
+        url: The server, in canonical form.
+
+    Attributes:
+        renewed: Called each time requests go under another token from now on.
+        tokens: The tokens; None where there are none.
+        url: As given.
+    """
+
+    def __init__(self, source: Source, url: str) -> None:
+        self.renewed: Listeners[[]] = Listeners()
+        self.tokens: Tokens | None = None
+        self.url = url
+        self._source = source
+        self._is_loaded = False
+        self._found: Found | None = None
+        self._prover: Prover | None = None
+        self._asked: tuple[str, ...] = ()
+        self._margin = _MARGIN
+        self._step_ups: Counter[tuple[str, frozenset[str]]] = Counter()
+        self._renewal: asyncio.Task[None] | None = None
+        self._is_silent = False
+        self._waiting = 0
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether tokens are being got."""
+        return self._renewal is not None
+
+    @property
+    def origin(self) -> str:
+        """The origin of the server."""
+        return origin(self.url)
+
+    def attempt(self, http: Asker) -> TokenAttempt:
+        """Begin with a request."""
+        return TokenAttempt(self, http)
+
+    # What goes along
+
+    async def current(self, http: Asker) -> Tokens | None:
+        """Return the tokens, refreshed where they end soon and that needs nobody."""
+        if not self._is_loaded:
+            kept = await self._kept()
+            if not self._is_loaded:
+                self._is_loaded = True
+                self._take(kept)
+        tokens = self.tokens
+        if tokens is None or not self._ends_soon(tokens):
+            return tokens
+        if tokens.refresh_token is None and self._source.is_of_user:
+            return tokens  # the server says when it is good no more
+        try:
+            await self.renew(http, tokens)
+        except AuthorizationFailedError as error:
+            if _has_ended(tokens) and (error.may_pass or not self._source.is_of_user):
+                raise
+            return tokens  # which the server refuses, where it is good no more, and then the user is asked
+        return self.tokens
+
+    def headers(self, tokens: Tokens, method: str, url: str) -> Pairs:
+        """Return the headers that send a token."""
+        token = tokens.access_token
+        pairs: Pairs = [(b"Authorization", f"{tokens.token_type} {token}".encode("latin-1"))]
+        if tokens.token_type == "DPoP" and self._prover is not None:
+            pairs.append((b"DPoP", self._prover.proof(method, url, token).encode("ascii")))
+        return pairs
+
+    def heard(self, url: str, nonce: str) -> None:
+        """Take note of a nonce that proofs need from now on."""
+        if self._prover is not None:
+            self._prover.heard(url, nonce)
+
+    def _ends_soon(self, tokens: Tokens) -> bool:
+        return tokens.expires is not None and tokens.expires - time.time() < self._margin
+
+    # How there come to be others
+
+    def begin_step_up(self, operation: str, scopes: frozenset[str]) -> bool:
+        """Count that more is asked for, and say whether that may be."""
+        self._step_ups[operation, scopes] += 1
+        return self._step_ups[operation, scopes] <= _MOST_STEP_UPS
+
+    async def renew(
+        self,
+        http: Asker,
+        seen: Tokens | None,
+        challenge: Challenge | None = None,
+        scopes: Iterable[str] = (),
+    ) -> None:
+        """Get other tokens. One does it at a time; who comes meanwhile waits for that, and looks again.
+
+        Args:
+            http: By whose settings others are asked.
+            seen: The tokens that will not do.
+            challenge: What the server asks for; None where nobody has asked it, so that no user is asked, either.
+            scopes: The scopes that are needed and not granted.
+
+        Raises:
+            AuthorizationFailedError: There are none, and why.
+        """
+        needed = frozenset(scopes)
+        while True:
+            task, is_own = self._renewal, self._renewal is None
+            is_silent = self._is_silent
+            if task is None:
+                renewing = self._renew(http, seen, challenge, needed)
+                task = self._renewal = asyncio.get_running_loop().create_task(
+                    renewing, name="mcpkit-authorization"
+                )
+                self._is_silent = challenge is None
+                task.add_done_callback(self._renewal_has_ended)
+            try:
+                await self._end_of(task)
+            except AuthorizationFailedError:
+                if is_own or not is_silent or challenge is None:
+                    raise
+                continue  # that was without the user, who is asked now
+            tokens = self.tokens
+            if is_own or (tokens is not None and tokens != seen and tokens.scopes >= needed):
+                return
+
+    async def _end_of(self, task: asyncio.Task[None]) -> None:
+        self._waiting += 1
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if task.cancelled():
+                message = "whoever was getting a token has been closed meanwhile"
+                raise AuthorizationFailedError(message, may_pass=True) from None
+            raise
+        finally:
+            self._waiting -= 1
+            if not self._waiting:
+                task.cancel()  # nobody wants it any more
+
+    def _renewal_has_ended(self, task: asyncio.Task[None]) -> None:
+        self._renewal = None
+        if not task.cancelled():
+            task.exception()  # raised by those who wait
+
+    async def _renew(
+        self, http: Asker, seen: Tokens | None, challenge: Challenge | None, needed: frozenset[str]
+    ) -> None:
+        source = self._source
+        web = Web(http.for_others(), self.url, http.own_headers)
+        async with source.storage.renewing(self.url, source.client):
+            kept = await self._kept() or self.tokens
+            if kept is not None and kept != seen and not _has_ended(kept) and kept.scopes >= needed:
+                self._take(kept)  # another process has been quicker
+                return
+            found = self._found
+            if challenge is not None or found is None:
+                named = None if challenge is None else challenge.parameters.get("resource_metadata")
+                found = await find(web, self.url, named, source.issuer, None if kept is None else kept.issuer)
+            if kept is not None and kept.issuer != found.server.issuer:
+                kept = None  # who has issued them is not asked any more
+            tokens = None if kept is None or needed else await self._refreshed(kept, found, web)
+            if tokens is None:
+                if challenge is None and (source.is_of_user or kept is None):
+                    raise AuthorizationFailedError("the token could not be refreshed")
+                tokens = await self._obtained(kept, found, web, challenge, needed)
+            self._found = found
+            await self._keep(tokens)
+        self._take(tokens)
+        if tokens.expires is not None:
+            self._margin = min(_MARGIN, _PART * (tokens.expires - time.time()))
+
+    async def _refreshed(self, kept: Tokens, found: Found, web: Web) -> Tokens | None:
+        """Return tokens for the refresh token; None where there is none that is good."""
+        if kept.refresh_token is None:
+            return None
+        wanted = self._wanted(found, web, None, self._prover_for(kept))
+        authentication = await self._source.authentication(wanted, kept)
+        if authentication is None or authentication.client_id != kept.client_id:
+            return None
+        form = {"grant_type": "refresh_token", "refresh_token": kept.refresh_token, "scope": ""}
+        try:
+            tokens = await wanted.tokens(form, authentication)
+        except TokenRefusedError as error:
+            if error.may_pass:
+                raise
+            logger.debug("the tokens for %s could not be refreshed (%s)", self.origin, error.error)
+            return None
+        return replace(
+            tokens,
+            refresh_token=tokens.refresh_token or kept.refresh_token,
+            scopes=tokens.scopes or kept.scopes,
+        )
+
+    async def _obtained(
+        self, kept: Tokens | None, found: Found, web: Web, challenge: Challenge | None, needed: frozenset[str]
+    ) -> Tokens:
+        source = self._source
+        asked = scopes_of(None if challenge is None else challenge.parameters.get("scope"))
+        before = () if kept is None else sorted(kept.scopes)
+        chosen = wanted_scopes(
+            found.server,
+            chosen=source.scopes,
+            challenged=(*asked, *sorted(needed)),
+            published=found.scopes,
+            before=(*self._asked, *before),
+            wants_refresh=source.is_of_user,
+        )
+        tokens = await source.obtain(self._wanted(found, web, chosen, self._prover_for(kept)))
+        self._asked = chosen or ()
+        return tokens
+
+    def _wanted(
+        self, found: Found, web: Web, scopes: tuple[str, ...] | None, prover: Prover | None
+    ) -> Wanted:
+        return Wanted(self.url, found.resource, found.server, scopes, web, found.scopes or (), prover)
+
+    def _prover_for(self, tokens: Tokens | None) -> Prover | None:
+        if self._prover is None:
+            self._prover = self._source.prover(None if tokens is None else tokens.proof_key)
+        return self._prover
+
+    def _take(self, tokens: Tokens | None) -> None:
+        before, self.tokens = self.tokens, tokens
+        if tokens is not None and tokens.proof_key is not None:
+            if self._prover is None or self._prover.key != tokens.proof_key:
+                self._prover = None
+            self._prover_for(tokens)
+        if tokens is not None and (before is None or before.access_token != tokens.access_token):
+            self.renewed.tell()
+
+    # What is kept
+
+    async def _kept(self) -> Tokens | None:
+        try:
+            return await self._source.storage.tokens(self.url, self._source.client)
+        except OSError as error:
+            raise AuthorizationFailedError(str(error)) from error
+
+    async def _keep(self, tokens: Tokens) -> None:
+        try:
+            await self._source.storage.keep_tokens(tokens, self._source.client)
+        except OSError as error:
+            logger.warning("the tokens for %s are kept in memory alone: %s", self.origin, error)
+
+
+class TokenAttempt:
+    """One request, as often as it has to be sent.
+
+    Args:
+        authorizer: Holds the tokens.
+        http: Who sends it.
+    """
+
+    def __init__(self, authorizer: ResourceAuthorizer, http: Asker) -> None:
+        self._authorizer = authorizer
+        self._http = http
+        self._sent: Tokens | None = None
+        self._has_renewed = False
+        self._has_stepped_up = False
+        self._has_taken_nonce = False
+
+    async def headers(self, method: str, url: str) -> Pairs:
+        """Return the headers that say who asks."""
+        try:
+            self._sent = await self._authorizer.current(self._http)
+        except AuthorizationFailedError as error:
+            raise _as_error(error, self._authorizer.origin, 401, "") from error
+        return [] if self._sent is None else self._authorizer.headers(self._sent, method, url)
+
+    def heard(self, url: str, nonce: str) -> None:
+        """Take note of a nonce."""
+        self._authorizer.heard(url, nonce)
+
+    async def challenged(self, challenge: Challenged) -> bool:
+        """Answer a challenge, and say whether to send the request again."""
+        try:
+            return await self._answered(challenge)
+        except AuthorizationFailedError as error:
+            raise _as_error(error, self._authorizer.origin, challenge.status, challenge.text) from error
+
+    async def _answered(self, challenge: Challenged) -> bool:
+        authorizer, sent = self._authorizer, self._sent
+        asked = next((each for each in challenge.challenges if each.scheme.lower() in _SCHEMES), None)
+        error = None if asked is None else asked.parameters.get("error")
+        if challenge.nonce is not None:
+            authorizer.heard(authorizer.url, challenge.nonce)
+            if error == "use_dpop_nonce" and not self._has_taken_nonce:
+                self._has_taken_nonce = True
+                return True
+        if challenge.status == 401:
+            return await self._renewed(sent, asked or Challenge("Bearer", {}))
+        if asked is None or error != "insufficient_scope":
+            return False
+        needed = frozenset(scopes_of(asked.parameters.get("scope")))
+        return bool(needed) and await self._stepped_up(sent, asked, needed, challenge.operation)
+
+    async def _renewed(self, sent: Tokens | None, asked: Challenge) -> bool:
+        authorizer = self._authorizer
+        if sent != authorizer.tokens:
+            return True  # others have been quicker
+        if self._has_renewed:
+            issuer = "" if sent is None else f" by {shortened(sent.issuer)}"
+            raise AuthorizationFailedError(
+                f"{authorizer.origin} does not accept the token that has just been issued for it{issuer}"
+                f"{_said(asked)}: it may want another audience, or its clock may differ"
+            )
+        self._has_renewed = True
+        await authorizer.renew(self._http, sent, asked)
+        return True
+
+    async def _stepped_up(
+        self, sent: Tokens | None, asked: Challenge, needed: frozenset[str], operation: str
+    ) -> bool:
+        authorizer = self._authorizer
+        current = authorizer.tokens
+        if current != sent and current is not None and current.scopes >= needed:
+            return True  # others have been quicker
+        wants = ", ".join(map(shortened, sorted(needed)))
+        has_all = sent is not None and sent.scopes >= needed
+        if has_all or self._has_stepped_up or not authorizer.begin_step_up(operation, needed):
+            granted = (
+                "nothing" if sent is None else ", ".join(map(shortened, sorted(sent.scopes))) or "nothing"
+            )
+            raise AuthorizationFailedError(
+                f"{authorizer.origin} wants {wants} to be granted for this{_said(asked)}; what has been granted is "
+                f"{granted}, and asking again would be in vain"
+            )
+        self._has_stepped_up = True
+        await authorizer.renew(self._http, sent, asked, needed)
+        return True
+
+
+def _said(challenge: Challenge) -> str:
+    """Return what a challenge says to people."""
+    description = challenge.parameters.get("error_description")
+    return f" ({shortened(description)})" if description else ""
+
+
+def _has_ended(tokens: Tokens) -> bool:
+    return tokens.expires is not None and tokens.expires <= time.time()
+
+
+def _as_error(error: AuthorizationFailedError, server: str, status: int, challenge: str) -> TransportError:
+    """Return what whoever has asked the server is told."""
+    message = f"there is no token for {server}: {error}"
+    if error.may_pass:
+        return TransportError(message, may_have_begun=False)
+    return AuthorizationError(message, status, challenge)

@@ -1,0 +1,105 @@
+"""The authorization code flow: what the user is sent with, and whether what comes back may be believed."""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+from base64 import urlsafe_b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+from ...auth.discovery import AuthorizationServerMetadata, shortened
+from .errors import AuthorizationFailedError
+from .scopes import OFFLINE_ACCESS
+from .token_endpoint import refusal
+from .web import Answer
+
+
+@dataclass(frozen=True)
+class AuthorizationRequest:
+    """One request for authorization, as it is remembered until its answer comes.
+
+    Attributes:
+        server: The authorization server, which alone may answer.
+        client_id: The client.
+        redirect_uri: Where it is answered.
+        resource: What the tokens are to be good for.
+        scopes: What is asked for; None where that is left to the authorization server.
+        state: What the answer repeats.
+        verifier: What proves to the token endpoint that it is the same client (PKCE).
+    """
+
+    server: AuthorizationServerMetadata
+    client_id: str
+    redirect_uri: str
+    resource: str
+    scopes: tuple[str, ...] | None
+    state: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
+    verifier: str = field(default_factory=lambda: secrets.token_urlsafe(48), repr=False)
+
+    def url(self) -> str:
+        """Return the page that the user is shown.
+
+        Raises:
+            MetadataError: There is none, or none that may be shown.
+        """
+        challenge = (
+            urlsafe_b64encode(sha256(self.verifier.encode("ascii")).digest()).rstrip(b"=").decode("ascii")
+        )
+        parameters = {
+            "response_type": "code",
+            "client_id": self.client_id,
+            "redirect_uri": self.redirect_uri,
+            "state": self.state,
+            "code_challenge": challenge,
+            "code_challenge_method": "S256",
+            "resource": self.resource,
+        }
+        if self.scopes:
+            parameters["scope"] = " ".join(self.scopes)
+            if OFFLINE_ACCESS in self.scopes:
+                parameters["prompt"] = "consent"  # or it is not granted (OpenID Connect Core 1.0, 11)
+        parts = urlsplit(self.server.endpoint("authorization_endpoint"))
+        own = [pair for pair in parse_qsl(parts.query, keep_blank_values=True) if pair[0] not in parameters]
+        return urlunsplit(
+            (parts.scheme, parts.netloc, parts.path, urlencode([*own, *parameters.items()]), "")
+        )
+
+    def code(self, answer: Mapping[str, str]) -> str:
+        """Return the code of an answer that is to this request, and of this authorization server.
+
+        What it says is looked at only then: an error, too, may be of somebody else (RFC 9207, 2.4).
+
+        Args:
+            answer: The parameters with which the user came back.
+
+        Raises:
+            AuthorizationFailedError: It is neither, or has no code.
+            TokenRefusedError: The authorization server refuses.
+        """
+        issuer = self.server.issuer
+        if not hmac.compare_digest(answer.get("state", "").encode(), self.state.encode()):
+            raise AuthorizationFailedError(
+                "the answer to the login has another `state` than its request: it is of another login, or of somebody "
+                "who wants you to be logged in as someone else"
+            )
+        named = answer.get("iss")
+        if named is None and self.server.says("authorization_response_iss_parameter_supported"):
+            raise AuthorizationFailedError(
+                f"the answer to the login does not name who gives it (iss), though {shortened(issuer)} says that it "
+                "always does: it may be of another authorization server"
+            )
+        if named is not None and named != issuer:
+            raise AuthorizationFailedError(
+                f"the answer to the login is of {shortened(named)} (iss), and not of {shortened(issuer)}, where the "
+                "user was sent: its code goes nowhere"
+            )
+        refused = refusal(Answer(400, answer, None), f"the authorization server {shortened(issuer)}", ())
+        if refused is not None:
+            raise refused
+        code = answer.get("code")
+        if not code:
+            raise AuthorizationFailedError(f"the answer of {shortened(issuer)} to the login has no code")
+        return code

@@ -1,0 +1,178 @@
+"""The user logs in by a browser, and the client gets tokens for a code (OAuth 2.1, 4.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import ClassVar
+
+from ...auth.discovery import MetadataError, check_url, shortened
+from .authorization import Authorization
+from .client_authentication import by_method, method_for
+from .code_flow import AuthorizationRequest
+from .errors import AuthorizationFailedError, TokenRefusedError
+from .registering import has_expired, register
+from .roles import Browser, ClientAuthentication, Landing
+from .storage import TokenStorage
+from .tokens import Registration, Tokens
+from .wanted import Wanted
+
+
+class OAuth(Authorization):
+    """Has the user log in by a browser where a server wants to know who asks.
+
+    It is known to the authorization server by the first of these that there is: the client that has been registered
+    there by hand, a client ID metadata document, or a registration of its own, which is kept.
+
+    Args:
+        client_id: The id of a client that has been registered by hand; `issuer` says where.
+        client_secret: Its secret, if it has one.
+        issuer: The authorization server that alone may issue tokens; needed with `client_id`, which goes nowhere else.
+        client_metadata_url: The URL of the client's own metadata document, which is its id where that is understood.
+        client_name: What users are told that the client is called.
+        authentication: What says who the client is in place of a secret, such as `PrivateKeyJwt`.
+        scopes: The scopes to ask for; None for those that the server names. What a challenge names is added.
+        storage: Where tokens are kept; None for the system's keyring where there is one, else memory.
+        browser: What shows pages to the user; None for the browser of the system, and an answer on this machine.
+        dpop: Whether tokens are bound to a key of the client's (RFC 9449).
+
+    Raises:
+        TypeError: `scopes` is a text.
+        ValueError: What is said of the client does not fit together.
+    """
+
+    is_of_user: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        *,
+        client_id: str | None = None,
+        client_secret: str | None = None,
+        issuer: str | None = None,
+        client_metadata_url: str | None = None,
+        client_name: str = "mcpkit",
+        authentication: ClientAuthentication | None = None,
+        scopes: Iterable[str] | None = None,
+        storage: TokenStorage | None = None,
+        browser: Browser | None = None,
+        dpop: bool = False,
+    ) -> None:
+        super().__init__(scopes=scopes, storage=storage, issuer=issuer, dpop=dpop)
+        if client_secret is not None and (client_id is None or authentication is not None):
+            raise ValueError(
+                "client_secret= is the secret of the client that client_id= names, and needs nothing else"
+            )
+        if client_id is not None and issuer is None:
+            raise ValueError("client_id= is known to one authorization server alone: name it with issuer=")
+        if client_metadata_url is not None:
+            check_url(client_metadata_url, "client_metadata_url=")
+            if not client_metadata_url.startswith("https://") or client_metadata_url.count("/") < 3:
+                raise ValueError("client_metadata_url= begins with https://, and has a path")
+        self._client_id = client_id
+        self._client_secret = client_secret
+        self._metadata_url = client_metadata_url
+        self._client_name = client_name
+        self._authentication = authentication
+        if browser is None:
+            from .loopback import Loopback
+
+            browser = Loopback()
+        self._browser = browser
+
+    def __repr__(self) -> str:
+        """Show what is no secret."""
+        known = self._client_id or self._metadata_url or self._client_name
+        return f"OAuth({known!r})"
+
+    @property
+    def client(self) -> str:
+        """What tells its tokens apart from those of other clients in the same storage."""
+        return self._client_id or self._metadata_url or ""
+
+    async def obtain(self, wanted: Wanted) -> Tokens:
+        """Have the user log in."""
+        try:
+            wanted.server.check_pkce()
+            wanted.server.endpoint("authorization_endpoint")
+            wanted.server.endpoint("token_endpoint")
+        except MetadataError as error:
+            raise AuthorizationFailedError(str(error)) from None
+        before = await self._known(wanted)
+        async with self._browser.landing(() if before is None else before.redirect_uris) as landing:
+            redirect_uri = landing.redirect_uri
+            if before is not None and before.redirect_uris and redirect_uri not in before.redirect_uris:
+                before = None  # it may be answered elsewhere alone
+            registration = before or await self._register(wanted, redirect_uri)
+            try:
+                return await self._logged_in(wanted, landing, registration)
+            except TokenRefusedError as error:
+                if error.error not in {"invalid_client", "unauthorized_client"} or self._is_known_otherwise(
+                    wanted
+                ):
+                    raise
+                await self.storage.forget_registration(wanted.server.issuer, self.client)
+                registration = await self._register(wanted, redirect_uri)
+                return await self._logged_in(wanted, landing, registration)
+
+    async def authentication(self, wanted: Wanted, tokens: Tokens) -> ClientAuthentication | None:
+        """Return what says who the client is when tokens are refreshed."""
+        registration = await self._known(wanted)
+        return None if registration is None else self._as_client(registration)
+
+    async def _logged_in(self, wanted: Wanted, landing: Landing, registration: Registration) -> Tokens:
+        request = AuthorizationRequest(
+            wanted.server, registration.client_id, landing.redirect_uri, wanted.resource, wanted.scopes
+        )
+        answer = await landing.visit(request.url(), request.state)
+        form = {
+            "grant_type": "authorization_code",
+            "code": request.code(answer),
+            "redirect_uri": landing.redirect_uri,
+            "code_verifier": request.verifier,
+            "scope": "",
+        }
+        return await wanted.tokens(form, self._as_client(registration))
+
+    def _as_client(self, registration: Registration) -> ClientAuthentication:
+        if self._authentication is not None and registration.client_id == self._authentication.client_id:
+            return self._authentication
+        return by_method(registration.method, registration.client_id, registration.secret)
+
+    # Whom it is known as
+
+    def _is_known_otherwise(self, wanted: Wanted) -> bool:
+        """Say whether the client need not register."""
+        return self._client_id is not None or (
+            self._metadata_url is not None and wanted.server.says("client_id_metadata_document_supported")
+        )
+
+    async def _known(self, wanted: Wanted) -> Registration | None:
+        """Return what an authorization server knows the client by; None where it has to register first."""
+        server = wanted.server
+        if self._client_id is not None:
+            method = method_for(self._client_secret, server)
+            return Registration(server.issuer, self._client_id, self._client_secret, method)
+        if self._metadata_url is not None and server.says("client_id_metadata_document_supported"):
+            return Registration(server.issuer, self._metadata_url)
+        try:
+            kept = await self.storage.registration(server.issuer, self.client)
+        except OSError as error:
+            raise AuthorizationFailedError(str(error)) from error
+        return None if kept is None or has_expired(kept) else kept
+
+    async def _register(self, wanted: Wanted, redirect_uri: str) -> Registration:
+        if not wanted.server.has("registration_endpoint"):
+            understood = (
+                ", nor understands client ID metadata documents"
+                if not wanted.server.says("client_id_metadata_document_supported")
+                else "; it understands client ID metadata documents (client_metadata_url=)"
+            )
+            raise AuthorizationFailedError(
+                f"the authorization server {shortened(wanted.server.issuer)} registers no clients by itself"
+                f"{understood}: register one there by hand, and give what it says (client_id=, issuer=)"
+            )
+        registration = await register(wanted, self._client_name, [redirect_uri])
+        try:
+            await self.storage.keep_registration(registration, self.client)
+        except OSError as error:
+            raise AuthorizationFailedError(str(error)) from error
+        return registration

@@ -1,0 +1,73 @@
+"""How a client becomes known to an authorization server that does not know it (RFC 7591)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from ...auth.discovery import MetadataError, shortened
+from .client_authentication import method_for, method_to_register
+from .errors import AuthorizationFailedError
+from .token_endpoint import in_words
+from .tokens import Registration
+from .wanted import Wanted
+
+
+async def register(wanted: Wanted, name: str, redirect_uris: Sequence[str]) -> Registration:
+    """Register a client that runs on a user's machine.
+
+    Args:
+        wanted: Where, and what for.
+        name: What users are told that it is called.
+        redirect_uris: Where it is answered.
+
+    Raises:
+        AuthorizationFailedError: It is refused, or nobody answers.
+    """
+    server = wanted.server
+    who = f"the registration endpoint of {shortened(server.issuer)}"
+    method = method_to_register(server)
+    scopes = dict.fromkeys((*(wanted.scopes or ()), *wanted.published))
+    content: dict[str, object] = {
+        "client_name": name,
+        "redirect_uris": list(redirect_uris),
+        "grant_types": ["authorization_code", "refresh_token"],
+        "response_types": ["code"],
+        "token_endpoint_auth_method": method,
+        "application_type": "native",
+        **({"scope": " ".join(scopes)} if scopes else {}),
+    }
+    try:
+        answer = await wanted.web.post(server.endpoint("registration_endpoint"), who, content=content)
+    except MetadataError as error:
+        raise AuthorizationFailedError(str(error)) from None
+    members = answer.members
+    if "error" in members:
+        raise AuthorizationFailedError(
+            f"{who} does not register the client, whose redirect URI is {', '.join(redirect_uris)}: "
+            f"{in_words(members, ())}"
+        )
+    client_id = members.get("client_id")
+    if not 200 <= answer.status < 300 or not isinstance(client_id, str) or not client_id:
+        raise AuthorizationFailedError(
+            f"{who} has answered with HTTP {answer.status}, and no client_id: where clients are registered by hand, "
+            "give what was agreed upon there (client_id=, issuer=)",
+            may_pass=answer.status >= 500,
+        )
+    secret, said = members.get("client_secret"), members.get("token_endpoint_auth_method")
+    secret = secret if isinstance(secret, str) and secret else None
+    expires = members.get("client_secret_expires_at")
+    is_bound = isinstance(expires, (int, float)) and not isinstance(expires, bool) and expires > 0
+    return Registration(
+        server.issuer,
+        client_id,
+        secret,
+        said if isinstance(said, str) and said else method_for(secret, server),
+        tuple(redirect_uris),
+        float(str(expires)) if is_bound else None,
+    )
+
+
+def has_expired(registration: Registration) -> bool:
+    """Say whether the secret of a registration is good no more."""
+    return registration.expires is not None and registration.expires <= time.time()

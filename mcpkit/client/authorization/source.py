@@ -1,0 +1,41 @@
+"""Where tokens come from, as whoever holds them sees it."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from ...protocol.types import Json
+from .roles import ClientAuthentication, Prover
+from .storage import TokenStorage
+from .tokens import Tokens
+from .wanted import Wanted
+
+
+class Source(Protocol):
+    """Gets tokens; `Authorization` says what its parts are."""
+
+    scopes: tuple[str, ...] | None
+    storage: TokenStorage
+    issuer: str | None
+
+    @property
+    def is_of_user(self) -> bool:
+        """Whether a person takes part."""
+        ...
+
+    @property
+    def client(self) -> str:
+        """What tells its tokens apart from those of other clients."""
+        ...
+
+    def prover(self, key: Json | None) -> Prover | None:
+        """Return what proves that tokens are its own."""
+        ...
+
+    async def obtain(self, wanted: Wanted) -> Tokens:
+        """Get tokens."""
+        ...
+
+    async def authentication(self, wanted: Wanted, tokens: Tokens) -> ClientAuthentication | None:
+        """Return what says who the client is when tokens are refreshed."""
+        ...

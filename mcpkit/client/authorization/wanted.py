@@ -1,0 +1,100 @@
+"""What tokens are wanted for: the server, its authorization server, and how that is asked for them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ...auth.discovery import AuthorizationServerMetadata, MetadataError, canonical, shortened
+from .errors import AuthorizationFailedError
+from .roles import ClientAuthentication, Prover, TokenRequest
+from .token_endpoint import Granted, refusal
+from .tokens import Tokens
+from .web import Answer, Web
+
+_NEEDS_NONCE = "use_dpop_nonce"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What tokens are wanted for.
+
+    Attributes:
+        url: The server.
+        resource: The server's identifier, as published: what the tokens are to be good for.
+        server: The authorization server.
+        scopes: The scopes to ask for; None to leave `scope` out.
+        published: The scopes that the server publishes.
+        web: Sends requests.
+        prover: What the tokens are to be bound to; None for tokens of whoever has them.
+    """
+
+    url: str
+    resource: str
+    server: AuthorizationServerMetadata
+    scopes: tuple[str, ...] | None
+    web: Web = field(repr=False)
+    published: tuple[str, ...] = ()
+    prover: Prover | None = field(default=None, repr=False)
+
+    async def tokens(self, form: Mapping[str, str], authentication: ClientAuthentication) -> Tokens:
+        """Ask the token endpoint.
+
+        Args:
+            form: The parameters of the grant. `resource` is added, and `scope` where it is not among them, unless its
+                value there is empty.
+            authentication: What says who the client is.
+
+        Raises:
+            TokenRefusedError: It refuses.
+            AuthorizationFailedError: There is no answer, or none of tokens.
+        """
+        issuer = self.server.issuer
+        try:
+            endpoint = self.server.endpoint("token_endpoint")
+            asked = {"resource": self.resource, **form}
+            if "scope" not in asked and self.scopes:
+                asked["scope"] = " ".join(self.scopes)
+            request = TokenRequest(endpoint, {name: value for name, value in asked.items() if value})
+            await authentication.sign(request, self.server)
+            answer = await self._ask(request)
+        except MetadataError as error:
+            raise AuthorizationFailedError(str(error)) from None
+        refused = refusal(answer, f"the token endpoint of {shortened(issuer)}", request.form.values())
+        if refused is not None:
+            raise refused
+        granted = Granted(answer, issuer, self.scopes or (), time.time())
+        if granted.token_type == "DPoP" and self.prover is None:
+            raise AuthorizationFailedError(
+                f"the token endpoint of {shortened(issuer)} has issued a token that is bound to a key (DPoP), though "
+                "none was named"
+            )
+        return Tokens(
+            canonical(self.url),
+            issuer,
+            authentication.client_id,
+            granted.access_token,
+            granted.refresh_token,
+            granted.token_type,
+            granted.expires,
+            granted.scopes,
+            self.prover.key if self.prover is not None and granted.token_type == "DPoP" else None,
+        )
+
+    async def _ask(self, request: TokenRequest) -> Answer:
+        what = f"the token endpoint of {shortened(self.server.issuer)}"
+        answer = await self._sent(request, what)
+        if self.prover is not None and answer.nonce is not None:
+            self.prover.heard(request.url, answer.nonce)
+            if answer.members.get("error") == _NEEDS_NONCE:
+                answer = await self._sent(request, what)
+        if answer.status >= 500 and "error" not in answer.members:
+            raise AuthorizationFailedError(f"{what} has answered with HTTP {answer.status}", may_pass=True)
+        return answer
+
+    async def _sent(self, request: TokenRequest, what: str) -> Answer:
+        headers = dict(request.headers)
+        if self.prover is not None:
+            headers["DPoP"] = self.prover.proof("POST", request.url)
+        return await self.web.post(request.url, what, form=request.form, headers=headers)

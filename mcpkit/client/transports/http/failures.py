@@ -1,0 +1,51 @@
+"""Exchanges that have failed, in words."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from ...link.errors import TransportError
+
+
+def failure(
+    error: Exception, origin: str, connect_timeout: float, by_proxy: Callable[[], str]
+) -> TransportError:
+    """Say in words what httpx2 says.
+
+    Args:
+        error: What it has raised.
+        origin: Whom it has asked.
+        connect_timeout: Seconds in which a connection must have been made.
+        by_proxy: Says which proxy is on the way.
+    """
+    import httpx2
+
+    text = str(error) or type(error).__name__
+    if isinstance(error, httpx2.ConnectTimeout):
+        message = f"{origin} has not taken the connection within {connect_timeout:g} s"
+    elif isinstance(error, httpx2.PoolTimeout):
+        message = "the http_client that was given has no connection free: allow it more (limits=)"
+    elif isinstance(error, httpx2.ProxyError):
+        message = f"the proxy on the way to {origin} refuses: {text}"
+    elif isinstance(error, (httpx2.ConnectError, httpx2.UnsupportedProtocol, httpx2.LocalProtocolError)):
+        message = f"cannot connect to {origin}{by_proxy()}: {_reason(error) or text}"
+        if "CERTIFICATE_VERIFY_FAILED" in text:
+            message += " (verify= names the authorities that are trusted)"
+        elif "WRONG_VERSION_NUMBER" in text:
+            message += " (it may speak http://, and not https://)"
+    elif isinstance(error, httpx2.DecodingError):
+        return TransportError(f"{origin} has sent what cannot be decompressed: {text}", may_have_begun=True)
+    else:
+        message = f"the connection to {origin} broke before the answer was there: {text}"
+        return TransportError(message, may_have_begun=True)
+    return TransportError(message, may_have_begun=False)
+
+
+def _reason(error: BaseException | None) -> str | None:
+    """Return what the system says of a connection, where that is at the bottom of an exception."""
+    while error is not None:
+        if isinstance(error, ConnectionError) and error.errno:
+            return os.strerror(error.errno)
+        error = error.__cause__ or error.__context__
+    return None
