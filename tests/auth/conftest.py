@@ -9,7 +9,7 @@ import pytest
 from mcpkit.auth import Jwt
 from provider import Provider, providing
 from signed_tokens import Clock
-from verified import OLD
+from taken import OLD
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from mcpkit.auth.jwt import COOLDOWN
 from mcpkit.auth.published_keys import RETRY
 from provider import KEYS, Provider
 from signed_tokens import AUDIENCE, Clock, Signer
-from verified import HOUR, NEW, NEWEST, OLD, is_taken, token, unavailable
+from taken import HOUR, NEW, NEWEST, OLD, is_taken, token, unavailable
 
 pytestmark = pytest.mark.anyio
 

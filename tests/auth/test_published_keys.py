@@ -15,7 +15,7 @@ from mcpkit.auth import Jwt
 from mcpkit.auth.published_keys import LONGEST, RETRY, SHORTEST, STALE
 from provider import KEYS, METADATA, OPENID, Provider, providing
 from signed_tokens import Clock
-from verified import HOUR, NEW, OLD, is_taken, token, unavailable
+from taken import HOUR, NEW, OLD, is_taken, token, unavailable
 from waiting import until
 
 pytestmark = pytest.mark.anyio
