@@ -34,6 +34,7 @@ from .transports.serving import Serving
 if TYPE_CHECKING:
     from .auth.verifier import TokenVerifier
     from .components.component import Component
+    from .state.audit import Audit
     from .state.keys import Keys
     from .state.shared import Shared
     from .state.store import Store
@@ -216,6 +217,10 @@ class Server(Serving, Registry, ServerCatalog):
         """Let requests pass through the middleware that there is now: the server's, and inside it its extensions'."""
         inner = chain.from_iterable(each.middleware.hooks for each in self.attached)
         hooks = (*self.middleware.hooks, *inner)
+        if self.engine.auth is not None:
+            from .state.meter import Meter
+
+            self.on_audit.measure_by([hook for _, hook in hooks if isinstance(hook, Meter)])
         if not hooks:
             self.engine.lead_to(self.engine.methods.dispatch)
             return
@@ -316,6 +321,11 @@ class Server(Serving, Registry, ServerCatalog):
             BaseException: Whatever entering one of them raised.
         """
         await self.engine.ready()
+
+    @property
+    def on_audit(self) -> Audit:
+        """Hears of logins, refusals, revocations and the like: `@server.on_audit`."""
+        return self.engine.runtime.audit
 
     def _check_scopes(self, component: Component) -> None:
         if needed := (*component.scopes, *component.may_need):

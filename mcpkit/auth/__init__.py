@@ -6,12 +6,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ..state.audit import Audit, AuditEvent
+    from ..state.meter import Meter
     from .authority.dev_auth import DevAuth
     from .authority.people import DevClient, DevUser
     from .jwt import Jwt
     from .verifier import Grant, InvalidTokenError, Site, TokenVerifier, VerifierUnavailableError
 else:
     _NAMES = {
+        ".state.audit": "Audit AuditEvent",
+        ".state.meter": "Meter",
         "authority.dev_auth": "DevAuth",
         "authority.people": "DevClient DevUser",
         "jwt": "Jwt",
@@ -23,7 +27,7 @@ else:
         """Import what is asked for, and nothing else."""
         if name not in _PLACES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        found = globals()[name] = getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
+        found = globals()[name] = getattr(import_module(f".{_PLACES[name]}", __name__), name)
         return found
 
     def __dir__() -> list[str]:
@@ -31,12 +35,15 @@ else:
 
 
 __all__ = [
+    "Audit",
+    "AuditEvent",
     "DevAuth",
     "DevClient",
     "DevUser",
     "Grant",
     "InvalidTokenError",
     "Jwt",
+    "Meter",
     "Site",
     "TokenVerifier",
     "VerifierUnavailableError",

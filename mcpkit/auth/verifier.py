@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from starlette.routing import Route
 
+    from ..state.audit import Audit
     from ..state.keys import Keys
     from ..state.principal import Principal
     from ..state.scopes import Scopes
@@ -68,6 +69,7 @@ class Site(NamedTuple):
         keys: What signs and encrypts for it.
         scopes: What may be granted.
         shared: What the processes that serve it share.
+        audit: Hears of what happens, and whatever measures it.
     """
 
     public_url: str
@@ -76,6 +78,7 @@ class Site(NamedTuple):
     keys: Keys
     scopes: Scopes
     shared: Shared
+    audit: Audit
 
 
 class TokenVerifier(ABC):

@@ -15,6 +15,7 @@ from .channel import Channel
 from .shares import Shares
 
 if TYPE_CHECKING:
+    from ..state.audit import Audit
     from ..state.keys import Keys
     from ..state.principal import Principal
     from ..state.scopes import Scopes
@@ -102,6 +103,13 @@ class Runtime:
     def keys(self) -> Keys:
         """What signs for the server."""
         return self._make_keys()
+
+    @cached_property
+    def audit(self) -> Audit:
+        """What hears of logins, refusals and the like, imported when somebody tells of one or listens."""
+        from ..state.audit import Audit
+
+        return Audit(lambda: self.keys)
 
     async def end_detached(self) -> None:
         """End the calls of this event loop that go on alone, and wait until they have stopped."""

@@ -107,7 +107,15 @@ def enter(engine: Engine, verifier: TokenVerifier, settings: Settings) -> Public
     resources = (public.mcp.url,) if public.sse is None else (public.mcp.url, public.sse.url)
     runtime = engine.runtime
     verifier.enter(
-        Site(public.mcp.url, resources, runtime.name, runtime.keys, runtime.scopes, runtime.shared)
+        Site(
+            public.mcp.url,
+            resources,
+            runtime.name,
+            runtime.keys,
+            runtime.scopes,
+            runtime.shared,
+            runtime.audit,
+        )
     )
     return public
 

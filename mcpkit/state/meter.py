@@ -1,0 +1,45 @@
+"""What measures authorization; a middleware may be one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+
+class Meter:
+    """Hears of each thing that authorization takes time for, and of each refusal; by itself it does nothing.
+
+    A middleware that derives from it is told, as `Telemetry` is. Its methods are called in the event loop, so that they
+    must not block.
+    """
+
+    def attach(self, known_tokens: Callable[[], int]) -> None:
+        """Hear of a server that will tell it.
+
+        Args:
+            known_tokens: Returns how many requests have come with a token that had been verified before.
+        """
+
+    def verified(self, outcome: str, seconds: float) -> None:
+        """Hear of an access token that was not known yet.
+
+        Args:
+            outcome: `verified`, `invalid`, `unavailable` where nobody could tell, or `failed`.
+            seconds: How long that took.
+        """
+
+    def fetched(self, what: str, outcome: str, seconds: float) -> None:
+        """Hear of something that was fetched of a provider.
+
+        Args:
+            what: `metadata`, `keys` or `introspection`.
+            outcome: `fetched` or `failed`.
+            seconds: How long that took.
+        """
+
+    def refused(self, status: int | None, reason: str) -> None:
+        """Hear of a request that was refused.
+
+        Args:
+            status: The status of HTTP; None where it was a result.
+            reason: As `AuditEvent` has it.
+        """
