@@ -20,8 +20,8 @@ logger = logging.getLogger("mcpkit.audit")
 EventName = Literal["login", "refusal", "step_up", "refresh", "revocation", "adoption"]
 """What happens: see `AuditEvent`."""
 
-_WINDOW = 60.0  # seconds
-_EACH, _ALL = 5, 100
+WINDOW = 60.0  # seconds
+MOST_OF_ONE, MOST_OF_ALL = 5, 100
 """Refusals that are told within a window: of one principal or address, and of all."""
 
 _LONGEST = 200
@@ -200,11 +200,11 @@ class Audit:
     def _is_told(self, source: str) -> bool:
         now = self._clock()
         if now >= self._window:
-            self._window = now + _WINDOW
+            self._window = now + WINDOW
             self._told_in_all = 0
             self._told.clear()
         count = self._told.get(source, 0)
-        if count >= _EACH or self._told_in_all >= _ALL:
+        if count >= MOST_OF_ONE or self._told_in_all >= MOST_OF_ALL:
             self._untold += 1
             return False
         self._told[source] = count + 1

@@ -126,6 +126,9 @@ ROWS: dict[str, tuple[Any, ...]] = {
         "mcpkit.auth.authority.client_documents:_MOST_FETCHED",
         "mcpkit.auth.authority.client_documents:_PATIENCE",
     ),
+    "refusals that the audit tells of": tuple(
+        f"mcpkit.state.audit:{name}" for name in ("MOST_OF_ONE", "MOST_OF_ALL", "WINDOW")
+    ),
 }
 """Of each row the setting, or the constants, whose values are its default."""
 
@@ -169,6 +172,7 @@ NO_BOUNDS = {
     "framing.py:MAX_LINE": "the default of a setting",
     "exchange.py:_MANY": "when who reports waits for the client",
     "exchange.py:_MUCH": "when who reports waits for the client",
+    "audit.py:_LONGEST": "for reading",
     "guard.py:_MAX_REMEMBERED": "a cache",
     "guard.py:_MAX_REMEMBERED_LENGTH": "a cache",
     "negotiation.py:_MANY": "a cache",

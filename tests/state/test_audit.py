@@ -110,6 +110,7 @@ def test_what_others_say_is_cut_off(audit: Audit, events: list[AuditEvent]) -> N
     assert (len(events[0].detail or ""), len(events[0].scopes[0])) == (200, 200)
 
 
+@pytest.mark.limit("refusals that the audit tells of")
 def test_a_flood_of_refusals_is_told_in_part_and_counted(
     audit: Audit, events: list[AuditEvent], clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
