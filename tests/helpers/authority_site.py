@@ -14,7 +14,7 @@ import httpx2
 from starlette.applications import Starlette
 
 from mcpkit import Scope
-from mcpkit.auth import DevClient, DevUser, Grant, Site
+from mcpkit.auth import Audit, DevClient, DevUser, Grant, Site
 from mcpkit.auth.authority.dev_auth import made
 from mcpkit.state.keys import Keys
 from mcpkit.state.memory import Memory
@@ -41,9 +41,9 @@ def site(
 ) -> Site:
     """Where a server is served that takes the tokens."""
     urls = (f"{origin}/mcp", f"{origin}/sse")
-    return Site(
-        urls[0], urls, "notes", Keys(secret, "notes"), Scopes(scopes), Memory() if shared is None else shared
-    )
+    keys = Keys(secret, "notes")
+    kept = Memory() if shared is None else shared
+    return Site(urls[0], urls, "notes", keys, Scopes(scopes), kept, Audit(lambda: keys))
 
 
 class Clock:
