@@ -30,6 +30,7 @@ from ..environment import Environment
 from ..exchange import Exchange
 from .record import Record, unreachable
 from .session import Session
+from .succession import Succession
 from .token import SessionToken, issue, read
 
 _SPACING = 10.0
@@ -54,6 +55,7 @@ class Sessions:
     def __init__(self, environment: Environment, keys: Keys) -> None:
         self._environment = environment
         self._keys = keys
+        self._succession = Succession(environment.engine.runtime.shared, keys)
         self._loop = environment.loop
         self._settings = environment.settings
         self._spacing = min(environment.settings.session_ttl / 10, _SPACING)
@@ -134,7 +136,10 @@ class Sessions:
         if session is not None:
             record = session.record
         else:  # another process may have it
-            token = read(self._keys, id_, time.time())
+            try:
+                token = await self._succession.read(id_, time.time())
+            except OSError:
+                raise unreachable() from None
             if token is None:
                 return None
             record = self._record(token)

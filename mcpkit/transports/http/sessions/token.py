@@ -87,6 +87,26 @@ def read(keys: Keys, text: str, now: float) -> SessionToken | None:
         text: What a client sent as its session id: anything at all.
         now: The time, in Unix seconds.
     """
+    signed = _signed(text)
+    if signed is None or not keys.verify(_PURPOSE, signed[_MAC:], signed[:_MAC]):
+        return None
+    return _said(signed, now)
+
+
+def read_known(text: str, now: float) -> SessionToken | None:
+    """Return what an id says of which it is known otherwise that it was signed here; None when it has expired."""
+    signed = _signed(text)
+    return None if signed is None else _said(signed, now)
+
+
+def is_newest(keys: Keys, text: str) -> bool:
+    """Say whether an id that has been read was signed under the newest secret."""
+    signed = _signed(text)
+    return signed is not None and keys.sign(_PURPOSE, signed[_MAC:]) == signed[:_MAC]
+
+
+def _signed(text: str) -> bytes | None:
+    """Return the signature and what is signed; None where a text has not the form of an id."""
     if len(text) > MAX_LENGTH or not text.isascii():
         return None
     try:
@@ -94,13 +114,12 @@ def read(keys: Keys, text: str, now: float) -> SessionToken | None:
     except binascii.Error:
         return None
     # The decoder skips characters that are not of its alphabet: then there are fewer bytes.
-    if len(signed) * 4 != len(text) * 3:
-        return None
-    payload = signed[_MAC:]
-    if not keys.verify(_PURPOSE, payload, signed[:_MAC]):
-        return None
+    return signed if len(signed) * 4 == len(text) * 3 else None
+
+
+def _said(signed: bytes, now: float) -> SessionToken | None:
     # Strings of tokens do not come again: kept in the parser's cache, they would hold memory all over the heap.
-    parts = from_json(payload, cache_strings="none")
+    parts = from_json(signed[_MAC:], cache_strings="none")
     id_, home, revision, lists, expires, principal, info, capabilities = parts
     if now >= expires:
         return None

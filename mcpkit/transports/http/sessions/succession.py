@@ -1,0 +1,67 @@
+"""Session ids that were signed under a secret before: they stay good when that is not given any more.
+
+A client keeps its id for as long as its session lives, so an id cannot be written again under a newer secret, as
+records are. Instead the shared store, where it outlives the process, has a signature of the id under the newest one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from ....state.keys import Keys
+from ....state.shared import Shared
+from .token import SessionToken, is_newest, read, read_known
+
+_PURPOSE = "session id of an older secret"
+_MAC = "mac"
+
+
+class Succession:
+    """Reads session ids, whichever of the secrets they were signed under, those of the past included.
+
+    Args:
+        shared: What processes share.
+        keys: What signs ids.
+    """
+
+    def __init__(self, shared: Shared, keys: Keys) -> None:
+        self._shared = shared
+        self._keys = keys
+
+    async def read(self, id_: str, now: float) -> SessionToken | None:
+        """Return what an id says; None when it was never signed here, or has expired.
+
+        Args:
+            id_: What a client has sent as the id.
+            now: The time, in Unix seconds.
+
+        Raises:
+            OSError: The shared store does not answer.
+        """
+        token = read(self._keys, id_, now)
+        if not self._shared.is_lasting:
+            return token
+        if token is None:
+            return await self._known(id_, now)
+        if not is_newest(self._keys, id_):
+            await self._keep(id_, token, now)
+        return token
+
+    async def _keep(self, id_: str, token: SessionToken, now: float) -> None:
+        mac = self._keys.sign(_PURPOSE, id_.encode())
+        await self._shared.write(self._key(id_), {_MAC: mac.hex()}, token.expires - now)
+
+    async def _known(self, id_: str, now: float) -> SessionToken | None:
+        if not id_.isascii():
+            return None
+        fields = await self._shared.read(self._key(id_))
+        mac = bytes.fromhex(fields.get(_MAC, ""))
+        if not self._keys.verify(_PURPOSE, id_.encode(), mac):
+            return None
+        token = read_known(id_, now)
+        if token is not None and mac != self._keys.sign(_PURPOSE, id_.encode()):
+            await self._keep(id_, token, now)
+        return token
+
+    def _key(self, id_: str) -> str:
+        return f"{self._keys.name}/session-id/{hashlib.sha256(id_.encode()).hexdigest()}"
