@@ -10,7 +10,9 @@ if TYPE_CHECKING:
     from ..state.meter import Meter
     from .authority.dev_auth import DevAuth
     from .authority.people import DevClient, DevUser
+    from .introspection import Introspection
     from .jwt import Jwt
+    from .static_tokens import StaticTokens
     from .verifier import Grant, InvalidTokenError, Site, TokenVerifier, VerifierUnavailableError
 else:
     _NAMES = {
@@ -18,7 +20,9 @@ else:
         ".state.meter": "Meter",
         "authority.dev_auth": "DevAuth",
         "authority.people": "DevClient DevUser",
+        "introspection": "Introspection",
         "jwt": "Jwt",
+        "static_tokens": "StaticTokens",
         "verifier": "Grant InvalidTokenError Site TokenVerifier VerifierUnavailableError",
     }
     _PLACES = {name: module for module, names in _NAMES.items() for name in names.split()}
@@ -41,10 +45,12 @@ __all__ = [
     "DevClient",
     "DevUser",
     "Grant",
+    "Introspection",
     "InvalidTokenError",
     "Jwt",
     "Meter",
     "Site",
+    "StaticTokens",
     "TokenVerifier",
     "VerifierUnavailableError",
 ]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from .discovery import MetadataError, canonical
+from .verifier import InvalidTokenError
 
 MOST_AUDIENCES = 100
 """Audiences of one token."""
@@ -29,23 +30,51 @@ def is_for(named: Collection[str], accepted: Collection[str]) -> bool:
     return bool(urls) and any(_url(each) in urls for each in named)
 
 
-def checked_audiences(audience: object) -> tuple[str, ...] | None:
-    """Return the audiences that an author accepts; None for the URL of the endpoint.
+class AudienceCheck:
+    """Whether tokens are for this server.
+
+    Args:
+        audience: What they must be for, or several of which each will do; None for the URL of the endpoint.
+        takes_any: Whether that is not looked at.
 
     Raises:
-        TypeError: They are no text, and no list of texts.
-        ValueError: There are none, or one is empty.
+        TypeError: The audience is no text, and no list of texts.
+        ValueError: There is none, one is empty, or both are given.
     """
-    if audience is None:
-        return None
+
+    def __init__(self, audience: object, takes_any: bool) -> None:
+        if takes_any and audience is not None:
+            raise ValueError("audience= and accept_tokens_for_any_audience=True contradict each other")
+        self._takes_any = takes_any
+        self._accepted = None if audience is None else _checked(audience)
+
+    def check(self, claims: Mapping[str, object], audience: str) -> None:
+        """Refuse a token that is for somebody else.
+
+        Args:
+            claims: What it says.
+            audience: The URL of the endpoint that is asked.
+
+        Raises:
+            InvalidTokenError: It is for somebody else, or does not say for whom.
+        """
+        if self._takes_any:
+            return
+        named = audiences_of(claims.get("aud"))
+        if named is None or not is_for(named, self._accepted or (audience,)):
+            raise InvalidTokenError("the token is for another audience")
+
+
+def _checked(audience: object) -> tuple[str, ...]:
     several = (audience,) if isinstance(audience, str) else audience
-    if not isinstance(several, list | tuple | set | frozenset) or not all(
-        isinstance(each, str) for each in several
-    ):
+    if not isinstance(several, list | tuple | set | frozenset):
         raise TypeError(f"audience must be a text, or a list of texts, got {audience!r}")
-    if not several or "" in several:
+    texts = tuple(each for each in several if isinstance(each, str))
+    if len(texts) < len(several):
+        raise TypeError(f"audience must be a text, or a list of texts, got {audience!r}")
+    if not texts or "" in texts:
         raise ValueError("audience must not be empty; None stands for the URL of the endpoint")
-    return tuple(several)
+    return texts
 
 
 def _url(text: str) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Mapping
 from typing import Final
 
@@ -19,6 +20,7 @@ MOST_SCOPES = 1_000
 OF_ID_TOKENS: Final = frozenset({"at_hash", "c_hash", "s_hash", "nonce"})
 """Claims that OpenID Connect has for ID tokens alone (OpenID Connect Core 1.0, 2, 3.3.2.11; FAPI 1.0 part 2)."""
 
+_NAME = re.compile(r"[\x21\x23-\x5B\x5D-\x7E]+")  # what a description may hold (RFC 6750, section 3)
 _LONGEST_TIME = 253_402_300_799.0  # the last second of the year 9999
 _OWN: Final = frozenset(
     {"iss", "aud", "exp", "nbf", "iat"}
@@ -28,14 +30,13 @@ EXPIRED: Final = "the token has expired"
 NOT_YET: Final = "the token is not valid yet"
 TIMES: Final = "the times of the token are not as they must be (exp, nbf, iat)"
 ISSUER: Final = "the token is of another issuer"
-AUDIENCE: Final = "the token is for another audience"
 ID_TOKEN: Final = "the token is an ID token, and no access token"
 NOBODY: Final = "the token does not say whose it is (sub, client_id)"
 SCOPES: Final = "the scopes of the token are not as they must be"
 
 
-def times_of(claims: Mapping[str, object], now: float, leeway: float) -> tuple[float, float | None]:
-    """Return when a token expires and when it was issued, in Unix seconds, where it is valid now.
+def times_of(claims: Mapping[str, object], now: float, leeway: float) -> tuple[float | None, float | None]:
+    """Return when a token is no longer taken and when it was issued, in Unix seconds, where it is valid now.
 
     Args:
         claims: What it says.
@@ -43,13 +44,13 @@ def times_of(claims: Mapping[str, object], now: float, leeway: float) -> tuple[f
         leeway: Seconds by which clocks may differ.
 
     Raises:
-        InvalidTokenError: It has expired, does not say when it will, or is not valid yet.
+        InvalidTokenError: It has expired, or is not valid yet.
     """
     expires, not_before, issued = (_time(claims, name) for name in ("exp", "nbf", "iat"))
-    if expires is None:
-        raise InvalidTokenError(TIMES)
-    if now >= expires + leeway:
-        raise InvalidTokenError(EXPIRED)
+    if expires is not None:
+        expires += leeway
+        if now >= expires:
+            raise InvalidTokenError(EXPIRED)
     if any(begins is not None and now < begins - leeway for begins in (not_before, issued)):
         raise InvalidTokenError(NOT_YET)
     return expires, issued
@@ -120,25 +121,47 @@ def kept_claims(claims: Mapping[str, object], wanted: Collection[str]) -> dict[s
     }
 
 
-def meets(claims: Mapping[str, object], required: Mapping[str, object]) -> str | None:
-    """Return the first claim that is not as it is required; None where all are.
+def checked_requirements(required: object) -> Mapping[str, object]:
+    """Return what tokens must say, as an author gives it: names of claims, or a mapping of them to values.
+
+    Raises:
+        TypeError: It is something else.
+        ValueError: A name cannot be told to clients.
+    """
+    if isinstance(required, str) or not isinstance(required, Collection):
+        raise TypeError(
+            f'required is a mapping such as {{"org_id": "acme"}}, or a list of claims, got {required!r}'
+        )
+    found: dict[str, object] = {}
+    for name in required:
+        if not isinstance(name, str):
+            raise TypeError(f"required names claims, got {name!r}")
+        if not _NAME.fullmatch(name):
+            raise ValueError(
+                f"required names claims in visible ASCII without quotes and backslashes, got {name!r}"
+            )
+        found[name] = required[name] if isinstance(required, Mapping) else None
+    return found
+
+
+def check_required(claims: Mapping[str, object], required: Mapping[str, object]) -> None:
+    """Refuse a token that does not say what is required.
 
     Args:
-        claims: What a token says.
+        claims: What it says.
         required: By the name of a claim its value, or several of which it must be one; None for any. A claim that is a
             list need have one of them.
+
+    Raises:
+        InvalidTokenError: It does not.
     """
     for name, wanted in required.items():
         value = claims.get(name)
-        if value is None:
-            return name
-        if wanted is None:
-            continue
         accepted = list(wanted) if isinstance(wanted, list | tuple | set | frozenset) else [wanted]
         said = value if isinstance(value, list) else [value]
-        if not any(type(one) is type(other) and one == other for one in said for other in accepted):
-            return name
-    return None
+        is_met = any(type(one) is type(other) and one == other for one in said for other in accepted)
+        if value is None or not (is_met or wanted is None):
+            raise InvalidTokenError(f"the token does not say what this server requires ({name})")
 
 
 def _time(claims: Mapping[str, object], name: str) -> float | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pydantic_core import from_json
 
+from .jwt import Jwt
 from .verifier import Grant, InvalidTokenError, Site, TokenVerifier
 
 if TYPE_CHECKING:
@@ -15,13 +16,16 @@ if TYPE_CHECKING:
 
 
 class Issuers(TokenVerifier):
-    """Chooses who verifies a token: by the issuer that it names, unverified; what names none, whoever has no issuer.
+    """Chooses who verifies a token: by the issuer that it names, unverified.
+
+    What names none is shown to those first that have no issuer, and so ask nobody: a token of theirs is never sent to
+    somebody else. Then to the others, but for a `Jwt`, of which it can be none.
 
     Args:
         verifiers: The verifiers.
 
     Raises:
-        ValueError: There is none, or two have one issuer, or two have none.
+        ValueError: There is none, or two have one issuer.
     """
 
     def __init__(self, verifiers: Sequence[TokenVerifier]) -> None:
@@ -31,22 +35,22 @@ class Issuers(TokenVerifier):
         self.issuers = tuple(chain.from_iterable(each.issuers for each in verifiers))
         if len(set(self.issuers)) < len(self.issuers):
             raise ValueError("auth: two verifiers are for one issuer, so that nobody knows which holds")
-        self._by_issuer = {issuer: each for each in verifiers for issuer in each.issuers}
+        self._by_issuer = {issuer: (each,) for each in verifiers for issuer in each.issuers}
+        self._without_issuer = tuple(each for each in verifiers if not each.issuers)
+        asking = (each for each in verifiers if each.issuers and not isinstance(each, Jwt))
+        self._of_opaque = (*self._without_issuer, *asking)
 
     async def verify(self, token: str, audience: str) -> Grant:
         """Have the right one verify a token."""
         named = _issuer_of(token)
-        if named is not None:
-            verifier = self._by_issuer.get(named)
-            if verifier is None:
-                raise InvalidTokenError("The access token is of another issuer")
-            return await verifier.verify(token, audience)
-        for verifier in self._verifiers:
+        asked = self._of_opaque if named is None else self._by_issuer.get(named, self._without_issuer)
+        refusal = InvalidTokenError("the token is of no issuer that is trusted here")
+        for verifier in asked:
             try:
                 return await verifier.verify(token, audience)
-            except InvalidTokenError:
-                continue
-        raise InvalidTokenError("The access token is none of this server's")
+            except InvalidTokenError as error:
+                refusal = error
+        raise refusal
 
     def enter(self, site: Site) -> None:
         """Tell each where the tokens are taken."""

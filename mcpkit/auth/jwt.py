@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
 from ..common.numbers import check_seconds
 from ..state.principal import Principal
-from .audiences import audiences_of, checked_audiences, is_for
+from .audiences import AudienceCheck, audiences_of
 from .claims import (
-    AUDIENCE,
     ID_TOKEN,
     ISSUER,
     OF_ID_TOKENS,
+    TIMES,
+    check_required,
+    checked_requirements,
     kept_claims,
-    meets,
     name_in,
     principal_of,
     scopes_of,
@@ -39,7 +39,6 @@ LEEWAY = 30.0
 COOLDOWN = 10.0
 """Seconds in which keys are fetched at most once for tokens that name an unknown one."""
 
-_NAME = re.compile(r"[\x21\x23-\x5B\x5D-\x7E]+")
 _ALGORITHM = "the token is signed in a way that is not taken here (alg)"
 _SIGNATURE = "the signature of the token is by none of the keys of the issuer"
 _TYPE = "the token is of a type that is not taken here (typ)"
@@ -115,10 +114,7 @@ class Jwt(TokenVerifier):
         check_seconds("timeout", timeout)
         self.issuer = issuer
         self.issuers = (issuer,)
-        self._audiences = checked_audiences(audience)
-        if accept_tokens_for_any_audience and self._audiences is not None:
-            raise ValueError("audience= and accept_tokens_for_any_audience=True contradict each other")
-        self._takes_any_audience = accept_tokens_for_any_audience
+        self._audience = AudienceCheck(audience, accept_tokens_for_any_audience)
         self._algorithms = check_algorithms(algorithms)
         self._types = frozenset(each.lower() for each in _names("types", types))
         self._scope_claims = _names("scope_claims", scope_claims)
@@ -152,15 +148,17 @@ class Jwt(TokenVerifier):
         claims = read.claims
         # All that can be said without a key comes first: for a token that is none, nobody is asked for keys.
         expires, issued = times_of(claims, self._clock(), self._leeway)
+        if expires is None:
+            raise InvalidTokenError(TIMES)
         if claims.get("iss") != self.issuer:
             raise InvalidTokenError(ISSUER)
-        self._check_audience(claims, audience)
+        self._audience.check(claims, audience)
         self._check_type(read)
         self.check(claims)
         principal = self.principal(claims)
         if not await self._is_signed(read):
             raise InvalidTokenError(_SIGNATURE)
-        return Grant(principal, expires + self._leeway, issued)
+        return Grant(principal, expires, issued)
 
     def check(self, claims: Mapping[str, object]) -> None:
         """Refuse tokens by rules of one's own; a subclass may have some, and calls this for those that all have.
@@ -171,9 +169,7 @@ class Jwt(TokenVerifier):
         Raises:
             InvalidTokenError: It is not taken.
         """
-        missing = meets(claims, self._required)
-        if missing is not None:
-            raise InvalidTokenError(f"the token does not say what this server requires ({missing})")
+        check_required(claims, self._required)
 
     def principal(self, claims: Mapping[str, object]) -> Principal:
         """Return whom a token is of; a subclass may know the ways of its issuer better.
@@ -205,13 +201,6 @@ class Jwt(TokenVerifier):
         if self.published is not None:
             await self.published.aclose()
 
-    def _check_audience(self, claims: Mapping[str, object], audience: str) -> None:
-        if self._takes_any_audience:
-            return
-        named = audiences_of(claims.get("aud"))
-        if named is None or not is_for(named, self._audiences or (audience,)):
-            raise InvalidTokenError(AUDIENCE)
-
     def _check_type(self, token: Jws) -> None:
         if (token.type or "") not in self._types:
             raise InvalidTokenError(_TYPE)
@@ -222,29 +211,6 @@ class Jwt(TokenVerifier):
         if self._given is not None:
             return self._given.has_signed(token)
         return self.published is not None and await self.published.has_signed(token)
-
-
-def checked_requirements(required: object) -> Mapping[str, object]:
-    """Return what tokens must say, as an author gives it: names of claims, or a mapping of them to values.
-
-    Raises:
-        TypeError: It is something else.
-        ValueError: A name cannot be told to clients.
-    """
-    if isinstance(required, str) or not isinstance(required, Collection):
-        raise TypeError(
-            f'required is a mapping such as {{"org_id": "acme"}}, or a list of claims, got {required!r}'
-        )
-    found: dict[str, object] = {}
-    for name in required:
-        if not isinstance(name, str):
-            raise TypeError(f"required names claims, got {name!r}")
-        if not _NAME.fullmatch(name):
-            raise ValueError(
-                f"required names claims in visible ASCII without quotes and backslashes, got {name!r}"
-            )
-        found[name] = required[name] if isinstance(required, Mapping) else None
-    return found
 
 
 def _names(option: str, given: object) -> list[str]:

@@ -8,8 +8,9 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from .discovery import AuthorizationServerMetadata, MetadataError, authorization_server_urls, check_url
-from .fetching import Document, FetchError, fetch_document
+from .discovery import MetadataError, check_url
+from .fetching import FetchError, fetch_document
+from .issuer_metadata import IssuerMetadata
 from .key_set import KeySet, read_keys
 from .one_at_a_time import AbandonedError, OneAtATime
 from .verifier import VerifierUnavailableError
@@ -30,7 +31,6 @@ RETRY = 5.0
 
 _USUAL = 3_600.0  # where headers say nothing
 _AHEAD = 0.8  # of the time for which they may be kept they are renewed in the background
-_METADATA = 86_400.0
 
 logger = logging.getLogger("mcpkit")
 
@@ -67,7 +67,7 @@ class PublishedKeys:
         http_client: httpx2.AsyncClient | None,
         clock: Callable[[], float],
     ) -> None:
-        self._metadata_urls = authorization_server_urls(issuer)
+        self._metadata = IssuerMetadata(issuer, timeout=timeout, http_client=http_client, clock=clock)
         self._issuer = issuer
         self._given_uri = None if jwks_uri is None else check_url(jwks_uri, "jwks_uri")
         self._cooldown = cooldown
@@ -75,7 +75,7 @@ class PublishedKeys:
         self._http_client = http_client
         self._clock = clock
         self._lock = threading.Lock()
-        self._fetches: OneAtATime[KeySet] = OneAtATime(timeout * (len(self._metadata_urls) + 2))
+        self._fetches: OneAtATime[KeySet] = OneAtATime(timeout * (self._metadata.places + 2))
         self._kept: _Kept | None = None
         self._found: tuple[str, float] | None = (
             None  # what the metadata says, and until when that is believed
@@ -165,7 +165,10 @@ class PublishedKeys:
 
     async def _fetch(self) -> KeySet:
         try:
-            document = await self._document(await self._jwks_uri(), "keys")
+            uri = self._given_uri or await self._metadata.endpoint("jwks_uri")
+            document = await fetch_document(
+                uri, f"the keys of {self._issuer}", http_client=self._http_client, patience=self._timeout
+            )
             try:
                 keys = KeySet(read_keys(document.members))
             except ValueError as error:
@@ -197,40 +200,5 @@ class PublishedKeys:
         self._failure = message
         self._failed_until = now + RETRY
         if not (isinstance(error, FetchError) and error.may_pass):
-            self._found = None  # it may have moved
+            self._metadata.forget()  # they may have moved
         return VerifierUnavailableError(message, retry_after=math.ceil(RETRY))
-
-    async def _jwks_uri(self) -> str:
-        if self._given_uri is not None:
-            return self._given_uri
-        if self._found is not None and self._clock() < self._found[1]:
-            return self._found[0]
-        uri = (await self._metadata()).endpoint("jwks_uri")
-        self._found = (uri, self._clock() + _METADATA)
-        return uri
-
-    async def _metadata(self) -> AuthorizationServerMetadata:
-        """Return the issuer's metadata, from the first place that has it.
-
-        Raises:
-            FetchError: None of the places has any.
-            MetadataError: What is there is of somebody else.
-        """
-        failures: list[FetchError | MetadataError] = []
-        for url in self._metadata_urls:
-            try:
-                document = await self._document(url, "metadata")
-                return AuthorizationServerMetadata.read(document.members, self._issuer)
-            except FetchError as error:
-                if error.status is None and error.may_pass:
-                    raise  # nobody is there, at none of these
-                failures.append(error)
-            except MetadataError as error:
-                failures.append(error)
-        # Whoever is somebody else, or is broken for now, says more than whoever has nothing there.
-        raise min(failures, key=lambda each: isinstance(each, FetchError) and not each.may_pass)
-
-    async def _document(self, url: str, what: str) -> Document:
-        return await fetch_document(
-            url, f"the {what} of {self._issuer}", http_client=self._http_client, patience=self._timeout
-        )

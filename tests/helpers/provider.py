@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+from urllib.parse import parse_qs
 
 import anyio.to_thread
 from starlette.applications import Starlette
@@ -20,6 +21,7 @@ from signed_tokens import Signer
 METADATA = "/.well-known/oauth-authorization-server"
 OPENID = "/.well-known/openid-configuration"
 KEYS = "/keys"
+INTROSPECTION = "/introspect"
 
 
 class Provider:
@@ -30,6 +32,8 @@ class Provider:
         asked: How often each path was asked for.
         keys: The JWK Set.
         headers: Headers of the keys.
+        tokens: What is answered of tokens that are asked about.
+        asked_about: The header Authorization and the form of each such question.
         metadata: More for the metadata; None leaves a member out.
         places: The paths at which there is metadata.
         instead: What is answered in place of all else.
@@ -42,6 +46,8 @@ class Provider:
         self.asked: Counter[str] = Counter()
         self.headers: dict[str, str] = {}
         self.metadata: dict[str, Any] = {}
+        self.tokens: dict[str, Any] = {}
+        self.asked_about: list[tuple[str | None, dict[str, Any]]] = []
         self.places = {METADATA}
         self.instead: Callable[[Request], Response | None] = lambda _: None
         self.is_open = threading.Event()
@@ -73,8 +79,17 @@ class Provider:
             return instead
         if path == KEYS:
             return JSONResponse(self.keys, headers=self.headers)
+        if path == INTROSPECTION:
+            form = {name: values[0] for name, values in parse_qs((await request.body()).decode()).items()}
+            self.asked_about.append((request.headers.get("authorization"), form))
+            return JSONResponse(self.tokens.get(form["token"], {"active": False}))
         if path in self.places:
-            told = {"issuer": self.url, "jwks_uri": self.url + KEYS, **self.metadata}
+            told = {
+                "issuer": self.url,
+                "jwks_uri": self.url + KEYS,
+                "introspection_endpoint": self.url + INTROSPECTION,
+                **self.metadata,
+            }
             return JSONResponse({name: value for name, value in told.items() if value is not None})
         return Response(status_code=404)
 
@@ -88,7 +103,7 @@ class Provider:
 def providing(*signers: Signer) -> Iterator[Provider]:
     """Serve a provider with some keys until the end of the block."""
     provider = Provider(*signers)
-    routes = [Route("/{path:path}", provider.answer, methods=["GET"])]
+    routes = [Route("/{path:path}", provider.answer, methods=["GET", "POST"])]
     with in_thread(Starlette(routes=routes)) as provider.url:
         try:
             yield provider

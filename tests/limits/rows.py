@@ -8,7 +8,7 @@ import re
 from typing import Any
 
 from mcpkit import Server, resource_dir
-from mcpkit.auth.jwt import Jwt
+from mcpkit.auth import Introspection, Jwt
 from mcpkit.transports.http.options import Settings
 from mcpkit.transports.stdio import run_stdio
 
@@ -109,6 +109,7 @@ ROWS: dict[str, tuple[Any, ...]] = {
     ),
     "claims that are kept": ("mcpkit.auth.claims:MAX_CLAIM",),
     "difference between clocks": ("Jwt(leeway=)",),
+    "age of what an issuer has answered of a token": ("Introspection(fresh=)",),
     "fetches for unknown keys": ("Jwt(cooldown=)",),
     "keys of an issuer": tuple(
         f"mcpkit.auth.key_set:{name}" for name in ("MOST_KEYS", "MOST_TRIED", "_MOST_RSA_BITS")
@@ -201,6 +202,7 @@ def settings() -> dict[str, Any]:
         ("Server({}=)", Server),
         ("server.run({}=)", run_stdio),
         ("Jwt({}=)", Jwt),
+        ("Introspection({}=)", Introspection),
     ]
     found: dict[str, Any] = {"resource_dir(most_entries=)": _default(resource_dir, "most_entries")}
     for name, hint in inspect.get_annotations(Settings).items():
@@ -210,7 +212,8 @@ def settings() -> dict[str, Any]:
         for name, parameter in inspect.signature(owner).parameters.items():
             if re.search(r"\b(int|float)\b", str(parameter.annotation)):
                 found[form.format(name)] = parameter.default
-    del found["Jwt(clock=)"]  # which returns one
+    for same in ("Jwt(clock=)", "Introspection(clock=)", "Introspection(timeout=)", "Introspection(leeway=)"):
+        del found[same]  # a function that returns one, or in the same row as that of Jwt
     del found["server.run(grace=)"]  # which is in the same row as that of asgi
     return found
 
