@@ -76,8 +76,8 @@ class Request:
         Args:
             call_next: What the middleware was given.
             channel: Where its progress, log messages, notifications and questions go, and who asks:
-                `request.ctx.call.channel` is that of this request, to take `principal`, `request_headers` and `caller`
-                from.
+                `request.ctx.call.channel` is that of this request, to take `principal`, `request_headers`, `caller`
+                and `is_local` from.
 
         Raises:
             BusyError: Too many requests are running.

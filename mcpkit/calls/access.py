@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from ..errors import InsufficientScopeError
+from ..errors import ChallengeError, InsufficientScopeError
 from ..state.scopes import scope_names
 
 if TYPE_CHECKING:
@@ -43,11 +43,22 @@ def check_access(call: Call, guarded: Guarded) -> None:
     if not principal.scopes.issuperset(guarded.scopes):
         raise shortfall(call, guarded.scopes)
     if principal.id is None and call.runtime.is_protected and not guarded.is_anonymous:
-        challenge = call.channel.challenge((), call.revision)
-        if challenge is not None:  # else this is no HTTP, and whoever has started the process needs no token
-            raise challenge
-    if guarded.may_need:
-        call.channel.hold()
+        check_identified(call)
+    if guarded.may_need and (hold := getattr(call.channel, "hold", None)) is not None:
+        hold()
+
+
+def check_identified(call: Call) -> None:
+    """Refuse whoever does not say who they are, as far as the channel wants it; of a protected server's requests.
+
+    Raises:
+        ChallengeError: They have to.
+    """
+    channel = call.channel
+    # A channel of the author's own, on which a call goes on alone, need not know of access tokens.
+    if getattr(channel, "is_local", False):
+        return
+    raise _challenge(call, ()) or ChallengeError(401, "Bearer", "this takes an access token")
 
 
 def require(call: Call, scopes: Sequence[str]) -> None:
@@ -63,7 +74,12 @@ def shortfall(call: Call, scopes: Sequence[str]) -> Exception:
     """Return what is raised where scopes lack: a challenge, as long as the client may repeat the request."""
     needed = call.runtime.scopes.reduced(scopes)
     has_effects = call.dialogue is not None and call.dialogue.has_done
-    challenge = None if has_effects else call.channel.challenge(needed, call.revision)
+    challenge = None if has_effects else _challenge(call, needed)
     if challenge is not None:
         return challenge
     return InsufficientScopeError(needed, f'Bearer error="insufficient_scope", scope="{" ".join(needed)}"')
+
+
+def _challenge(call: Call, scopes: Sequence[str]) -> ChallengeError | None:
+    challenge = getattr(call.channel, "challenge", None)
+    return None if challenge is None else challenge(scopes, call.revision)

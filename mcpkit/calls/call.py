@@ -121,14 +121,18 @@ class Call(BaseCall):
 
         Args:
             result: The result object.
-            cache: How long it may be kept, in place of what the method has.
+            cache: How long it may be kept, and by whom, in place of what the method has. On a protected server what
+                is served to somebody is for them alone.
 
         Raises:
             OutputError: Something in it cannot be written as JSON.
         """
         runtime = self.runtime
         try:
-            written = self.envelope.render(result, runtime.identity, cache or runtime.cache.get(self.method))
+            cache = cache or runtime.cache.get(self.method)
+            if cache is not None and runtime.is_protected and self.channel.principal.id is not None:
+                cache = cache.private  # nobody else may be given what somebody with an access token has got
+            written = self.envelope.render(result, runtime.identity, cache)
         except ValueError as error:
             raise unwritten(result) or error from None
         if len(written) > LONG and may_hold_huge_number(written) and (problem := unwritten(result)):

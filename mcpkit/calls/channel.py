@@ -37,6 +37,11 @@ class Channel(Sender, Protocol):
         """What tells its client from others that share the server; None where it is alone, or nothing does."""
         ...
 
+    @property
+    def is_local(self) -> bool:
+        """Whether there are no access tokens here: whoever has started the process may do what it can."""
+        ...
+
     def challenge(self, scopes: Sequence[str], revision: str) -> ChallengeError | None:
         """Return how whoever asks is told to come back with these scopes, or to say who they are.
 

@@ -48,6 +48,7 @@ class Connection(Peer):
         request_headers: The headers of the HTTP request that opened the pipe, by name in lower case.
         principal: Who is at the other end.
         caller: What tells it from other clients that share the server; see `Shares`.
+        is_local: Whether there are no access tokens at the other end, so that nobody has to say who they are.
         places: What each of its `subscriptions/listen` streams takes a place of, where many pipes share them; None
             bounds them by the server's `max_running` alone.
     """
@@ -61,12 +62,15 @@ class Connection(Peer):
         request_headers: Mapping[bytes, bytes] = NO_HEADERS,
         principal: Principal = ANYONE,
         caller: str | None = None,
+        is_local: bool = True,
         places: Places | None = None,
     ) -> None:
         engine = server.engine
         super().__init__(engine, Calls(), OpenQuestions())
         principal = engine.runtime.scopes.of(principal)
-        self._channel = _PipeChannel(send, ready, request_headers, principal, self.questions, caller)
+        self._channel = _PipeChannel(
+            send, ready, request_headers, principal, self.questions, caller, is_local
+        )
         self._subscriptions = Subscriptions(
             engine.hubs.here(), self._channel, engine.runtime.max_running, places
         )
@@ -192,7 +196,7 @@ class Connection(Peer):
 class _PipeChannel:
     """The channel of a pipe: all messages leave the same way."""
 
-    __slots__ = ("_ready", "_send", "caller", "principal", "questions", "request_headers")
+    __slots__ = ("_ready", "_send", "caller", "is_local", "principal", "questions", "request_headers")
 
     def __init__(
         self,
@@ -202,6 +206,7 @@ class _PipeChannel:
         principal: Principal,
         questions: OpenQuestions,
         caller: str | None,
+        is_local: bool,
     ) -> None:
         self._send = send
         self._ready = ready
@@ -209,16 +214,23 @@ class _PipeChannel:
         self.request_headers = request_headers
         self.principal = principal
         self.caller = caller
+        self.is_local = is_local
 
     def of(self, principal: Principal) -> _PipeChannel:
         """Return the same channel for what somebody else asks."""
         assert self.questions is not None
         return _PipeChannel(
-            self._send, self._ready, self.request_headers, principal, self.questions, self.caller
+            self._send,
+            self._ready,
+            self.request_headers,
+            principal,
+            self.questions,
+            self.caller,
+            self.is_local,
         )
 
     def challenge(self, scopes: Sequence[str], revision: str) -> None:
-        """Return None: whoever is at the other end of a pipe has no access token."""
+        """Return None: there is no status to tell."""
 
     def hold(self) -> None:
         """Do nothing: there is no status to tell."""

@@ -81,7 +81,15 @@ class Engine:
         self.lifespans = lifespans
         broker = None if is_alone else runtime.shared
         self.hubs = Hubs(
-            partial(Changes, registry, declared.has, self.ready, broker, f"{runtime.name}/changes")
+            partial(
+                Changes,
+                registry,
+                declared.has,
+                self.ready,
+                broker,
+                f"{runtime.name}/changes",
+                is_closed=runtime.is_protected,
+            )
         )
         self.listing = Listing(registry, runtime, lifespans, page_size)
         self.methods = Methods(registry, declared, self.listing, lifespans)
@@ -116,11 +124,15 @@ class Engine:
         """Read `subscriptions/listen`, whose stream the transport opens.
 
         Raises:
-            Exception: What `Listen` raises; it is answered as what a handler raises.
+            Exception: What `Listen` raises, or that they may not hear of it; it is answered as what a handler raises.
         """
         # What a lifespan registers is declared when it has been entered.
         is_offered = LIST_NAMES.__contains__ if self.entrance.is_waiting else self.declared.has
-        return Listen(call, is_offered, self.registry.attached)
+        listen = Listen(call, is_offered, self.registry.attached)
+        self.listing.conditional.check_hearing(
+            call, (each.uri for each in listen.wanted if each.uri is not None)
+        )
+        return listen
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:

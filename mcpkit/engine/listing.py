@@ -75,8 +75,8 @@ class Listing:
         self._runtime = runtime
         self._lifespans = lifespans
         self._page_size = page_size
-        self._pages: dict[tuple[str, str, Position | None, Shown], tuple[int, bytes]] = {}
-        self.conditional = Conditional(registry)
+        self._pages: dict[tuple[str, str, Position | None, Shown, bool], tuple[int, bytes]] = {}
+        self.conditional = Conditional(registry, is_closed=runtime.is_protected)
 
     def answer(self, call: Call) -> bytes | Coroutine[Any, Any, bytes]:
         """Return the result of a list method, rendered, or an awaitable of it when entries must be collected.
@@ -104,7 +104,10 @@ class Listing:
             return self._collect(call, after, shown, cache, provided)
         if after is not None:
             after = (after[0], "")  # components have no entries, and a client's text must not be kept
-        key = (call.method, call.envelope.revision, after, shown)
+        is_private = (
+            self._runtime.is_protected and call.channel.principal.id is not None
+        )  # as `render` has it
+        key = (call.method, call.envelope.revision, after, shown, is_private)
         kept = self._pages.get(key)
         if kept is not None and kept[0] == changes:
             return kept[1]

@@ -136,6 +136,7 @@ class Methods:
         session, uri = _session(call), _text(call.params, "uri")
         if uri not in session.subscriptions:
             check_keys((*session.subscriptions, uri))
+            self._listing.conditional.check_hearing(call, (uri,))
             session.subscribe(uri, True)
         return {}
 

@@ -60,7 +60,9 @@ class AskingJudge(Judge):
         self._official = official(folder, revision)
 
     def check(self, message: Any) -> Any:
-        if "method" in message and "id" in message:
+        if isinstance(message, list):
+            super().check(message)
+        elif "method" in message and "id" in message:
             assert message["jsonrpc"] == "2.0"
             assert message["method"] == "elicitation/create"
             # Before 2025-11-25 the schema of a request leaves out the envelope.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection
 
 from mcpkit import Principal
@@ -14,6 +15,8 @@ ISSUER = "https://id.example.com"
 class Table(TokenVerifier):
     """Knows tokens of the form `NAME` or `NAME.SCOPE.SCOPE`, where a dash stands for the colon in a scope.
 
+    `NAME~CLIENT` is the same user by another client, and `NAME/ANYTHING` another token.
+
     Args:
         issuers: Where clients log in.
 
@@ -22,6 +25,8 @@ class Table(TokenVerifier):
         is_down: Whether nothing can be verified.
         revoked: Tokens that are none any more.
         expires: When every grant expires, in Unix seconds.
+        issued: When every token was issued.
+        fresh: Seconds after which a token has to be verified again.
     """
 
     def __init__(self, *issuers: str) -> None:
@@ -30,6 +35,8 @@ class Table(TokenVerifier):
         self.is_down = False
         self.revoked: set[str] = set()
         self.expires: float | None = None
+        self.issued: float | None = None
+        self.fresh: float | None = None
 
     async def verify(self, token: str, audience: str) -> Grant:
         self.asked.append((token, audience))
@@ -37,13 +44,15 @@ class Table(TokenVerifier):
             raise VerifierUnavailableError("the table is locked", retry_after=7)
         if token in self.revoked or token.startswith("bad"):
             raise InvalidTokenError("The access token has expired")
-        return Grant(principal_of(token), expires=self.expires)
+        fresh_until = None if self.fresh is None else time.time() + self.fresh
+        return Grant(principal_of(token), self.expires, self.issued, fresh_until)
 
 
 def principal_of(token: str) -> Principal:
     """Return whose token it is."""
     name, *scopes = token.split(".")
-    return user(ISSUER, name, {scope.replace("-", ":") for scope in scopes}, client_id="client")
+    name, _, client_id = name.partition("/")[0].partition("~")
+    return user(ISSUER, name, {scope.replace("-", ":") for scope in scopes}, client_id=client_id or "client")
 
 
 def bearer(name: str, scopes: Collection[str] = ()) -> dict[str, str]:

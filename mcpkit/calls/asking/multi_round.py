@@ -277,9 +277,14 @@ def _opened(keys: Keys, text: str, *, is_secret: bool) -> Json | None:
 
 
 def _subject(call: BaseCall) -> str:
-    """Return what tells a request from others: who asks, its method and params without what differs between rounds."""
+    """Return what tells a request from others: who asks by which client, its method and params.
+
+    Params that differ between the rounds are left out.
+    """
     params = {name: value for name, value in call.params.items() if name not in _ASIDE}
-    text = json.dumps([call.method, params, call.principal.id], sort_keys=True, separators=(",", ":"))
+    who = call.principal
+    whose = [who.id] if who.client_id is None or who.id is None else [who.id, who.client_id]
+    text = json.dumps([call.method, params, *whose], sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 

@@ -10,11 +10,10 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Protocol
 from weakref import WeakKeyDictionary
 
-from ...components.component import Component
 from ...content.blocks import is_template
 from ...state.change import Change, ListName
 from ...state.principal import Principal
-from ..conditional import Conditional, may_hear
+from ..conditional import Conditional, Guards, Hearer, may_hear
 from ..registry import Registry
 from .mailbox import Mailbox
 from .watching import Watches
@@ -29,13 +28,8 @@ _RESOURCES = Change("resources")
 """Whoever wants to hear of a URI depends on it too: another component may serve it now."""
 
 
-class ChangeListener(Protocol):
+class ChangeListener(Hearer, Protocol):
     """Whoever hears of changes."""
-
-    @property
-    def principal(self) -> Principal:
-        """Who listens."""
-        ...
 
     def changed(self, change: Change) -> None:
         """Take a change; in the event loop's thread, without blocking."""
@@ -55,6 +49,7 @@ class Changes:
         ready: Waits until the lifespans have been entered, which watches need.
         broker: What the processes share that tell each other; None where this one is alone.
         topic: What they are told under.
+        is_closed: Whether the server is protected.
 
     Attributes:
         is_declared: Says whether clients have been told of a list.
@@ -68,6 +63,8 @@ class Changes:
         ready: Callable[[], Awaitable[None]],
         broker: Broker | None,
         topic: str,
+        *,
+        is_closed: bool = False,
     ) -> None:
         self.is_declared = is_declared
         self.origin = os.urandom(8).hex()
@@ -76,7 +73,7 @@ class Changes:
         self._broker = broker
         self._topic = topic
         self._mailbox = Mailbox(self._deliver)
-        self._conditional = Conditional(registry)
+        self._conditional = Conditional(registry, is_closed=is_closed)
         self._sources = ExitStack()
         self._forget_all()
 
@@ -110,7 +107,7 @@ class Changes:
         listeners[listener] = None
         if change in self._watches:
             self._watches.update(change)
-        elif may_hear(listener.principal, self._guards(change)):
+        elif may_hear(listener, self._guards(change)):
             self._watches.want(change)
 
     def unwant(self, listener: ChangeListener, change: Change) -> None:
@@ -171,8 +168,7 @@ class Changes:
 
     def _told(self, change: Change, listeners: Iterable[ChangeListener]) -> set[Principal]:
         guards = self._guards(change)
-        principals = {listener.principal for listener in listeners}
-        return {principal for principal in principals if may_hear(principal, guards)}
+        return {listener.principal for listener in listeners if may_hear(listener, guards)}
 
     def _is_wanted(self, change: Change) -> bool:
         if change in self._listeners or change == _RESOURCES:
@@ -205,13 +201,13 @@ class Changes:
         guards, audience = self._guards(change), change.audience
         for listener in self._interested(change):
             # What another one did about this change may have ended it.
-            if listener not in self._wants or not may_hear(listener.principal, guards):
+            if listener not in self._wants or not may_hear(listener, guards):
                 continue
             if audience is None or audience.holds(listener.principal):
                 listener.changed(change)
 
-    def _guards(self, change: Change) -> tuple[Component, ...]:
-        return () if change.uri is None else self._conditional.guards(change.uri)
+    def _guards(self, change: Change) -> Guards | None:
+        return None if change.uri is None else self._conditional.guards(change.uri)
 
     def _interested(self, change: Change) -> tuple[ChangeListener, ...]:
         found = self._listeners.get(change, {})

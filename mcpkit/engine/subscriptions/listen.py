@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable
 from functools import lru_cache
 from typing import Any
 
+from ...calls.access import check_identified
 from ...calls.call import Call
 from ...context import Context
 from ...errors import INVALID_PARAMS, MalformedError, ProtocolError
@@ -41,6 +42,7 @@ class Listen:
     Raises:
         ProtocolError: -32602 for a filter that is malformed or asks for too much, or what the function of a topic
             has raised.
+        ChallengeError: It asks for a topic of a protected server, and does not say who asks.
         MissingCapabilityError: It asks for the topic of an extension that the client has not declared.
         Exception: Whatever else the function of a topic has raised.
     """
@@ -71,6 +73,8 @@ class Listen:
             for topic in each.topics
             if asked.get(topic.member) is not None
         ]
+        if topics and call.runtime.is_protected and call.principal.id is None:
+            check_identified(call)
         keys = {
             member: _keys(asked, member) for member in (RESOURCES, *(topic.member for _, topic in topics))
         }

@@ -51,6 +51,7 @@ class Subscriptions:
 
     Attributes:
         principal: Who is at the other end.
+        is_local: Whether they do not have to say so.
         streams: The open `subscriptions/listen` streams by request id.
     """
 
@@ -62,6 +63,7 @@ class Subscriptions:
         places: Places | None = None,
     ) -> None:
         self.principal = channel.principal
+        self.is_local = channel.is_local
         self._places = places
         self._most = most
         self._channel = channel
@@ -220,6 +222,10 @@ class _Listener:
     @property
     def principal(self) -> Principal:
         return self._subscriptions.principal
+
+    @property
+    def is_local(self) -> bool:
+        return self._subscriptions.is_local
 
 
 class _Session(_Listener):

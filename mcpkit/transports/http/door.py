@@ -11,6 +11,7 @@ from urllib.parse import parse_qs
 from ...errors import BusyError, ProtocolError
 from ...protocol import jsonrpc
 from ...protocol.request_headers import JoinedHeaders
+from ...state.owner import owner_of
 from ...state.principal import ANYONE
 from .environment import Environment
 from .exchange import Exchange, Receive, RefusedError, Scope, Send, headers_by_name, refuse
@@ -201,7 +202,7 @@ class Door:
         check_content(exchange.request_headers)
         query = parse_qs(scope.get("query_string", b"").decode("latin-1"))
         pipe = service.pipes.get(query.get("session_id", [""])[0])
-        if pipe is None or pipe.principal.id != exchange.principal.id:
+        if pipe is None or owner_of(pipe.principal) != owner_of(exchange.principal):
             raise UnreadError(404, "there is no such session: open /sse again")
         if pipe.is_behind:
             raise UnreadError(503, "too much waits on the stream: read it, then send this again", _BUSY)

@@ -161,6 +161,7 @@ class Exchange:
     Attributes:
         state: How far the answer has come, such as `ANSWERED`.
         may_stream: Whether the client takes an event stream.
+        is_local: Never: see `Channel`.
         challenger: What has taken the access token of the request; None where nobody needs one.
         expires: When that token does, in Unix seconds; None where it does not.
     """
@@ -168,6 +169,7 @@ class Exchange:
     # Most exchanges are one answer, and never change what only streams have.
     state: int = _UNDECIDED
     may_stream = True
+    is_local = False
     challenger: Challenger | None = None
     expires: float | None = None
     _is_held = False

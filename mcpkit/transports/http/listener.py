@@ -23,7 +23,12 @@ class Listener(Source):
     Raises:
         BusyError: Too many streams are open.
         ProtocolError: -32602, where the client takes no event stream.
+
+    Attributes:
+        is_local: Never; see `Channel`.
     """
+
+    is_local = False
 
     def __init__(
         self, environment: Environment, listeners: set[Listener], listen: Listen, exchange: Exchange

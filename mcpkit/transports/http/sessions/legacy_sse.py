@@ -48,6 +48,7 @@ class Pipe(Source):
             request_headers=exchange.request_headers,
             principal=exchange.principal,
             caller=caller,
+            is_local=False,
             places=self,
         )
         self.principal = exchange.principal

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import hashlib
 import math
 import os
 import time
@@ -25,7 +24,7 @@ from ....protocol.eras import Handshake
 from ....state.change import LIST_NAMES
 from ....state.keys import Keys
 from ....state.memory import Memory
-from ....state.principal import Principal
+from ....state.owner import owner_of
 from ..environment import Environment
 from ..exchange import Exchange
 from .record import Record, unreachable
@@ -89,7 +88,7 @@ class Sessions:
                 name for name in LIST_NAMES if may_come or self._environment.changes.is_declared(name)
             ),
             expires=time.time() + self._settings.session_max_age,
-            principal=_owner(client.principal),
+            principal=owner_of(client.principal),
         )
         return issue(self._keys, token)
 
@@ -143,7 +142,7 @@ class Sessions:
             if token is None:
                 return None
             record = self._record(token)
-        if record.token.principal != _owner(client.principal):
+        if record.token.principal != owner_of(client.principal):
             return None
         saves = record.saves
         try:  # as `look` does: each request comes by here
@@ -299,10 +298,3 @@ class Sessions:
             for session in sessions:
                 if session.is_busy:
                     await self.find(session.id, session)
-
-
-def _owner(principal: Principal) -> str | None:
-    """Return what an id says of whose session it is: short, and no name, as whoever has the id can read it."""
-    if principal.id is None:
-        return None
-    return hashlib.sha256(principal.id.encode("utf-8", "surrogatepass")).hexdigest()[:32]

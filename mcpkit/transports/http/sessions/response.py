@@ -31,6 +31,7 @@ class Answer(Source):
     Attributes:
         caller: What tells the session's client from others.
         questions: What the client is asked; nothing where it takes no event stream.
+        is_local: Never: see `Channel`.
         request_headers: The headers of the POST.
         principal: Who has sent the POST.
     """
@@ -46,6 +47,7 @@ class Answer(Source):
         "questions",
         "request_headers",
     )
+    is_local = False
 
     def __init__(
         self,

@@ -63,7 +63,10 @@ class Session(Peer):
         principal: Who its client is, with the scopes that its latest request had.
         caller: Whose place it takes; see `Shares`.
         used: When a request of its came last, by the loop's clock.
+        is_local: Never; see `Channel`.
     """
+
+    is_local = False
 
     def __init__(
         self,

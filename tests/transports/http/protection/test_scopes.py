@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from asgi_answer import Judge
-from asgi_client import Client, Serve, Session, initialize
+from asgi_client import Serve
 from mcpkit import Context, InsufficientScopeError, Principal, RegistrationError, Server, tool
 from mcpkit.testing import connect
+from protected import session_of
 from verified import bearer
 
 pytestmark = pytest.mark.anyio
@@ -23,12 +23,6 @@ READER, WRITER, ADMIN = ("ada", ["notes:read"]), ("ada", ["notes:write"]), ("ada
 def challenge(scopes: str, needs: str) -> str:
     said = f'error="insufficient_scope", error_description="this needs more than has been granted: {needs}"'
     return f'Bearer {said}, {DOCUMENT}, scope="{scopes}"'
-
-
-async def session_of(client: Client, token: dict[str, str]) -> Session:
-    judge = Judge(client.folder, "2025-11-25")
-    opened = await client.post(initialize(), token, judge=judge).whole()
-    return Session(client, "2025-11-25", opened.headers["mcp-session-id"], judge)
 
 
 REQUESTS: dict[str, tuple[str, dict[str, Any], str]] = {
