@@ -6,7 +6,6 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from urllib.parse import urlsplit
 
-from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
@@ -81,12 +80,8 @@ class Authority:
             found["scopes_supported"] = list(self.parts.scopes.table)
         return found
 
-    def routes(self, middleware: Sequence[Middleware] = ()) -> list[Route]:
-        """Return its endpoints; their paths begin at the root of the origin.
-
-        Args:
-            middleware: What stands before each of them.
-        """
+    def routes(self) -> list[Route]:
+        """Return its endpoints; their paths begin at the root of the origin."""
         path = urlsplit(self.parts.issuer).path.rstrip("/")
         endpoints: list[tuple[str, Answer, list[str]]] = [
             (AUTHORIZATION_SERVER + path, self._metadata, ["GET"]),
@@ -97,10 +92,7 @@ class Authority:
             (f"{path}/revoke", _answering(self._revoke), ["POST"]),
             (f"{path}/jwks.json", self._jwks, ["GET"]),
         ]
-        return [
-            Route(where, answer, methods=methods, middleware=middleware)
-            for where, answer, methods in endpoints
-        ]
+        return [Route(where, answer, methods=methods) for where, answer, methods in endpoints]
 
     async def verify(self, token: str, audience: str) -> Grant:
         """Return what an access token grants.

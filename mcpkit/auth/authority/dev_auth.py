@@ -107,9 +107,10 @@ class DevAuth(TokenVerifier):
 
     def routes(self) -> Sequence[Route]:
         """Return the endpoints of the authorization server, each of which answers this machine alone."""
-        from starlette.middleware import Middleware
+        from starlette.routing import Route
 
-        return self._entered().routes([Middleware(Nearby)])
+        # Each endpoint refuses by itself, so that it does wherever somebody else puts it.
+        return [Route(each.path, Nearby(each.app), methods=each.methods) for each in self._entered().routes()]
 
     def refusal(self, headers: Mapping[bytes, bytes]) -> str | None:
         """Return why a request is not served: it names another host, or has been forwarded."""
