@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from joserfc.jwk import ECKey
 
 _ALGORITHM: Final = "ES256"
-_CURVE: Final = "P-256"
 _NONCE: Final = re.compile(r"[!#-\[\]-~]{1,1024}")
 _MOST_ORIGINS: Final = 100
 
@@ -85,22 +84,20 @@ class Proofs:
 
 
 def _made() -> ECKey:
-    from joserfc.jwk import ECKey
+    from joserfc.jwk import generate_key
 
-    made: ECKey = ECKey.generate_key(_CURVE)
-    return made
+    return generate_key("EC", "P-256")
 
 
 def _read(key: Json) -> ECKey | None:
-    from joserfc.jwk import ECKey
+    from joserfc.jwk import import_key
 
     if (
         not all(isinstance(key.get(name), str) for name in ("kty", "crv", "x", "y", "d"))
-        or key["crv"] != _CURVE
+        or key["crv"] != "P-256"
     ):
         return None
     try:
-        read: ECKey = ECKey.import_key(key)
+        return import_key(key, "EC")
     except Exception:  # noqa: BLE001  # joserfc and cryptography raise many for what is no key
         return None
-    return read

@@ -8,20 +8,28 @@ import os
 import stat
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from hashlib import sha256
 from pathlib import Path
 from secrets import token_hex
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from ...protocol.jsonrpc import is_object
 from ...protocol.types import Json
 from .locked import locked_meanwhile
 from .storage import MemoryTokens, TokenStorage, TokenStorageError
 
-if TYPE_CHECKING:
-    from keyring.backend import KeyringBackend
+
+class _Keyring(Protocol):
+    """What is used of a keyring; the package has no types for it."""
+
+    def get_password(self, service: str, username: str) -> str | None: ...
+
+    def set_password(self, service: str, username: str, password: str) -> None: ...
+
+    def delete_password(self, service: str, username: str) -> None: ...
+
 
 T = TypeVar("T")
 
@@ -50,7 +58,7 @@ class KeyringTokens(TokenStorage):
                 'the keyring needs the package keyring: pip install "mcpkit[keyring]"', name=error.name
             ) from error
         self._service = service
-        self._backend: KeyringBackend = keyring.get_keyring()
+        self._backend: _Keyring = keyring.get_keyring()  # pyright: ignore[reportAttributeAccessIssue]  # set_password is wrapped
 
     def __repr__(self) -> str:
         return f"KeyringTokens({self._service!r})"
@@ -80,7 +88,7 @@ class KeyringTokens(TokenStorage):
         await self._in_thread(self._remove, name)
 
     @asynccontextmanager
-    async def exclusively(self, name: str) -> AsyncIterator[None]:
+    async def exclusively(self, name: str) -> AsyncGenerator[None]:
         """Keep all others of this user and machine from a record."""
         folder = _folder_of_locks()
         async with locked_meanwhile(folder / sha256(f"{self._service} {name}".encode()).hexdigest()[:32]):
@@ -165,7 +173,7 @@ def _object(text: str | None) -> Json | None:
 
 
 @contextmanager
-def _said_in_words() -> Iterator[None]:
+def _said_in_words() -> Generator[None]:
     """Raise what goes wrong in a keyring with what to do about it."""
     try:
         yield

@@ -6,7 +6,7 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -16,7 +16,7 @@ _AGAIN: Final = 0.02
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Generator[None]:
     """Hold a lock for a moment, in a thread that may wait for it.
 
     Args:
@@ -31,7 +31,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 @asynccontextmanager
-async def locked_meanwhile(path: Path) -> AsyncIterator[None]:
+async def locked_meanwhile(path: Path) -> AsyncGenerator[None]:
     """Hold a lock while others of the event loop go on, also those that wait for it.
 
     Args:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Final
 
@@ -80,7 +80,7 @@ class Loopback:
         return self._landing([*here, self._redirect_uri])
 
     @asynccontextmanager
-    async def _landing(self, uris: list[str]) -> AsyncIterator[Landing]:
+    async def _landing(self, uris: list[str]) -> AsyncGenerator[Landing]:
         async with AsyncExitStack() as stack:
             yield _Landing(await _listening(stack, uris), self._timeout, self._open_browser)
 

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from secrets import token_urlsafe
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from ...auth.discovery import AuthorizationServerMetadata
 from ...protocol.types import Json
@@ -16,10 +16,11 @@ from .presented import Presented
 from .roles import TokenRequest
 
 if TYPE_CHECKING:
-    from joserfc.jwk import ECKey, OKPKey, RSAKey
+    from joserfc.jwk import Key
 
 ASSERTION_TYPE: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
+_KINDS: Final[tuple[Literal["EC", "RSA", "OKP"], ...]] = ("EC", "RSA", "OKP")
 _SECONDS: Final = 300
 """How long an assertion is good: clocks differ."""
 _ALGORITHMS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -149,16 +150,16 @@ def _add(request: TokenRequest, client_id: str, assertion: str) -> None:
     request.form["client_assertion"] = assertion
 
 
-def _read(given: str | Json) -> RSAKey | ECKey | OKPKey:
+def _read(given: str | Json) -> Key:
     try:
-        from joserfc.jwk import ECKey, OKPKey, RSAKey
+        from joserfc.jwk import import_key
     except ImportError as error:
         raise ImportError(
             'private_key= needs joserfc: pip install "mcpkit[auth]"', name=error.name
         ) from error
-    for kind in (ECKey, RSAKey, OKPKey):
+    for kind in _KINDS:
         try:
-            key: RSAKey | ECKey | OKPKey = kind.import_key(given)
+            key = import_key(given, kind)
         except Exception:  # noqa: BLE001  # joserfc and cryptography raise many for what is no key of a kind
             continue
         if key.is_private:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from threading import Lock
 from typing import Final
@@ -147,7 +147,7 @@ class MemoryTokens(TokenStorage):
         self._records.pop(name, None)
 
     @asynccontextmanager
-    async def exclusively(self, name: str) -> AsyncIterator[None]:
+    async def exclusively(self, name: str) -> AsyncGenerator[None]:
         """Keep all others of this process from a record, whichever event loop they run in."""
         lock = self._locks.setdefault(name, Lock())
         while not lock.acquire(blocking=False):  # noqa: ASYNC110  # no event is of several loops

@@ -7,7 +7,7 @@ from typing import Final
 
 from typing_extensions import Self
 
-from ...protocol.jsonrpc import is_object
+from ...protocol.jsonrpc import is_array, is_object
 from ...protocol.types import Json
 
 VERSION: Final = 1
@@ -160,9 +160,9 @@ def _text_or_none(fields: Json, name: str) -> str | None:
 
 def _texts(fields: Json, name: str) -> list[str]:
     texts = fields.get(name)
-    if type(texts) is not list or not all(type(text) is str for text in texts):
+    if not is_array(texts) or not all(type(text) is str for text in texts):
         raise _OddError
-    return [str(text) for text in texts]
+    return texts
 
 
 def _seconds_or_none(fields: Json, name: str) -> float | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
@@ -61,9 +60,12 @@ async def check_authorization(
         raise ValueError(
             f"a URL to be checked has no user and no password: {shortened(urlsplit(url).hostname or '')}"
         )
-    async with AsyncExitStack() as stack:
-        client = await stack.enter_async_context(own_client(url)) if http_client is None else http_client
+    client = own_client(url) if http_client is None else http_client
+    try:
         findings = await _found(Looker(client, url, timeout), url, page)
+    finally:
+        if client is not http_client:
+            await client.aclose()
     return sorted(findings, key=lambda each: SEVERITIES.index(each.severity))
 
 

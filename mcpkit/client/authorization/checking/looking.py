@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from ....auth.discovery import MetadataError, check_url, is_loopback, origin
 from ....auth.fetching import FetchError, body_of, failure, http_library, members_of
 from ....calls.coroutines import within
+from ....protocol.jsonrpc import is_array
 from ...transports.http.challenge import Challenge, read_challenges
 
 if TYPE_CHECKING:
@@ -135,4 +136,4 @@ class Looker:
 
 def strings(value: object) -> tuple[str, ...]:
     """Return the texts of a list in a document; none where it is no list."""
-    return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list) else ()
+    return tuple(each for each in value if isinstance(each, str)) if is_array(value) else ()
