@@ -58,7 +58,7 @@ class Calls:
             BusyError: Too many requests are running.
         """
         running = call.runtime.running
-        if 2 * running.taken >= call.runtime.max_running:  # asked here first, as each call comes by
+        if 4 * running.taken >= call.runtime.max_running:  # asked here first, as each call comes by
             self.check_room(call, outcome)
         entry = _Entry(key, call, reply)
         entry.unstarted = outcome
@@ -200,7 +200,7 @@ class Calls:
             BusyError: There are.
         """
         running, limit = call.runtime.running, call.runtime.max_running
-        if 2 * running.taken < limit:  # nobody has as many as are left
+        if 4 * running.taken < limit:  # nobody has as many as are left for others
             return
         try:
             running.check(limit, call.channel.caller, "requests are running")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpkit.calls.shares import Shares
+from mcpkit.calls.shares import Anonymous, Shares
 from mcpkit.errors import BusyError
 from mcpkit.transports.http.intake.addresses import caller_at
 
@@ -64,6 +64,73 @@ def test_so_it_is_with_more_than_one_at_a_time(limit: int, wanted: list[tuple[st
     for caller, amount in held:
         shares.give_back(caller, amount)
     assert (shares.taken, shares._taken_by) == (0, {})
+
+
+GUESTS = [Anonymous(name) for name in ("one", "two", "three")]
+
+
+@given(
+    st.integers(1, 60),
+    st.lists(
+        st.tuples(st.sampled_from([*GUESTS, "ada", None]), st.integers(1, 30), st.booleans()), max_size=40
+    ),
+)
+def test_those_who_are_anonymous_are_one_client(
+    limit: int, steps: list[tuple[str | None, int, bool]]
+) -> None:
+    shares = Shares()
+    held: dict[str | None, int] = {}
+    for caller, times, gives_back in steps:
+        for _ in range(times):
+            own, taken = held.get(caller, 0), sum(held.values())
+            guests = sum(held.get(guest, 0) for guest in GUESTS)
+            if gives_back and own:
+                shares.give_back(caller)
+                held[caller] = own - 1
+            elif not gives_back and shares.has_room(limit, caller):
+                shares.take(caller)
+                held[caller] = own + 1
+                if isinstance(caller, Anonymous):
+                    assert guests < limit - taken
+                    assert 2 * own < limit - taken - guests
+            elif not gives_back and caller == "ada":
+                assert own >= limit - taken
+    for caller, count in held.items():
+        shares.give_back(caller, count) if count else None
+    assert (shares.taken, shares._taken_by) == (0, {})
+
+
+@given(st.integers(4, 200))
+def test_they_leave_half_and_one_of_them_half_of_theirs(limit: int) -> None:
+    shares = Shares()
+    while shares.has_room(limit, GUESTS[0]):
+        shares.take(GUESTS[0])
+    assert limit // 4 <= shares.taken <= limit // 4 + 1
+    for guest in GUESTS * limit:
+        if shares.has_room(limit, guest):
+            shares.take(guest)
+    assert shares.taken <= (limit + 1) // 2
+    assert shares.has_room(limit, "ada")
+
+
+def test_whose_place_is_given_to_whom() -> None:
+    shares = Shares()
+    one, two, three = GUESTS
+    assert shares.may_yield(8, one, "ada")
+    shares.take(one, 2)
+    assert [shares.may_yield(8, one, holder) for holder in (one, two, "ada", None)] == [
+        True,
+        False,
+        False,
+        False,
+    ]
+    shares.take(two, 2)
+    assert [shares.may_yield(8, three, holder) for holder in (one, two, "ada")] == [True, True, False]
+    assert shares.may_yield(8, "ada", one)
+    text = shares.excess(8, three)
+    assert text.startswith(
+        "(4 from those who have not said who they are; one client has at most as many of 8"
+    )
 
 
 def test_what_is_refused_says_why() -> None:

@@ -127,6 +127,12 @@ ROWS: dict[str, tuple[Any, ...]] = {
         "mcpkit.auth.authority.client_documents:_MOST_FETCHED",
         "mcpkit.auth.authority.client_documents:_PATIENCE",
     ),
+    "bad access tokens from one address": tuple(
+        f"mcpkit.transports.http.protection.verification:{name}" for name in ("MOST_BAD", "WINDOW")
+    ),
+    "access tokens that are verified at a time": (
+        "mcpkit.transports.http.protection.verification:MOST_AT_ONCE",
+    ),
     "refusals that the audit tells of": tuple(
         f"mcpkit.state.audit:{name}" for name in ("MOST_OF_ONE", "MOST_OF_ALL", "WINDOW")
     ),
@@ -173,7 +179,9 @@ NO_BOUNDS = {
     "framing.py:MAX_LINE": "the default of a setting",
     "exchange.py:_MANY": "when who reports waits for the client",
     "exchange.py:_MUCH": "when who reports waits for the client",
+    "arrivals.py:_MOST_KEPT": "a cache",
     "audit.py:_LONGEST": "for reading",
+    "verification.py:_MOST_ADDRESSES": "a cache",
     "guard.py:_MAX_REMEMBERED": "a cache",
     "guard.py:_MAX_REMEMBERED_LENGTH": "a cache",
     "negotiation.py:_MANY": "a cache",

@@ -137,7 +137,7 @@ class Door:
                 exchange = Exchange(receive, send, keep_alive, headers, principal, peer)
             else:
                 door = protection.mcp if endpoint == self._mcp else protection.sse
-                grant = door.known(headers) or await door.admit(headers)
+                grant = door.known(headers) or await door.admit(headers, peer)
                 exchange = Exchange(receive, send, keep_alive, headers, grant.principal, peer)
                 exchange.challenger, exchange.expires = door, grant.expires
             await endpoint(service, scope, exchange)

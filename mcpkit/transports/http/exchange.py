@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from ...calls.channel import NO_HEADERS
 from ...calls.coroutines import first_step, go_on, within
+from ...calls.shares import Anonymous
 from ...errors import ChallengeError
 from ...protocol.request_headers import JoinedHeaders
 from ...state.principal import ANYONE, Principal
@@ -203,7 +204,8 @@ class Exchange:
         """What tells its client from others: who it is, or else where it is; see `caller_at`."""
         if self.principal.id is not None:
             return f"principal {self.principal.id!r}"
-        return None if self._peer is None else caller_at(self._peer[0])
+        address = None if self._peer is None else caller_at(self._peer[0])
+        return address if self.challenger is None else Anonymous(address or "this machine")
 
     def attach(self, source: Source) -> None:
         """Take events from a source from now on, until this is over or another one is attached."""

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ....auth.verifier import Grant, InvalidTokenError, TokenVerifier, VerifierUnavailableError
+from ....auth.verifier import Grant, InvalidTokenError, TokenVerifier
 from ....errors import ChallengeError
 from ....protocol.revisions import HANDSHAKE
 from ....state.principal import ANYONE, Principal
+from ..intake.addresses import caller_at
 from ..intake.refused_body import UnreadError
 from ..statuses import headers_of
 from .bearer import MalformedAuthorizationError, bearer_token, challenge
 
 if TYPE_CHECKING:
+    from ....state.audit import Audit
     from ....state.scopes import Scopes
-
-logger = logging.getLogger("mcpkit")
+    from .verification import Verification
 
 _MOST_KEPT = 10_000
 """Tokens that are remembered; of more, the oldest are verified again."""
@@ -35,8 +35,10 @@ class Endpoint:
     Args:
         url: The URL, which tokens must have as their audience.
         document: Where the metadata of the resource are; None where there is nobody to log in at.
-        verifier: Verifies the tokens.
+        verifier: Says which requests are not served at all.
+        verification: Verifies the tokens.
         scopes: What may be granted.
+        audit: Hears of who is refused.
         is_open: Says whether a request without a token may be served at all.
         clock: The time, in Unix seconds.
 
@@ -49,14 +51,18 @@ class Endpoint:
         url: str,
         document: str | None,
         verifier: TokenVerifier,
+        verification: Verification,
         scopes: Scopes,
+        audit: Audit,
         is_open: Callable[[], bool],
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.url = url
         self._document = document
         self._verifier = verifier
+        self._verification = verification
         self._scopes = scopes
+        self._audit = audit
         self._is_open = is_open
         self._clock = clock
         self._is_picky = type(verifier).refusal is not TokenVerifier.refusal  # then it is asked each time
@@ -71,50 +77,48 @@ class Endpoint:
 
     def _kept(self, header: bytes) -> Grant | None:
         kept = self._grants.get(hashlib.sha256(header).digest())
-        return None if kept is None or kept[0] <= self._clock() else kept[1]
+        if kept is None or kept[0] <= self._clock():
+            return None
+        self._audit.known_tokens += 1
+        return kept[1]
 
-    async def admit(self, headers: Mapping[bytes, bytes], *, may_be_anybody: bool = True) -> Grant:
+    async def admit(
+        self, headers: Mapping[bytes, bytes], peer: tuple[str, int] | None, *, may_be_anybody: bool = True
+    ) -> Grant:
         """Return what the token of a request grants.
 
         Args:
             headers: The headers of the request by name in lower case.
+            peer: The address and the port that it comes from; None where nobody knows.
             may_be_anybody: Whether who has no token may be served where anything is open to anybody.
 
         Raises:
-            UnreadError: 401 without a good token, 400 for what is no token, 503 while nobody can tell.
+            UnreadError: 401 without a good token, 400 for what is no token, 429 after too many bad ones, 503 while
+                nobody can tell.
         """
+        caller = None if peer is None else caller_at(peer[0])
         refusal = self._verifier.refusal(headers)
         if refusal is not None:
+            self._tell(403, "invalid_request", refusal, caller)
             raise UnreadError(403, refusal)
         header = headers.get(b"authorization")
         try:
             token = None if header is None else bearer_token(header)
         except MalformedAuthorizationError:
-            raise self.malformed("the Authorization header is no Bearer token") from None
+            raise self.malformed("the Authorization header is no Bearer token", caller) from None
         if header is None or token is None:
             if header is None and may_be_anybody and self._is_open():
                 return _ANYBODY
+            self._tell(401, "no_token", None, caller)
             raise self._unread(self._asking(self._scopes.defaults, "this server takes an access token"))
         if (kept := self._kept(header)) is not None:
             return kept
         try:
-            grant = await self._verifier.verify(token, self.url)
+            grant = await self._verification.grant(token, self.url, caller)
         except InvalidTokenError as error:
             raise self._unread(
                 self._asking(self._scopes.defaults, error.description, error="invalid_token")
             ) from None
-        except VerifierUnavailableError as error:
-            logger.warning("an access token cannot be verified: %s", error.description)
-            raise UnreadError(
-                503,
-                "access tokens cannot be verified now; try again later",
-                ((b"retry-after", b"%d" % error.retry_after),),
-            ) from None
-        except Exception:
-            logger.exception("an access token cannot be verified")
-            raise UnreadError(500, "the server cannot tell who sends this request") from None
-        principal = self._scopes.of(grant.principal)
-        grant = Grant(principal, grant.expires, grant.issued, grant.fresh_until)
         self._keep(header, grant)
         return grant
 
@@ -139,15 +143,18 @@ class Endpoint:
                 they are asked for, so that is named as well.
         """
         if principal.id is None:
+            self._tell(401, "no_token", None, scopes=scopes)
             return self._asking(scopes or self._scopes.defaults, "this takes an access token")
+        self._tell(403, "insufficient_scope", None, principal=principal, scopes=scopes)
         named = scopes
         if revision in HANDSHAKE:
             named = self._scopes.reduced((*(set(self._scopes.table) & principal.scopes), *scopes))
         message = f"this needs more than has been granted: {', '.join(scopes)}"
         return self._asking(named, message, status=403, error="insufficient_scope")
 
-    def malformed(self, description: str) -> UnreadError:
+    def malformed(self, description: str, caller: str | None = None) -> UnreadError:
         """Return what refuses a request whose Authorization header cannot be read."""
+        self._tell(400, "invalid_request", description, caller)
         said = challenge({"error": "invalid_request", "error_description": description})
         return UnreadError(400, description, ((b"www-authenticate", said.encode()),))
 
@@ -163,6 +170,27 @@ class Endpoint:
             }
         )
         return ChallengeError(401 if status == 401 else 403, said, message)
+
+    def _tell(
+        self,
+        status: int,
+        reason: str,
+        detail: str | None,
+        caller: str | None = None,
+        *,
+        principal: Principal | None = None,
+        scopes: Sequence[str] = (),
+    ) -> None:
+        self._audit.tell(
+            "refusal",
+            principal,
+            status=status,
+            reason=reason,
+            detail=detail,
+            scopes=scopes,
+            resource=self.url,
+            caller=caller,
+        )
 
     @staticmethod
     def _unread(error: ChallengeError) -> UnreadError:

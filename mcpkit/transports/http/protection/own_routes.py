@@ -26,7 +26,9 @@ class Protected:
         """Serve one request, or challenge whoever has sent it."""
         headers = headers_by_name(scope)
         try:
-            grant = self._endpoint.known(headers) or await self._endpoint.admit(headers, may_be_anybody=False)
+            grant = self._endpoint.known(headers) or await self._endpoint.admit(
+                headers, scope.get("client"), may_be_anybody=False
+            )
         except RefusedError as error:
             await refuse(send, error.status, error.text, error.headers)
             return

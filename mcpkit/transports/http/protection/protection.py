@@ -11,6 +11,7 @@ from ....protocol.revisions import LATEST
 from ..options import SSE_PATH, Settings
 from .endpoint import Endpoint
 from .metadata import WELL_KNOWN, Document, document
+from .verification import Verification
 
 if TYPE_CHECKING:
     from starlette.routing import Route
@@ -137,6 +138,8 @@ class Protection:
 
     def __init__(self, engine: Engine, verifier: TokenVerifier, public: Public) -> None:
         self._engine, self._verifier, self._public = engine, verifier, public
+        runtime = engine.runtime
+        self._verification = Verification(verifier, runtime.scopes, runtime.audit)
         self.mcp = self._endpoint(public.mcp)
         self.sse = self.mcp if public.sse is None else self._endpoint(public.sse)
         self.documents: dict[str, Document] = {}
@@ -156,7 +159,9 @@ class Protection:
             resource.url,
             resource.document if self._verifier.issuers else None,
             self._verifier,
+            self._verification,
             self._engine.runtime.scopes,
+            self._engine.runtime.audit,
             self._engine.is_open,
         )
 

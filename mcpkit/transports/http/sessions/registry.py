@@ -223,9 +223,8 @@ class Sessions:
         limit = self._settings.max_sessions
         if self._shares.has_room(limit, caller):
             return
-        is_share_full = 0 < limit <= 2 * self._shares.taken_by(caller)
         for session in islice(self._unused.values(), _LOOKED_AT):
-            if not is_share_full or session.caller == caller:
+            if self._shares.may_yield(limit, caller, session.caller):
                 self._forget(session)
                 return
         left = 1.0
@@ -233,7 +232,7 @@ class Sessions:
         for session in tuple(islice(self._by_id.values(), _LOOKED_AT)):
             if session.is_busy:
                 self._use(session, now)
-            elif not is_share_full or session.caller == caller:
+            elif self._shares.may_yield(limit, caller, session.caller):
                 left = session.used + self._brief - now
                 if left <= 0:
                     self._forget(session)

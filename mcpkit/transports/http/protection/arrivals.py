@@ -1,0 +1,43 @@
+"""Who has come to an app with good tokens: the first time, and with more than before."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ....state.audit import Audit
+    from ....state.principal import Principal
+
+_MOST_KEPT = 10_000
+"""Principals that are remembered; of more, those who have not logged in for the longest time come anew."""
+
+
+class Arrivals:
+    """Tells of logins, and of those who come back with scopes that they did not have.
+
+    Args:
+        audit: Hears of them.
+    """
+
+    def __init__(self, audit: Audit) -> None:
+        self._audit = audit
+        self._granted: dict[tuple[str, str | None], frozenset[str]] = {}
+
+    def note(self, principal: Principal, url: str) -> None:
+        """Take notice of a token that has just been verified.
+
+        Args:
+            principal: Whose it is.
+            url: What it is for.
+        """
+        if principal.id is None:
+            return
+        key = principal.id, principal.client_id
+        before = self._granted.pop(key, None)
+        self._granted[key] = principal.scopes if before is None else before | principal.scopes
+        if len(self._granted) > _MOST_KEPT:
+            del self._granted[next(iter(self._granted))]
+        if before is None:
+            self._audit.tell("login", principal, scopes=principal.scopes, resource=url)
+        elif more := principal.scopes - before:
+            self._audit.tell("step_up", principal, scopes=more, resource=url)

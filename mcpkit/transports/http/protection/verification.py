@@ -1,0 +1,131 @@
+"""The verification of access tokens that are not known yet: within bounds, measured, and told to the audit."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from time import monotonic, perf_counter
+from typing import TYPE_CHECKING
+
+from ....auth.verifier import Grant, InvalidTokenError, TokenVerifier, VerifierUnavailableError
+from ....calls.shares import Shares
+from ..intake.refused_body import UnreadError
+from .arrivals import Arrivals
+
+if TYPE_CHECKING:
+    from ....state.audit import Audit
+    from ....state.scopes import Scopes
+
+logger = logging.getLogger("mcpkit")
+
+MOST_AT_ONCE = 256
+"""Tokens that are verified at a time; one address has at most as many as are left for others."""
+
+MOST_BAD = 300
+WINDOW = 60.0
+"""Bad tokens that may come from one address within so many seconds."""
+
+_MOST_ADDRESSES = 10_000
+"""Addresses that are remembered for a window."""
+
+
+class Verification:
+    """Verifies access tokens for all endpoints of one app.
+
+    Whoever sends one bad token after another has to wait, and only they: tokens that have been verified before do not
+    come by here.
+
+    Args:
+        verifier: Verifies them.
+        scopes: What may be granted.
+        audit: Hears of it.
+        clock: The time, in seconds.
+    """
+
+    def __init__(
+        self, verifier: TokenVerifier, scopes: Scopes, audit: Audit, clock: Callable[[], float] = monotonic
+    ) -> None:
+        self._verifier = verifier
+        self._scopes = scopes
+        self._audit = audit
+        self._clock = clock
+        self._arrivals = Arrivals(audit)
+        self._running = Shares()
+        self._bad: dict[str, int] = {}  # by address, within the window
+        self._window = 0.0  # when it ends
+
+    async def grant(self, token: str, url: str, caller: str | None) -> Grant:
+        """Return what a token grants, with all that its scopes imply.
+
+        Args:
+            token: The token.
+            url: What it has to be for.
+            caller: Where it comes from; None where that cannot be told.
+
+        Raises:
+            InvalidTokenError: It is none of this server's.
+            UnreadError: 429 after too many bad ones, 503 while nobody can tell, 500 where the verifier is broken.
+        """
+        self._check_room(url, caller)
+        self._running.take(caller)
+        started, outcome = perf_counter(), "cancelled"
+        try:
+            found = await self._verifier.verify(token, url)
+            outcome = "verified"
+        except InvalidTokenError as error:
+            outcome = "invalid"
+            self._note_bad(caller)
+            self._tell(401, "invalid_token", error.description, url, caller)
+            raise
+        except VerifierUnavailableError as error:
+            outcome = "unavailable"
+            logger.warning("an access token cannot be verified: %s", error.description)
+            self._tell(503, "unavailable", error.description, url, caller)
+            raise _later(
+                503, "access tokens cannot be verified now; try again later", error.retry_after
+            ) from None
+        except Exception:
+            outcome = "failed"
+            logger.exception("an access token cannot be verified")
+            self._tell(500, "failed", "the verifier has failed", url, caller)
+            raise UnreadError(500, "the server cannot tell who sends this request") from None
+        finally:
+            self._running.give_back(caller)
+            for meter in self._audit.meters:
+                meter.verified(outcome, perf_counter() - started)
+        if caller is not None:
+            self._bad.pop(
+                caller, None
+            )  # many may be behind one address, of whom some come with what has expired
+        principal = self._scopes.of(found.principal)
+        self._arrivals.note(principal, url)
+        return Grant(principal, found.expires, found.issued, found.fresh_until)
+
+    def _check_room(self, url: str, caller: str | None) -> None:
+        if caller is not None and self._bad.get(caller, 0) >= MOST_BAD:
+            seconds = self._window - self._clock()
+            if seconds > 0:
+                text = f"too many access tokens that are not valid have come from {caller}; try again later"
+                self._tell(429, "too_many", "too many bad tokens", url, caller)
+                raise _later(429, text, int(seconds) + 1)
+        if not self._running.has_room(MOST_AT_ONCE, caller):
+            excess = self._running.excess(MOST_AT_ONCE, caller)
+            self._tell(503, "too_many", "too many tokens are being verified", url, caller)
+            raise _later(503, f"too many access tokens are being verified {excess}; try again later", 1)
+
+    def _note_bad(self, caller: str | None) -> None:
+        if caller is None:
+            return
+        now = self._clock()
+        if now >= self._window:
+            self._window = now + WINDOW
+            self._bad.clear()
+        if caller in self._bad or len(self._bad) < _MOST_ADDRESSES:
+            self._bad[caller] = self._bad.get(caller, 0) + 1
+
+    def _tell(self, status: int, reason: str, detail: str, url: str, caller: str | None) -> None:
+        self._audit.tell("refusal", status=status, reason=reason, detail=detail, resource=url, caller=caller)
+
+
+def _later(status: int, text: str, seconds: int) -> UnreadError:
+    return UnreadError(status, text, ((b"retry-after", b"%d" % seconds),))

@@ -1,0 +1,185 @@
+"""Floods of bad tokens, and of those who have not said who they are: others are served all the same."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from asgi_client import Client, Serve, initialize
+from mcpkit import Principal, Server
+from mcpkit.auth import Grant, TokenVerifier
+from mcpkit.state.audit import Audit
+from mcpkit.state.keys import Keys
+from mcpkit.state.scopes import Scopes
+from mcpkit.transports.http.intake.refused_body import UnreadError
+from mcpkit.transports.http.protection import verification
+from mcpkit.transports.http.protection.verification import Verification
+from verified import Table, bearer
+from waiting import until
+
+pytestmark = pytest.mark.anyio
+
+URL = "https://mcp.example.com/mcp"
+EVE: dict[str, Any] = {"client": ("203.0.113.7", 50000)}
+ADA: dict[str, Any] = {"client": ("203.0.113.8", 50000)}
+
+
+@pytest.mark.limit("bad access tokens from one address")
+async def test_whoever_sends_bad_tokens_has_to_wait_and_nobody_else(
+    server: Server, serve: Serve, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verification, "MOST_BAD", 5)
+    async with serve(server) as client:
+
+        async def status(name: str, who: dict[str, Any]) -> int:
+            return (await client.post(initialize(), bearer(name), **who).whole()).status
+
+        assert await status("eve", EVE) == 200
+        assert [await status(f"bad{number}", EVE) for number in range(7)] == [401] * 5 + [429] * 2
+        asked = len(table.asked)
+        refused = await client.post(initialize(), bearer("late"), **EVE).whole()
+        assert refused.status == 429
+        assert 1 <= int(refused.headers["retry-after"]) <= 60
+        assert b"too many access tokens that are not valid have come from address 203.0.113.7" in refused.body
+        assert len(table.asked) == asked
+        assert await status("eve", EVE) == 200  # what is known is good all the same
+        assert await status("ada", ADA) == 200
+        assert await status("bad", ADA) == 401
+        assert (
+            await client.post(initialize(), **EVE).whole()
+        ).status == 401  # who has none is told where to get one
+        assert [await status(f"bad{number}", {}) for number in range(9)] == [401] * 9  # perhaps a proxy's
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def verifying(verifier: TokenVerifier, clock: Clock) -> Verification:
+    return Verification(verifier, Scopes(), Audit(lambda: Keys("a secret of some length", "s")), clock)
+
+
+async def outcome(verifying: Verification, token: str, caller: str | None = "address 1") -> int:
+    try:
+        await verifying.grant(token, URL, caller)
+    except UnreadError as error:
+        return error.status
+    except Exception:
+        return 401
+    return 200
+
+
+async def test_a_minute_later_or_after_a_good_token_all_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verification, "MOST_BAD", 3)
+    clock = Clock()
+    verifier = verifying(Table(), clock)
+    assert [await outcome(verifier, "bad") for _ in range(4)] == [401, 401, 401, 429]
+    clock.now += 59.9
+    assert await outcome(verifier, "bad") == 429
+    clock.now += 0.2
+    assert [await outcome(verifier, "bad") for _ in range(2)] == [401, 401]
+    assert await outcome(verifier, "good") == 200
+    assert [await outcome(verifier, "bad") for _ in range(4)] == [401, 401, 401, 429]
+
+
+async def test_addresses_without_end_are_not_remembered_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verification, "_MOST_ADDRESSES", 50)
+    verifier = verifying(Table(), Clock())
+    for number in range(1000):
+        assert await outcome(verifier, "bad", f"address {number}") == 401
+    assert len(verifier._bad) == 50
+
+
+class Slow(TokenVerifier):
+    """Asks somebody who takes their time."""
+
+    def __init__(self) -> None:
+        self.gate = asyncio.Event()
+        self.running = 0
+
+    async def verify(self, token: str, audience: str) -> Grant:
+        self.running += 1
+        await self.gate.wait()
+        self.running -= 1
+        return Grant(Principal(token))
+
+
+@pytest.mark.limit("access tokens that are verified at a time")
+async def test_a_flood_of_unknown_tokens_does_not_hold_all_places(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verification, "MOST_AT_ONCE", 8)
+    slow = Slow()
+    async with serve(Server("s", auth=slow)) as client:
+        flood = [client.post(initialize(), bearer(f"eve{number}"), **EVE) for number in range(12)]
+        await until(lambda: slow.running + sum(each.task.done() for each in flood) == 12)
+        assert slow.running == 4
+        ada = client.post(initialize(), bearer("ada"), **ADA)
+        await until(lambda: slow.running == 5)
+        slow.gate.set()
+        assert sorted([(await each.whole()).status for each in flood]) == [200] * 4 + [503] * 8
+        refused = next(each for each in flood if each.status == 503)
+        assert refused.headers["retry-after"] == "1"
+        assert (
+            b"too many access tokens are being verified (4 from address 203.0.113.7; one client"
+            in refused.body
+        )
+        assert (await ada.whole()).status == 200
+        assert (await client.post(initialize(), bearer("late"), **EVE).whole()).status == 200
+
+
+async def call(client: Client, name: str, token: dict[str, str], who: dict[str, Any]) -> int:
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }
+    headers = {"mcp-protocol-version": "2026-07-28", "mcp-method": "tools/call", "mcp-name": name, **token}
+    params = {"name": name, "arguments": {}, "_meta": meta}
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    return (await client.post(message, headers, **who).whole()).status
+
+
+async def test_those_who_are_anonymous_have_half_of_all_places_together(serve: Serve, table: Table) -> None:
+    server = Server("s", auth=table, max_running=16)
+    gate, running = asyncio.Event(), 0
+
+    @server.tool(anonymous=True)
+    async def hold() -> str:
+        nonlocal running
+        running += 1
+        await gate.wait()
+        return "held"
+
+    async with serve(server) as client:
+        peers: list[dict[str, Any]] = [{"client": (f"203.0.113.{number}", 1)} for number in range(16)]
+        peers += [{}] * 4  # through a proxy of this machine
+        one = [asyncio.create_task(call(client, "hold", {}, peers[0])) for _ in range(8)]
+        await until(lambda: running + sum(each.done() for each in one) == 8)
+        assert running == 4  # of those of all
+        others = [asyncio.create_task(call(client, "hold", {}, peer)) for peer in peers]
+        await until(lambda: running + sum(each.done() for each in (*one, *others)) == 8 + len(peers))
+        assert running == 8
+        known = [asyncio.create_task(call(client, "hold", bearer("ada"), {})) for _ in range(4)]
+        await until(lambda: running == 12)
+        gate.set()
+        answers = await asyncio.gather(*one, *others, *known)
+    assert sorted(answers) == [200] * 12 + [503] * 20
+    assert server.engine.runtime.running.taken == 0
+
+
+async def test_so_it_is_with_sessions_and_they_make_room_among_themselves(serve: Serve, table: Table) -> None:
+    server = Server("s", auth=table)
+    server.tool(lambda: "fine", name="weather", anonymous=True)
+    async with serve(server, max_sessions=16) as client:
+        known = await client.post(initialize(), bearer("ada"), **ADA).whole()
+        for number in range(64):
+            who: dict[str, Any] = {"client": (f"203.0.113.{number}", 1)}
+            assert (await client.post(initialize(), **who).whole()).status == 200
+        sessions = client.app.door()._begin().sessions
+        assert len(sessions) <= 9
+        assert known.headers["mcp-session-id"] in sessions._by_id
