@@ -190,7 +190,8 @@ def _folder_of_locks() -> Path:
     Raises:
         TokenStorageError: Somebody else has one in its place.
     """
-    folder = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir())
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    folder = Path(runtime if runtime and Path(runtime).is_dir() else tempfile.gettempdir())
     if sys.platform == "win32":  # where the latter is the user's own
         folder /= "mcpkit-locks"
         folder.mkdir(exist_ok=True)
