@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from .authority.people import DevClient, DevUser
     from .introspection import Introspection
     from .jwt import Jwt
+    from .presets import Auth0, Cognito, Entra, Keycloak, Okta
     from .static_tokens import StaticTokens
     from .verifier import Grant, InvalidTokenError, Site, TokenVerifier, VerifierUnavailableError
 else:
@@ -22,6 +23,7 @@ else:
         "authority.people": "DevClient DevUser",
         "introspection": "Introspection",
         "jwt": "Jwt",
+        "presets": "Auth0 Cognito Entra Keycloak Okta",
         "static_tokens": "StaticTokens",
         "verifier": "Grant InvalidTokenError Site TokenVerifier VerifierUnavailableError",
     }
@@ -41,14 +43,19 @@ else:
 __all__ = [
     "Audit",
     "AuditEvent",
+    "Auth0",
+    "Cognito",
     "DevAuth",
     "DevClient",
     "DevUser",
+    "Entra",
     "Grant",
     "Introspection",
     "InvalidTokenError",
     "Jwt",
+    "Keycloak",
     "Meter",
+    "Okta",
     "Site",
     "StaticTokens",
     "TokenVerifier",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias, TypedDict
 
 from ..common.numbers import check_seconds
 from ..state.principal import Principal
@@ -44,6 +44,28 @@ _SIGNATURE = "the signature of the token is by none of the keys of the issuer"
 _TYPE = "the token is of a type that is not taken here (typ)"
 
 
+Audience: TypeAlias = "str | Collection[str] | None"
+"""What tokens must be for; None for the URL of the endpoint."""
+
+
+class JwtOptions(TypedDict, total=False):
+    """What may be said of tokens beside the issuer and the audience; see `Jwt`."""
+
+    algorithms: Collection[str]
+    types: Collection[str]
+    scope_claims: Collection[str]
+    client_claims: Collection[str]
+    required: Collection[str] | Mapping[str, object]
+    claims: Collection[str]
+    leeway: float
+    keys: Json | str | bytes | list[Json | str | bytes] | None
+    jwks_uri: str | None
+    cooldown: float
+    timeout: float
+    http_client: httpx2.AsyncClient | None
+    clock: Callable[[], float]
+
+
 class Jwt(TokenVerifier):
     """Verifies access tokens that are JWTs, signed by one issuer: `Server("notes", auth=Jwt("https://id.example.com"))`.
 
@@ -80,6 +102,7 @@ class Jwt(TokenVerifier):
     Attributes:
         issuer: The issuer.
         published: The keys that it publishes; None where keys are given.
+        kept: Names of claims that principals have whatever their size.
 
     Raises:
         TypeError: An argument is of another type.
@@ -91,7 +114,7 @@ class Jwt(TokenVerifier):
         self,
         issuer: str,
         *,
-        audience: str | Collection[str] | None = None,
+        audience: Audience = None,
         algorithms: Collection[str] = ALGORITHMS,
         types: Collection[str] = ("at+jwt", "JWT"),
         scope_claims: Collection[str] = ("scope", "scp"),
@@ -120,7 +143,7 @@ class Jwt(TokenVerifier):
         self._scope_claims = _names("scope_claims", scope_claims)
         self._client_claims = _names("client_claims", client_claims)
         self._required = checked_requirements(required)
-        self._claims = frozenset(_names("claims", claims))
+        self.kept = frozenset(_names("claims", claims))
         self._leeway = leeway
         self._clock = clock
         self._given: KeySet | None = None
@@ -152,13 +175,25 @@ class Jwt(TokenVerifier):
             raise InvalidTokenError(TIMES)
         if claims.get("iss") != self.issuer:
             raise InvalidTokenError(ISSUER)
-        self._audience.check(claims, audience)
+        self.check_audience(claims, audience)
         self._check_type(read)
         self.check(claims)
         principal = self.principal(claims)
         if not await self._is_signed(read):
             raise InvalidTokenError(_SIGNATURE)
         return Grant(principal, expires, issued)
+
+    def check_audience(self, claims: Mapping[str, object], audience: str) -> None:
+        """Refuse a token that is for somebody else.
+
+        Args:
+            claims: What the token says; its signature has not been verified yet.
+            audience: The URL of the endpoint that is asked.
+
+        Raises:
+            InvalidTokenError: It is for somebody else, or does not say for whom.
+        """
+        self._audience.check(claims, audience)
 
     def check(self, claims: Mapping[str, object]) -> None:
         """Refuse tokens by rules of one's own; a subclass may have some, and calls this for those that all have.
@@ -182,7 +217,7 @@ class Jwt(TokenVerifier):
             name_in(claims, "sub"),
             name_in(claims, *self._client_claims),
             scopes_of(claims, self._scope_claims),
-            kept_claims(claims, self._claims),
+            kept_claims(claims, self.kept),
         )
 
     def is_id_token(self, claims: Mapping[str, object]) -> bool:

@@ -1,0 +1,306 @@
+"""Providers whose access tokens are their own: where each differs from the standard, and who says so.
+
+Pages without a date of their own were read on 2026-11-22.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, ClassVar
+
+from typing_extensions import Unpack
+
+from ..state.principal import Principal, client, user
+from .claims import NOBODY, kept_claims, name_in, principal_of, scopes_of
+from .jwt import Jwt, JwtOptions
+from .verifier import InvalidTokenError, Site
+
+if TYPE_CHECKING:
+    from .jwt import Audience
+
+logger = logging.getLogger("mcpkit")
+
+_NO_PKCE = (
+    "%s: the metadata of %s does not say that it knows PKCE (code_challenge_methods_supported), so that clients that "
+    "follow the specification do not log in there; put an authorization server before it that says so"
+)
+
+
+def _over(usual: JwtOptions, options: JwtOptions) -> JwtOptions:
+    """Return the options of a provider, with those of the author over them."""
+    usual.update(options)
+    return usual
+
+
+class _Preset(Jwt):
+    """A provider, and what an operator has to know of it."""
+
+    hides_pkce: ClassVar[bool] = False
+    """Whether its metadata does not say that it knows PKCE, though it does."""
+
+    def enter(self, site: Site) -> None:
+        """Say in the log which clients will fail."""
+        if self.hides_pkce:
+            logger.warning(_NO_PKCE, site.name, self.issuer)
+
+
+class Entra(_Preset):
+    """Microsoft Entra ID: `Entra(tenant_id, client_id)`.
+
+    Register the server as an application that exposes an API, and set `requestedAccessTokenVersion` to 2 in its
+    manifest. Scopes are named as clients ask for them, `api://CLIENT_ID/Notes.Read`, and not as tokens have them.
+
+    Args:
+        tenant_id: The tenant, as a GUID. `common` and the like are no issuers: give `auth=` a list with one `Entra` for
+            each tenant.
+        client_id: The server's own application (client) ID, which tokens are for.
+        application_id_uri: What scopes begin with; None for `api://` and the client ID.
+        options: More of what `Jwt` takes.
+
+    Raises:
+        ValueError: The tenant is none.
+    """
+
+    # aud is the client ID of the API in tokens of version 2.0, iss ends in /v2.0, typ is always JWT, scp is a text and
+    # only in tokens of users, azp is the client, and roles takes the place of scopes in tokens of applications:
+    # https://learn.microsoft.com/entra/identity-platform/access-token-claims-reference (2023-05-26), which also names
+    # the optional claim idtyp, that tells tokens of applications from those of users.
+    # No code_challenge_methods_supported:
+    # https://github.com/modelcontextprotocol/typescript-sdk/issues/832 (2025-08-01)
+    # Clients ask for scopes by their full URI, and aud is not the URL of the server:
+    # https://github.com/anthropics/claude-ai-mcp/issues/786 (2026-08-10)
+    hides_pkce = True
+
+    def __init__(
+        self,
+        tenant_id: str,
+        client_id: str,
+        *,
+        application_id_uri: str | None = None,
+        **options: Unpack[JwtOptions],
+    ) -> None:
+        if not re.fullmatch(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", tenant_id):
+            raise ValueError(
+                f"Entra takes the ID of one tenant, a GUID, got {tenant_id!r}; for several, give auth= a list"
+            )
+        super().__init__(
+            f"https://login.microsoftonline.com/{tenant_id.lower()}/v2.0",
+            audience=client_id,
+            **_over({"types": ["JWT"], "client_claims": ["azp"]}, options),
+        )
+        self._prefix = f"{application_id_uri or f'api://{client_id}'}/"
+
+    def is_id_token(self, claims: Mapping[str, object]) -> bool:
+        """Say whether a token is an ID token: it does not name the client that has it (`azp`)."""
+        return "azp" not in claims
+
+    def principal(self, claims: Mapping[str, object]) -> Principal:
+        """Return whom a token is of: an application by itself has no `scp`, and is its own subject."""
+        subject = name_in(claims, "sub")
+        is_application = claims.get("idtyp") == "app" or (
+            claims.get("scp") is None and subject is not None and subject == claims.get("oid")
+        )
+        return principal_of(
+            self.issuer,
+            None if is_application else subject,
+            name_in(claims, "azp"),
+            [self._prefix + each for each in scopes_of(claims, ("roles",) if is_application else ("scp",))],
+            kept_claims(claims, self.kept),
+        )
+
+
+class Cognito(_Preset):
+    """Amazon Cognito: `Cognito("eu-west-1_abcdefghi", client_ids=[...])`.
+
+    Its tokens say whom they are for only where a client has asked for a resource; where they do not, they must be of
+    one of the clients that are named here, and should have scopes of a resource server of your own.
+
+    Args:
+        user_pool_id: The user pool.
+        client_ids: The app clients whose tokens are taken though they do not say whom they are for.
+        audience: What tokens that say so must be for; None for the URL of the endpoint that is asked.
+        options: More of what `Jwt` takes.
+
+    Raises:
+        ValueError: The user pool is none.
+    """
+
+    # The header has kid and alg alone; token_use is "access"; client_id is the app client; there is no aud by default:
+    # https://docs.aws.amazon.com/cognito/latest/developerguide/amazon-cognito-user-pools-using-the-access-token.html
+    # https://docs.aws.amazon.com/verifiedpermissions/latest/userguide/cognito-validation.html
+    # https://repost.aws/questions/QU4wv0qKIMSk2O64Wk5P4jdg/why-do-cognito-access-tokens-not-have-an-audience-claim
+    # No code_challenge_methods_supported: https://github.com/anthropics/claude-code/issues/13275 (2025-12-07)
+    hides_pkce = True
+
+    def __init__(
+        self,
+        user_pool_id: str,
+        *,
+        client_ids: Collection[str] = (),
+        audience: Audience = None,
+        **options: Unpack[JwtOptions],
+    ) -> None:
+        region = re.fullmatch(r"([a-z]{2}(?:-[a-z]+)+-\d+)_[0-9A-Za-z]+", user_pool_id)
+        if region is None or region[1].startswith("cn-"):
+            raise ValueError(
+                f"Cognito takes the ID of a user pool, such as eu-west-1_abcdefghi, got {user_pool_id!r}"
+            )
+        if isinstance(client_ids, str):
+            raise TypeError("client_ids must be a list of app clients")
+        super().__init__(
+            f"https://cognito-idp.{region[1]}.amazonaws.com/{user_pool_id}",
+            audience=audience,
+            **_over({"types": [""], "client_claims": ["client_id"], "scope_claims": ["scope"]}, options),
+        )
+        self._client_ids = frozenset(client_ids)
+
+    def check(self, claims: Mapping[str, object]) -> None:
+        """Refuse what is no access token (`token_use`)."""
+        if claims.get("token_use") != "access":
+            raise InvalidTokenError("the token is no access token (token_use)")
+        super().check(claims)
+
+    def check_audience(self, claims: Mapping[str, object], audience: str) -> None:
+        """Refuse a token that is for somebody else; without `aud`, one of another client."""
+        if "aud" in claims or claims.get("client_id") not in self._client_ids:
+            super().check_audience(claims, audience)
+
+
+class Keycloak(_Preset):
+    """Keycloak: `Keycloak("https://id.example.com/realms/example")`.
+
+    Give the server's client scope an audience mapper with the URL of the endpoint as its custom audience: without one,
+    tokens are for `account`, or for nobody.
+
+    Args:
+        issuer: The realm's URL.
+        audience: What tokens must be for; None for the URL of the endpoint that is asked.
+        options: More of what `Jwt` takes.
+    """
+
+    # The claim typ says what a token is, Bearer, DPoP, ID, Refresh, Offline, and its header JWT or at+jwt:
+    # https://github.com/keycloak/keycloak/blob/main/core/src/main/java/org/keycloak/util/TokenUtil.java
+    # Access tokens had nonce before version 25, and may have it by a mapper:
+    # https://www.keycloak.org/docs/25.0.0/upgrading/#nonce-claim-is-only-added-to-the-id-token (25.0.0, 2024-06)
+    # aud is written by mappers alone, azp is the client: https://phasetwo.io/tutorials/clients/audience/ (2026-10-26)
+    # Tokens have sub by a mapper, those of a client by itself always (the same page, "sub claim is added to access
+    # token via protocol mapper").
+    # Tokens of a client by itself are of its service account, a user called service-account-CLIENT, and have client_id:
+    # https://github.com/keycloak/keycloak, common/.../constants/ServiceAccountConstants.java
+
+    def __init__(self, issuer: str, *, audience: Audience = None, **options: Unpack[JwtOptions]) -> None:
+        super().__init__(
+            issuer,
+            audience=audience,
+            **_over({"client_claims": ["azp", "client_id"], "scope_claims": ["scope"]}, options),
+        )
+
+    def is_id_token(self, claims: Mapping[str, object]) -> bool:
+        """Say whether a token is an ID token, or any but an access token: the claim `typ` says so."""
+        return claims.get("typ") != "Bearer"
+
+    def principal(self, claims: Mapping[str, object]) -> Principal:
+        """Return whom a token is of: where it is of a service account, the client of that."""
+        if claims.get("sub") is None:
+            raise InvalidTokenError(NOBODY)  # of a user whose client has no mapper for it
+        found = super().principal(claims)
+        client_id = claims.get("client_id")
+        # A user may have chosen such a name, and a mapper may write client_id for users: both together are no accident.
+        if (
+            isinstance(client_id, str)
+            and client_id == found.client_id
+            and claims.get("preferred_username") == f"service-account-{client_id.lower()}"
+        ):
+            return client(self.issuer, client_id, found.scopes, claims=found.claims)
+        return found
+
+
+class Auth0(_Preset):
+    """Auth0: `Auth0("example.eu.auth0.com")`.
+
+    Register the server as an API whose identifier is the URL of the endpoint, and switch on the "Resource Parameter
+    Compatibility Profile" in the tenant's settings: without it, what clients ask for is not heard, and they get opaque
+    tokens. Where roles are used, `scope_claims=["permissions"]` takes what the user may do for what was granted.
+
+    Args:
+        domain: The tenant's domain.
+        audience: The API's identifier; None for the URL of the endpoint that is asked.
+        options: More of what `Jwt` takes.
+
+    Raises:
+        ValueError: The domain is none.
+    """
+
+    # iss ends in a slash; typ is JWT with azp, or at+jwt with client_id; sub of a client by itself is CLIENT@clients:
+    # https://auth0.com/docs/secure/tokens/access-tokens/access-token-profiles
+    # https://auth0.com/blog/jwt-access-tokens-profiles-now-in-ga/ (2024-07-10)
+    # The parameter resource: https://auth0.com/ai/docs/mcp/guides/resource-param-compatibility-profile
+
+    def __init__(self, domain: str, *, audience: Audience = None, **options: Unpack[JwtOptions]) -> None:
+        if not re.fullmatch(r"[0-9A-Za-z.-]+", domain):
+            raise ValueError(
+                f"Auth0 takes the domain of a tenant, such as example.eu.auth0.com, got {domain!r}"
+            )
+        super().__init__(
+            f"https://{domain.lower()}/",
+            audience=audience,
+            **_over({"client_claims": ["client_id", "azp"], "scope_claims": ["scope"]}, options),
+        )
+
+    def principal(self, claims: Mapping[str, object]) -> Principal:
+        """Return whom a token is of."""
+        found = super().principal(claims)
+        if found.client_id is not None and found.subject == f"{found.client_id}@clients":
+            return client(self.issuer, found.client_id, found.scopes, claims=found.claims)
+        return found
+
+
+class Okta(_Preset):
+    """Okta, by an authorization server of your own: `Okta("https://example.okta.com/oauth2/default")`.
+
+    Tokens of the organization's own authorization server, without `/oauth2/`, are for Okta itself.
+
+    Args:
+        issuer: The authorization server's issuer.
+        audience: Its audience, such as `api://default`; None for the URL of the endpoint that is asked.
+        options: More of what `Jwt` takes.
+
+    Raises:
+        ValueError: The issuer is the organization itself.
+    """
+
+    # The header has kid and alg alone, cid is the client, scp a list, uid the user where there is one:
+    # https://developer.okta.com/docs/api/openapi/okta-oauth/guides/overview/#access-token-payload
+    # sub is the user's name, which may change, or the client:
+    # https://developer.okta.com/docs/api/openapi/okta-management/management/tag/AuthorizationServerClaims
+    # Those of the organization itself cannot be verified by others: https://www.npmjs.com/package/@okta/jwt-verifier
+
+    def __init__(self, issuer: str, *, audience: Audience = None, **options: Unpack[JwtOptions]) -> None:
+        if "/oauth2/" not in issuer:
+            raise ValueError(
+                "Okta takes the issuer of an authorization server, such as https://example.okta.com/oauth2/default, "
+                f"got {issuer!r}"
+            )
+        super().__init__(
+            issuer,
+            audience=audience,
+            **_over(
+                {"types": ["", "JWT", "at+jwt"], "client_claims": ["cid"], "scope_claims": ["scp"]}, options
+            ),
+        )
+
+    def is_id_token(self, claims: Mapping[str, object]) -> bool:
+        """Say whether a token is an ID token: it does not name the client that has it (`cid`)."""
+        return "cid" not in claims or super().is_id_token(claims)
+
+    def principal(self, claims: Mapping[str, object]) -> Principal:
+        """Return whom a token is of, by the user's own ID and not by the name."""
+        found = super().principal(claims)
+        user_id = name_in(claims, "uid")
+        if user_id is not None:
+            return user(self.issuer, user_id, found.scopes, client_id=found.client_id, claims=found.claims)
+        if found.client_id is None:
+            return found
+        return client(self.issuer, found.client_id, found.scopes, claims=found.claims)
