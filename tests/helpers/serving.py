@@ -117,7 +117,7 @@ class Served:
     @property
     def origin(self) -> str:
         """Its URL, without a path, as soon as it listens."""
-        self.wait_for("Uvicorn running on http")
+        self.wait_for("http://127.0.0.1:")
         found = _ADDRESS.search(self._notes)
         assert found is not None
         return found[0]

@@ -32,6 +32,8 @@ _MARGIN: Final = 30.0
 _PART: Final = 0.1
 _MOST_STEP_UPS: Final = 2
 """How often more is asked for, for the same operation and the same scopes."""
+_MOST_CHALLENGES: Final = 3
+"""How often more is asked for, for one request."""
 _SCHEMES: Final = frozenset({"bearer", "dpop"})
 
 
@@ -294,7 +296,7 @@ class TokenAttempt:
         self._http = http
         self._sent: Tokens | None = None
         self._has_renewed = False
-        self._has_stepped_up = False
+        self._asked_for: list[frozenset[str]] = []
         self._has_taken_nonce = False
 
     async def headers(self, method: str, url: str) -> Pairs:
@@ -355,7 +357,9 @@ class TokenAttempt:
             return True  # others have been quicker
         wants = ", ".join(map(shortened, sorted(needed)))
         has_all = sent is not None and sent.scopes >= needed
-        if has_all or self._has_stepped_up or not authorizer.begin_step_up(operation, needed):
+        # A function may need more in its midst than to begin; what has been asked for already is in vain.
+        is_in_vain = needed <= frozenset().union(*self._asked_for) or len(self._asked_for) == _MOST_CHALLENGES
+        if has_all or is_in_vain or not authorizer.begin_step_up(operation, needed):
             granted = (
                 "nothing" if sent is None else ", ".join(map(shortened, sorted(sent.scopes))) or "nothing"
             )
@@ -363,7 +367,7 @@ class TokenAttempt:
                 f"{authorizer.origin} wants {wants} to be granted for this{_said(asked)}; what has been granted is "
                 f"{granted}, and asking again would be in vain"
             )
-        self._has_stepped_up = True
+        self._asked_for.append(needed)
         await authorizer.renew(self._http, sent, asked, needed)
         return True
 
