@@ -97,15 +97,25 @@ class Database:
                     self._close_reader()
                 raise failure from error
 
-    async def rows(self, sql: str, values: Sequence[object] = ()) -> list[Row]:
-        """Return the rows of a query: at once, or where somebody holds that up, when it can be had.
+    def quick_glance(self, sql: str, values: Sequence[object]) -> list[Row] | None:
+        """Return the rows of a query that is quick; None where that would take a while: then `rows` has them.
 
         Raises:
             OSError: The file cannot be read.
         """
-        if self._reader is not None:
-            with suppress(TimeoutError):
-                return self.glance(sql, values)
+        if self._reader is None:
+            return None
+        try:
+            return self.glance(sql, values)
+        except TimeoutError:
+            return None
+
+    async def rows(self, sql: str, values: Sequence[object]) -> list[Row]:
+        """Return the rows of a query, when they can be had.
+
+        Raises:
+            OSError: The file cannot be read.
+        """
         return await self.run(lambda connection: connection.execute(sql, values).fetchall())
 
     # Writing

@@ -87,7 +87,10 @@ class Sqlite:
 
     async def read(self, key: str) -> Mapping[str, str]:
         """Return the fields of `key`; empty when it is absent or expired."""
-        rows = await self._database.rows(_READ, (key, self._clock()))
+        values = (key, self._clock())
+        rows = self._database.quick_glance(_READ, values)
+        if rows is None:
+            rows = await self._database.rows(_READ, values)
         return MappingProxyType(from_json(str(rows[0][0]), cache_strings="none")) if rows else _NOTHING
 
     async def write(self, key: str, changes: Mapping[str, str | None], ttl: float) -> None:
@@ -123,9 +126,9 @@ class Sqlite:
     async def get(self, key: str) -> Stored | None:
         """Return what `key` holds now, with its version; None when it is absent or expired."""
         values = (key, self._clock())
-        rows = await self._database.rows(_GET_SMALL, (_SMALL, *values))
-        if rows and rows[0][0] is None:
-            rows = await self._database.run(lambda connection: connection.execute(_GET, values).fetchall())
+        rows = self._database.quick_glance(_GET_SMALL, (_SMALL, *values))
+        if rows is None or (rows and rows[0][0] is None):
+            rows = await self._database.rows(_GET, values)
         return _stored(*rows[0]) if rows else None
 
     async def put(self, key: str, value: bytes, *, version: str | None, ttl: float) -> str | None:
@@ -156,7 +159,7 @@ class Sqlite:
         after, sql = prefix, _ITEMS_FROM
         while True:
             values = (after, self._clock(), _AT_A_TIME)
-            rows = await self._database.run(partial(_rows, sql, values))
+            rows = await self._database.rows(sql, values)
             for key, *stored in rows:
                 after, sql = str(key), _ITEMS_AFTER
                 if not after.startswith(prefix):
@@ -221,10 +224,6 @@ def _publish(connection: sqlite3.Connection, row: tuple[str, str, float]) -> Non
     number = connection.execute(_PUBLISH, row).lastrowid or 0
     if number % (_MOST_MESSAGES // 10) == 0:
         connection.execute(_FORGET, (number - _MOST_MESSAGES,))
-
-
-def _rows(sql: str, values: tuple[object, ...], connection: sqlite3.Connection) -> list[tuple[object, ...]]:
-    return connection.execute(sql, values).fetchall()
 
 
 def _stored(value: object, version: object) -> Stored:

@@ -89,8 +89,9 @@ class Record:
         """
         token = self.token
         is_old = token.expires <= time.time()
-        if fields is self._loaded and not is_old:
-            return fields
+        loaded = self._loaded
+        if (fields is loaded or (fields and fields == loaded)) and not is_old:
+            return loaded
         if is_old or _ENDED in fields or (_OPEN not in fields and token.home == self._broker.home):
             return None
         self.fields = fields
