@@ -14,6 +14,7 @@ from ..context import Context
 from ..errors import HandlerError, ProtocolError, said_by
 from ..middleware import CallNext, Request, Result
 from ..protocol.revisions import METHODS
+from .authorization_meter import AuthorizationMeter
 from .timing import Timed, Timing
 
 if TYPE_CHECKING:
@@ -34,12 +35,15 @@ _LONGEST = 2048
 _OTHER = "_OTHER"
 
 
-class Telemetry:
+class Telemetry(AuthorizationMeter):
     """Makes a span of each request, and measures it in the histogram `mcp.server.operation.duration`.
 
     The span's parent is what the client names in `_meta` (`traceparent`); a span that is current besides,
     such as that of the HTTP request, is linked. Spans that a handler starts are its children, in threads too.
     Names that the server does not know are not taken over, so that clients cannot make up any number of them.
+
+    Of a server with `auth=` it measures what comes before any request as well: `mcpkit.auth.verification.duration`,
+    `mcpkit.auth.fetch.duration`, `mcpkit.auth.refusals` and `mcpkit.auth.known_tokens`.
 
     Args:
         tracer_provider: Where spans go; the global provider when None.
@@ -65,7 +69,9 @@ class Telemetry:
         self._trace = trace
         self._propagate = propagate
         self._tracer = trace.get_tracer("mcpkit", tracer_provider=tracer_provider)
-        self._duration = metrics.get_meter("mcpkit", meter_provider=meter_provider).create_histogram(
+        meter = metrics.get_meter("mcpkit", meter_provider=meter_provider)
+        super().__init__(meter)
+        self._duration = meter.create_histogram(
             "mcp.server.operation.duration",
             unit="s",
             description="How long requests take.",

@@ -1,0 +1,72 @@
+"""Measurements of authorization, by OpenTelemetry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from ..state.meter import Meter
+
+if TYPE_CHECKING:
+    from opentelemetry import metrics
+
+_BUCKETS = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
+"""Seconds: a signature takes a tenth of a millisecond, and a provider that is asked as long as it likes."""
+
+
+class AuthorizationMeter(Meter):
+    """Measures what a protected server verifies, fetches and refuses; nothing that a client says is in an attribute.
+
+    Args:
+        meter: Makes the instruments.
+    """
+
+    def __init__(self, meter: metrics.Meter) -> None:
+        self._meter = meter
+        self._verifications = meter.create_histogram(
+            "mcpkit.auth.verification.duration",
+            unit="s",
+            description="How long access tokens took to verify that were not known yet.",
+            explicit_bucket_boundaries_advisory=_BUCKETS,
+        )
+        self._fetches = meter.create_histogram(
+            "mcpkit.auth.fetch.duration",
+            unit="s",
+            description="How long it took to fetch something of an authorization server.",
+            explicit_bucket_boundaries_advisory=_BUCKETS,
+        )
+        self._refusals = meter.create_counter(
+            "mcpkit.auth.refusals", unit="{request}", description="Requests that were refused."
+        )
+        self._known: list[Callable[[], int]] = []
+
+    def attach(self, known_tokens: Callable[[], int]) -> None:
+        """Count the requests of one more server whose tokens had been verified before."""
+        self._known.append(known_tokens)
+        if len(self._known) == 1:
+            self._meter.create_observable_counter(
+                "mcpkit.auth.known_tokens",
+                callbacks=[self._observe],
+                unit="{request}",
+                description="Requests with access tokens that had been verified before.",
+            )
+
+    def _observe(self, _: metrics.CallbackOptions) -> Iterable[metrics.Observation]:
+        from opentelemetry.metrics import Observation
+
+        yield Observation(sum(count() for count in self._known))
+
+    def verified(self, outcome: str, seconds: float) -> None:
+        """Measure a verification."""
+        self._verifications.record(seconds, {"mcpkit.auth.outcome": outcome})
+
+    def fetched(self, what: str, outcome: str, seconds: float) -> None:
+        """Measure a fetch."""
+        self._fetches.record(seconds, {"mcpkit.auth.fetched": what, "mcpkit.auth.outcome": outcome})
+
+    def refused(self, status: int | None, reason: str) -> None:
+        """Count a refusal."""
+        attributes: dict[str, str | int] = {"error.type": reason}
+        if status is not None:
+            attributes["http.response.status_code"] = status
+        self._refusals.add(1, attributes)
