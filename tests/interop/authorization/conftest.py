@@ -37,13 +37,10 @@ def user(browser: Browser) -> Iterator[User]:
 
 
 @pytest.fixture
-def launched(tmp_path: Path, user: User) -> Iterator[Launched]:
-    """What programs open in their browser, where the user logs in."""
+def launched(tmp_path: Path) -> Iterator[Launched]:
+    """What programs open in their browser."""
     folder = tmp_path / "browser"
     folder.mkdir()
     launched = Launched(folder)
-    thread = user.answer(launched)
     yield launched
-    launched.end()
-    thread.join()
     launched.close()

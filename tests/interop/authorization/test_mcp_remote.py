@@ -33,7 +33,9 @@ def test_logs_in_and_steps_up(guarded, user, launched, tmp_path, mode):
         **launched.environment,
     }
     command = StdioServerParameters(command="node", args=[str(BRIDGE), guarded.url], env=environment)
-    assert anyio.run(journey, command, mode) == {
+    with user.answering(launched):
+        seen = anyio.run(journey, command, mode)
+    assert seen == {
         "before": {"subject": "bob", "scopes": ["notes:read"]},
         "added": "added",
         "after": {"subject": "bob", "scopes": ["notes:read", "notes:write"]},

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from browser import Login, Profile
 from launched import Launched
@@ -34,8 +36,9 @@ class User:
         self.logins.append(self._page.log_in(url, self._name, answers=True))
         return self.logins[-1]
 
-    def answer(self, launched: Launched) -> threading.Thread:
-        """Log in for each client that opens a browser, until nothing is opened any more."""
+    @contextmanager
+    def answering(self, launched: Launched) -> Iterator[None]:
+        """Log in for each client that opens a browser until the end of the block, and until that is done."""
 
         def run() -> None:
             while (url := launched.next()) is not None:
@@ -43,4 +46,8 @@ class User:
 
         thread = threading.Thread(target=run)
         thread.start()
-        return thread
+        try:
+            yield
+        finally:
+            launched.end()
+            thread.join()
