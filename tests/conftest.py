@@ -29,6 +29,7 @@ _IMPORTS = re.compile(r"^\s*(?:from|import) (\w+)", re.MULTILINE)
 _LONG = {
     HERE / name
     for name in (
+        "auth/authority/test_processes.py",
         "calls/test_exits.py",
         "calls/workers/test_forks.py",
         "client/chaos/test_processes.py",

@@ -111,7 +111,9 @@ def test_two_pages_of_one_browser_are_answered_in_any_order(page: Profile, origi
     assert page.text() == "Logged in"
 
 
-def test_no_site_has_the_page_in_a_frame_and_it_runs_no_script(page: Profile, origin: str, client: str) -> None:
+def test_no_site_has_the_page_in_a_frame_and_it_runs_no_script(
+    page: Profile, origin: str, client: str
+) -> None:
     request, _ = asked(origin, client)
     page.open(f"{client}/frame?{urlencode({'to': request})}")
     assert page.evaluate("document.querySelector('iframe').contentDocument") is None
