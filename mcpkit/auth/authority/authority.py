@@ -10,8 +10,6 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from ...state.principal import client as client_principal
-from ...state.principal import user as user_principal
 from ...state.sealed import UnreadableRecordError
 from ..discovery import AUTHORIZATION_SERVER
 from ..strict_json import read_object
@@ -87,9 +85,9 @@ class Authority:
             (AUTHORIZATION_SERVER + path, self._metadata, ["GET"]),
             (f"{path}/authorize", self._authorize, ["GET"]),
             (f"{path}/authorize", self._decide, ["POST"]),
-            (f"{path}/token", _answering(self._tokens.answer), ["POST"]),
-            (f"{path}/register", _answering(self._register), ["POST"]),
-            (f"{path}/revoke", _answering(self._revoke), ["POST"]),
+            (f"{path}/token", self._answering(self._tokens.answer), ["POST"]),
+            (f"{path}/register", self._answering(self._register), ["POST"]),
+            (f"{path}/revoke", self._answering(self._revoke), ["POST"]),
             (f"{path}/jwks.json", self._jwks, ["GET"]),
         ]
         return [Route(where, answer, methods=methods) for where, answer, methods in endpoints]
@@ -110,13 +108,7 @@ class Authority:
             raise VerifierUnavailableError("what the authorization server keeps cannot be read") from None
         if record is None:
             raise InvalidTokenError("the token has been revoked")
-        issuer, scopes = self.parts.issuer, str(claims["scope"]).split()
-        if record.subject is None:
-            principal = client_principal(issuer, record.client_id, scopes, claims=claims)
-        else:
-            principal = user_principal(
-                issuer, record.subject, scopes, client_id=record.client_id, claims=claims
-            )
+        principal = self.parts.principal(record, str(claims["scope"]).split(), claims)
         issued, expires = (float(str(claims[name])) for name in ("iat", "exp"))
         return Grant(principal, expires, issued, min(expires, self._clock() + FRESH))
 
@@ -144,6 +136,8 @@ class Authority:
         code = await self.parts.grants.begin(record)
         if code is None:
             raise OAuthError("invalid_request", "this has been answered before; begin anew in the client")
+        principal = self.parts.principal(record, granted)
+        self.parts.audit.tell("login", principal, scopes=granted)
         return self._sent_back(asked.redirect_uri, asked.state, {"code": code})
 
     def refused(self, asked: Asked, error: str, description: str) -> Response:
@@ -177,6 +171,7 @@ class Authority:
         try:
             return await self._login.answer(self, request)
         except OAuthError as error:
+            self.failed(request, str(error), error.status)
             return error_page(error.description, error.status)
         except (OSError, UnreadableRecordError):
             return error_page("the server cannot look up what it needs just now; try again", 503)
@@ -221,22 +216,27 @@ class Authority:
         if record is not None:
             if record.client_id != client.id:
                 raise OAuthError("invalid_grant", "the token is another client's")
-            await grants.end(record.id)
+            await self.parts.end(record)
         return Response(status_code=200, headers=NOT_KEPT)
 
+    def _answering(self, endpoint: Answer) -> Answer:
+        """Return an endpoint that answers errors, as clients want them."""
 
-def _answering(endpoint: Answer) -> Answer:
-    """Return an endpoint that answers errors, as clients want them."""
+        async def answer(request: Request) -> Response:
+            try:
+                return await endpoint(request)
+            except OAuthError as error:
+                self.failed(request, str(error), error.status)
+                return error.answer()
+            except (OSError, UnreadableRecordError):
+                description = "the server cannot look up what it needs just now"
+                return OAuthError(
+                    "temporarily_unavailable", description, status=503, headers={"Retry-After": "5"}
+                ).answer()
 
-    async def answer(request: Request) -> Response:
-        try:
-            return await endpoint(request)
-        except OAuthError as error:
-            return error.answer()
-        except (OSError, UnreadableRecordError):
-            description = "the server cannot look up what it needs just now"
-            return OAuthError(
-                "temporarily_unavailable", description, status=503, headers={"Retry-After": "5"}
-            ).answer()
+        return answer
 
-    return answer
+    def failed(self, request: Request, detail: str, status: int = 403) -> None:
+        """Tell whoever watches that a request was refused."""
+        caller = None if request.client is None else request.client.host
+        self.parts.audit.tell("refusal", status=status, reason="failed", detail=detail, caller=caller)

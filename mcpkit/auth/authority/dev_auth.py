@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,6 +26,9 @@ from .registration import Registration
 if TYPE_CHECKING:
     import httpx2
     from starlette.routing import Route
+
+
+logger = logging.getLogger("mcpkit")
 
 
 class DevAuth(TokenVerifier):
@@ -93,6 +97,9 @@ class DevAuth(TokenVerifier):
             )
         if self.issuers not in {(), (issuer,)}:
             raise ValueError(f"this DevAuth serves {self.issuers[0]} already; make another one for {issuer}")
+        if not self.issuers:
+            who = ", ".join(self._users)
+            logger.warning("%s: whoever opens %s on this machine may log in as %s", site.name, issuer, who)
         self.issuers = (issuer,)
         self._authority = made(issuer, site, self._users, self._clients, self._lifetime)
 
@@ -152,6 +159,7 @@ def made(
         Clients(registration, ClientDocuments(http_client), (each.client for each in clients)),
         Grants(site.shared, site.keys, clock),
         AccessTokens(issuer, site.keys, lifetime, clock),
+        site.audit,
     )
     login = DevLogin(users, Consent(parts, site.keys, clock))
     return Authority(parts, registration, login, clock)

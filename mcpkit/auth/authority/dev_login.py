@@ -46,6 +46,7 @@ class DevLogin(Login):
             raise OAuthError("invalid_request", "there is no user of that name")
         given = form.get("password") or ""
         if user.password is not None and not hmac.compare_digest(given.encode(), user.password.encode()):
+            ending.failed(request, "a wrong password")
             wrong = f'<p class="note" role="alert">That is not the password of {escape(user.name)}.</p>'
             return self._consent.page(asked, wrong + self._forms(asked), status=403)
         return await ending.allowed(asked, user.name, user.scopes, user.claims)

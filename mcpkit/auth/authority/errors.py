@@ -26,9 +26,9 @@ class OAuthError(Exception):
     def __init__(
         self, error: str, description: str, *, status: int = 400, headers: Mapping[str, str] | None = None
     ) -> None:
-        super().__init__(f"{error}: {description}")
-        self.error = error
         self.description = _UNSAYABLE.sub("?", description)
+        super().__init__(f"{error}: {self.description}")
+        self.error = error
         self.status = status
         self.headers = headers or {}
 

@@ -62,6 +62,19 @@ class GrantRecord:
     claims: Mapping[str, object] = field(default_factory=dict)
 
 
+class UsedAgainError(OAuthError):
+    """A code or a refresh token was used that had been used before, so that its grant has to end.
+
+    Args:
+        description: What was used.
+        record: The grant.
+    """
+
+    def __init__(self, description: str, record: GrantRecord) -> None:
+        super().__init__("invalid_grant", description)
+        self.record = record
+
+
 class Grants:
     """Keeps grants, one record for each, so that whatever happens to one is decided by one compare-and-set.
 
@@ -98,7 +111,7 @@ class Grants:
     ) -> GrantRecord:
         """Return what a code stands for, once.
 
-        Whoever comes later with all that the code needs gets nothing, and ends the grant (OAuth 2.1, section 4.1.3).
+        Whoever comes later with all that the code needs gets nothing, and the grant has to end (OAuth 2.1, 4.1.3).
 
         Args:
             code: The code.
@@ -108,7 +121,8 @@ class Grants:
             check: Raises where the request wants what was not granted: before the code is used up.
 
         Raises:
-            OAuthError: It is none, has expired, has been redeemed, or is not for whoever brings it.
+            UsedAgainError: It has been redeemed before.
+            OAuthError: It is none, has expired, or is not for whoever brings it.
         """
         found = self._handed_out(_CODE, code)
         while found is not None:
@@ -121,8 +135,7 @@ class Grants:
             if not _is_verified(verifier, record.challenge):
                 raise _invalid("code_verifier does not fit the code_challenge")
             if record.generation:
-                await self.end(record.id)
-                raise _invalid("the code has been redeemed before; what it gave is revoked")
+                raise UsedAgainError("the code has been redeemed before; what it gave is revoked", record)
             if self._clock() >= record.code_expires:
                 break
             check(record)
@@ -137,7 +150,7 @@ class Grants:
         """Return what a refresh token stands for; it counts as used from now on.
 
         One that was used some seconds ago gives the same successor. An older one has been stolen, from its owner or by
-        somebody else: it ends the grant (OAuth 2.1, section 4.3.1).
+        somebody else: the grant has to end (OAuth 2.1, section 4.3.1).
 
         Args:
             token: The refresh token.
@@ -145,6 +158,7 @@ class Grants:
             check: Raises where the request wants what was not granted: before the token is used up.
 
         Raises:
+            UsedAgainError: It has been used before.
             OAuthError: It is none of this client.
         """
         found = self._handed_out(_REFRESH, token)
@@ -159,8 +173,9 @@ class Grants:
             if generation == record.generation - 1 and now - record.rotated <= GRACE:
                 return record
             if generation != record.generation:
-                await self.end(grant_id)
-                raise _invalid("the refresh token has been used before; what it gave is revoked")
+                raise UsedAgainError(
+                    "the refresh token has been used before; what it gave is revoked", record
+                )
             rotated = replace(record, generation=generation + 1, rotated=now)
             if await self._keep(rotated, version, REFRESH_LIFETIME):
                 return rotated

@@ -35,6 +35,15 @@ class Ending(Protocol):
         """Send a user back without one."""
         ...
 
+    def failed(self, request: Request, detail: str) -> None:
+        """Tell whoever watches that somebody could not say who they are.
+
+        Args:
+            request: What they sent.
+            detail: What went wrong, with no secret in it.
+        """
+        ...
+
 
 class Login(ABC):
     """Finds out who a user is and what they allow."""

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
+from ...state.audit import Audit
+from ...state.principal import Principal
+from ...state.principal import client as client_principal
+from ...state.principal import user as user_principal
 from ...state.scopes import Scopes, check_name
 from ..discovery import MetadataError, canonical
 from .access_tokens import AccessTokens
 from .clients import Clients
 from .errors import OAuthError
-from .grants import Grants
+from .grants import GrantRecord, Grants
 
 
 class Parts(NamedTuple):
@@ -24,6 +28,7 @@ class Parts(NamedTuple):
         clients: Who may ask.
         grants: What has been granted.
         tokens: What is issued for it.
+        audit: Hears of what happens.
     """
 
     issuer: str
@@ -33,6 +38,22 @@ class Parts(NamedTuple):
     clients: Clients
     grants: Grants
     tokens: AccessTokens
+    audit: Audit
+
+    def principal(
+        self, record: GrantRecord, scopes: Collection[str], claims: Mapping[str, object] | None = None
+    ) -> Principal:
+        """Return whose a grant is."""
+        if record.subject is None:
+            return client_principal(self.issuer, record.client_id, scopes, claims=claims or {})
+        return user_principal(
+            self.issuer, record.subject, scopes, client_id=record.client_id, claims=claims or {}
+        )
+
+    async def end(self, record: GrantRecord) -> None:
+        """End a grant: all that it gave is worth nothing from now on."""
+        await self.grants.end(record.id)
+        self.audit.tell("revocation", self.principal(record, record.scopes))
 
     def url(self, path: str) -> str:
         """Return the URL of an endpoint."""

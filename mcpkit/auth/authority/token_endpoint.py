@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, Response
 from .client import Client
 from .client_authentication import authenticated
 from .errors import NOT_KEPT, OAuthError
-from .grants import GrantRecord
+from .grants import GrantRecord, UsedAgainError
 from .login import Login
 from .parameters import Parameters, of_form
 from .parts import Parts
@@ -46,7 +46,11 @@ class TokenEndpoint:
         answer = self._types.get(form.require("grant_type"))
         if answer is None:
             raise OAuthError("unsupported_grant_type", f"grant_type must be one of: {' '.join(self._types)}")
-        return await answer(client, form)
+        try:
+            return await answer(client, form)
+        except UsedAgainError as error:
+            await self._parts.end(error.record)
+            raise
 
     async def _code(self, client: Client, form: Parameters) -> Response:
         code, verifier = form.require("code"), form.require("code_verifier")
@@ -64,8 +68,9 @@ class TokenEndpoint:
             form.require("refresh_token"), client.id, lambda record: self._wanted(record, form)
         )
         if record.subject is not None and not await self._login.may_go_on(record.subject):
-            await self._parts.grants.end(record.id)
+            await self._parts.end(record)
             raise OAuthError("invalid_grant", "the user may not go on")
+        self._parts.audit.tell("refresh", self._parts.principal(record, record.scopes))
         return self._issued(record, form)
 
     async def _client(self, client: Client, form: Parameters) -> Response:
@@ -74,6 +79,7 @@ class TokenEndpoint:
         record = GrantRecord(secrets.token_urlsafe(16), client.id, None, client.scopes, self._parts.resources)
         response = self._issued(record, form)
         await self._parts.grants.begin_for_client(record, self._parts.tokens.lifetime)
+        self._parts.audit.tell("login", self._parts.principal(record, record.scopes), scopes=record.scopes)
         return response
 
     def _issued(self, record: GrantRecord, form: Parameters) -> Response:
