@@ -93,6 +93,7 @@ class Authorization(ABC):
 
         Raises:
             AuthorizationFailedError: There are none, and why.
+            MetadataError: What the authorization server says of itself cannot be used.
         """
 
     async def authentication(self, wanted: Wanted, tokens: Tokens) -> ClientAuthentication | None:

@@ -6,11 +6,11 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Final
 
-from ...auth.discovery import origin, shortened
+from ...auth.discovery import MetadataError, origin, shortened
 from ...common.listeners import Listeners
 from ..link.errors import AuthorizationError, TransportError
 from ..transports.http.authorizer import Asker, Challenged
@@ -120,7 +120,7 @@ class ResourceAuthorizer:
     # How there come to be others
 
     def begin_step_up(self, operation: str, scopes: frozenset[str]) -> bool:
-        """Count that more is asked for, and say whether that may be."""
+        """Say whether more may be asked for, and count it."""
         self._step_ups[operation, scopes] += 1
         return self._step_ups[operation, scopes] <= _MOST_STEP_UPS
 
@@ -130,6 +130,7 @@ class ResourceAuthorizer:
         seen: Tokens | None,
         challenge: Challenge | None = None,
         scopes: Iterable[str] = (),
+        begins: Callable[[], object] | None = None,
     ) -> None:
         """Get other tokens. One does it at a time; who comes meanwhile waits for that, and looks again.
 
@@ -138,6 +139,7 @@ class ResourceAuthorizer:
             seen: The tokens that will not do.
             challenge: What the server asks for; None where nobody has asked it, so that no user is asked, either.
             scopes: The scopes that are needed and not granted.
+            begins: Called before it is done, rather than waited for; it may refuse.
 
         Raises:
             AuthorizationFailedError: There are none, and why.
@@ -147,6 +149,8 @@ class ResourceAuthorizer:
             task, is_own = self._renewal, self._renewal is None
             is_silent = self._is_silent
             if task is None:
+                if begins is not None:
+                    begins()
                 renewing = self._renew(http, seen, challenge, needed)
                 task = self._renewal = asyncio.get_running_loop().create_task(
                     renewing, name="mcpkit-authorization"
@@ -183,6 +187,14 @@ class ResourceAuthorizer:
             task.exception()  # raised by those who wait
 
     async def _renew(
+        self, http: Asker, seen: Tokens | None, challenge: Challenge | None, needed: frozenset[str]
+    ) -> None:
+        try:
+            await self._renew_alone(http, seen, challenge, needed)
+        except MetadataError as error:
+            raise AuthorizationFailedError(str(error)) from None
+
+    async def _renew_alone(
         self, http: Asker, seen: Tokens | None, challenge: Challenge | None, needed: frozenset[str]
     ) -> None:
         source = self._source
@@ -355,20 +367,21 @@ class TokenAttempt:
         current = authorizer.tokens
         if current != sent and current is not None and current.scopes >= needed:
             return True  # others have been quicker
-        wants = ", ".join(map(shortened, sorted(needed)))
         has_all = sent is not None and sent.scopes >= needed
         # A function may need more in its midst than to begin; what has been asked for already is in vain.
-        is_in_vain = needed <= frozenset().union(*self._asked_for) or len(self._asked_for) == _MOST_CHALLENGES
-        if has_all or is_in_vain or not authorizer.begin_step_up(operation, needed):
-            granted = (
-                "nothing" if sent is None else ", ".join(map(shortened, sorted(sent.scopes))) or "nothing"
-            )
-            raise AuthorizationFailedError(
-                f"{authorizer.origin} wants {wants} to be granted for this{_said(asked)}; what has been granted is "
-                f"{granted}, and asking again would be in vain"
-            )
+        before = self._asked_for
+        is_in_vain = has_all or needed <= frozenset().union(*before) or len(before) == _MOST_CHALLENGES
+
+        def begins() -> None:
+            if is_in_vain or not authorizer.begin_step_up(operation, needed):
+                granted = () if sent is None else sent.scopes
+                raise AuthorizationFailedError(
+                    f"{authorizer.origin} wants {_listed(needed)} to be granted for this{_said(asked)}; what has "
+                    f"been granted is {_listed(granted)}, and asking again would be in vain"
+                )
+
+        await authorizer.renew(self._http, sent, asked, needed, begins)
         self._asked_for.append(needed)
-        await authorizer.renew(self._http, sent, asked, needed)
         return True
 
 
@@ -376,6 +389,10 @@ def _said(challenge: Challenge) -> str:
     """Return what a challenge says to people."""
     description = challenge.parameters.get("error_description")
     return f" ({shortened(description)})" if description else ""
+
+
+def _listed(scopes: Iterable[str]) -> str:
+    return ", ".join(map(shortened, sorted(scopes))) or "nothing"
 
 
 def _has_ended(tokens: Tokens) -> bool:

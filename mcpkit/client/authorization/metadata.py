@@ -49,22 +49,20 @@ async def find(web: Web, url: str, named: str | None, issuer: str | None, before
         before: The one that has issued tokens before, which is taken again where it still may be.
 
     Raises:
-        AuthorizationFailedError: What they say cannot be had, or cannot be believed.
+        AuthorizationFailedError: What they say cannot be had.
+        MetadataError: It cannot be believed.
     """
-    try:
-        resource = await _resource(web, url, named)
-        if resource is None:
-            return await _of_the_oldest(web, url, issuer)
-        issuers = resource.authorization_servers
-        if issuer is not None and issuer not in issuers:
-            raise AuthorizationFailedError(
-                f"{origin(url)} takes tokens of {', '.join(map(shortened, issuers))}, and not of {shortened(issuer)} "
-                "(issuer=), whose credentials go nowhere else"
-            )
-        chosen = issuer or (before if before in issuers else None) or issuers[0]
-        return Found(resource.resource, await _server(web, chosen), resource.scopes)
-    except MetadataError as error:
-        raise AuthorizationFailedError(str(error)) from None
+    resource = await _resource(web, url, named)
+    if resource is None:
+        return await _of_the_oldest(web, url, issuer)
+    issuers = resource.authorization_servers
+    if issuer is not None and issuer not in issuers:
+        raise AuthorizationFailedError(
+            f"{origin(url)} takes tokens of {', '.join(map(shortened, issuers))}, and not of {shortened(issuer)} "
+            "(issuer=), whose credentials go nowhere else"
+        )
+    chosen = issuer or (before if before in issuers else None) or issuers[0]
+    return Found(resource.resource, await _server(web, chosen), resource.scopes)
 
 
 async def _resource(web: Web, url: str, named: str | None) -> ResourceMetadata | None:

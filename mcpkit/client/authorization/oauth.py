@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import ClassVar
 
-from ...auth.discovery import MetadataError, check_url, shortened
+from ...auth.discovery import check_url, shortened
 from .authorization import Authorization
 from .client_authentication import by_method, method_for
 from .code_flow import AuthorizationRequest
@@ -90,12 +90,9 @@ class OAuth(Authorization):
 
     async def obtain(self, wanted: Wanted) -> Tokens:
         """Have the user log in."""
-        try:
-            wanted.server.check_pkce()
-            wanted.server.endpoint("authorization_endpoint")
-            wanted.server.endpoint("token_endpoint")
-        except MetadataError as error:
-            raise AuthorizationFailedError(str(error)) from None
+        wanted.server.check_pkce()
+        for endpoint in ("authorization_endpoint", "token_endpoint"):
+            wanted.server.endpoint(endpoint)  # before anybody registers, or is asked
         before = await self._known(wanted)
         async with self._browser.landing(() if before is None else before.redirect_uris) as landing:
             redirect_uri = landing.redirect_uri

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from ...auth.discovery import MetadataError, shortened
+from ...auth.discovery import shortened
 from .client_authentication import method_for, method_to_register
 from .errors import AuthorizationFailedError
 from .token_endpoint import in_words
@@ -23,6 +23,7 @@ async def register(wanted: Wanted, name: str, redirect_uris: Sequence[str]) -> R
 
     Raises:
         AuthorizationFailedError: It is refused, or nobody answers.
+        MetadataError: The endpoint may not be asked.
     """
     server = wanted.server
     who = f"the registration endpoint of {shortened(server.issuer)}"
@@ -37,10 +38,7 @@ async def register(wanted: Wanted, name: str, redirect_uris: Sequence[str]) -> R
         "application_type": "native",
         **({"scope": " ".join(scopes)} if scopes else {}),
     }
-    try:
-        answer = await wanted.web.post(server.endpoint("registration_endpoint"), who, content=content)
-    except MetadataError as error:
-        raise AuthorizationFailedError(str(error)) from None
+    answer = await wanted.web.post(server.endpoint("registration_endpoint"), who, content=content)
     members = answer.members
     if "error" in members:
         raise AuthorizationFailedError(

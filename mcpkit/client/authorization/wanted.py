@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ...auth.discovery import AuthorizationServerMetadata, MetadataError, canonical, shortened
+from ...auth.discovery import AuthorizationServerMetadata, canonical, shortened
 from .errors import AuthorizationFailedError
 from .roles import ClientAuthentication, Prover, TokenRequest
 from .token_endpoint import Granted, refusal
@@ -49,18 +49,15 @@ class Wanted:
         Raises:
             TokenRefusedError: It refuses.
             AuthorizationFailedError: There is no answer, or none of tokens.
+            MetadataError: There is no token endpoint, or none that may be asked.
         """
         issuer = self.server.issuer
-        try:
-            endpoint = self.server.endpoint("token_endpoint")
-            asked = {"resource": self.resource, **form}
-            if "scope" not in asked and self.scopes:
-                asked["scope"] = " ".join(self.scopes)
-            request = TokenRequest(endpoint, {name: value for name, value in asked.items() if value})
-            await authentication.sign(request, self.server)
-            answer = await self._ask(request)
-        except MetadataError as error:
-            raise AuthorizationFailedError(str(error)) from None
+        request = TokenRequest(self.server.endpoint("token_endpoint"), {"resource": self.resource, **form})
+        if "scope" not in request.form and self.scopes:
+            request.form["scope"] = " ".join(self.scopes)
+        request.form = {name: value for name, value in request.form.items() if value}
+        await authentication.sign(request, self.server)
+        answer = await self._ask(request)
         refused = refusal(answer, f"the token endpoint of {shortened(issuer)}", request.form.values())
         if refused is not None:
             raise refused

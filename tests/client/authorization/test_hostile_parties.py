@@ -1,0 +1,300 @@
+"""Servers, authorization servers and answers that are not what they should be: refused, and it is said why."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import httpx2
+import pytest
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response, StreamingResponse
+
+from granting import RESOURCE, WELL_KNOWN, Granting, clicking, granting
+from mcpkit import AuthorizationError, Client, TransportError
+from mcpkit.auth.discovery import MetadataError
+from mcpkit.client.authorization import web
+from mcpkit.client.authorization.errors import AuthorizationFailedError
+from mcpkit.client.authorization.metadata import find
+
+pytestmark = pytest.mark.anyio
+ELSEWHERE = "https://evil.example"
+
+
+@pytest.fixture
+def server() -> Iterator[Granting]:
+    with granting() as served:
+        yield served
+
+
+async def refused(server: Granting) -> str:
+    """Log in, and return why that does not work; nothing secret has gone anywhere."""
+    with pytest.raises(AuthorizationError) as error:
+        async with Client(server.url, auth=clicking()):
+            pass
+    return str(error.value)
+
+
+async def endless() -> AsyncIterator[bytes]:
+    yield b'{"resource": "'
+    for _ in range(1000):
+        yield b"x" * 65536
+
+
+def challenged(**parameters: str) -> Response:
+    value = ", ".join(f'{name}="{text}"' for name, text in parameters.items())
+    return Response(status_code=401, headers={"WWW-Authenticate": f"Bearer {value}"})
+
+
+@pytest.mark.parametrize(
+    ("answer", "wrong"),
+    [
+        (lambda: StreamingResponse(endless(), media_type="application/json"), "more than 524,288 bytes"),
+        (lambda: RedirectResponse(f"{ELSEWHERE}/metadata"), r"redirects \(HTTP 307\), which is not followed"),
+        (lambda: HTMLResponse("<html>"), "is not where the server says that it is"),
+        (lambda: Response(status_code=404), "is not where the server says that it is: .* HTTP 404"),
+        (lambda: JSONResponse([1]), "is not where the server says that it is"),
+        (
+            lambda: Response('{"resource": 1, "resource": 2}', media_type="application/json"),
+            "read in one way alone",
+        ),
+        (
+            lambda: JSONResponse({"resource": f"{ELSEWHERE}/mcp", "authorization_servers": [ELSEWHERE]}),
+            "is about another resource, 'https://evil.example/mcp'",
+        ),
+        (lambda: JSONResponse({"resource": "{url}"}), "is about another resource"),
+    ],
+)
+async def test_metadata_of_the_server_that_cannot_be_used(
+    server: Granting, answer: Callable[[], Response], wrong: str
+) -> None:
+    server.answers[RESOURCE] = [answer()]
+    with pytest.raises(AuthorizationError, match=wrong):
+        async with Client(server.url, auth=clicking()):
+            pass
+    assert server.asked == []
+
+
+@pytest.mark.parametrize(
+    ("issuer", "wrong"),
+    [
+        ("http://192.0.2.1", "the issuer is not encrypted"),
+        ("javascript:alert(1)", "the issuer is no URL of https"),
+        ("https://user:hunter2@id.example.com", "has a user or a password"),
+        ("https://id.example.com?tenant=1", "has a query"),
+    ],
+)
+async def test_issuers_that_are_none(server: Granting, issuer: str, wrong: str) -> None:
+    document = {"resource": server.url, "authorization_servers": [issuer]}
+    server.answers[RESOURCE] = [JSONResponse(document)]
+    said = await refused(server)
+    assert wrong in said
+    assert "hunter2" not in said
+
+
+async def test_metadata_that_never_ends_is_given_up(
+    server: Granting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(web, "PATIENCE", 0.2)
+
+    async def slow() -> AsyncIterator[bytes]:
+        yield b"{"
+        await asyncio.Event().wait()
+
+    server.answers[RESOURCE] = [StreamingResponse(slow(), media_type="application/json")]
+    with pytest.raises(TransportError, match=r"has not answered within 0\.2 s"):
+        async with Client(server.url, auth=clicking(), tries=1):
+            pass
+
+
+@pytest.mark.parametrize(
+    ("named", "wrong"),
+    [
+        (f"{ELSEWHERE}/metadata", "is said to be at another origin"),
+        ("http://192.0.2.1/metadata", "not encrypted"),
+        ("file:///etc/passwd", "no URL of https"),
+        ("", "no URL of https"),
+    ],
+)
+async def test_a_challenge_that_leads_elsewhere_is_not_followed(
+    server: Granting, named: str, wrong: str
+) -> None:
+    server.answers["/mcp"] = [challenged(resource_metadata=named)]
+    assert wrong in await refused(server)
+
+
+@pytest.mark.parametrize(
+    ("changes", "wrong"),
+    [
+        ({"issuer": ELSEWHERE}, "is of another issuer, 'https://evil.example'"),
+        ({"issuer": None}, "does not say who the issuer is"),
+        ({"code_challenge_methods_supported": None}, "Microsoft Entra ID and Amazon Cognito"),
+        ({"code_challenge_methods_supported": ["plain"]}, "by 'plain' alone"),
+        ({"token_endpoint": "http://192.0.2.1/token"}, "token_endpoint .* is not encrypted"),
+        ({"token_endpoint": None}, "has no token_endpoint"),
+        ({"authorization_endpoint": "javascript:alert(1)"}, "authorization_endpoint .* is no URL of https"),
+        ({"registration_endpoint": "ftp://192.0.2.1/"}, "is no URL of https"),
+        ({"scopes_supported": "notes:read"}, "no list of strings"),
+    ],
+)
+async def test_metadata_of_the_authorization_server_that_cannot_be_used(
+    server: Granting, changes: dict[str, Any], wrong: str
+) -> None:
+    server.metadata = changes
+    with pytest.raises(AuthorizationError, match=wrong):
+        async with Client(server.url, auth=clicking()):
+            pass
+    assert server.of("authorize") == server.of("token") == []
+
+
+@pytest.mark.parametrize(
+    ("advertised", "iss", "wrong"),
+    [
+        (True, None, "does not name who gives it"),
+        (True, ELSEWHERE, "is of 'https://evil.example'"),
+        (None, ELSEWHERE, "is of 'https://evil.example'"),
+        (True, "slash", "and not of"),
+        (None, "upper", "and not of"),
+    ],
+)
+async def test_an_answer_of_another_authorization_server_is_not_believed(
+    server: Granting, advertised: bool | None, iss: str | None, wrong: str
+) -> None:
+    server.metadata = {"authorization_response_iss_parameter_supported": advertised}
+    own = {"slash": server.origin + "/", "upper": server.origin.upper()}
+    said = own.get(iss, iss) if iss else None
+
+    def back(told: dict[str, str]) -> dict[str, str]:
+        rest = {name: text for name, text in told.items() if name != "iss"}
+        return rest if said is None else {**rest, "iss": said}
+
+    server.back = back
+    assert wrong in await refused(server)
+    assert server.of("token") == []
+
+
+@pytest.mark.parametrize("advertised", [True, None])
+async def test_an_answer_of_the_right_one_is_believed(server: Granting, advertised: bool | None) -> None:
+    server.metadata = {"authorization_response_iss_parameter_supported": advertised}
+    if advertised is None:
+        server.back = lambda told: {name: text for name, text in told.items() if name != "iss"}
+    async with Client(server.url, auth=clicking()) as client:
+        assert (await client.call("whoami")).text == "ada: notes:read"
+
+
+async def test_an_error_of_another_authorization_server_is_not_shown(server: Granting) -> None:
+    server.back = lambda told: {
+        "error": "call_this_number",
+        "error_description": "0900 123456",
+        "state": told["state"],
+        "iss": ELSEWHERE,
+    }
+    said = await refused(server)
+    assert "0900" not in said
+    assert "call_this_number" not in said
+
+
+@pytest.mark.parametrize("state", [None, "", "another"])
+async def test_an_answer_to_another_request_is_not_believed(server: Granting, state: str | None) -> None:
+    server.back = lambda told: {
+        **{name: text for name, text in told.items() if name != "state"},
+        **({} if state is None else {"state": state}),
+    }
+    assert "another `state`" in await refused(server)
+    assert server.of("token") == []
+
+
+async def test_an_answer_without_a_code_is_none(server: Granting) -> None:
+    server.back = lambda told: {**told, "code": ""}
+    assert "has no code" in await refused(server)
+
+
+@pytest.mark.parametrize(
+    ("answer", "wrong"),
+    [
+        (lambda: JSONResponse({}), "and no access token"),
+        (lambda: HTMLResponse("<html>welcome"), "HTTP 200, and no access token"),
+        (lambda: JSONResponse({"access_token": "a\r\nX-Evil: 1", "token_type": "Bearer"}), "no access token"),
+        (lambda: JSONResponse({"access_token": "ä", "token_type": "Bearer"}), "no access token"),
+        (lambda: JSONResponse({"access_token": "abc", "token_type": "mac"}), "of the type 'mac'"),
+        (lambda: JSONResponse({"access_token": "abc", "token_type": "DPoP"}), "bound to a key"),
+        (lambda: RedirectResponse(f"{ELSEWHERE}/token"), "redirects (HTTP 307), which is not followed"),
+        (
+            lambda: JSONResponse({"error": "invalid_grant", "error_description": "\x1b[31mno"}, 400),
+            "' [31mno",
+        ),
+    ],
+)
+async def test_an_answer_of_the_token_endpoint_that_is_none(
+    server: Granting, answer: Callable[[], Response], wrong: str
+) -> None:
+    server.answers["token"] = [answer()]
+    said = await refused(server)
+    assert wrong.strip("'") in said
+    assert "\x1b" not in said
+
+
+@pytest.mark.parametrize("expires_in", ["3600", None, -5, "soon", True, 1e300, [1]])
+async def test_times_to_live_of_any_kind_are_lived_with(server: Granting, expires_in: Any) -> None:
+    server.lifetime = expires_in
+    async with Client(server.url, auth=clicking()) as client:
+        assert (await client.call("whoami")).text == "ada: notes:read"
+        assert (await client.call("whoami")).text == "ada: notes:read"
+
+
+async def test_pages_of_the_web_at_every_path_are_no_metadata(server: Granting) -> None:
+    page = [HTMLResponse("<html>Our product</html>")]
+    server.answers = dict.fromkeys((RESOURCE, RESOURCE.removesuffix("/mcp"), WELL_KNOWN), page)
+    server.answers["/mcp"] = [Response(status_code=401)]
+    assert "registration endpoint" in await refused(server)
+
+
+class Asked:
+    """What a server elsewhere in the world would be asked."""
+
+    def __init__(self, answers: dict[str, Any]) -> None:
+        self.urls: list[str] = []
+        self._answers = answers
+
+    async def __call__(self, request: httpx2.Request) -> httpx2.Response:
+        self.urls.append(str(request.url))
+        answer = self._answers.get(str(request.url))
+        return httpx2.Response(404) if answer is None else httpx2.Response(200, json=answer)
+
+
+async def found(url: str, answers: dict[str, Any]) -> list[str]:
+    asked = Asked(answers)
+    async with httpx2.AsyncClient(transport=httpx2.MockTransport(asked)) as client:
+        with pytest.raises((AuthorizationFailedError, MetadataError)) as failed:
+            await find(web.Web(client, url, {}), url, None, None, None)
+    return [str(failed.value), *asked.urls]
+
+
+async def test_a_server_elsewhere_does_not_have_this_machine_asked() -> None:
+    url = "https://mcp.example.com/mcp"
+    near = {"resource": url, "authorization_servers": ["http://localhost:8080"]}
+    said, *asked = await found(
+        url, {"https://mcp.example.com/.well-known/oauth-protected-resource/mcp": near}
+    )
+    assert "is of this machine" in said
+    assert asked == ["https://mcp.example.com/.well-known/oauth-protected-resource/mcp"]
+
+
+async def test_headers_for_the_server_go_to_its_origin_and_nowhere_else() -> None:
+    url = "https://mcp.example.com/mcp"
+    keys: list[tuple[str, str | None]] = []
+
+    async def answer(request: httpx2.Request) -> httpx2.Response:
+        keys.append((request.url.host, request.headers.get("x-gateway-key")))
+        assert "authorization" not in request.headers
+        if request.url.host == "mcp.example.com":
+            return httpx2.Response(
+                200, json={"resource": url, "authorization_servers": ["https://id.example.com"]}
+            )
+        return httpx2.Response(404)
+
+    own = {"headers": {"X-Default": "1"}, "auth": ("user", "password")}
+    async with httpx2.AsyncClient(transport=httpx2.MockTransport(answer), **own) as client:
+        with pytest.raises(AuthorizationFailedError, match="is not there"):
+            await find(web.Web(client, url, {"X-Gateway-Key": "secret"}), url, None, None, None)
+    assert keys == [("mcp.example.com", "secret"), ("id.example.com", None), ("id.example.com", None)]

@@ -1,0 +1,246 @@
+"""A protected server, and beside it an authorization server that a test tells what to answer."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit
+
+import httpx2
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from mcpkit import Cache, Context, MemoryTokens, OAuth, Scope, Server
+from mcpkit.auth import Grant, InvalidTokenError, Site, TokenVerifier
+from mcpkit.state.principal import Principal
+from serving import in_thread_at
+
+WELL_KNOWN = "/.well-known/oauth-authorization-server"
+RESOURCE = "/.well-known/oauth-protected-resource/mcp"
+
+
+class Granting(TokenVerifier):
+    """Issues tokens to whoever asks for them, and takes those that it has issued.
+
+    Attributes:
+        asked: What clients have asked, in order: an endpoint, and its parameters.
+        metadata: Changes to its metadata; None removes a member.
+        answers: What is answered at a path in the place of all else, as often as there is something in the list.
+        back: Changes the parameters with which users come back.
+        lifetime: Seconds for which tokens are good.
+        granted: The scopes that are granted of those asked for; None for all.
+        may_refresh: Whether there are refresh tokens.
+        live: The scopes of tokens that are good, by token.
+        authorizations: The header `Authorization` of all requests to the server.
+        begins: Whether tokens are good for the server at all.
+    """
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, dict[str, Any]]] = []
+        self.metadata: dict[str, Any] = {}
+        self.answers: dict[str, list[Response]] = {}
+        self.back: Callable[[dict[str, str]], dict[str, str]] = dict
+        self.lifetime: Any = 3600
+        self.granted: set[str] | None = None
+        self.may_refresh = True
+        self.live: dict[str, frozenset[str]] = {}
+        self.authorizations: list[str | None] = []
+        self.takes_all = True
+        self._codes: dict[str, dict[str, str]] = {}
+        self._refresh: dict[str, str] = {}
+        self.origin = ""
+
+    @property
+    def url(self) -> str:
+        """Where the protected server is."""
+        return f"{self.origin}/mcp"
+
+    def of(self, endpoint: str) -> list[dict[str, Any]]:
+        """What an endpoint was asked."""
+        return [parameters for name, parameters in self.asked if name == endpoint]
+
+    @property
+    def grants(self) -> list[str]:
+        """The kinds of grants that were asked for."""
+        return [form["grant_type"] for form in self.of("token")]
+
+    def enter(self, site: Site) -> None:
+        self.origin = site.public_url.removesuffix("/mcp")
+        self.issuers = (self.origin,)
+
+    async def verify(self, token: str, audience: str) -> Grant:
+        if token not in self.live or not self.takes_all:
+            raise InvalidTokenError("it is not known here")
+        principal = Principal(
+            f"{self.origin}#sub=ada", self.live[token], client_id="any", issuer=self.origin, subject="ada"
+        )
+        return Grant(principal, fresh_until=0.0)
+
+    def routes(self) -> Sequence[Route]:
+        """The authorization server, and others below paths of its origin."""
+        return [
+            Route(WELL_KNOWN + "{path:path}", self._describe),
+            Route("/{issuer}/authorize", self._authorize),
+            Route("/{issuer}/token", self._token, methods=["POST"]),
+            Route("/{issuer}/register", self._register, methods=["POST"]),
+        ]
+
+    async def _describe(self, request: Request) -> Response:
+        path = request.path_params["path"]
+        base = self.origin + (path or "/main")
+        document = {
+            "issuer": self.origin + path,
+            "authorization_endpoint": f"{base}/authorize",
+            "token_endpoint": f"{base}/token",
+            "registration_endpoint": f"{base}/register",
+            "response_types_supported": ["code"],
+            "code_challenge_methods_supported": ["S256"],
+            "token_endpoint_auth_methods_supported": ["none"],
+            "authorization_response_iss_parameter_supported": True,
+            **self.metadata,
+        }
+        return JSONResponse({name: value for name, value in document.items() if value is not None})
+
+    async def _authorize(self, request: Request) -> Response:
+        query = dict(request.query_params)
+        self.asked.append(("authorize", query))
+        code = secrets.token_urlsafe()
+        self._codes[code] = query
+        issuer = request.path_params["issuer"]
+        path = "" if issuer == "main" else f"/{issuer}"
+        back = self.back({"code": code, "state": query["state"], "iss": self.origin + path})
+        return RedirectResponse(f"{query['redirect_uri']}?{urlencode(back)}")
+
+    async def _token(self, request: Request) -> Response:
+        form = {name: str(value) for name, value in (await request.form()).items()}
+        self.asked.append(("token", form))
+        if waiting := self.answers.get("token"):
+            return waiting.pop(0)
+        if form["grant_type"] == "refresh_token":
+            scope = self._refresh.pop(form["refresh_token"], None)
+            if scope is None:
+                return JSONResponse({"error": "invalid_grant"}, 400)
+        else:
+            scope = self._codes.pop(form["code"]).get("scope", "")
+        return JSONResponse(self.issued(scope))
+
+    def issued(self, scope: str) -> dict[str, Any]:
+        """Issue a token for scopes, and return what the endpoint answers."""
+        if self.granted is not None:
+            scope = " ".join(each for each in scope.split() if each in self.granted)
+        token = f"access-{secrets.token_urlsafe(24)}"
+        self.live[token] = frozenset(scope.split())
+        answer = {
+            "access_token": token,
+            "token_type": "bearer",
+            "scope": scope,
+            **({} if self.lifetime is None else {"expires_in": self.lifetime}),
+        }
+        if self.may_refresh:
+            answer["refresh_token"] = f"refresh-{secrets.token_urlsafe(24)}"
+            self._refresh[answer["refresh_token"]] = scope
+        return answer
+
+    async def _register(self, request: Request) -> Response:
+        content = await request.json()
+        self.asked.append(("register", content))
+        if waiting := self.answers.get("register"):
+            return waiting.pop(0)
+        return JSONResponse({"client_id": f"client-{secrets.token_urlsafe(6)}", **content}, 201)
+
+
+class Answering:
+    """An ASGI app in whose place a test answers some paths, and that keeps what requests say of who asks."""
+
+    def __init__(self, app: Any, granting: Granting) -> None:
+        self._app = app
+        self._granting = granting
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        app = self._app
+        if scope["type"] == "http":
+            if scope["path"] == "/mcp":
+                headers = dict(scope["headers"])
+                self._granting.authorizations.append(headers.get(b"authorization", b"").decode() or None)
+            if waiting := self._granting.answers.get(scope["path"]):
+                app = waiting.pop(0) if len(waiting) > 1 else waiting[0]
+        await app(scope, receive, send)
+
+
+def notes(auth: TokenVerifier) -> Server:
+    """A server with tools for who may read, write and administer."""
+    server = Server(
+        "notes",
+        auth=auth,
+        cache={"tools/list": Cache(ttl=300, scope="private")},
+        scopes={
+            "notes:read": Scope("Read notes", default=True),
+            "notes:write": Scope("Change notes", implies=["notes:read"]),
+            "notes:admin": Scope("All notes", implies=["notes:write"]),
+        },
+    )
+
+    @server.tool(scopes="notes:read")
+    def whoami(ctx: Context) -> str:
+        """Who asks, and what that may be done."""
+        return f"{ctx.principal.subject}: {' '.join(sorted(ctx.principal.scopes))}"
+
+    @server.tool(scopes="notes:write")
+    def add_note(text: str) -> str:
+        """Add a note."""
+        return f"added {text}"
+
+    @server.tool(scopes="notes:admin")
+    def clear() -> str:
+        """Remove all notes."""
+        return "cleared"
+
+    return server
+
+
+@contextmanager
+def granting() -> Iterator[Granting]:
+    """Serve both at one origin."""
+    auth = Granting()
+    server = notes(auth)
+    with in_thread_at(lambda origin: Answering(server.asgi(public_url=f"{origin}/mcp"), auth)):
+        yield auth
+
+
+class Clicks:
+    """A browser whose user agrees to everything, and is asked by no page.
+
+    Attributes:
+        visits: The pages that were shown.
+        registered: The redirect URIs that it might have waited at.
+    """
+
+    def __init__(self, redirect_uri: str = "http://127.0.0.1:3999/callback") -> None:
+        self.redirect_uri = redirect_uri
+        self.visits: list[dict[str, str]] = []
+        self.registered: list[Sequence[str]] = []
+
+    @asynccontextmanager
+    async def landing(self, registered: Sequence[str] = ()) -> AsyncIterator[Clicks]:
+        self.registered.append(registered)
+        yield self
+
+    async def visit(self, url: str, state: str) -> Mapping[str, str]:
+        self.visits.append(dict(parse_qsl(urlsplit(url).query)))
+        async with httpx2.AsyncClient() as web:
+            answer = await web.get(url, follow_redirects=False)
+        return dict(parse_qsl(urlsplit(urljoin(url, answer.headers["location"])).query))
+
+
+def clicking(browser: Clicks | None = None, **options: Any) -> OAuth:
+    """What logs in with it, and keeps tokens in memory."""
+    return OAuth(**{"browser": browser or Clicks(), "storage": MemoryTokens(), **options})
+
+
+def soon(seconds: float) -> float:
+    """The time in so many seconds."""
+    return time.time() + seconds
