@@ -252,3 +252,9 @@ async def test_no_token_goes_to_a_server_that_is_not_encrypted() -> None:
 async def client_that_lists(server: Granting, auth: OAuth) -> None:
     async with Client(server.url, auth=auth) as client:
         await client.list_tools()
+
+
+async def test_without_a_login_it_is_said_how_there_may_be_one(server: Granting) -> None:
+    with pytest.raises(AuthorizationError, match='and auth="oauth" by having a user log in'):
+        async with Client(server.url):
+            pass

@@ -130,13 +130,16 @@ class Refusal:
             for name, value in self._response.headers.raw
             if name.lower() == b"www-authenticate"
         ]
-        asked = in_words(read_challenges(values))
+        challenges = read_challenges(values)
+        asked = in_words(challenges)
         if self.status == 403:
             message = f"{self._origin} does not allow it (HTTP 403)"
         elif self._has_credentials:
             message = f"{self._origin} does not accept what was sent to say who asks (HTTP 401)"
         else:
             message = f"{self._origin} wants to know who asks (HTTP 401), which token=, auth= or headers= say"
+            if any("resource_metadata" in each.parameters for each in challenges):
+                message += ', and auth="oauth" by having a user log in'
         if asked:
             message += f"; it asks for {asked}"
         challenge = ", ".join(values)
