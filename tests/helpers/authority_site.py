@@ -15,6 +15,7 @@ from starlette.applications import Starlette
 
 from mcpkit import Scope
 from mcpkit.auth import Audit, DevClient, DevUser, Grant, Site
+from mcpkit.auth.authority.client_documents import ClientDocuments
 from mcpkit.auth.authority.dev_auth import made
 from mcpkit.state.keys import Keys
 from mcpkit.state.memory import Memory
@@ -134,7 +135,7 @@ class Here:
         self.site = site(**more)
         by_name = {user.name: user for user in users}
         self.authority = made(
-            ORIGIN, self.site, by_name, clients, lifetime, http_client=documents, clock=self.clock
+            ORIGIN, self.site, by_name, clients, lifetime, ClientDocuments(documents), self.clock
         )
         self.app = Starlette(routes=self.authority.routes())
 

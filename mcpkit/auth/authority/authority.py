@@ -71,7 +71,7 @@ class Authority:
             "revocation_endpoint_auth_methods_supported": methods,
             "code_challenge_methods_supported": ["S256"],
             "authorization_response_iss_parameter_supported": True,
-            "client_id_metadata_document_supported": True,
+            "client_id_metadata_document_supported": self.parts.clients.may_have_documents,
             "protected_resources": list(self.parts.resources),
         }
         if self.parts.scopes.table:

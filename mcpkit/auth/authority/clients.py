@@ -15,18 +15,20 @@ class Clients:
 
     Args:
         registration: Knows those that have registered themselves.
-        documents: Knows those whose id is the URL of a document.
+        documents: Knows those whose id is the URL of a document; None where none of them is known.
         by_hand: Those that somebody has written down.
 
     Attributes:
-        may_ask_for_themselves: Whether any of them may do so, without a user.
+        may_ask_for_themselves: Whether any of those by hand may do so, without a user.
+        may_have_documents: Whether a URL may be an id.
     """
 
     def __init__(
-        self, registration: Registration, documents: ClientDocuments, by_hand: Iterable[Client] = ()
+        self, registration: Registration, documents: ClientDocuments | None, by_hand: Iterable[Client] = ()
     ) -> None:
         self._registration = registration
         self._documents = documents
+        self.may_have_documents = documents is not None
         self._by_hand = {client.id: client for client in by_hand}
         self.may_ask_for_themselves = any(client.scopes is not None for client in self._by_hand.values())
 
@@ -39,7 +41,7 @@ class Clients:
         found = self._by_hand.get(client_id)
         if found is not None:
             return found
-        if client_id.startswith(("https:", "http:")):
+        if self._documents is not None and client_id.startswith(("https:", "http:")):
             return await self._documents.find(client_id)
         return self._registration.find(client_id)
 

@@ -24,7 +24,6 @@ from .people import DevClient, DevUser
 from .registration import Registration
 
 if TYPE_CHECKING:
-    import httpx2
     from starlette.routing import Route
 
 
@@ -47,6 +46,8 @@ class DevAuth(TokenVerifier):
         issuer: Its URL, at the origin of the server's `public_url`, which it is where nothing is said: the only place
             in which clients of revision 2025-03-26 find it.
         token_lifetime: Seconds for which an access token is good.
+        client_documents: Whether clients may be known by the URL of a document of theirs, which is fetched from the
+            public internet, without a proxy. False has all of them register themselves, where there is no such way.
 
     Raises:
         TypeError: A user is neither a name nor a DevUser, or a client no DevClient.
@@ -61,6 +62,7 @@ class DevAuth(TokenVerifier):
         clients: Iterable[DevClient] = (),
         issuer: str | None = None,
         token_lifetime: float = 600.0,
+        client_documents: bool = True,
     ) -> None:
         self._users = _by_name(users)
         self._clients = tuple(clients)
@@ -75,6 +77,7 @@ class DevAuth(TokenVerifier):
             raise ValueError(f"token_lifetime must be a number of seconds above 0, got {token_lifetime!r}")
         self._issuer = issuer
         self._lifetime = token_lifetime
+        self._documents = ClientDocuments() if client_documents else None
         self._authority: Authority | None = None
 
     def enter(self, site: Site) -> None:
@@ -101,7 +104,7 @@ class DevAuth(TokenVerifier):
             who = ", ".join(self._users)
             logger.warning("%s: whoever opens %s on this machine may log in as %s", site.name, issuer, who)
         self.issuers = (issuer,)
-        self._authority = made(issuer, site, self._users, self._clients, self._lifetime)
+        self._authority = made(issuer, site, self._users, self._clients, self._lifetime, self._documents)
 
     async def verify(self, token: str, audience: str) -> Grant:
         """Return what a token grants that has been issued here.
@@ -135,8 +138,7 @@ def made(
     users: Mapping[str, DevUser],
     clients: Iterable[DevClient],
     lifetime: float,
-    *,
-    http_client: Callable[[], httpx2.AsyncClient] | None = None,
+    documents: ClientDocuments | None,
     clock: Callable[[], float] = time.time,
 ) -> Authority:
     """Return an authorization server for development.
@@ -147,7 +149,7 @@ def made(
         users: Its users, by name.
         clients: Clients that need not register themselves.
         lifetime: Seconds for which an access token is good.
-        http_client: Makes what fetches the documents of clients; one that asks the public internet alone if None.
+        documents: Knows clients by their documents, if there are any.
         clock: The time in Unix seconds.
     """
     registration = Registration(site.keys, clock)
@@ -156,7 +158,7 @@ def made(
         site.name,
         site.resources,
         site.scopes,
-        Clients(registration, ClientDocuments(http_client), (each.client for each in clients)),
+        Clients(registration, documents, (each.client for each in clients)),
         Grants(site.shared, site.keys, clock),
         AccessTokens(issuer, site.keys, lifetime, clock),
         site.audit,

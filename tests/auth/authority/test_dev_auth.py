@@ -82,6 +82,18 @@ async def test_the_issuer_is_where_it_answers() -> None:
         assert (await browser.post("/login/token")).status_code == 400
 
 
+async def test_without_documents_clients_register_themselves() -> None:
+    auth = DevAuth(client_documents=False)
+    async with served(auth) as browser:
+        found = (await browser.get("/.well-known/oauth-authorization-server")).json()
+        assert found["client_id_metadata_document_supported"] is False
+        login = Login("https://client.example/client.json")
+        page = await browser.get("/authorize", params=login.query)
+        assert page.status_code == 400
+        assert "register it anew" in page.text
+        assert "access_token" in await logged_in(auth, browser, "dev")
+
+
 async def test_one_of_it_serves_one_site() -> None:
     auth = DevAuth()
     with pytest.raises(RuntimeError, match="enter"):
