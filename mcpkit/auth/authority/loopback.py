@@ -16,6 +16,8 @@ _FORWARDING = frozenset(
 _FORWARDING_PREFIXES = (b"x-forwarded", b"x-original-", b"x-envoy-", b"x-azure-", b"cf-")
 """Headers that proxies and tunnels add: whoever asks is elsewhere."""
 
+_BEGIN = "DevAuth is for this machine alone: "
+
 
 def refusal(headers: Mapping[bytes, bytes]) -> str | None:
     """Return why a request is not served: it names another host than this machine, or has come by way of a proxy.
@@ -26,16 +28,10 @@ def refusal(headers: Mapping[bytes, bytes]) -> str | None:
     host = headers.get(b"host", b"").decode("latin-1")
     name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
     if not is_loopback(name):
-        return (
-            "DevAuth answers on this machine alone, under localhost, 127.0.0.1 or [::1]: "
-            "use a real authorization server for others"
-        )
+        return f"{_BEGIN}the request is for another host than localhost, 127.0.0.1 or [::1]"
     for header in headers:
         if header in _FORWARDING or header.startswith(_FORWARDING_PREFIXES):
-            return (
-                f"DevAuth answers nobody behind a proxy or a tunnel, and this request has {header.decode('latin-1')}: "
-                "use a real authorization server there"
-            )
+            return f"{_BEGIN}the request has {header.decode('latin-1')}, so that a proxy or a tunnel has forwarded it"
     return None
 
 
@@ -54,7 +50,7 @@ class Nearby:
         reason = refusal(dict(scope["headers"]))
         peer = scope.get("client")
         if reason is None and peer is not None and not is_loopback(peer[0]):
-            reason = "DevAuth answers requests from this machine alone"
+            reason = f"{_BEGIN}the request comes from another one"
         if reason is None:
             await self._app(scope, receive, send)
         else:
