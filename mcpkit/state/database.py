@@ -61,6 +61,7 @@ class Database:
         self._writer: sqlite3.Connection | None = None
         self._home = ""
         self._file: tuple[int, int] | None = None
+        self._read_file: tuple[int, int] | None = None
         # Reentrant: the garbage collector may run code that comes back here wherever memory is asked for.
         self.reading = threading.RLock()
         self.writing = threading.RLock()
@@ -90,7 +91,7 @@ class Database:
         """
         with self.reading:
             try:
-                return self._opened(_GLANCE).execute(sql, values).fetchall()
+                return self._opened().execute(sql, values).fetchall()
             except sqlite3.Error as error:
                 failure = self._failure(error)
                 if not isinstance(failure, TimeoutError):
@@ -137,14 +138,16 @@ class Database:
             else:
                 done.set_exception(error)
 
+        def give_up() -> None:
+            take(None, TimeoutError(f"{self.path} cannot be written: the disk does not answer"))
+
         def settle(result: object, error: BaseException | None) -> None:
             with suppress(RuntimeError):  # the loop has ended
                 loop.call_soon_threadsafe(take, result, error)
 
         self._start()
         self._work.put(_Work(do, settle, time.monotonic() + PATIENCE))
-        late = TimeoutError(f"{self.path} cannot be written: the disk does not answer")
-        timer = loop.call_later(2 * PATIENCE, take, None, late)
+        timer = loop.call_later(2 * PATIENCE, give_up)
         try:
             return await done
         finally:
@@ -201,15 +204,16 @@ class Database:
 
     # The connections
 
-    def _opened(self, patience: float) -> sqlite3.Connection:
-        """Return the connection that reads; with the lock for reading."""
-        if self._reader is None:
-            reader = self._connect(patience)
-            self._file = self._found()
-            reader.execute("PRAGMA query_only = 1")
-            reader.execute(f"PRAGMA busy_timeout = {round(_GLANCE * 1000)}")
-            self._reader = reader
-        return self._reader
+    def _opened(self) -> sqlite3.Connection:
+        """Return the connection that reads; with the lock for reading, which is held for a moment only."""
+        return self._reader or self._read_by(self._connect(_GLANCE))
+
+    def _read_by(self, reader: sqlite3.Connection) -> sqlite3.Connection:
+        self._close_reader()
+        reader.execute("PRAGMA query_only = 1")
+        reader.execute(f"PRAGMA busy_timeout = {round(_GLANCE * 1000)}")
+        self._reader, self._read_file = reader, self._found()
+        return reader
 
     def _opened_to_write(self) -> sqlite3.Connection:
         """Return the connection that writes; with the lock for writing."""
@@ -217,9 +221,11 @@ class Database:
             self.let_go()  # another file has taken the place of the one that is open
         try:
             if self._writer is None:
-                self._writer = self._connect(PATIENCE)
-            with self.reading:
-                self._opened(PATIENCE)
+                self._writer, self._file = self._connect(PATIENCE), self._found()
+            if self._reader is None or self._read_file != self._file:
+                reader = self._connect(PATIENCE)  # without the lock, as it may take a while
+                with self.reading:
+                    self._read_by(reader)
         except sqlite3.Error as error:
             raise self._failure(error) from error
         return self._writer

@@ -27,6 +27,9 @@ class Shared(Broker, Store, Protocol):
         ...
 
 
+_MEMBERS = ("read", "write", "erase", "claim", "publish", "subscribe", "get", "put", "delete", "items")
+
+
 def check_shared(shared: object, secret: str | bytes | Sequence[str | bytes] | None) -> None:
     """Refuse what processes cannot share, or must not without a secret.
 
@@ -46,6 +49,10 @@ def check_shared(shared: object, secret: str | bytes | Sequence[str | bytes] | N
             else 'Sqlite("notes.db")'
         )
         raise TypeError(f"shared must be an engine such as Memory() or {meant}, got {shared!r}")
+    if missing := [name for name in _MEMBERS if not hasattr(shared, name)]:
+        raise TypeError(
+            f"shared lacks {', '.join(missing)}: mcpkit.Shared says what an engine has, got {shared!r}"
+        )
     if is_lasting and secret is None and SECRET_VARIABLE not in os.environ:
         raise ValueError(
             f"shared={type(shared).__name__}(...) outlives this process, so what is kept there needs a secret that "

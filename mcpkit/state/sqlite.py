@@ -211,7 +211,8 @@ def _merge(
         return
     connection.execute("BEGIN IMMEDIATE")
     row = connection.execute(_READ, (key, now)).fetchone()
-    merged = {**({} if row is None else from_json(row[0])), **changes}
+    before: dict[str, str] = {} if row is None else from_json(row[0])
+    merged = {**before, **changes}
     fields = {name: text for name, text in merged.items() if text is not None}
     if fields:
         connection.execute(_WRITE, (key, to_json(fields).decode(), now + ttl))

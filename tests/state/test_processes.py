@@ -181,7 +181,7 @@ async def test_a_writer_that_is_killed_holds_up_nobody_and_breaks_nothing(shared
 async def test_a_forked_process_has_connections_and_listeners_of_its_own(shared: Sqlite) -> None:
     output = await asyncio.to_thread(
         subprocess.run,
-        [sys.executable, "-c", FORKS, str(shared.path)],
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORKS, str(shared.path)],
         capture_output=True,
         text=True,
         check=True,

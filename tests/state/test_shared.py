@@ -51,3 +51,13 @@ def test_a_path_is_no_engine(shared: Any) -> None:
 def test_what_is_no_engine_is_refused(shared: Any) -> None:
     with pytest.raises(TypeError, match="shared must be an engine"):
         Server("s", shared=shared)
+
+
+def test_an_engine_has_all_that_is_asked_of_it() -> None:
+    class Half:
+        is_lasting = True
+        home = "here"
+        read = write = claim = publish = subscribe = get = put = delete = Memory.get
+
+    with pytest.raises(TypeError, match=r"shared lacks erase, items: mcpkit\.Shared says what an engine has"):
+        Server("s", shared=Half(), secret=SECRET)  # type: ignore[arg-type]  # the mistake

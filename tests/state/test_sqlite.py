@@ -144,6 +144,27 @@ async def test_a_file_that_is_replaced_is_left_for_the_new_one(shared: Sqlite, p
     leave()
 
 
+@pytest.mark.parametrize("first", ["read", "written"])
+async def test_of_a_file_that_is_replaced_none_is_read_while_the_other_is_written(
+    first: str, path: Path
+) -> None:
+    with closing(Sqlite(path)) as shared:
+        if first == "read":
+            assert shared.home
+        else:
+            await shared.write("a", {"x": "1"}, 60)
+            shared._database._close_reader()  # as after an error
+        for each in path.parent.iterdir():
+            each.unlink()
+        if first == "written":
+            assert shared._database.glance("SELECT key FROM records") == []
+        for number in range(3):
+            await shared.write("b", {"x": str(number)}, 60)
+            assert await shared.read("b") == {"x": str(number)}
+        with closing(Sqlite(path)) as other:
+            assert await other.read("b") == {"x": "2"}
+
+
 # Waiting
 
 
@@ -187,6 +208,23 @@ async def test_a_lock_that_stays_is_an_error_and_holds_up_what_comes_later_no_lo
     assert await shared.read("a") == {"x": "1"}
     await shared.write("a", {"x": "3"}, 60)
     assert await shared.read("a") == {"x": "3"}
+
+
+async def test_what_is_opened_while_it_is_locked_holds_up_nobody(shared: Sqlite, path: Path) -> None:
+    with closing(Sqlite(path)) as other:
+        await other.write("a", {"x": "1"}, 60)
+        other.close()
+        with locked(path, "EXCLUSIVE"):
+            loop = asyncio.get_running_loop()
+            writing = asyncio.ensure_future(shared.write("b", {"x": "1"}, 60))
+            await asyncio.sleep(0)
+            start = loop.time()
+            leave = shared.subscribe("t", lambda _: None)
+            assert shared.home in {"", other.home}
+            assert loop.time() - start < 2  # where it waits, that is 5 s
+            assert not writing.done()
+        await writing
+        leave()
 
 
 async def test_who_does_not_wait_any_more_leaves_the_others_alone(shared: Sqlite, path: Path) -> None:
