@@ -22,7 +22,7 @@ MISSING := $(filter-out $(FOUND),$(VERSIONS))
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup weather test test-fast test-lowest test-all check lint types mypy pyright docs conformance bench bench-http bench-client hosts servers house soak clean $(VERSIONS:%=test-%)
+.PHONY: help setup weather test test-fast test-lowest test-all check lint types mypy pyright docs conformance bench bench-http bench-client bench-protected hosts servers house soak clean $(VERSIONS:%=test-%)
 
 help:
 	@echo 'make setup         the development environment: .venv and node_modules'
@@ -37,6 +37,7 @@ help:
 	@echo 'make bench         the benchmark against other servers (ARGS=... goes to it)'
 	@echo 'make bench-http    the same over HTTP, with wrk: load, streams, abandoned sessions, killed clients'
 	@echo 'make bench-client  the client beside those of mcp and fastmcp, over stdio and HTTP'
+	@echo 'make bench-protected  what access tokens cost, beside mcp and fastmcp'
 	@echo 'make hosts         Qwen Code and Claude Code, connected to the weather example (installs them: 500 MB)'
 	@echo 'make servers       the client against servers of others, in every way, as a page of the documentation (500 MB)'
 	@echo 'make house         the counts of the house, and its picture drawn'
@@ -152,6 +153,9 @@ bench-http: .venv/.package
 
 bench-client: .venv/.package
 	$(PY) bench/client_run.py $(ARGS)
+
+bench-protected: .venv/.dev
+	$(PY) bench/protected.py $(ARGS)
 
 servers: .venv/.dev .servers/.installed $(SERVERS:%=.servers/%/.installed)
 	@PYTHONPATH=tests/helpers $(PY) tests/servers/run.py $(ARGS)
