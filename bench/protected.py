@@ -1,8 +1,8 @@
 """What a protected call costs beside an open one, of mcpkit and its peers in one run: `python bench/protected.py`.
 
 Everybody serves the same tool twice, once open and once with access tokens that are JWTs (RS256), under the same
-uvicorn. The same token comes with every request, as a client sends it: mcpkit knows it after the first. The ratio is taken in each
-round between neighbours, of the server's processor time for each call that wrk gets answered; see README.md.
+uvicorn. The same token comes with every request, as a client sends it: mcpkit knows it after the first. The ratio is
+taken in each round between neighbours, of the server's processor time for each call that wrk gets answered.
 """
 
 from __future__ import annotations

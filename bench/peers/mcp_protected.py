@@ -1,4 +1,4 @@
-"""The official Python SDK with access tokens that are JWTs: a `TokenVerifier` by PyJWT, which it leaves to the author."""
+"""The official Python SDK with access tokens that are JWTs; verifying it leaves to authors, here by PyJWT."""
 
 from __future__ import annotations
 

@@ -60,16 +60,14 @@ async def add_note(text: str, ctx: Context) -> str:
         text: What is to be remembered.
     """
     key = f"notes/{ctx.principal.id}"
-    written = None
-    while written is None:  # somebody else may write at the same time
+    while True:  # somebody else may write at the same time
         kept = await ctx.store.get(key)
         notes = [] if kept is None else NOTES.validate_json(kept.value)
         if len(notes) >= MOST:
             raise ToolError(f"There are {MOST:,} notes already, and no more are kept.")
-        written = await ctx.store.put(
-            key, NOTES.dump_json([*notes, text]), version=kept.version if kept else None, ttl=KEPT
-        )
-    return f"Noted. There are {len(notes) + 1} notes."
+        version = None if kept is None else kept.version
+        if await ctx.store.put(key, NOTES.dump_json([*notes, text]), version=version, ttl=KEPT):
+            return f"Noted. There are {len(notes) + 1} notes."
 
 
 @server.tool(scopes="notes:read")

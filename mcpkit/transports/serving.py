@@ -38,11 +38,11 @@ def _run(self: Serving, transport: str = "stdio", **options: Any) -> None:
         raise ValueError(f"transport must be 'stdio', 'http' or 'sse', got {transport!r}")
     if options.pop("max_line", None) is not None:
         raise ValueError(f'run("{transport}") has no max_line; the longest message is max_body')
-    host, port = options.pop("host", None), options.pop("port", None)
-    uvicorn = options.pop("uvicorn", None)
+    host, port = options.pop("host", None) or "127.0.0.1", options.pop("port", None)
+    port = 8000 if port is None else port
+    uvicorn: Mapping[str, object] = options.pop("uvicorn", None) or {}
     if transport == "sse":
         options["sse"] = True
-    host, port, uvicorn = host or "127.0.0.1", 8000 if port is None else port, uvicorn or {}
     from .http.run import bound, run_app
 
     listening = None

@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 HELPERS = Path(__file__).parent
 PATIENCE = 30.0
 """Seconds until a test gives up on something that must happen."""
-_ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+")
+_ADDRESS = re.compile(r"(?:Uvicorn running on|MCP is served at) (http://127\.0\.0\.1:\d+)")
 
 
 class Prompt(uvicorn.Server):
@@ -117,10 +117,11 @@ class Served:
     @property
     def origin(self) -> str:
         """Its URL, without a path, as soon as it listens."""
-        self.wait_for("http://127.0.0.1:")
-        found = _ADDRESS.search(self._notes)
-        assert found is not None
-        return found[0]
+        with self._news:
+            self._news.wait_for(lambda: self._is_over or _ADDRESS.search(self._notes), timeout=PATIENCE)
+            found = _ADDRESS.search(self._notes)
+            assert found is not None, f"it does not listen: {self._notes!r}"
+            return found[1]
 
     def wait_for(self, text: str, *, times: int = 1) -> None:
         """Wait until it has said something on standard error, so many times."""

@@ -150,7 +150,7 @@ class Routes:
         for each in added:
             self._settings.check_route(each)
         own = [self._route(each) for each in added]
-        given = [] if self._protection is None else self._protection.routes
+        given: Sequence[Route] = () if self._protection is None else self._protection.routes
         own += [
             _OutsideRoute(each.path, each.endpoint, methods=each.methods, name=each.name) for each in given
         ]

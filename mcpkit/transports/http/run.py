@@ -54,7 +54,7 @@ def run_app(
     settings: Settings,
     host: str,
     port: int,
-    options: Mapping[str, Any],
+    options: Mapping[str, object],
     listening: socket.socket | None = None,
 ) -> None:
     """Serve until a signal comes.
