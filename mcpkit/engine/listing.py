@@ -13,6 +13,7 @@ from ..calls.lifespan import Lifespans
 from ..calls.runtime import Runtime
 from ..components.component import Component, Listed
 from ..components.resources import ResourceTemplate
+from ..components.security_schemes import listed
 from ..errors import INVALID_PARAMS, ProtocolError
 from ..protocol.eras import Cache
 from ..protocol.revisions import narrow
@@ -112,7 +113,7 @@ class Listing:
         if kept is not None and kept[0] == changes:
             return kept[1]
         page = self._render(
-            call, after, _components(self._registry, call.method, call.revision, shown), cache
+            call, after, _components(self._registry, call.method, call.revision, shown, self._runtime), cache
         )
         if len(self._pages) >= _MOST_KEPT:
             self._pages.clear()
@@ -146,11 +147,16 @@ class Listing:
         taken = {each.key: each.origin for each in part if each.is_enabled}
         entries: list[tuple[Position, Json]]
         if kind == "resources":
-            given = {"registry": registry, "shown": shown, "principal": call.principal}
+            given = {
+                "registry": registry,
+                "shown": shown,
+                "principal": call.principal,
+                "runtime": self._runtime,
+            }
             entries = await self._runtime.threads.run(_all_resources, {**given, "revision": call.revision})
             taken = {entry["uri"]: "one of entries=" for _, entry in entries} | taken
         else:
-            entries = list(_components(registry, call.method, call.revision, shown))
+            entries = list(_components(registry, call.method, call.revision, shown, self._runtime))
         if provided:
             entries += await provider.entries(provided, self._lifespans, call, kind, taken)
             if after is not None:
@@ -177,12 +183,12 @@ class Listing:
 
 
 def _components(
-    registry: Registry, method: str, revision: str, shown: Shown
+    registry: Registry, method: str, revision: str, shown: Shown, runtime: Runtime
 ) -> Iterator[tuple[Position, Json]]:
     components: list[Listed] = sorted(getattr(registry, _PART[method]), key=_position)
     for component in components:
         if component.is_enabled and _is_shown(component, shown):
-            yield (component.position, ""), component.listed(revision)
+            yield (component.position, ""), listed(component, revision, runtime)
 
 
 def _is_shown(component: Component, shown: Shown) -> bool:
@@ -198,9 +204,9 @@ def _with_entries(registry: Registry) -> list[ResourceTemplate]:
 
 
 def _all_resources(
-    registry: Registry, revision: str, shown: Shown, principal: Principal
+    registry: Registry, revision: str, shown: Shown, principal: Principal, runtime: Runtime
 ) -> list[tuple[Position, Json]]:
-    found = list(_components(registry, "resources/list", revision, shown))
+    found = list(_components(registry, "resources/list", revision, shown, runtime))
     for template in _with_entries(registry):
         if not _is_shown(template, shown):
             continue

@@ -17,6 +17,7 @@ from ..common.listeners import Listeners
 from ..components.catalog import Catalog
 from ..components.component import Listed
 from ..components.prefix import prefixed, without_prefix
+from ..components.security_schemes import listed
 from ..content.wording import described
 from ..context import Context
 from ..errors import INTERNAL_ERROR, ProtocolError, RegistrationError
@@ -253,7 +254,7 @@ async def entries(
                 logger.error("%s: %s, and %s", what, other, mine)
                 raise ProtocolError(INTERNAL_ERROR, f"{what}; one of them is of {provided.name}")
             position = (_BEHIND + provided.position, f"{number:09}:{each.key}")
-            found.append((position, each.listed(call.revision)))
+            found.append((position, listed(each, call.revision, call.runtime)))
     return found
 
 

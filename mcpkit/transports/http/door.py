@@ -80,6 +80,7 @@ class Door:
         warn_of_workers(is_shared=engine.runtime.shared.is_lasting, is_stateless=settings.stateless)
         self._keys = engine.runtime.keys
         self._services: dict[asyncio.AbstractEventLoop, Service] = {}
+        self._own, self._mounted = routes, mounts
         self._protection: Protection | None = None
         if public is not None and engine.auth is not None:
             from .protection.protection import Protection
@@ -219,6 +220,7 @@ class Door:
             self.routes.take_up()
             service = self._begin()
             await service.ready()
+            self._announce()
         except BaseException as error:
             if service is not None:
                 await service.aclose()
@@ -247,7 +249,12 @@ class Door:
             raise UnreadError(503, "the server cannot start", _BUSY) from None
         if not service.is_open:
             raise UnreadError(503, "the server is shutting down", _BUSY)
+        self._announce()
         return service
+
+    def _announce(self) -> None:
+        if self._protection is not None:
+            self._protection.announce(self._own, [path for path, _ in self._mounted])
 
     def _begin(self) -> Service:
         loop = asyncio.get_running_loop()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
 from ....auth.verifier import Site
 from ....protocol.revisions import LATEST
-from ..options import SSE_PATH, Settings
+from ..options import SSE_PATH, OwnRoute, Settings
+from .announcing import announce
 from .endpoint import Endpoint
 from .metadata import WELL_KNOWN, Document, document
 from .verification import Verification
@@ -138,6 +139,7 @@ class Protection:
 
     def __init__(self, engine: Engine, verifier: TokenVerifier, public: Public) -> None:
         self._engine, self._verifier, self._public = engine, verifier, public
+        self._is_announced = False
         runtime = engine.runtime
         self._verification = Verification(verifier, runtime.scopes, runtime.audit)
         self.mcp = self._endpoint(public.mcp)
@@ -153,6 +155,17 @@ class Protection:
                 self.documents[resource.below] = served
         if public.is_alone and verifier.issuers:
             self.documents[WELL_KNOWN] = self.documents[public.mcp.at_root]
+
+    def announce(self, routes: Iterable[OwnRoute], mounts: Iterable[str]) -> None:
+        """Tell the operator, once, where tokens are taken and what needs none.
+
+        Args:
+            routes: The routes of the author's own.
+            mounts: Where other apps are served.
+        """
+        if not self._is_announced:
+            self._is_announced = True
+            announce(self._public, self._verifier.issuers, self._engine.registry, routes, mounts)
 
     def _endpoint(self, resource: Resource) -> Endpoint:
         return Endpoint(

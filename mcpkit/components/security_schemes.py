@@ -1,0 +1,38 @@
+"""What hosts such as ChatGPT want to know of a tool before they call it: whether it takes a login, and which scopes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..protocol.revisions import knows
+
+if TYPE_CHECKING:
+    from ..calls.runtime import Runtime
+    from ..protocol.types import Json
+    from .component import Listed
+
+_KEY = "securitySchemes"
+
+
+def listed(component: Listed, revision: str, runtime: Runtime) -> Json:
+    """Return a component as a list shows it; a tool of a protected server with `securitySchemes` in its `_meta`.
+
+    They are as OpenAI's Apps SDK has them. What the author has written there stays.
+
+    Args:
+        component: What is listed.
+        revision: The revision of the list.
+        runtime: That of the server.
+    """
+    entry = component.listed(revision)
+    if not runtime.is_protected or component.kind != "tool" or not knows(revision, "Tool", "_meta"):
+        return entry
+    return {**entry, "_meta": {_KEY: _schemes(component, runtime), **entry.get("_meta", {})}}
+
+
+def _schemes(component: Listed, runtime: Runtime) -> list[Json]:
+    scopes = runtime.scopes.reduced((*component.scopes, *component.may_need))
+    login: Json = {"type": "oauth2", "scopes": list(component.scopes or runtime.scopes.defaults)}
+    if not component.is_anonymous:
+        return [login]
+    return [{"type": "noauth"}, {**login, "scopes": list(scopes)}] if scopes else [{"type": "noauth"}]

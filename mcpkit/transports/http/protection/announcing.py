@@ -1,0 +1,70 @@
+"""What an operator is told when a protected server starts: where tokens are taken, and what needs none."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from ....auth.discovery import is_loopback
+
+if TYPE_CHECKING:
+    from ....engine.registry import Registry
+    from ..options import OwnRoute
+    from .protection import Public
+
+logger = logging.getLogger("mcpkit")
+
+_MOST_NAMED = 20
+
+
+def announce(
+    public: Public,
+    issuers: Sequence[str],
+    registry: Registry,
+    routes: Iterable[OwnRoute],
+    mounts: Iterable[str],
+) -> None:
+    """Log which endpoints take whose tokens, and what is open to anybody.
+
+    Under uvicorn it stands among the lines with which that starts; warnings go to the logger `mcpkit`.
+
+    Args:
+        public: Where the app is reached.
+        issuers: Whose tokens are taken, if that is known.
+        registry: What is offered.
+        routes: The routes of the author's own.
+        mounts: Where other apps are served.
+    """
+    told = logging.getLogger("uvicorn.error") if logging.getLogger("uvicorn").handlers else logger
+    urls = [resource.url for resource in (public.mcp, public.sse) if resource is not None]
+    whose = f" of {_listed(issuers)}" if issuers else ""
+    told.info("Access tokens%s are taken at %s", whose, _listed(urls))
+    parts = urlsplit(public.origin)
+    if parts.scheme != "https" and not is_loopback(parts.hostname):
+        logger.warning(
+            "public_url=%r is not encrypted: whoever is on the way reads the access tokens; serve it by https",
+            public.mcp.url,
+        )
+    open_routes = [f"route {route.path}" for route in routes if route.scopes is None]
+    open_routes += [f"app mounted at {path}" for path in mounts]
+    if open_routes:
+        told.info("Open to anybody, as no scopes= are there: %s", _listed(open_routes))
+    anonymous = [
+        f"{each.kind} {each.key}"
+        for part in registry.parts
+        for each in part
+        if each.is_anonymous and each.is_enabled
+    ]
+    if anonymous:
+        logger.warning(
+            "Open to anybody, as anonymous=True is there: %s. Clients get in without a token, so that hosts which log "
+            "in only when `initialize` is refused (401) will not log in: give them an endpoint without such components",
+            _listed(anonymous),
+        )
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - _MOST_NAMED
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
