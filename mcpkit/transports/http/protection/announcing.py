@@ -12,7 +12,6 @@ from ....auth.discovery import is_loopback
 if TYPE_CHECKING:
     from ....engine.registry import Registry
     from ..options import OwnRoute
-    from .protection import Public
 
 logger = logging.getLogger("mcpkit")
 
@@ -20,7 +19,7 @@ _MOST_NAMED = 20
 
 
 def announce(
-    public: Public,
+    urls: Sequence[str],
     issuers: Sequence[str],
     registry: Registry,
     routes: Iterable[OwnRoute],
@@ -31,21 +30,20 @@ def announce(
     Under uvicorn it stands among the lines with which that starts; warnings go to the logger `mcpkit`.
 
     Args:
-        public: Where the app is reached.
+        urls: The endpoints, that of MCP first.
         issuers: Whose tokens are taken, if that is known.
         registry: What is offered.
         routes: The routes of the author's own.
         mounts: Where other apps are served.
     """
     told = logging.getLogger("uvicorn.error") if logging.getLogger("uvicorn").handlers else logger
-    urls = [resource.url for resource in (public.mcp, public.sse) if resource is not None]
     whose = f" of {_listed(issuers)}" if issuers else ""
     told.info("Access tokens%s are taken at %s", whose, _listed(urls))
-    parts = urlsplit(public.origin)
+    parts = urlsplit(urls[0])
     if parts.scheme != "https" and not is_loopback(parts.hostname):
         logger.warning(
             "public_url=%r is not encrypted: whoever is on the way reads the access tokens; serve it by https",
-            public.mcp.url,
+            urls[0],
         )
     open_routes = [f"route {route.path}" for route in routes if route.scopes is None]
     open_routes += [f"app mounted at {path}" for path in mounts]
