@@ -179,6 +179,7 @@ NO_BOUNDS = {
     "framing.py:MAX_LINE": "the default of a setting",
     "exchange.py:_MANY": "when who reports waits for the client",
     "exchange.py:_MUCH": "when who reports waits for the client",
+    "announcing.py:_MOST_NAMED": "names that are shown to people",
     "arrivals.py:_MOST_KEPT": "a cache",
     "audit.py:_LONGEST": "for reading",
     "verification.py:_MOST_ADDRESSES": "a cache",
