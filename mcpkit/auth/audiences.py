@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from .discovery import MetadataError, canonical
+from .strict_json import several_of
+from .texts import texts_in
 from .verifier import InvalidTokenError
 
 MOST_AUDIENCES = 100
@@ -13,7 +15,7 @@ MOST_AUDIENCES = 100
 
 def audiences_of(claim: object) -> list[str] | None:
     """Return the audiences that a claim `aud` names; None where it is not as it must be (RFC 7519, 4.1.3)."""
-    listed = claim if isinstance(claim, list) else [claim]
+    listed = several_of(claim)
     named = [each for each in listed if isinstance(each, str) and each]
     return named if named and len(named) == len(listed) <= MOST_AUDIENCES else None
 
@@ -66,12 +68,9 @@ class AudienceCheck:
 
 
 def _checked(audience: object) -> tuple[str, ...]:
-    several = (audience,) if isinstance(audience, str) else audience
-    if not isinstance(several, list | tuple | set | frozenset):
-        raise TypeError(f"audience must be a text, or a list of texts, got {audience!r}")
-    texts = tuple(each for each in several if isinstance(each, str))
-    if len(texts) < len(several):
-        raise TypeError(f"audience must be a text, or a list of texts, got {audience!r}")
+    texts = (
+        (audience,) if isinstance(audience, str) else texts_in("audience", audience, or_else="a text, or ")
+    )
     if not texts or "" in texts:
         raise ValueError("audience must not be empty; None stands for the URL of the endpoint")
     return texts

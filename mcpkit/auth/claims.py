@@ -8,6 +8,8 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from ..state.principal import Principal, client, user
+from .strict_json import items_in, several_of
+from .texts import texts_in
 from .verifier import InvalidTokenError
 
 MAX_NAME = 1_000
@@ -67,8 +69,8 @@ def scopes_of(claims: Mapping[str, object], names: Collection[str]) -> frozenset
         value = claims.get(name)
         if value is None:
             continue
-        listed = value.split(" ") if isinstance(value, str) else value
-        if not isinstance(listed, list) or len(listed) > MOST_SCOPES:
+        listed = value.split(" ") if isinstance(value, str) else items_in(value)
+        if listed is None or len(listed) > MOST_SCOPES:
             raise InvalidTokenError(SCOPES)
         texts = [each for each in listed if isinstance(each, str)]
         if len(texts) < len(listed):
@@ -128,14 +130,8 @@ def checked_requirements(required: object) -> Mapping[str, object]:
         TypeError: It is something else.
         ValueError: A name cannot be told to clients.
     """
-    if isinstance(required, str) or not isinstance(required, Collection):
-        raise TypeError(
-            f'required is a mapping such as {{"org_id": "acme"}}, or a list of claims, got {required!r}'
-        )
     found: dict[str, object] = {}
-    for name in required:
-        if not isinstance(name, str):
-            raise TypeError(f"required names claims, got {name!r}")
+    for name in texts_in("required", required, or_else="a mapping of claims to values, or "):
         if not _NAME.fullmatch(name):
             raise ValueError(
                 f"required names claims in visible ASCII without quotes and backslashes, got {name!r}"
@@ -157,9 +153,11 @@ def check_required(claims: Mapping[str, object], required: Mapping[str, object])
     """
     for name, wanted in required.items():
         value = claims.get(name)
-        accepted = list(wanted) if isinstance(wanted, list | tuple | set | frozenset) else [wanted]
-        said = value if isinstance(value, list) else [value]
-        is_met = any(type(one) is type(other) and one == other for one in said for other in accepted)
+        is_met = any(
+            type(one) is type(other) and one == other
+            for one in several_of(value)
+            for other in several_of(wanted)
+        )
         if value is None or not (is_met or wanted is None):
             raise InvalidTokenError(f"the token does not say what this server requires ({name})")
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import SplitResult, urlsplit, urlunsplit
+
+from .strict_json import items_in, members_in
 
 PROTECTED_RESOURCE: Final = "/.well-known/oauth-protected-resource"
 AUTHORIZATION_SERVER: Final = "/.well-known/oauth-authorization-server"
@@ -346,18 +348,20 @@ def _bare(url: str) -> str:
 
 
 def _object(document: object, what: str) -> Mapping[str, object]:
-    if not isinstance(document, dict):
+    members = members_in(document)
+    if members is None:
         raise MetadataError(f"{what} is no JSON object")
-    return document
+    return members
 
 
 def _strings(members: Mapping[str, object], name: str, what: str) -> tuple[str, ...] | None:
     value = members.get(name)
     if value is None:
         return None
-    if not isinstance(value, Sequence) or isinstance(value, str):
+    items = items_in(value)
+    if items is None:
         raise MetadataError(f"{what} has in {name} no list of strings")
-    texts = tuple(each for each in value if isinstance(each, str))
-    if len(texts) != len(value):
+    texts = tuple(each for each in items if isinstance(each, str))
+    if len(texts) != len(items):
         raise MetadataError(f"{what} has in {name} something that is no string")
     return texts

@@ -179,8 +179,11 @@ async def _fetched(url: str, what: str, http_client: httpx2.AsyncClient | None) 
         if http_client.is_closed:
             raise FetchError(f"{what}: the http_client that was given has been closed")
         return await _asked(url, what, http_client)
-    async with own_client(url) as client:
+    client = own_client(url)
+    try:
         return await _asked(url, what, client)
+    finally:
+        await client.aclose()
 
 
 async def _asked(url: str, what: str, client: httpx2.AsyncClient) -> Document:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pydantic_core import from_json
 
 from .jwt import Jwt
+from .strict_json import members_in
 from .verifier import Grant, InvalidTokenError, Site, TokenVerifier
 
 if TYPE_CHECKING:
@@ -82,5 +83,5 @@ def _issuer_of(token: str) -> str | None:
         payload = from_json(urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
     except ValueError:
         return None
-    issuer = payload.get("iss") if isinstance(payload, dict) else None
+    issuer = (members_in(payload) or {}).get("iss")
     return issuer if isinstance(issuer, str) else None

@@ -27,6 +27,7 @@ from .fetching import PATIENCE, http_library
 from .jws import Jws, read_token
 from .key_set import ALGORITHMS, KeySet, check_algorithms, check_library, given_keys
 from .published_keys import PublishedKeys
+from .texts import texts_in
 from .verifier import Grant, InvalidTokenError, TokenVerifier
 
 if TYPE_CHECKING:
@@ -139,11 +140,11 @@ class Jwt(TokenVerifier):
         self.issuers = (issuer,)
         self._audience = AudienceCheck(audience, accept_tokens_for_any_audience)
         self._algorithms = check_algorithms(algorithms)
-        self._types = frozenset(each.lower() for each in _names("types", types))
-        self._scope_claims = _names("scope_claims", scope_claims)
-        self._client_claims = _names("client_claims", client_claims)
+        self._types = frozenset(each.lower() for each in texts_in("types", types))
+        self._scope_claims = texts_in("scope_claims", scope_claims)
+        self._client_claims = texts_in("client_claims", client_claims)
         self._required = checked_requirements(required)
-        self.kept = frozenset(_names("claims", claims))
+        self.kept = frozenset(texts_in("claims", claims))
         self._leeway = leeway
         self._clock = clock
         self._given: KeySet | None = None
@@ -246,12 +247,3 @@ class Jwt(TokenVerifier):
         if self._given is not None:
             return self._given.has_signed(token)
         return self.published is not None and await self.published.has_signed(token)
-
-
-def _names(option: str, given: object) -> list[str]:
-    if isinstance(given, str) or not isinstance(given, Collection):
-        raise TypeError(f"{option} must be a list of texts, got {given!r}")
-    names = [each for each in given if isinstance(each, str)]
-    if len(names) < len(given):
-        raise TypeError(f"{option} must be a list of texts, got {given!r}")
-    return names

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from .strict_json import items_in, members_in, several_of
+
 if TYPE_CHECKING:
     from joserfc.jwk import Key
 
@@ -103,12 +105,12 @@ def read_keys(document: Mapping[str, object]) -> list[PublicKey]:
         ValueError: There is no such key, or there are too many.
         ImportError: joserfc is not installed.
     """
-    listed = document.get("keys")
-    if not isinstance(listed, list):
-        raise ValueError("no list of keys (keys)")  # noqa: TRY004 - it is the document that is wrong
+    listed = items_in(document.get("keys"))
+    if listed is None:
+        raise ValueError("no list of keys (keys)")
     if len(listed) > MOST_KEYS:
         raise ValueError(f"more than {MOST_KEYS} keys")
-    read = (_read(each) for each in listed if isinstance(each, dict))
+    read = (_read(each) for each in map(members_in, listed) if each is not None)
     keys = [each for each in read if each is not None]
     if not keys:
         raise ValueError("no key that could verify a signature")
@@ -124,14 +126,13 @@ def given_keys(given: object) -> KeySet:
         ImportError: joserfc is not installed.
     """
     keys: list[PublicKey] = []
-    for each in given if isinstance(given, list | tuple) else (given,):
+    for each in several_of(given):
         if isinstance(each, str | bytes):
             keys.append(_from_pem(each))
-        elif isinstance(each, Mapping):
-            members = dict(each)
+        elif (members := members_in(each)) is not None:
             several = members.get("keys", [members])
-            for one in several if isinstance(several, list) else ():
-                if isinstance(one, dict) and not _PRIVATE.isdisjoint(one):
+            for one in items_in(several) or ():
+                if not _PRIVATE.isdisjoint(members_in(one) or ()):
                     raise ValueError(
                         "keys= holds a private or secret key: give the public one, as the issuer signs"
                     )
@@ -167,8 +168,7 @@ def _read(members: dict[str, object]) -> PublicKey | None:
     """Return a key of a set; None for one that is not for signatures, not known, or not safe."""
     if members.get("use", "sig") != "sig" or not _PRIVATE.isdisjoint(members):
         return None
-    operations = members.get("key_ops")
-    if operations is not None and not (isinstance(operations, list) and "verify" in operations):
+    if "verify" not in (items_in(members.get("key_ops", ["verify"])) or ()):
         return None
     parts: dict[str, str | list[str]] = {
         name: part for name in _NAMED if isinstance(part := members.get(name), str)
@@ -207,11 +207,11 @@ def _of(key: Key, key_id: object, own: object) -> PublicKey | None:
 def _from_pem(pem: str | bytes) -> PublicKey:
     check_library()
     from joserfc.errors import JoseError
-    from joserfc.jwk import ECKey, OKPKey, RSAKey
+    from joserfc.jwk import JWKRegistry
 
-    for kind in (RSAKey, ECKey, OKPKey):
+    for kind in ("RSA", "EC", "OKP"):
         try:
-            key = kind.import_key(pem)
+            key = JWKRegistry.import_key(pem, kind)
         except (JoseError, ValueError, TypeError):
             continue
         if key.is_private:
@@ -242,7 +242,7 @@ def check_library() -> None:
         ImportError: It is not installed; the message says how to install it.
     """
     try:
-        import joserfc.jwk  # noqa: F401 - it is there
+        import joserfc.jwk  # noqa: F401  # pyright: ignore[reportUnusedImport]  # it is there
     except ImportError as error:
         raise ImportError(
             'authorization needs joserfc: pip install "mcpkit[auth]"', name=error.name

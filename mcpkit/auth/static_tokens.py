@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from ..state.principal import Principal
+from .texts import texts_in
 from .verifier import Grant, InvalidTokenError, Site, TokenVerifier
 
 _BITS = 128
@@ -104,15 +105,18 @@ def _digest_of(token: object) -> bytes:
     return hashlib.sha256(token.encode()).digest()
 
 
-def _principal(given: object) -> Principal:
-    if isinstance(given, tuple) and len(given) == 2:
-        given = Principal(*given)
-    elif isinstance(given, str):
-        given = Principal(given)
-    if not isinstance(given, Principal):
-        raise TypeError(
-            'StaticTokens: a token is of a Principal, of an id such as "backup", or of ("backup", ["notes:read"])'
-        )
+def _principal(given: Principal | str | tuple[str, Collection[str]]) -> Principal:
+    match given:
+        case Principal():
+            pass
+        case str():
+            given = Principal(given)
+        case (str(), Collection()):
+            given = Principal(given[0], texts_in("the scopes of a static token", given[1]))
+        case _:
+            raise TypeError(
+                'StaticTokens: a token is of a Principal, of an id such as "backup", or of ("backup", ["notes:read"])'
+            )
     if given.id is None:
         raise ValueError("StaticTokens: a token is of nobody; give its principal an id")
     return given

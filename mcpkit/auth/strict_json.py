@@ -23,9 +23,27 @@ def read_object(data: bytes) -> dict[str, object]:
         json.loads(data, object_pairs_hook=_once)
     except (ProtocolError, ValueError, RecursionError):
         raise ValueError("no JSON object that can be read in one way alone") from None
-    if not isinstance(value, dict):
-        raise ValueError("no JSON object")  # noqa: TRY004 - it is the text that is wrong
-    return value
+    members = members_in(value)
+    if members is None:
+        raise ValueError("no JSON object")
+    return members
+
+
+def items_in(value: object) -> list[object] | None:
+    """Return a value that JSON has as an array; None for any other."""
+    return value if isinstance(value, list) else None  # pyright: ignore[reportUnknownVariableType]  # it is of objects
+
+
+def members_in(value: object) -> dict[str, object] | None:
+    """Return a value that JSON has as an object; None for any other."""
+    return value if isinstance(value, dict) else None  # pyright: ignore[reportUnknownVariableType]  # it is of objects
+
+
+def several_of(value: object) -> list[object]:
+    """Return the items of a list, a tuple or a set, and of any other value that alone."""
+    if isinstance(value, list | tuple | set | frozenset):
+        return [*value]  # pyright: ignore[reportUnknownVariableType]  # it is of objects
+    return [value]
 
 
 def _once(members: list[tuple[str, object]]) -> None:

@@ -69,7 +69,7 @@ async def test_others_are_refused(sent: str) -> None:
         ({TOKEN: Principal(None)}, ValueError, "is of nobody"),
         ({TOKEN: ""}, ValueError, "must not be empty"),
         ({TOKEN: 7}, TypeError, "of a Principal, of an id"),
-        ({TOKEN: ("a", "b")}, TypeError, "a set of texts"),
+        ({TOKEN: ("a", "b")}, TypeError, "must be a list of texts"),
         ({7: "a"}, TypeError, "is a text"),
         ([TOKEN], TypeError, "takes a mapping"),
     ],
