@@ -1,4 +1,4 @@
-"""Changes told to the other processes that share a broker, and heard from them."""
+"""Changes told to the other processes that share a store, and heard from them."""
 
 from __future__ import annotations
 

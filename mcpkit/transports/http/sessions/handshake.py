@@ -47,7 +47,7 @@ async def serve_handshake(service: Service, message: Any, exchange: Exchange) ->
         exchange: The request, and its answer.
 
     Raises:
-        BusyError: The broker does not answer.
+        BusyError: The shared store does not answer.
     """
     if is_initialize(message):
         await _initialize(service, message, exchange)
@@ -97,7 +97,7 @@ async def serve_delete(service: Service, exchange: Exchange) -> None:
     """Serve a DELETE: the session ends.
 
     Raises:
-        BusyError: The broker does not answer.
+        BusyError: The shared store does not answer.
     """
     session = await _find_session(service, exchange)
     if session is None:
@@ -246,7 +246,7 @@ class Newcomer(Guest, Source):
         if isinstance(result, dict):
             result = jsonrpc.encode(result)
         session = await self._service.sessions.open(self._session_id(), self._exchange)
-        if self._has_failed:  # it was cancelled, and the broker has not minded
+        if self._has_failed:  # it was cancelled, and the shared store has not minded
             await self._service.sessions.end(session)
         return result
 

@@ -1,4 +1,4 @@
-"""What all processes that may serve a session share of it: its record, at the broker."""
+"""What all processes that may serve a session share of it: its record, in the shared store."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class Record:
 
     Attributes:
         token: What its id says.
-        key: The key of the record at the broker, and its topic.
-        fields: What the broker had when it was last looked at.
-        changes: What has changed here, and the broker is not told of yet: fields to set, and None for those to remove.
+        key: The key of the record in the shared store, and its topic.
+        fields: What the shared store had when it was last looked at.
+        changes: What has changed here, and the store is not told of yet: fields to set, and None for those to remove.
         saves: How many times changes have been saved.
-        prolonged: When the broker was last told that the session is in use, by the event loop's clock.
+        prolonged: When the shared store was last told that the session is in use, by the event loop's clock.
     """
 
     def __init__(self, broker: Broker, name: str, ttl: float, token: SessionToken) -> None:
@@ -71,13 +71,13 @@ class Record:
         """Read the record again; see `take`.
 
         Raises:
-            OSError: The broker does not answer.
+            OSError: The shared store does not answer.
         """
         saves = self.saves
         return self.take(await self._broker.read(self.key), saves)
 
     def take(self, fields: Mapping[str, str], saves: int) -> Mapping[str, str] | None:
-        """Take what the broker has.
+        """Take what the shared store has.
 
         Args:
             fields: That.
@@ -100,7 +100,7 @@ class Record:
         return self._loaded
 
     async def save(self) -> None:
-        """Give the broker what has changed here, and tell others that it has."""
+        """Give the shared store what has changed here, and tell others that it has."""
         changes, self.changes = self.changes, {}
         self._saves_begun += 1
         try:
@@ -110,7 +110,7 @@ class Record:
         await self.announce()
 
     async def prolong(self, now: float) -> None:
-        """Tell the broker that the session is in use."""
+        """Tell the shared store that the session is in use."""
         await self._write({})
         self.prolonged = now
 

@@ -1,7 +1,7 @@
 """The sessions of handshake clients: opening, finding and ending them.
 
 An id holds what was negotiated, signed, so that any process with the same secret serves it; the rest is in
-the broker under the id's key. A session whose state was here once and is not any more has ended; one whose
+the shared store under the id's key. A session whose state was here once and is not any more has ended; one whose
 state was elsewhere, in a process that has died or that lives beside this one, is taken in. So is one that
 made room for others here.
 """
@@ -33,7 +33,7 @@ from .succession import Succession
 from .token import SessionToken, issue, read
 
 _SPACING = 10.0
-"""Seconds, or a tenth of a session's time to live, in which the broker is told once that it is in use."""
+"""Seconds, or a tenth of a session's time to live, in which the shared store is told once that it is in use."""
 
 _BRIEF = 60.0
 """Seconds, or a session's time to live, that one lives of which nothing has come after `initialize`, and for
@@ -175,7 +175,7 @@ class Sessions:
         """End a session because its client says so; from now on its id is not found.
 
         Raises:
-            BusyError: The broker does not answer.
+            BusyError: The shared store does not answer.
         """
         await session.record.end()
         self._forget(session)

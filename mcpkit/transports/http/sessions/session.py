@@ -141,7 +141,7 @@ class Session(Peer):
         """Have other processes know what has changed here, if something has.
 
         Raises:
-            BusyError: The broker does not answer.
+            BusyError: The shared store does not answer.
         """
         level = self._negotiated.log_level
         if level != self._level:
