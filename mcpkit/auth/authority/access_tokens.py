@@ -134,12 +134,6 @@ class AccessTokens:
         return [({"alg": "ES256", "typ": "at+jwt", "kid": key.thumbprint()}, key) for key in keys]
 
 
-def audience_of(claims: Mapping[str, object]) -> list[object]:
-    """Return the resources that a token of ours is for."""
-    audience = claims["aud"]
-    return audience if isinstance(audience, list) else [audience]
-
-
 def _key(material: bytes) -> ECKey:
     try:
         from joserfc.jwk import ECKey
@@ -150,5 +144,5 @@ def _key(material: bytes) -> ECKey:
     from cryptography.hazmat.primitives.asymmetric import ec
 
     number = int.from_bytes(material, "big") % (_P256 - 1) + 1
-    key: ECKey = ECKey.import_key(ec.derive_private_key(number, ec.SECP256R1()))
-    return key
+    private = ec.derive_private_key(number, ec.SECP256R1())
+    return ECKey(private, private)

@@ -29,7 +29,7 @@ class Asked:
     """A request for authorization, of which all has been checked.
 
     Attributes:
-        id: Which one; the grant that comes of it has the same id.
+        id: Which one.
         client_id: Who asks.
         client_name: What the client calls itself.
         redirect_uri: Where the user is sent back to.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from urllib.parse import urlsplit
@@ -11,11 +12,11 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from ...state.sealed import UnreadableRecordError
+from ..audiences import audiences_of
 from ..discovery import AUTHORIZATION_SERVER
 from ..strict_json import read_object
 from ..verifier import Grant, InvalidTokenError, VerifierUnavailableError
-from .access_tokens import audience_of
-from .asked import Asked, asked_by
+from .asked import LIFETIME, Asked, asked_by
 from .client import METHODS
 from .client_authentication import authenticated
 from .errors import NOT_KEPT, OAuthError
@@ -100,7 +101,7 @@ class Authority:
             VerifierUnavailableError: What is kept cannot be looked up now.
         """
         claims = self.parts.tokens.read(token)
-        if audience not in audience_of(claims):
+        if audience not in (audiences_of(claims["aud"]) or ()):
             raise InvalidTokenError("the token is for another resource")
         try:
             record = await self.parts.grants.find(str(claims["grant"]))
@@ -123,8 +124,10 @@ class Authority:
             granted = table.reduced(sorted(table.expanded(asked.scopes) & has))
             if asked.scopes and not granted:
                 return self.refused(asked, "access_denied", "the user has none of these scopes")
+        if not await self.parts.grants.claim(asked.id, LIFETIME):
+            raise OAuthError("invalid_request", "this has been answered before; begin anew in the client")
         record = GrantRecord(
-            asked.id,
+            secrets.token_urlsafe(16),
             asked.client_id,
             subject,
             tuple(granted),
@@ -134,8 +137,6 @@ class Authority:
             claims=dict(claims),
         )
         code = await self.parts.grants.begin(record)
-        if code is None:
-            raise OAuthError("invalid_request", "this has been answered before; begin anew in the client")
         principal = self.parts.principal(record, granted)
         self.parts.audit.tell("login", principal, scopes=granted)
         return self._sent_back(asked.redirect_uri, asked.state, {"code": code})

@@ -71,9 +71,9 @@ class ClientDocuments:
     async def _fetched(self, url: str) -> tuple[Client, float | None]:
         from .public_internet import public_client
 
-        make = self._http_client or public_client
+        http_client = (self._http_client or public_client)()
         try:
-            async with make() as http_client:
+            async with http_client:
                 document = await fetch_document(
                     url, "the client's metadata document", http_client=http_client, patience=_PATIENCE
                 )

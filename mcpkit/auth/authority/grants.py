@@ -36,7 +36,7 @@ class GrantRecord:
     """What is kept of a grant.
 
     Attributes:
-        id: Which one.
+        id: Which one; a new one each time, so that what an ended grant gave is never worth anything again.
         client_id: The client that has it.
         subject: The user who has given it; None where the client asks for itself.
         scopes: What was granted.
@@ -59,7 +59,7 @@ class GrantRecord:
     code_expires: float = 0.0
     generation: int = 0
     rotated: float = 0.0
-    claims: Mapping[str, object] = field(default_factory=dict)
+    claims: Mapping[str, object] = field(default_factory=dict[str, object])
 
 
 class UsedAgainError(OAuthError):
@@ -88,14 +88,24 @@ class Grants:
 
     def __init__(self, store: Store, keys: Keys, clock: Callable[[], float] = time.time) -> None:
         self._records = Sealed(store, keys, "grants")
+        self._answered = Sealed(store, keys, "answered")
         self._keys = keys
         self._clock = clock
 
-    async def begin(self, record: GrantRecord) -> str | None:
-        """Keep a new grant of a user, and return the code for it; None where this one has begun before."""
+    async def claim(self, asked: str, lifetime: float) -> bool:
+        """Say whether a request for authorization is answered for the first time; it is not the next time.
+
+        Args:
+            asked: Its id.
+            lifetime: Seconds in which it could be answered.
+        """
+        return await self._answered.put(asked, {}, version=None, ttl=lifetime) is not None
+
+    async def begin(self, record: GrantRecord) -> str:
+        """Keep a new grant of a user, and return the code for it."""
         record = replace(record, code_expires=self._clock() + CODE_LIFETIME)
-        is_new = await self._keep(record, None, CODE_LIFETIME)
-        return f"{record.id}.{self._proof(_CODE, record.id)}" if is_new else None
+        await self._keep(record, None, CODE_LIFETIME)
+        return f"{record.id}.{self._proof(_CODE, record.id)}"
 
     async def begin_for_client(self, record: GrantRecord, lifetime: float) -> None:
         """Keep a grant without a user, which is not refreshed, for some seconds."""

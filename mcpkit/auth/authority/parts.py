@@ -63,10 +63,13 @@ class Parts(NamedTuple):
         """Return the scopes that a request names; those that the table has as defaults where it names none.
 
         Raises:
-            OAuthError: One of them is none of the server's. `offline_access` is passed over: all are refreshed.
+            OAuthError: One of them is none of the server's.
         """
-        names = tuple(dict.fromkeys(name for name in (text or "").split(" ") if name != "offline_access"))
-        names = tuple(filter(None, names))
+        return self._named(text) or self.scopes.defaults
+
+    def _named(self, text: str | None) -> tuple[str, ...]:
+        """Return the scopes that a request names; `offline_access` is passed over, as all are refreshed."""
+        names = dict.fromkeys(name for name in (text or "").split(" ") if name not in {"", "offline_access"})
         for name in names:
             try:
                 check_name(name)
@@ -75,7 +78,7 @@ class Parts(NamedTuple):
             if self.scopes.table and name not in self.scopes.table:
                 known = " ".join(self.scopes.table)
                 raise OAuthError("invalid_scope", f"{name[:100]} is none of the scopes, which are: {known}")
-        return names or self.scopes.defaults
+        return tuple(names)
 
     def resources_of(self, given: Iterable[str], among: tuple[str, ...]) -> tuple[str, ...]:
         """Return the resources that a request names; all that there are where it names none (RFC 8707).
@@ -108,9 +111,7 @@ class Parts(NamedTuple):
         Raises:
             OAuthError: One of them has not been granted.
         """
-        if text is None:
-            return granted
-        named = self.scopes_of(text)
+        named = self._named(text)
         if not self.scopes.expanded(granted).issuperset(named):
             raise OAuthError("invalid_scope", "scope has what was not granted")
-        return named
+        return named or granted

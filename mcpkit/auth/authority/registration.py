@@ -8,6 +8,7 @@ import unicodedata
 import zlib
 from collections.abc import Callable, Mapping
 
+from ...protocol.jsonrpc import is_array
 from ...state.keys import Keys
 from .base64url import decode, encode
 from .client import METHODS, Client
@@ -79,7 +80,11 @@ class Registration:
         sealed = decode(client_id.removeprefix(_PREFIX)) if client_id.startswith(_PREFIX) else None
         data = None if sealed is None else self._keys.decrypt(_PURPOSE, sealed)
         if data is None:
-            raise OAuthError("invalid_client", "no client has this client_id: register it anew", status=401)
+            raise OAuthError(
+                "invalid_client",
+                "no client has this client_id, or the server has another secret since: let the client register anew",
+                status=401,
+            )
         held = json.loads(zlib.decompress(data))
         return Client(client_id, held["n"], tuple(held["r"]), held["m"])
 
@@ -96,7 +101,7 @@ def redirect_uris_of(metadata: Mapping[str, object]) -> tuple[str, ...]:
         OAuthError: It has none, or one that no client may have.
     """
     given = metadata.get("redirect_uris")
-    if not isinstance(given, list) or not 1 <= len(given) <= _MAX_REDIRECT_URIS:
+    if not is_array(given) or not 1 <= len(given) <= _MAX_REDIRECT_URIS:
         raise OAuthError(
             "invalid_redirect_uri", f"redirect_uris must be a list of 1 to {_MAX_REDIRECT_URIS} URIs"
         )
@@ -136,7 +141,7 @@ def _application_type(metadata: Mapping[str, object], redirect_uris: tuple[str, 
 def _chosen(metadata: Mapping[str, object], name: str, known: tuple[str, ...], needed: str) -> list[str]:
     """Return what of a list is known here (RFC 7591, section 2: the server may take less than it was asked for)."""
     given = metadata.get(name, [needed])
-    if not isinstance(given, list) or needed not in given:
+    if not is_array(given) or needed not in given:
         raise _refused(f"{name} must be a list with {needed}")
     return [each for each in known if each in given]
 

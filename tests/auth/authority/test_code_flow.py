@@ -226,6 +226,8 @@ async def test_a_refresh_may_name_less_but_not_more() -> None:
     elsewhere = await here.refreshed(tokens, login, resource=SSE)
     assert (elsewhere.status_code, elsewhere.json()["error"]) == (400, "invalid_target")
     here.clock.now += 3600  # neither has used the token up
+    same = await here.refreshed(tokens, login, scope="offline_access")
+    assert same.json()["scope"] == "notes:write"
     less = await here.refreshed(tokens, login, scope="notes:read")
     assert less.json()["scope"] == "notes:read"
     here.clock.now += 3600

@@ -90,7 +90,7 @@ async def test_without_documents_clients_register_themselves() -> None:
         login = Login("https://client.example/client.json")
         page = await browser.get("/authorize", params=login.query)
         assert page.status_code == 400
-        assert "register it anew" in page.text
+        assert "register anew" in page.text
         assert "access_token" in await logged_in(auth, browser, "dev")
 
 

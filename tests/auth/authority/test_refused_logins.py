@@ -190,6 +190,18 @@ async def test_a_form_is_answered_once() -> None:
     assert (await here.post("/token", login.form(code))).status_code == 200
 
 
+async def test_a_form_is_answered_once_even_after_its_code_and_its_grant_are_gone() -> None:
+    """Else what was revoked would be worth something again."""
+    here = Here()
+    login = await here.login()
+    async with here.browser() as browser:
+        form = await shown(here, login, browser)
+        code = code_of(await browser.post("/authorize", data=form))
+        for _ in range(2):
+            await here.post("/token", login.form(code))
+        assert (await browser.post("/authorize", data=form)).status_code == 400
+
+
 async def test_a_form_is_too_old_after_ten_minutes() -> None:
     here = Here(clock=Clock())
     async with here.browser() as browser:
