@@ -36,7 +36,8 @@ class Granting(TokenVerifier):
         may_refresh: Whether there are refresh tokens.
         live: The scopes of tokens that are good, by token.
         authorizations: The header `Authorization` of all requests to the server.
-        begins: Whether tokens are good for the server at all.
+        takes_all: Whether tokens are good for the server at all.
+        forgotten: The ids of clients that it knows no more.
     """
 
     def __init__(self) -> None:
@@ -50,6 +51,7 @@ class Granting(TokenVerifier):
         self.live: dict[str, frozenset[str]] = {}
         self.authorizations: list[str | None] = []
         self.takes_all = True
+        self.forgotten: set[str] = set()
         self._codes: dict[str, dict[str, str]] = {}
         self._refresh: dict[str, str] = {}
         self.origin = ""
@@ -107,6 +109,8 @@ class Granting(TokenVerifier):
 
     async def _authorize(self, request: Request) -> Response:
         query = dict(request.query_params)
+        if query["client_id"] in self.forgotten:
+            return Response("who is that?", 400)
         self.asked.append(("authorize", query))
         code = secrets.token_urlsafe()
         self._codes[code] = query

@@ -98,6 +98,8 @@ class OAuth(Authorization):
             redirect_uri = landing.redirect_uri
             if before is not None and before.redirect_uris and redirect_uri not in before.redirect_uris:
                 before = None  # it may be answered elsewhere alone
+            if before is not None and not await self._is_known_still(wanted, before, redirect_uri):
+                before = None
             registration = before or await self._register(wanted, redirect_uri)
             try:
                 return await self._logged_in(wanted, landing, registration)
@@ -114,6 +116,19 @@ class OAuth(Authorization):
         """Return what says who the client is when tokens are refreshed."""
         registration = await self._known(wanted)
         return None if registration is None else self._as_client(registration)
+
+    async def _is_known_still(self, wanted: Wanted, registration: Registration, redirect_uri: str) -> bool:
+        """Say whether an authorization server knows a registration that was kept.
+
+        One that has forgotten it shows the user an error, and sends nobody back: the client would wait in vain.
+        """
+        if self._is_known_otherwise(wanted):
+            return True
+        request = AuthorizationRequest(
+            wanted.server, registration.client_id, redirect_uri, wanted.resource, wanted.scopes
+        )
+        page = f"the login page of {shortened(wanted.server.issuer)}"
+        return await wanted.web.status(request.url(), page) not in {400, 401}
 
     async def _logged_in(self, wanted: Wanted, landing: Landing, registration: Registration) -> Tokens:
         request = AuthorizationRequest(

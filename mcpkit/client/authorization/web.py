@@ -106,6 +106,16 @@ class Web:
         except FetchError as error:
             raise NotThereError(str(error)) from None
 
+    async def status(self, url: str, what: str) -> int:
+        """Return how a page answers, which is not looked at.
+
+        Raises:
+            AuthorizationFailedError: It does not.
+            MetadataError: The URL cannot be asked.
+        """
+        response, _ = await self._ask("GET", self.check(url, what), what, b"", {"Accept": "text/html"})
+        return response.status_code
+
     async def post(
         self,
         url: str,

@@ -123,6 +123,21 @@ async def test_a_client_that_has_been_forgotten_registers_anew_once(server: Gran
     assert len(server.of("register")) == 3
 
 
+async def test_a_user_is_not_left_at_a_page_that_knows_the_client_no_more(server: Granting) -> None:
+    storage = MemoryTokens()
+    server.may_refresh = False
+    browser = Clicks()
+    for _ in range(2):
+        async with Client(server.url, auth=OAuth(browser=browser, storage=storage)) as client:
+            await client.call("whoami")
+        server.live.clear()
+        server.forgotten = {page["client_id"] for page in server.of("authorize")}
+    assert len(server.of("register")) == 2
+    assert [page["client_id"] for page in browser.visits] == [
+        page["client_id"] for page in server.of("authorize")
+    ]
+
+
 async def test_a_client_by_hand_says_its_secret_and_registers_nowhere(server: Granting) -> None:
     server.metadata = {"token_endpoint_auth_methods_supported": ["client_secret_post"]}
     auth = clicking(client_id="notebook", client_secret="the secret of it", issuer=server.origin)
