@@ -38,7 +38,7 @@ help:
 	@echo 'make bench-http    the same over HTTP, with wrk: load, streams, abandoned sessions, killed clients'
 	@echo 'make bench-client  the client beside those of mcp and fastmcp, over stdio and HTTP'
 	@echo 'make bench-protected  what access tokens cost, beside mcp and fastmcp'
-	@echo 'make hosts         Qwen Code and Claude Code, connected to the weather example (installs them: 500 MB)'
+	@echo 'make hosts         Qwen Code and Claude Code, connected to the weather example and logged in to a server (installs them: 500 MB)'
 	@echo 'make servers       the client against servers of others, in every way, as a page of the documentation (500 MB)'
 	@echo 'make house         the counts of the house, and its picture drawn'
 	@echo 'make soak          ten minutes of polite and rude clients, counted (SECONDS=60 for one minute)'
@@ -160,8 +160,8 @@ bench-protected: .venv/.dev
 servers: .venv/.dev .servers/.installed $(SERVERS:%=.servers/%/.installed)
 	@PYTHONPATH=tests/helpers $(PY) tests/servers/run.py $(ARGS)
 
-hosts: .venv/.dev .hosts/.installed
-	@PYTHONPATH=tests/helpers $(PY) tests/hosts/run.py
+hosts: setup .hosts/.installed
+	@PYTHONPATH=tests/helpers:tests $(PY) tests/hosts/run.py
 
 house: .venv/.package
 	@$(PY) bench/house/counts.py

@@ -1,86 +1,27 @@
 """Connect the hosts that people use to the weather example, each over every transport that it speaks.
 
-Each starts in a home of its own, with nobody logged in. Ends with status 1 if one of them does not connect.
+Then let them log in to a protected server and call a tool of its, where there is a browser. Each starts in a home of
+its own, with nobody logged in. Ends with status 1 if one of them does not connect, or does not log in.
 """
 
 from __future__ import annotations
 
-import json
 import re
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from node import node_search_path
+import pytest
+from host import Finished, Host
+from logins import logs_in
+
+from browser import browsing
 from serving import serving
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ROOT / ".hosts" / "node_modules"
 WEATHER = [sys.executable, str(ROOT / "examples" / "weather" / "server.py"), "--sample"]
-TIME_OUT = 120.0
-
-Finished = subprocess.CompletedProcess[str]
-
-
-@dataclass(frozen=True)
-class Host:
-    """A program that people add servers to.
-
-    Attributes:
-        package: Its package on npm.
-        script: What Node runs, inside the package.
-        before_command: What stands before the command of a server, so that its options are not the host's.
-        check: Its command that connects to every server.
-        has_connected: Whether it says that it did.
-    """
-
-    name: str
-    package: str
-    script: str
-    before_command: list[str]
-    check: list[str]
-    has_connected: Callable[[Finished], bool]
-
-    @property
-    def version(self) -> str:
-        """The version that is installed."""
-        return json.loads((PACKAGES / self.package / "package.json").read_text("utf-8"))["version"]
-
-    def run(self, home: str, *arguments: str) -> Finished:
-        """Run one of its commands, with an environment that holds nothing of this machine's user."""
-        environment = {
-            "PATH": node_search_path(),
-            "HOME": home,
-            "USERPROFILE": home,
-            "LANG": "C.UTF-8",
-            "NO_COLOR": "1",
-            "DISABLE_AUTOUPDATER": "1",
-            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-        }
-        return subprocess.run(
-            ["node", str(PACKAGES / self.package / self.script), *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            cwd=home,
-            env=environment,
-            encoding="utf-8",
-            timeout=TIME_OUT,
-        )
-
-    def connects(self, transport: str, target: list[str]) -> tuple[bool, str]:
-        """Add the server to a fresh home and connect to it; say whether that worked, and what the host said."""
-        with tempfile.TemporaryDirectory(prefix="host-") as home:
-            words = [*self.before_command, *target] if transport == "stdio" else target
-            added = self.run(home, "mcp", "add", "--transport", transport, "weather", *words)
-            if added.returncode != 0:
-                return False, added.stdout
-            checked = self.run(home, *self.check)
-            return self.has_connected(checked), added.stdout + checked.stdout
 
 
 def reconnected(finished: Finished) -> bool:
@@ -103,6 +44,16 @@ HOSTS = [
         before_command=[],
         check=["mcp", "reconnect", "--all"],
         has_connected=reconnected,
+        log_in=["--auth-type", "openai", "--prompt-interactive", "Say something."],
+        ask=["--auth-type", "openai", "--yolo", "--prompt", "Who am I?"],
+        # It opens a browser only where it takes there to be a display.
+        settings={
+            "OPENAI_BASE_URL": "{model}/v1",
+            "OPENAI_API_KEY": "none",
+            "OPENAI_MODEL": "scripted",
+            "DISPLAY": ":0",
+            "TERM": "xterm",
+        },
     ),
     Host(
         "Claude Code",
@@ -111,6 +62,14 @@ HOSTS = [
         before_command=["--"],
         check=["mcp", "list"],
         has_connected=listed_as_connected,
+        log_in=["mcp", "login", "notes"],
+        ask=["--print", "Who am I?", "--allowedTools", "mcp__notes__whoami"],
+        settings={
+            "ANTHROPIC_BASE_URL": "{model}",
+            "ANTHROPIC_API_KEY": "none",
+            "ENABLE_TOOL_SEARCH": "false",
+            "TERM": "xterm",
+        },
     ),
 ]
 
@@ -122,22 +81,43 @@ def ways(origin: str) -> Iterator[tuple[str, list[str]]]:
     yield "sse", [f"{origin}/sse"]
 
 
+class Table:
+    """What came of each way, a line for each.
+
+    Attributes:
+        failures: What the hosts said where it went wrong.
+    """
+
+    def __init__(self) -> None:
+        self.failures: list[str] = []
+        print(f"{'host':12} {'version':9} {'way':9} {'outcome':13} seconds")
+
+    def add(self, host: Host, way: str, goal: str, attempt: Callable[[], tuple[bool, str]]) -> None:
+        """Try something, and print whether the goal was reached."""
+        begin = time.monotonic()
+        is_reached, said = attempt()
+        seconds = time.monotonic() - begin
+        outcome = goal if is_reached else f"NOT {goal.upper()}"
+        print(f"{host.name:12} {host.version:9} {way:9} {outcome:13} {seconds:7.1f}", flush=True)
+        if not is_reached:
+            self.failures.append(f"{host.name}, {way}:\n{said}")
+
+
 def main() -> int:
     """Try each host in each way and print a line for it."""
-    failures: list[str] = []
-    print(f"{'host':12} {'version':9} {'transport':9} {'outcome':13} seconds")
+    table = Table()
     with serving([*WEATHER, "--http", "0"]) as served:
         for host in HOSTS:
             for transport, target in ways(served.origin):
-                begin = time.monotonic()
-                is_connected, said = host.connects(transport, target)
-                seconds = time.monotonic() - begin
-                outcome = "connected" if is_connected else "NOT CONNECTED"
-                print(f"{host.name:12} {host.version:9} {transport:9} {outcome:13} {seconds:7.1f}")
-                if not is_connected:
-                    failures.append(f"{host.name} over {transport}:\n{said}")
-    print(*failures, sep="\n", end="")
-    return 1 if failures else 0
+                table.add(host, transport, "connected", partial(host.connects, transport, target))
+    try:
+        with browsing() as browser:
+            for host in HOSTS:
+                table.add(host, "login", "logged in", partial(logs_in, host, browser))
+    except pytest.skip.Exception as reason:
+        print(f"no logins: {reason}")
+    print(*table.failures, sep="\n", end="")
+    return 1 if table.failures else 0
 
 
 if __name__ == "__main__":
