@@ -45,6 +45,7 @@ _LONG = {
         "schema/test_round_trip.py",
         "state/test_broker_expiry.py",
         "transports/http/intake/test_posted_bodies.py",
+        "transports/http/protection/test_rotation.py",
         "transports/http/sessions/test_kept_events.py",
         "transports/http/test_edge_properties.py",
         "transports/http/test_endurance.py",
