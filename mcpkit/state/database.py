@@ -25,8 +25,12 @@ PATIENCE = 5.0
 _GLANCE = 0.05
 """Seconds for which another process may hold up what is read at once, in an event loop."""
 
-_HOUSEKEEPING = 30.0
+_HOUSEKEEPING = 5.0
 """Seconds between two looks for what has expired, where something is written."""
+
+
+_LARGE = 67_108_864
+"""Bytes of the write-ahead log from which on writers wait until it has been taken over into the file."""
 
 
 class _Work(NamedTuple):
@@ -46,10 +50,10 @@ class Database:
 
     Args:
         path: The file; it is made where there is none, readable for its owner alone.
-        tidy: Removes what has expired, now and then, on the connection that writes.
+        tidy: Removes what has expired, now and then, on the connection that writes; says whether there may be more.
     """
 
-    def __init__(self, path: Path, tidy: Callable[[sqlite3.Connection], None]) -> None:
+    def __init__(self, path: Path, tidy: Callable[[sqlite3.Connection], bool]) -> None:
         self.path = path
         self._tidy = tidy
         self.renew()
@@ -198,7 +202,12 @@ class Database:
             if self._writer is None:
                 return
             try:
-                self._tidy(self._writer)
+                if self._tidy(self._writer):
+                    self._tidied -= _HOUSEKEEPING
+                if self.path.with_name(f"{self.path.name}-wal").stat().st_size > _LARGE:
+                    self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # all write without a pause
+            except FileNotFoundError:  # it is being replaced
+                return
             except sqlite3.Error:  # what has expired is not seen anyway, and is looked for again
                 self.let_go()
 

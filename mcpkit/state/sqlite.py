@@ -24,6 +24,8 @@ _SMALL = 65_536
 
 _AT_A_TIME = 16
 
+_TIDIED_AT_A_TIME = 1000
+
 _MOST_MESSAGES = 10_000
 """Messages that are kept for processes that have not looked yet."""
 
@@ -232,13 +234,14 @@ def _stored(value: object, version: object) -> Stored:
     return Stored(value, str(version))
 
 
-def _tidy(clock: Callable[[], float], connection: sqlite3.Connection) -> None:
-    """Remove what has expired, a part of it at a time, so that nobody waits for long."""
-    now = clock()
+def _tidy(clock: Callable[[], float], connection: sqlite3.Connection) -> bool:
+    """Remove what has expired, a part of it so that nobody waits for long, and say whether there may be more."""
+    now, is_more = clock(), False
     for table in ("records", "claims", "stored"):
         found = connection.execute(
-            f"SELECT key FROM {table} WHERE expires <= ? LIMIT 1000", (now,)
+            f"SELECT key FROM {table} WHERE expires <= ? LIMIT ?", (now, _TIDIED_AT_A_TIME)
         ).fetchall()
+        is_more = is_more or len(found) == _TIDIED_AT_A_TIME
         if found:
             connection.execute("BEGIN IMMEDIATE")
             connection.executemany(
@@ -250,3 +253,4 @@ def _tidy(clock: Callable[[], float], connection: sqlite3.Connection) -> None:
     ).fetchone()
     if last is not None:
         connection.execute(_FORGET, (last,))
+    return is_more

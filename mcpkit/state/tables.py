@@ -23,9 +23,16 @@ _STEPS: tuple[tuple[str, ...], ...] = (
 )
 """What makes a file of each version from one of the version before, the first from an empty one.
 
-There is no index of what expires when: it would be written with each change, and is looked for twice a minute.
+There is no index of what expires when: it would be written with each change, and is looked for every few seconds only.
 A step only adds, so that processes of the version before, which are still running, are not disturbed.
 """
+
+
+_WHAT_IT_IS = (
+    "SELECT user_version, application_id, (SELECT count(*) FROM sqlite_master) "
+    "FROM pragma_user_version, pragma_application_id"
+)
+"""All of it at once: another process may be making the file."""
 
 
 class SchemaError(sqlite3.DatabaseError):
@@ -55,6 +62,7 @@ def prepare(connection: sqlite3.Connection, patience: float) -> str:
                 )
     # After a loss of power the latest changes may be missing, as they are not waited for; the file is whole.
     connection.execute("PRAGMA synchronous = NORMAL")
+    connection.execute("PRAGMA journal_size_limit = 16777216")  # bytes that the log keeps when it begins anew
     if version < len(_STEPS):
         connection.execute("BEGIN IMMEDIATE")
         try:
@@ -74,9 +82,7 @@ def prepare(connection: sqlite3.Connection, patience: float) -> str:
 
 
 def _version(connection: sqlite3.Connection) -> int:
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    (program,) = connection.execute("PRAGMA application_id").fetchone()
-    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    version, program, tables = connection.execute(_WHAT_IT_IS).fetchone()
     if program != _PROGRAM and (tables or program or version):
         raise SchemaError("is the database of another program: name another file")
     if version > len(_STEPS):

@@ -154,6 +154,8 @@ NO_BOUNDS = {
     "relay.py:_AT_A_TIME": "sent in one message",
     "bulletin.py:_AT_A_TIME": "read at once",
     "sqlite.py:_AT_A_TIME": "read at once",
+    "sqlite.py:_TIDIED_AT_A_TIME": "removed at once",
+    "database.py:_LARGE": "when writers wait for the disk",
     "listing.py:_MOST_KEPT": "a cache",
     "access_log.py:_LONGEST": "characters in a log record",
     "size_limit.py:_MOST_NAMES": "arguments that are suggested",

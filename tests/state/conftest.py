@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -33,3 +34,16 @@ def frequent_switches() -> Iterator[None]:
     sys.setswitchinterval(1e-6)
     yield
     sys.setswitchinterval(before)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where the file of `shared` is."""
+    return tmp_path / "shared.db"
+
+
+@pytest.fixture
+def shared(path: Path) -> Iterator[Sqlite]:
+    """A file that processes share."""
+    with closing(Sqlite(path)) as made:
+        yield made

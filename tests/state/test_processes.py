@@ -8,7 +8,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
@@ -101,12 +100,6 @@ while len(heard) < 7:
 leave()
 print(json.dumps([sorted(asyncio.run(work("end"))), heard]))
 """
-
-
-@pytest.fixture
-def shared(tmp_path: Path) -> Iterator[Sqlite]:
-    with closing(Sqlite(tmp_path / "shared.db")) as made:
-        yield made
 
 
 def command(path: Path, what: str, name: str, turns: int) -> list[str]:
