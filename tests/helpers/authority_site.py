@@ -149,6 +149,7 @@ class Here:
             "client_name": "A client",
             "redirect_uris": [CALLBACK],
             "token_endpoint_auth_method": "none",
+            "grant_types": ["authorization_code", "refresh_token"],
             **more,
         }
         async with self.browser() as client:

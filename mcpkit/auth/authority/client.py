@@ -22,6 +22,7 @@ class Client(NamedTuple):
         method: How it authenticates itself; both ways to send a secret are as good.
         secret: Its secret, where one was given by hand.
         scopes: What it may be granted when it asks for itself; None where it may not.
+        is_refreshing: Whether it wants refresh tokens.
     """
 
     id: str
@@ -30,6 +31,7 @@ class Client(NamedTuple):
     method: Method = "none"
     secret: str | None = None
     scopes: tuple[str, ...] | None = None
+    is_refreshing: bool = True
 
     def redirect_uri(self, given: str | None) -> str:
         """Return where a user of this client is sent back to.

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from ..fetching import FetchError, fetch_document
 from .client import Client
 from .errors import OAuthError
-from .registration import client_name, redirect_uris_of
+from .registration import client_name, grant_types_of, is_refreshing, redirect_uris_of, said_in
 
 if TYPE_CHECKING:
     import httpx2
@@ -117,6 +117,7 @@ def check_client_url(client_id: str) -> None:
 
 
 def _client(url: str, members: Mapping[str, object]) -> Client:
+    members = said_in(members)
     if members.get("client_id") != url:
         raise _refused("the client_id in the client's metadata document is not the URL of the document")
     if not members.get("client_name"):
@@ -125,8 +126,8 @@ def _client(url: str, members: Mapping[str, object]) -> Client:
         raise _refused("the client's metadata document has a secret, which everybody can read there")
     if members.get("token_endpoint_auth_method", "none") != "none":
         raise _refused("the token_endpoint_auth_method in the client's metadata document is not none")
-    redirect_uris = redirect_uris_of(members)
-    return Client(url, client_name(members, redirect_uris), redirect_uris)
+    refreshes = is_refreshing(grant_types_of(members))
+    return Client(url, client_name(members), redirect_uris_of(members), is_refreshing=refreshes)
 
 
 def _refused(description: str) -> OAuthError:

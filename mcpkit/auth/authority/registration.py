@@ -6,7 +6,7 @@ import json
 import time
 import unicodedata
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from ...protocol.jsonrpc import is_array
 from ...state.keys import Keys
@@ -45,15 +45,15 @@ class Registration:
         Raises:
             OAuthError: It cannot be a client here.
         """
-        metadata = {name: value for name, value in metadata.items() if value is not None}
+        metadata = said_in(metadata)
         redirect_uris = redirect_uris_of(metadata)
-        name = client_name(metadata, redirect_uris)
+        name = client_name(metadata)
         method = metadata.get("token_endpoint_auth_method", "client_secret_basic")
         if method not in METHODS:
             raise _refused(f"token_endpoint_auth_method must be one of {', '.join(METHODS)}")
-        grant_types = _chosen(metadata, "grant_types", _GRANT_TYPES, "authorization_code")
+        grant_types = grant_types_of(metadata)
         response_types = _chosen(metadata, "response_types", ("code",), "code")
-        held = {"n": name, "r": redirect_uris, "m": method}
+        held = {"n": name, "r": redirect_uris, "m": method, "f": is_refreshing(grant_types)}
         sealed = self._keys.encrypt(_PURPOSE, zlib.compress(json.dumps(held).encode()))
         client_id = _PREFIX + encode(sealed)
         answer: dict[str, object] = {
@@ -86,12 +86,17 @@ class Registration:
                 status=401,
             )
         held = json.loads(zlib.decompress(data))
-        return Client(client_id, held["n"], tuple(held["r"]), held["m"])
+        return Client(client_id, held["n"], tuple(held["r"]), held["m"], is_refreshing=held["f"])
 
     def has_secret(self, client: Client, secret: str) -> bool:
         """Say whether this is the secret of a client that has registered itself."""
         signature = decode(secret)
         return signature is not None and self._keys.verify(_SECRET, client.id.encode(), signature)
+
+
+def said_in(metadata: Mapping[str, object]) -> dict[str, object]:
+    """Return what a client says of itself; null is as good as nothing."""
+    return {name: value for name, value in metadata.items() if value is not None}
 
 
 def redirect_uris_of(metadata: Mapping[str, object]) -> tuple[str, ...]:
@@ -111,7 +116,21 @@ def redirect_uris_of(metadata: Mapping[str, object]) -> tuple[str, ...]:
         raise OAuthError("invalid_redirect_uri", str(error)) from None
 
 
-def client_name(metadata: Mapping[str, object], redirect_uris: tuple[str, ...]) -> str:
+def grant_types_of(metadata: Mapping[str, object]) -> list[str]:
+    """Return how a client says it gets tokens, as far as that is known here.
+
+    Raises:
+        OAuthError: It does not by codes.
+    """
+    return _chosen(metadata, "grant_types", _GRANT_TYPES, "authorization_code")
+
+
+def is_refreshing(grant_types: Collection[str]) -> bool:
+    """Say whether a client wants refresh tokens: it says so (basic/authorization, "Refresh Tokens")."""
+    return "refresh_token" in grant_types
+
+
+def client_name(metadata: Mapping[str, object]) -> str:
     """Return what a client is called, in characters that a page can show without being turned about.
 
     Raises:

@@ -61,7 +61,9 @@ class TokenEndpoint:
             form.get("redirect_uri"),
             lambda record: self._wanted(record, form),
         )
-        return self._issued(record, form)
+        return self._issued(
+            record, form, self._parts.grants.refresh_token(record) if client.is_refreshing else None
+        )
 
     async def _refresh(self, client: Client, form: Parameters) -> Response:
         record = await self._parts.grants.refresh(
@@ -71,7 +73,7 @@ class TokenEndpoint:
             await self._parts.end(record)
             raise OAuthError("invalid_grant", "the user may not go on")
         self._parts.audit.tell("refresh", self._parts.principal(record, record.scopes))
-        return self._issued(record, form)
+        return self._issued(record, form, self._parts.grants.refresh_token(record))
 
     async def _client(self, client: Client, form: Parameters) -> Response:
         if client.scopes is None:
@@ -82,7 +84,7 @@ class TokenEndpoint:
         self._parts.audit.tell("login", self._parts.principal(record, record.scopes), scopes=record.scopes)
         return response
 
-    def _issued(self, record: GrantRecord, form: Parameters) -> Response:
+    def _issued(self, record: GrantRecord, form: Parameters, refresh_token: str | None = None) -> Response:
         """Return the answer with the tokens of a grant, for what the request names of it."""
         parts = self._parts
         scopes, resources = self._wanted(record, form)
@@ -100,8 +102,8 @@ class TokenEndpoint:
         }
         if scopes:
             answer["scope"] = " ".join(scopes)
-        if record.subject is not None:
-            answer["refresh_token"] = parts.grants.refresh_token(record)
+        if refresh_token is not None:
+            answer["refresh_token"] = refresh_token
         return JSONResponse(answer, headers=NOT_KEPT)
 
     def _wanted(self, record: GrantRecord, form: Parameters) -> tuple[tuple[str, ...], tuple[str, ...]]:

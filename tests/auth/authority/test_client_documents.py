@@ -85,8 +85,19 @@ async def test_a_client_logs_in_by_its_document(web: Web) -> None:
         assert HOST in page.text
         tokens = await here.tokens(login)
     assert (await here.granted(tokens)).principal.client_id == login.client_id
+    assert "refresh_token" not in tokens
     assert web.asked == 1
     assert web.seen[0].headers["host"] == urlsplit(login.client_id).netloc
+
+
+async def test_a_document_may_say_that_the_client_refreshes(web: Web) -> None:
+    async with scripted(web.script, web.tls) as server:
+        grant_types = ["authorization_code", "refresh_token", "urn:ietf:params:oauth:grant-type:device_code"]
+        login = Login(web.says(server.url, grant_types=grant_types))
+        web.document |= {"logo_uri": None, "token_endpoint_auth_method": None}
+        here = Here(documents=web.client)
+        tokens = await here.tokens(login)
+        assert (await here.refreshed(tokens, login)).status_code == 200
 
 
 async def refused(web: Web, **more: Any) -> str:

@@ -206,6 +206,17 @@ async def test_refresh_tokens_are_used_once_and_the_last_one_goes_on() -> None:
         assert (await here.granted(tokens)).principal.subject == "ada"
 
 
+async def test_only_who_says_so_gets_refresh_tokens() -> None:
+    """Some clients refresh where they should ask the user for more."""
+    here = Here()
+    for grant_types, has_one in (
+        (["authorization_code"], False),
+        (["authorization_code", "refresh_token"], True),
+    ):
+        client_id = (await here.registered(grant_types=grant_types))["client_id"]
+        assert ("refresh_token" in await here.tokens(Login(client_id))) is has_one
+
+
 async def test_a_refresh_whose_answer_was_lost_may_be_repeated_at_once() -> None:
     here = Here()
     login = await here.login()

@@ -67,7 +67,11 @@ def unused_port() -> int:
 
 def test_a_login_survives_that_all_is_killed_between_its_steps(site: Site) -> None:
     with site.running():
-        metadata = {"redirect_uris": [CALLBACK], "token_endpoint_auth_method": "none"}
+        metadata = {
+            "redirect_uris": [CALLBACK],
+            "token_endpoint_auth_method": "none",
+            "grant_types": ["authorization_code", "refresh_token"],
+        }
         login = Login(
             httpx2.post(f"{site.origin}/register", json=metadata).json()["client_id"], resource=None
         )
