@@ -177,6 +177,7 @@ def ours(issuer: str) -> Iterator[Guarded]:
         scopes={
             "notes:read": Scope("Read notes", default=True),
             "notes:write": Scope("Change notes", implies=["notes:read"]),
+            "notes:admin": Scope("Change the notes of everybody", implies=["notes:write"]),
         },
     )
 
@@ -188,6 +189,12 @@ def ours(issuer: str) -> Iterator[Guarded]:
     def add_note(text: str) -> str:
         notes.append(text)
         return "added"
+
+    @server.tool(scopes="notes:write", may_need="notes:admin")
+    async def pin_note(text: str, ctx: Context) -> str:
+        ctx.require("notes:admin")
+        notes.append(f"{text}, pinned")
+        return "pinned"
 
     with in_thread_at(lambda origin: Recorded(server.asgi(public_url=f"{origin}/mcp"), exchanges)) as origin:
         yield Guarded(f"{origin}/mcp", exchanges, notes)

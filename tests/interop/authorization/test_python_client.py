@@ -2,79 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import anyio
 import pytest
-from mcp import Client
 from mcp.client.auth import OAuthClientProvider
-from mcp.client.streamable_http import streamable_http_client
-from mcp.shared._httpx_utils import create_mcp_http_client
-from mcp.shared.auth import (
-    AuthorizationCodeResult,
-    OAuthClientInformationFull,
-    OAuthClientMetadata,
-    OAuthToken,
-)
 
-from browser import Login
 from identity_provider import providing
 from interop.authorization.guarded import Guarded
+from interop.authorization.python_client import Kept, authorization, connected
 from interop.authorization.user import DOCUMENT, User
 
-TIME_OUT = 60
 HANDSHAKE, STATELESS = "2025-11-25", "2026-07-28"
 MODES = [("legacy", HANDSHAKE), ("auto", STATELESS), (STATELESS, STATELESS)]
 FIRST = {"legacy": "initialize", STATELESS: "tools/call whoami"}
 
 
-class Kept:
-    """What the client keeps."""
-
-    def __init__(self) -> None:
-        self.tokens: OAuthToken | None = None
-        self.client: OAuthClientInformationFull | None = None
-
-    async def get_tokens(self) -> OAuthToken | None:
-        return self.tokens
-
-    async def set_tokens(self, tokens: OAuthToken) -> None:
-        self.tokens = tokens
-
-    async def get_client_info(self) -> OAuthClientInformationFull | None:
-        return self.client
-
-    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        self.client = client_info
-
-
-def authorization(
-    url: str, kept: Kept, log_in: Callable[[str], Login], **options: Any
-) -> OAuthClientProvider:
-    answers: list[dict[str, str]] = []
-
-    async def redirect(request: str) -> None:
-        login = await anyio.to_thread.run_sync(log_in, request)
-        answers.append(login.answer)
-
-    async def callback() -> AuthorizationCodeResult:
-        return AuthorizationCodeResult.model_validate(answers.pop())
-
-    metadata = OAuthClientMetadata(client_name="Python", redirect_uris=DOCUMENT["redirect_uris"])
-    return OAuthClientProvider(url, metadata, kept, redirect, callback, **options)
-
-
 async def journey(url: str, mode: str, auth: OAuthClientProvider) -> dict[str, Any]:
-    with anyio.fail_after(TIME_OUT):
-        async with create_mcp_http_client(auth=auth) as http:
-            transport = streamable_http_client(url, http_client=http)
-            async with Client(transport, mode=mode, cache=None) as client:
-                seen = {"revision": client.protocol_version}
-                seen["before"] = (await client.call_tool("whoami")).structured_content
-                seen["added"] = (await client.call_tool("add_note", {"text": "a"})).content[0].text
-                seen["after"] = (await client.call_tool("whoami")).structured_content
-                await client.call_tool("add_note", {"text": "b"})
+    async with connected(url, auth, mode=mode) as client:
+        seen = {"revision": client.protocol_version}
+        seen["before"] = (await client.call_tool("whoami")).structured_content
+        seen["added"] = (await client.call_tool("add_note", {"text": "a"})).content[0].text
+        seen["after"] = (await client.call_tool("whoami")).structured_content
+        await client.call_tool("add_note", {"text": "b"})
     return seen
 
 
