@@ -20,6 +20,7 @@ from pydantic_core import from_json
 
 from .calls.call import Call
 from .calls.channel import Channel
+from .calls.runtime import Alone
 from .calls.tasks import Calls, server_ended
 from .components.component import Component
 from .context import Context
@@ -139,12 +140,13 @@ class Detached:
         self._calls = Calls()
         self._answer: asyncio.Future[bytes] = loop.create_future()
         self._others = call.runtime.detached.setdefault(loop, set())
-        self._others.add(self._end)
+        self._alone = Alone(self._end, self._calls.cancel_of)
+        self._others.add(self._alone)
         outcome = run()
         try:
             self._calls.start(self, call, outcome, self._settle)
         except BaseException:
-            self._others.discard(self._end)
+            self._others.discard(self._alone)
             outcome.close()
             raise
 
@@ -175,7 +177,7 @@ class Detached:
         await self._calls.aclose(server_ended())
 
     def _settle(self, message: bytes | None, _: BaseException | None) -> None:
-        self._others.discard(self._end)
+        self._others.discard(self._alone)
         if message is None:
             self._answer.cancel()
         else:

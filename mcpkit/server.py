@@ -28,6 +28,7 @@ from .protocol.eras import Cache
 from .protocol.revisions import CACHEABLE
 from .protocol.types import Icon
 from .state.memory import Memory
+from .state.principal import Principal, checked_principal
 from .state.scopes import Scope, Scopes, scope_names
 from .transports.serving import Serving
 
@@ -321,6 +322,35 @@ class Server(Serving, Registry, ServerCatalog):
             BaseException: Whatever entering one of them raised.
         """
         await self.engine.ready()
+
+    async def revoke(self, principal: Principal | str, *, keep: float | None = None) -> None:
+        """Send somebody away, by whichever clients they have come: in all processes that share `shared`, within 1 s.
+
+        The access tokens that they have got until now are refused from then on (401). What they have here ends: their
+        sessions, the streams on which they listen, and the calls that run for them. A token that is issued later is let
+        in, so that they may log in again; and so may their clients, by themselves, unless the authorization server has
+        revoked what it has granted them as well.
+
+        Args:
+            principal: Who, or the id of who it is; scopes and client do not matter.
+            keep: Seconds for which it holds, by default 30 days: longer than access tokens live. A token that does not
+                say when it was issued is refused as long.
+
+        Raises:
+            TypeError: It is neither a Principal nor text.
+            ValueError: There is no id, or `keep` is not above 0.
+            RuntimeError: The server has no `auth=`.
+            OSError: The shared store does not answer: try again, as others may not have heard of it.
+        """
+        revocations = self.engine.revocations
+        if revocations is None:
+            raise RuntimeError("revoke takes a server that verifies access tokens: Server(auth=...)")
+        who = checked_principal(Principal(principal) if isinstance(principal, str) else principal)
+        if who.id is None:
+            raise ValueError("a Principal without an id is nobody, who cannot be sent away")
+        check_seconds("keep", keep, may_be_none=True)
+        await revocations.revoke(who.id, keep)
+        self.on_audit.tell("revocation", who)
 
     @property
     def on_audit(self) -> Audit:

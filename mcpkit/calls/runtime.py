@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from ..common.current import Running
@@ -15,6 +15,7 @@ from .channel import Channel
 from .shares import Shares
 
 if TYPE_CHECKING:
+    from ..errors import ProtocolError
     from ..state.audit import Audit
     from ..state.keys import Keys
     from ..state.principal import Principal
@@ -50,7 +51,7 @@ class Runtime:
     Attributes:
         running: The places that running requests take.
         overrides: What stands for a function in a test, by the function's identity.
-        detached: What ends the calls that go on alone, by event loop.
+        detached: The calls that go on alone, by event loop.
     """
 
     def __init__(
@@ -94,9 +95,7 @@ class Runtime:
         self.explain = explain
         self.running = Shares()
         self.overrides: Mapping[Hashable, Callable[..., Any]] = {}
-        self.detached: WeakKeyDictionary[asyncio.AbstractEventLoop, set[Callable[[], Awaitable[None]]]] = (
-            WeakKeyDictionary()
-        )
+        self.detached: WeakKeyDictionary[asyncio.AbstractEventLoop, set[Alone]] = WeakKeyDictionary()
         self._make_keys = make_keys
 
     @cached_property
@@ -113,8 +112,20 @@ class Runtime:
 
     async def end_detached(self) -> None:
         """End the calls of this event loop that go on alone, and wait until they have stopped."""
-        ends = self.detached.pop(asyncio.get_running_loop(), ())
-        await asyncio.gather(*[end() for end in tuple(ends)])
+        detached = self.detached.pop(asyncio.get_running_loop(), ())
+        await asyncio.gather(*[each.end() for each in tuple(detached)])
+
+
+class Alone(NamedTuple):
+    """A call that goes on alone.
+
+    Attributes:
+        end: Ends it, and waits until it has stopped.
+        cancel_of: Stops it where it is some principal's, who is told why.
+    """
+
+    end: Callable[[], Awaitable[None]]
+    cancel_of: Callable[[Callable[[Principal], bool], ProtocolError], None]
 
 
 class BaseCall(Running):

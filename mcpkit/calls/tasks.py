@@ -12,6 +12,7 @@ from ..common.current import current
 from ..errors import BusyError, ProtocolError
 from ..protocol import jsonrpc
 from ..protocol.jsonrpc import Outcome
+from ..state.principal import Principal
 from .call import Call
 from .coroutines import cancellations, first_step, go_on, is_cancelled_from_outside, uncancel
 from .failures import error_response
@@ -166,6 +167,17 @@ class Calls:
         for entry in calls:
             self._cancel(entry, problem)
         return calls
+
+    def cancel_of(self, is_meant: Callable[[Principal], bool], problem: ProtocolError) -> None:
+        """Stop the requests of some principals, who are told why.
+
+        Args:
+            is_meant: Says whose.
+            problem: What they are told.
+        """
+        for entry in tuple(self._running.values()):
+            if is_meant(entry.call.channel.principal):
+                self._cancel(entry, problem)
 
     async def aclose(self, problem: ProtocolError | None = None) -> None:
         """Cancel everything, and wait until it has stopped, and what was cancelled before; see `cancel_all`."""

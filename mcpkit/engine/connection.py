@@ -137,6 +137,14 @@ class Connection(Peer):
             await self._calls.ended()
             await asyncio.sleep(0)  # for what has just changed
 
+    def end_listening(self) -> None:
+        """End the subscriptions, of which the client is told; what runs goes on."""
+        self._subscriptions.close(graceful=True)
+
+    def cancel_all(self, problem: ProtocolError) -> None:
+        """Cancel what runs; whoever waits for it is told why."""
+        self._calls.cancel_all(problem)
+
     async def aclose(self, *, graceful: bool = False) -> None:
         """Cancel what runs and end the subscriptions.
 

@@ -23,6 +23,7 @@ from .subscriptions.listen import Listen
 
 if TYPE_CHECKING:
     from ..auth.verifier import TokenVerifier
+    from ..state.revocations import Revocations
 
 
 class Served(Protocol):
@@ -56,6 +57,7 @@ class Engine:
         hubs: What tells its changes, in each event loop.
         listing: Answers its lists.
         methods: Answers requests by their methods.
+        revocations: Who has been sent away; None where nobody verifies access tokens.
     """
 
     def __init__(
@@ -77,6 +79,11 @@ class Engine:
         self.is_alone = is_alone
         self.version = version
         self.auth = auth
+        self.revocations: Revocations | None = None
+        if auth is not None:
+            from ..state.revocations import Revocations
+
+            self.revocations = Revocations(runtime.shared, runtime.name)
         self.entrance = Entrance(runtime.name, lifespan_wait, declared, self._choose_way)
         self.lifespans = lifespans
         broker = None if is_alone else runtime.shared

@@ -133,6 +133,8 @@ ROWS: dict[str, tuple[Any, ...]] = {
     "access tokens that are verified at a time": (
         "mcpkit.transports.http.protection.verification:MOST_AT_ONCE",
     ),
+    "revocations that a process remembers": ("mcpkit.state.revocations:MOST_HEARD",),
+    "stream whose access token nobody can verify again": ("mcpkit.transports.http.protection.leases:GRACE",),
     "refusals that the audit tells of": tuple(
         f"mcpkit.state.audit:{name}" for name in ("MOST_OF_ONE", "MOST_OF_ALL", "WINDOW")
     ),
@@ -184,6 +186,9 @@ NO_BOUNDS = {
     "announcing.py:_MOST_NAMED": "names that are shown to people",
     "arrivals.py:_MOST_KEPT": "a cache",
     "audit.py:_LONGEST": "for reading",
+    "leases.py:_AT_A_TIME": "verified again at once",
+    "leases.py:_LONGEST": "how long a timer sleeps",
+    "revocations.py:KEPT_FOR": "the default of a setting",
     "verification.py:_MOST_ADDRESSES": "a cache",
     "guard.py:_MAX_REMEMBERED": "a cache",
     "guard.py:_MAX_REMEMBERED_LENGTH": "a cache",

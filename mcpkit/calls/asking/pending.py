@@ -62,6 +62,19 @@ class OpenQuestions:
         self._open: dict[str, asyncio.Future[Mapping[str, Any]]] = {}
         self._channels: dict[str, Sender] = {}
         self._over: deque[str] = deque(maxlen=_KEPT)
+        self._why_closed: str | None = None
+
+    def close(self, why: str) -> None:
+        """Ask nothing more, and take back what is open.
+
+        Args:
+            why: What whoever asks is told.
+        """
+        self._why_closed = why
+        for id_, future in tuple(self._open.items()):
+            self._take_back(id_)
+            if not future.done():
+                future.set_exception(AnswerError(why))
 
     def __len__(self) -> int:
         """Count the questions."""
@@ -86,6 +99,8 @@ class OpenQuestions:
             AnswerError: The client does not answer, refuses, or answers with something else.
             BusyError: It has not answered too many others.
         """
+        if self._why_closed is not None:
+            raise AnswerError(self._why_closed)
         if len(self._open) + len(requests) > MOST_OPEN:
             raise BusyError(
                 f"Too many questions to this client are open ({len(self._open)}); answer some first",

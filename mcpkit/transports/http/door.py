@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from ...engine.engine import Engine
+    from ...state.revocations import Revocation
     from .protection.protection import Protection, Public
 
 logger = logging.getLogger("mcpkit")
@@ -81,6 +84,8 @@ class Door:
         self._keys = engine.runtime.keys
         self._services: dict[asyncio.AbstractEventLoop, Service] = {}
         self._own, self._mounted = routes, mounts
+        # What ends the hearing of revocations.
+        self._deaf: dict[asyncio.AbstractEventLoop, Callable[[], None]] = {}
         self._protection: Protection | None = None
         if public is not None and engine.auth is not None:
             from .protection.protection import Protection
@@ -140,7 +145,7 @@ class Door:
                 door = protection.mcp if endpoint == self._mcp else protection.sse
                 grant = door.known(headers) or await door.admit(headers, peer)
                 exchange = Exchange(receive, send, keep_alive, headers, grant.principal, peer)
-                exchange.challenger, exchange.expires = door, grant.expires
+                exchange.challenger, exchange.grant = door, grant
             await endpoint(service, scope, exchange)
         except RefusedError as error:
             if is_post and isinstance(error, UnreadError):
@@ -208,6 +213,7 @@ class Door:
         if pipe.is_behind:
             raise UnreadError(503, "too much waits on the stream: read it, then send this again", _BUSY)
         pipe.connection.receive(await service.bodies.read(exchange), exchange.principal)
+        pipe.renew(exchange)
         exchange.answer(None, 202)
         await exchange.respond()
 
@@ -262,10 +268,23 @@ class Door:
         if service is None:
             environment = Environment(self._engine, self._settings)
             service = self._services[loop] = Service(environment, self._keys, lambda: self._end(loop))
+            if self._protection is not None and (revocations := self._engine.revocations) is not None:
+                self._deaf[loop] = revocations.listen(partial(self._revoke, self._protection, service, loop))
             end_on_signals(service.ending)
         return service
 
+    @staticmethod
+    def _revoke(
+        protection: Protection, service: Service, loop: asyncio.AbstractEventLoop, revocation: Revocation
+    ) -> None:
+        """Hear that somebody has been sent away, in any thread."""
+        protection.revoke(revocation)
+        with suppress(RuntimeError):  # the loop is closed, so nothing goes on in it
+            loop.call_soon_threadsafe(service.revoke, revocation, protection.mcp.dismissal())
+
     def _end(self, loop: asyncio.AbstractEventLoop) -> None:
+        if (deafen := self._deaf.pop(loop, None)) is not None:
+            deafen()
         if not self._services[loop].ending.has_begun:  # else it stays, to refuse what still comes
             del self._services[loop]
 

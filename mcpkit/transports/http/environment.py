@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from ...calls.shares import Shares
@@ -16,6 +16,8 @@ from .workers import CURE
 
 if TYPE_CHECKING:
     from ...state.broker import Broker
+    from .exchange import Exchange
+    from .protection.leases import Leases
 
 logger = logging.getLogger("mcpkit")
 
@@ -38,6 +40,7 @@ class Environment:
         process: A text that no other process has, nor any other event loop of this one.
         is_shared: Whether other processes may share that.
         tasks: What runs though nobody waits for it.
+        leases: Ends the streams whose access tokens do; None where nobody needs one.
     """
 
     def __init__(self, engine: Engine, settings: Settings) -> None:
@@ -51,6 +54,11 @@ class Environment:
         self.process = os.urandom(4).hex()
         self.is_shared = not engine.is_alone
         self.tasks: set[asyncio.Task[None]] = set()
+        self.leases: Leases | None = None
+        if engine.auth is not None:
+            from .protection.leases import Leases
+
+            self.leases = Leases()
         self._has_met_strange_answer = False
 
     def check_room(self, caller: str | None) -> None:
@@ -60,6 +68,20 @@ class Environment:
             BusyError: There are.
         """
         self.streams.check(self.settings.max_streams, caller, "event streams are open", retry_after=10)
+
+    def hold(self, exchange: Exchange, end: Callable[[], None]) -> Callable[[], None]:
+        """Have a stream that listens end when the access token does by which it was opened, if there is one.
+
+        Args:
+            exchange: The request that has opened it.
+            end: Ends it.
+
+        Returns:
+            A function to be called when it has ended.
+        """
+        if self.leases is None or exchange.principal.id is None:
+            return _nothing
+        return self.leases.hold(exchange, end)
 
     def begin(self, work: Coroutine[Any, Any, None]) -> None:
         """Do something that nobody waits for."""
@@ -76,3 +98,7 @@ class Environment:
                 "again, so it is lost; where several processes serve, %s",
                 CURE,
             )
+
+
+def _nothing() -> None:
+    """Let go of what nobody holds."""

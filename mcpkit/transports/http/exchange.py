@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, MutableMapping, Sequence
 from inspect import iscoroutine
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ...calls.channel import NO_HEADERS
 from ...calls.coroutines import first_step, go_on, within
@@ -16,6 +16,10 @@ from ...protocol.request_headers import JoinedHeaders
 from ...state.principal import ANYONE, Principal
 from .intake.addresses import caller_at
 from .statuses import headers_of, status_of
+
+if TYPE_CHECKING:
+    from ...auth.verifier import Grant
+    from .challenger import Challenger
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -138,14 +142,6 @@ class Source:
 _NOBODY = Source()
 
 
-class Challenger(Protocol):
-    """What takes access tokens, and says how to come by one."""
-
-    def challenge(self, scopes: Sequence[str], principal: Principal, revision: str) -> ChallengeError:
-        """Return how somebody is told to come back with scopes, or to say who they are."""
-        ...
-
-
 class Exchange:
     """One HTTP request that is answered by and by.
 
@@ -164,7 +160,7 @@ class Exchange:
         may_stream: Whether the client takes an event stream.
         is_local: Never: see `Channel`.
         challenger: What has taken the access token of the request; None where nobody needs one.
-        expires: When that token does, in Unix seconds; None where it does not.
+        grant: What that token grants; None where there is none.
     """
 
     # Most exchanges are one answer, and never change what only streams have.
@@ -172,7 +168,7 @@ class Exchange:
     may_stream = True
     is_local = False
     challenger: Challenger | None = None
-    expires: float | None = None
+    grant: Grant | None = None
     _is_held = False
     _source = _NOBODY
     _answer: bytes | None = None

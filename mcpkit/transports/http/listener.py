@@ -49,6 +49,7 @@ class Listener(Source):
         environment.streams.take(exchange.caller)
         for change in listen.wanted:
             environment.changes.want(self, change)
+        self._let_go = environment.hold(exchange, self.end)
 
     @property
     def principal(self) -> Principal:
@@ -78,6 +79,7 @@ class Listener(Source):
         """Listen no more."""
         if self in self._listeners:
             self._listeners.remove(self)
+            self._let_go()
             self._environment.streams.give_back(exchange.caller)
             self._environment.changes.forget(self)
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...calls.call import Call
 from ...calls.failures import error_response
 from ...calls.tasks import OVER, Calls, Reply, server_ended
+from ...errors import ChallengeError
 from ...protocol import jsonrpc
 from ...protocol.jsonrpc import Outcome, Ready
 from ...protocol.messages import Request
@@ -21,6 +22,9 @@ from .listener import Listener
 from .sessions.legacy_sse import Pipe
 from .sessions.registry import Sessions
 from .shutdown import Ending
+
+if TYPE_CHECKING:
+    from ...state.revocations import Revocation
 
 Finish = Callable[[Ready | Coroutine[Any, Any, Outcome]], Coroutine[Any, Any, Outcome]]
 """Takes the outcome of a request, and returns it when it may be sent."""
@@ -173,6 +177,22 @@ class Service(Source):
             return exchange.respond()
         return self.serve(exchange, stream_after)
 
+    def revoke(self, revocation: Revocation, problem: ChallengeError) -> None:
+        """End what somebody has here who has been sent away: calls, sessions, and streams that listen.
+
+        Args:
+            revocation: Who.
+            problem: What whoever waits for an answer is told.
+        """
+        alone = self.engine.runtime.detached.get(self._loop, ())
+        for each in (self.calls, *self.batches, *alone):
+            each.cancel_of(revocation.means, problem)
+        self.sessions.revoke(revocation, problem)
+        for pipe in tuple(self.pipes.values()):
+            pipe.revoke(revocation, problem)
+        if self.environment.leases is not None:
+            self.environment.leases.revoke(revocation)
+
     def close(self, in_haste: bool = False) -> None:
         """Begin to end: take no more work, and end the streams.
 
@@ -264,6 +284,8 @@ class Service(Source):
 
     def _end(self) -> None:
         self._enter(_OVER)
+        if self.environment.leases is not None:
+            self.environment.leases.close()
         self.sessions.forget_all()
         for task in tuple(self._waiting):
             task.cancel()

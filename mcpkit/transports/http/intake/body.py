@@ -40,7 +40,8 @@ class Bodies:
 
         Raises:
             RefusedError: 413 for more bytes, 408 for a longer time, 503 where too many bytes are on their way, 400 for
-                a client that has gone. It is an UnreadError where there is more of the body.
+                a client that has gone, 401 for one that has been sent away meanwhile. It is an UnreadError where there
+                is more of the body.
         """
         limit = self._limit
         length = exchange.request_headers.get(b"content-length")
@@ -66,9 +67,12 @@ class Bodies:
             return body
         try:
             parts = self._read_parts(message, reading, length, exchange)
-            return await within(self._seconds, parts)
+            body = await within(self._seconds, parts)
         except TimeoutError:
             raise UnreadError(408, f"the body did not arrive within {self._seconds:g} seconds") from None
+        if exchange.challenger is not None and exchange.grant is not None:  # time has passed
+            exchange.challenger.check(exchange.grant)
+        return body
 
     async def _read_parts(
         self,

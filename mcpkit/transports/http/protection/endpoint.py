@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ from ....auth.verifier import Grant, InvalidTokenError, TokenVerifier
 from ....errors import ChallengeError
 from ....protocol.revisions import HANDSHAKE
 from ....state.principal import ANYONE, Principal
+from ..exchange import RefusedError
 from ..intake.addresses import caller_at
 from ..intake.refused_body import UnreadError
 from ..statuses import headers_of
@@ -18,8 +20,11 @@ from .bearer import MalformedAuthorizationError, bearer_token, challenge
 
 if TYPE_CHECKING:
     from ....state.audit import Audit
+    from ....state.revocations import Revocation, Revocations
     from ....state.scopes import Scopes
     from .verification import Verification
+
+logger = logging.getLogger("mcpkit")
 
 _MOST_KEPT = 10_000
 """Tokens that are remembered; of more, the oldest are verified again."""
@@ -40,6 +45,7 @@ class Endpoint:
         scopes: What may be granted.
         audit: Hears of who is refused.
         is_open: Says whether a request without a token may be served at all.
+        revocations: Who has been sent away; None where nobody can be.
         clock: The time, in Unix seconds.
 
     Attributes:
@@ -55,6 +61,7 @@ class Endpoint:
         scopes: Scopes,
         audit: Audit,
         is_open: Callable[[], bool],
+        revocations: Revocations | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.url = url
@@ -64,6 +71,7 @@ class Endpoint:
         self._scopes = scopes
         self._audit = audit
         self._is_open = is_open
+        self._revocations = revocations
         self._clock = clock
         self._is_picky = type(verifier).refusal is not TokenVerifier.refusal  # then it is asked each time
         self._grants: dict[bytes, tuple[float, Grant]] = {}  # hash of the header: until when, what
@@ -119,8 +127,37 @@ class Endpoint:
             raise self._unread(
                 self._asking(self._scopes.defaults, error.description, error="invalid_token")
             ) from None
+        if await self._is_revoked(grant):
+            self._tell(401, "invalid_token", "it has been revoked", caller, principal=grant.principal)
+            raise self._unread(self.dismissal())
         self._keep(header, grant)
         return grant
+
+    async def _is_revoked(self, grant: Grant) -> bool:
+        if self._revocations is None:
+            return False
+        try:
+            return await self._revocations.covers(grant.principal, grant.issued)
+        except OSError:
+            logger.exception("the shared store does not answer")
+            text = "whether access tokens have been revoked cannot be told now; try again later"
+            raise UnreadError(503, text, ((b"retry-after", b"1"),)) from None
+
+    def check(self, grant: Grant) -> None:
+        """Refuse a request whose token has been revoked since it was taken.
+
+        Raises:
+            RefusedError: It has (401).
+        """
+        if self._revocations is not None and self._revocations.has_heard(grant.principal, grant.issued):
+            error = self.dismissal()
+            raise RefusedError(error.status, error.message, headers_of(error))
+
+    def revoke(self, revocation: Revocation) -> None:
+        """Forget the tokens of somebody who has been sent away; in any thread."""
+        for digest, (_, grant) in tuple(self._grants.items()):
+            if revocation.covers(grant.principal, grant.issued):
+                self._grants.pop(digest, None)
 
     def _keep(self, header: bytes, grant: Grant) -> None:
         until = min(
@@ -151,6 +188,10 @@ class Endpoint:
             named = self._scopes.reduced((*(set(self._scopes.table) & principal.scopes), *scopes))
         message = f"this needs more than has been granted: {', '.join(scopes)}"
         return self._asking(named, message, status=403, error="insufficient_scope")
+
+    def dismissal(self) -> ChallengeError:
+        """Return how somebody is told that their access token has been revoked."""
+        return self._asking(self._scopes.defaults, "The access token has been revoked", error="invalid_token")
 
     def malformed(self, description: str, caller: str | None = None) -> UnreadError:
         """Return what refuses a request whose Authorization header cannot be read."""

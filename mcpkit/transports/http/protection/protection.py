@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from ....auth.verifier import TokenVerifier
     from ....engine.engine import Engine
+    from ....state.revocations import Revocation
 
 
 class Resource(NamedTuple):
@@ -177,7 +178,13 @@ class Protection:
             self._engine.runtime.scopes,
             self._engine.runtime.audit,
             self._engine.is_open,
+            self._engine.revocations,
         )
+
+    def revoke(self, revocation: Revocation) -> None:
+        """Forget the tokens of somebody who has been sent away; in any thread."""
+        self.mcp.revoke(revocation)
+        self.sse.revoke(revocation)
 
     @property
     def routes(self) -> Sequence[Route]:

@@ -5,12 +5,19 @@ Deprecated since 2025-03-26. A session is a pipe that lives as long as its strea
 
 from __future__ import annotations
 
+import asyncio
 import os
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from ....engine.connection import Connection
 from ..environment import Environment
 from ..exchange import Exchange, Source, event
+
+if TYPE_CHECKING:
+    from ....auth.verifier import Grant
+    from ....errors import ProtocolError
+    from ....state.revocations import Revocation
 
 
 class Pipe(Source):
@@ -53,6 +60,10 @@ class Pipe(Source):
         )
         self.principal = exchange.principal
         self._exchange = exchange
+        self._token = exchange.request_headers.get(b"authorization")
+        self._grant = exchange.grant
+        self._ending: asyncio.Task[None] | None = None
+        self._let_go = environment.hold(exchange, self._end)
         pipes[self.id] = self
         exchange.attach(self)
         endpoint = f"{quote(messages)}?session_id={self.id}"
@@ -76,8 +87,37 @@ class Pipe(Source):
         """Give such a place back."""
         self._environment.streams.give_back(self.caller)
 
+    def renew(self, exchange: Exchange) -> None:
+        """Take note of the access token of a message: the pipe listens as long as the latest one lets it."""
+        token = exchange.request_headers.get(b"authorization")
+        if token == self._token or self._ending is not None or not _outlives(exchange.grant, self._grant):
+            return
+        self._let_go()
+        self._token, self._grant = token, exchange.grant
+        self._let_go = self._environment.hold(exchange, self._end)
+
+    def _end(self) -> None:
+        """Listen no more; once what runs has been answered, all is over."""
+        self._let_go()
+        self.connection.end_listening()
+        self._ending = self._environment.loop.create_task(self._end_after_calls())
+
+    async def _end_after_calls(self) -> None:
+        await self.connection.drain()
+        await self.aclose()
+
+    def revoke(self, revocation: Revocation, problem: ProtocolError) -> None:
+        """End at once where its client has been sent away, who is told so where an answer is awaited."""
+        if self._grant is None or not revocation.covers(self.principal, self._grant.issued):
+            return
+        self._leave()
+        self.connection.cancel_all(problem)
+        self._environment.begin(self.aclose())
+
     async def aclose(self) -> None:
         """Take leave of the client, and cancel what runs."""
+        if self._ending is not None and self._ending is not asyncio.current_task():
+            self._ending.cancel()
         self._leave()
         await self.connection.aclose(graceful=True)
         self._exchange.finish()
@@ -90,9 +130,17 @@ class Pipe(Source):
         if self._pipes.pop(self.id, None) is None:
             return False
         self.give_back()
+        self._let_go()
         return True
 
     def lost(self, exchange: Exchange) -> None:
         """Cancel what runs, as nobody hears of it any more."""
         if self._leave():
             self._environment.begin(self.connection.aclose())
+
+
+def _outlives(grant: Grant | None, other: Grant | None) -> bool:
+    """Say whether an access token holds longer than another one."""
+    if grant is None or other is None or other.expires is None:
+        return False
+    return grant.expires is None or grant.expires > other.expires

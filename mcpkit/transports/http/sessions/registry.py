@@ -17,9 +17,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from ....calls.shares import Shares
-from ....errors import BusyError
+from ....errors import BusyError, ChallengeError
 from ....protocol.eras import Handshake
 from ....state.change import LIST_NAMES
 from ....state.keys import Keys
@@ -28,9 +29,12 @@ from ....state.owner import owner_of
 from ..environment import Environment
 from ..exchange import Exchange
 from .record import Record, unreachable
-from .session import Session
+from .session import OWNER, QUESTION, Session
 from .succession import Succession
 from .token import SessionToken, issue, read
+
+if TYPE_CHECKING:
+    from ....state.revocations import Revocation
 
 _SPACING = 10.0
 """Seconds, or a tenth of a session's time to live, in which the shared store is told once that it is in use."""
@@ -64,6 +68,8 @@ class Sessions:
         self._by_id: dict[str, Session] = {}
         self._unused: dict[str, Session] = {}  # those of which nothing has come after `initialize`
         self._shares = Shares()  # of those that live here, or are about to
+        self._revocations = environment.engine.revocations
+        self._leaving: set[Session] = set()  # which were nobody's, and whose calls have still to be answered
         self._is_over = False
         self._sweeping: asyncio.TimerHandle | None = None
 
@@ -122,7 +128,8 @@ class Sessions:
     async def find(self, id_: str, client: Exchange | Session) -> Session | None:
         """Return the session of an id; None when it is none, has ended, or has not been used for too long.
 
-        It is in use from now on: its life is prolonged, where that has not been done a moment ago.
+        It is in use from now on: its life is prolonged, where that has not been done a moment ago. One of a protected
+        server that was opened without an access token is from then on the first one's who comes with one.
 
         Args:
             id_: What a client has sent as the id.
@@ -131,45 +138,145 @@ class Sessions:
         Raises:
             BusyError: It would be taken in, but there are too many; or the shared store does not answer.
         """
+        owner = owner_of(client.principal)
         session = self._by_id.get(id_)
-        if session is not None:
-            record = session.record
-        else:  # another process may have it
-            try:
-                token = await self._succession.read(id_, time.time())
-            except OSError:
-                raise unreachable() from None
-            if token is None:
-                return None
-            record = self._record(token)
-        if record.token.principal != owner_of(client.principal):
-            return None
+        if session is None or session.owner != owner:
+            return await self._take_in(id_, client, session, owner)
+        record = session.record
         saves = record.saves
         try:  # as `look` does: each request comes by here
             fields = record.take(await self._environment.broker.read(record.key), saves)
         except OSError:
             raise unreachable() from None
         if fields is None:
-            if session is not None:
-                self._forget(session)
+            self._forget(session)
             return None
-        if session is not None and fields is not session.fields and self._by_id.get(id_) is session:
-            session.load(fields)
+        if fields is not session.fields and self._by_id.get(id_) is session:
+            session.take_over(fields)
         now = self._loop.time()
         if now - record.prolonged >= self._spacing:
             await record.prolong(now)
             self._unused.pop(id_, None)
-        found = self._by_id.get(id_)
-        if found is None:
-            if session is not None:  # it has ended meanwhile, or made room
-                return await self.find(id_, client)
-            self._make_room(client.caller)
-            self._shares.take(client.caller)
-            found = self._add(id_, record, fields, client)
-            found.resume()
-        found.principal = client.principal
-        self._use(found, now)
-        return found
+        if self._by_id.get(id_) is not session:  # it has ended meanwhile, made room, or is somebody's now
+            return await self.find(id_, client)
+        session.principal = client.principal
+        self._use(session, now)
+        return session
+
+    async def _take_in(
+        self, id_: str, client: Exchange | Session, other: Session | None, owner: str | None
+    ) -> Session | None:
+        """Return a session that does not live here as its client's, who has perhaps been nobody up to now.
+
+        Args:
+            id_: What a client has sent as the id.
+            client: Who the client is.
+            other: The session of this id that lives here, somebody else's or nobody's; None where there is none.
+            owner: What stands for the client.
+        """
+        record = await self._record_of(id_) if other is None else other.record
+        if record is None or not self._may_be(record, owner):
+            return None
+        try:
+            fields = await record.look()
+        except OSError:
+            raise unreachable() from None
+        if fields is None:
+            if other is not None:
+                self._forget(other)
+            return None
+        holder = record.token.principal or fields.get(OWNER)
+        if holder is None and owner is not None:
+            await self._adopt(record, client, owner)
+            return await self.find(id_, client)
+        if other is not None and other.owner != holder:
+            self._leave(other)
+        if holder != owner or await self._is_revoked(record, client):
+            return None
+        await record.prolong(self._loop.time())
+        if id_ in self._by_id:  # another request has been faster
+            return await self.find(id_, client)
+        self._make_room(client.caller)
+        self._shares.take(client.caller)
+        session = self._add(id_, record, fields, client)
+        session.resume()
+        return session
+
+    def _may_be(self, record: Record, owner: str | None) -> bool:
+        """Say whether a session may be somebody's: theirs, or nobody's on a server that takes access tokens."""
+        whose = record.token.principal
+        return whose == owner or (whose is None and self._revocations is not None)
+
+    async def _record_of(self, id_: str) -> Record | None:
+        try:
+            token = await self._succession.read(id_, time.time())
+        except OSError:
+            raise unreachable() from None
+        return None if token is None else self._record(token)
+
+    async def _adopt(self, record: Record, client: Exchange | Session, owner: str) -> None:
+        """Let somebody have a session that was nobody's, unless somebody else has been faster.
+
+        Raises:
+            BusyError: The shared store does not answer.
+        """
+        shared = self._environment.engine.runtime.shared
+        key = f"{record.key}/{OWNER}"
+        left = max(record.token.expires - time.time(), 1)
+        try:
+            if await shared.put(key, owner.encode(), version=None, ttl=left) is not None:
+                holder = owner
+                self._environment.engine.runtime.audit.tell("adoption", client.principal)
+            else:
+                stored = await shared.get(key)
+                holder = "" if stored is None else stored.value.decode()  # it has just expired
+        except OSError:
+            raise unreachable() from None
+        # Nobody's questions are no more: what is answered now is answered by somebody.
+        record.changes.update(dict.fromkeys(name for name in record.fields if name.startswith(QUESTION)))
+        record.changes[OWNER] = holder
+        await record.save()
+
+    def _leave(self, session: Session) -> None:
+        """Let a session go that was nobody's, when what it has begun has been answered."""
+        if self._remove(session):
+            self._leaving.add(session)
+            task = self._loop.create_task(session.leave())
+            task.add_done_callback(lambda _: self._leaving.discard(session))
+
+    async def _is_revoked(self, record: Record, client: Exchange | Session) -> bool:
+        """Say whether a session that is to be taken in was opened before its client was sent away; then it ends."""
+        if client.principal.id is None or self._revocations is None:
+            return False
+        try:
+            at = await self._revocations.latest(client.principal.id)
+        except OSError:
+            raise unreachable() from None
+        if self._opened(record) > at:
+            return False
+        await record.end()
+        return True
+
+    def _opened(self, record: Record) -> float:
+        return record.token.expires - self._settings.session_max_age
+
+    def revoke(self, revocation: Revocation, problem: ChallengeError) -> None:
+        """End the sessions of somebody who has been sent away.
+
+        Args:
+            revocation: Who.
+            problem: What whoever waits for an answer is told.
+        """
+        for session in tuple(self._by_id.values()):
+            if revocation.means(session.principal) and self._opened(session.record) <= revocation.at:
+                session.revoke(problem)
+                self._forget(session)
+                self._environment.begin(self._end_record(session.record))
+
+    async def _end_record(self, record: Record) -> None:
+        with suppress(BusyError):  # it has been logged
+            await record.end()
+            await record.announce()
 
     async def end(self, session: Session) -> None:
         """End a session because its client says so; from now on its id is not found.
@@ -188,12 +295,12 @@ class Sessions:
 
     async def drain(self) -> None:
         """Return once every call of every session has been answered."""
-        for session in tuple(self._by_id.values()):
+        for session in (*self._by_id.values(), *self._leaving):
             await session.drain()
 
     async def aclose(self) -> None:
         """Cancel all calls, and wait until they have stopped."""
-        for session in tuple(self._by_id.values()):
+        for session in (*self._by_id.values(), *self._leaving):
             await session.aclose()
         if tasks := tuple(self._environment.tasks):
             await asyncio.wait(tasks)
@@ -206,7 +313,7 @@ class Sessions:
             self._sweeping = None
         for task in self._environment.tasks:
             task.cancel()
-        for session in tuple(self._by_id.values()):
+        for session in (*self._by_id.values(), *self._leaving):
             self._forget(session)
 
     def _make_room(self, caller: str | None) -> None:
@@ -251,18 +358,23 @@ class Sessions:
     def _add(
         self, id_: str, record: Record, fields: Mapping[str, str], client: Exchange | Session
     ) -> Session:
-        session = Session(self._environment, id_, record, fields, client, self._forget)
+        session = Session(self._environment, id_, record, fields, client, self._forget, self._leave)
         self._by_id[id_] = session
         if self._sweeping is None:
             self._sweep_later()
         return session
 
     def _forget(self, session: Session) -> None:
-        if self._by_id.get(session.id) is session:
-            del self._by_id[session.id]
-            self._shares.give_back(session.caller)
-            self._unused.pop(session.id, None)
+        self._remove(session)
         session.end()
+
+    def _remove(self, session: Session) -> bool:
+        if self._by_id.get(session.id) is not session:
+            return False
+        del self._by_id[session.id]
+        self._shares.give_back(session.caller)
+        self._unused.pop(session.id, None)
+        return True
 
     def _sweep_later(self) -> None:
         delay = min(self._settings.session_ttl / 4, self._settings.session_max_age / 4, 60.0)

@@ -23,6 +23,7 @@ from ....protocol.messages import invalid
 from ....protocol.revisions import RESUMABLE, SEVERITY
 from ....protocol.types import Json
 from ....state.change import Change
+from ....state.owner import owner_of
 from ....state.principal import Principal
 from ..environment import Environment
 from ..exchange import Exchange
@@ -33,7 +34,9 @@ from .streams import Stream, Streams, read_event_id
 
 _LEVEL = "level"
 _URI = "uri:"
-_QUESTION = "question:"
+QUESTION = "question:"
+OWNER = "owner"
+"""Who it belongs to that was opened by nobody; see `owner_of`."""
 _ASKED_ELSEWHERE = re.compile(r"[0-9a-f]{8}-\d+")
 """The id of a question of a process."""
 
@@ -55,12 +58,14 @@ class Session(Peer):
         fields: What that says.
         client: Who its client is.
         forget: Called when another process has ended it.
+        leave: Called when it is somebody's now, and this has been nobody's.
 
     Attributes:
         id: Its id.
         record: What other processes share of it.
         fields: What of its record has been taken over; the very object.
         principal: Who its client is, with the scopes that its latest request had.
+        owner: What stands for them; see `owner_of`.
         caller: Whose place it takes; see `Shares`.
         used: When a request of its came last, by the loop's clock.
         is_local: Never; see `Channel`.
@@ -76,6 +81,7 @@ class Session(Peer):
         fields: Mapping[str, str],
         client: Exchange | Session,
         forget: Callable[[Session], None],
+        leave: Callable[[Session], None],
     ) -> None:
         token = record.token
         questions = OpenQuestions(
@@ -89,11 +95,14 @@ class Session(Peer):
         self.id = id_
         self.record = record
         self.principal: Principal = client.principal
+        self.owner = owner_of(client.principal)
         self.caller: str | None = client.caller
         self.used = environment.loop.time()
         self.streams = Streams(environment.process, environment.shelf, has_ids=token.revision in RESUMABLE)
         self._environment = environment
         self._forget = forget
+        self._leave = leave
+        self._heir = fields.get(OWNER)
         self._level = self._negotiated.log_level
         self._has_ended = False
         self._answers: list[str] = []
@@ -136,6 +145,13 @@ class Session(Peer):
         elif self._listening and self._teller is None:
             self._claim()
             self._save_later()
+
+    def take_over(self, fields: Mapping[str, str]) -> None:
+        """Take over what the record says by now; where it says that it is somebody's now, this has been nobody's."""
+        if fields.get(OWNER) == self._heir:
+            self.load(fields)
+        else:
+            self._leave(self)
 
     async def save(self) -> None:
         """Have other processes know what has changed here, if something has.
@@ -211,6 +227,7 @@ class Session(Peer):
             self.streams.remember(stream)
             self._listening.append(stream)
             self._environment.streams.take(exchange.caller)
+            stream.let_go = self._environment.hold(exchange, stream.leave)
             self._claim()
             self._follow()
         return None
@@ -244,16 +261,16 @@ class Session(Peer):
         if fields is None:
             self._forget(self)
         elif fields is not self.fields:
-            self.load(fields)
+            self.take_over(fields)
 
     async def _ask(self, id_: str) -> None:
         """Have all processes know a question before it is asked, so that any of them takes the answer."""
         self._follow()
-        self.record.changes[_QUESTION + id_] = "1"
+        self.record.changes[QUESTION + id_] = "1"
         await self.record.save()
 
     def _ask_no_more(self, id_: str) -> None:
-        self.record.changes[_QUESTION + id_] = None
+        self.record.changes[QUESTION + id_] = None
         self._save_later()
         self._follow()
 
@@ -264,7 +281,7 @@ class Session(Peer):
     def _receive_response(self, message: Json, reply: Reply) -> None:
         id_ = message.get("id")
         if isinstance(id_, str) and not id_.startswith(f"{self._environment.process}-"):
-            if _QUESTION + id_ in self.record.fields:
+            if QUESTION + id_ in self.record.fields:
                 self._answers.append(jsonrpc.encode(message).decode())
                 reply(None, None)
                 return
@@ -344,11 +361,31 @@ class Session(Peer):
 
     def end(self) -> None:
         """Cancel what runs, end the streams, and hear of changes no more."""
+        self._stop()
+        self._calls.cancel_all()
+        self.streams.clear()
+
+    def revoke(self, problem: ProtocolError) -> None:
+        """Cancel what runs, and tell why: its client has been sent away."""
+        self._calls.cancel_all(problem)
+
+    async def leave(self) -> None:
+        """Have no part in the session any more, as it is somebody's now: what was begun before is answered yet.
+
+        Returns:
+            When all of it has been.
+        """
+        self._stop()
+        self.questions.close("The client cannot be asked any more: it has said who it is")
+        try:
+            await self.drain()
+        finally:
+            self.end()
+
+    def _stop(self) -> None:
         self._has_ended = True
         self._environment.changes.forget(self)
         self.end_streams()
-        self._calls.cancel_all()
-        self.streams.clear()
 
     async def aclose(self) -> None:
         """Tell what runs that the server ends, cancel it, and wait until it has stopped."""
@@ -362,14 +399,18 @@ class _Listener(Stream):
 
     Args:
         session: Whose it is.
+
+    Attributes:
+        let_go: Called when it listens no more.
     """
 
-    __slots__ = ("_session",)
+    __slots__ = ("_session", "let_go")
     kind = "g"
 
     def __init__(self, session: Session) -> None:
         super().__init__(session.streams)
         self._session = session
+        self.let_go: Callable[[], None] | None = None
 
     @property
     def is_alive(self) -> bool:
@@ -384,6 +425,8 @@ class _Listener(Stream):
         """Listen no more, unless the client has come back already."""
         if self.exchange is exchange:
             self.exchange = None
+            if self.let_go is not None:
+                self.let_go()
             self._session.listen_no_more(self, exchange.caller)
 
 

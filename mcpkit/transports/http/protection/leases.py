@@ -1,0 +1,200 @@
+"""How long streams may listen: as long as the access tokens hold by which they were opened."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import heapq
+import logging
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from itertools import count
+from typing import TYPE_CHECKING
+
+from ....state.owner import owner_of
+from ..exchange import Exchange, RefusedError
+
+if TYPE_CHECKING:
+    from ....auth.verifier import Grant
+    from ....state.revocations import Revocation
+    from ..challenger import Challenger
+
+logger = logging.getLogger("mcpkit")
+
+GRACE = 60.0
+"""Seconds for which a stream goes on whose token should be verified again, where nobody can tell whether it holds."""
+
+AGAIN = 5.0
+"""Seconds after which that is tried again."""
+
+_AT_A_TIME = 16
+"""Tokens that are verified again at a time."""
+
+_LONGEST = 3600.0
+"""Seconds for which the timer sleeps at most, as clocks are set."""
+
+
+class Leases:
+    """The streams of one event loop that listen, by their access tokens.
+
+    A stream ends when its token does. One that has to be verified again and again, as a provider says whether it holds,
+    is verified while a stream is open, once for all of its streams. All of them have one timer.
+
+    Args:
+        clock: The time, in Unix seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._tokens: dict[tuple[Challenger, bytes], _Token] = {}
+        self._wakes: list[tuple[float, int, _Token]] = []  # a heap: when to look at a token
+        self._count = count()
+        self._timer: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def hold(self, exchange: Exchange, end: Callable[[], None]) -> Callable[[], None]:
+        """Have a stream end when the access token does of the request that has opened it.
+
+        Args:
+            exchange: The request, which has one.
+            end: Ends the stream.
+
+        Returns:
+            A function to be called when it has ended.
+        """
+        endpoint, grant = exchange.challenger, exchange.grant
+        assert endpoint is not None, "whoever asks has an access token"
+        assert grant is not None
+        key = endpoint, _digest(exchange.request_headers)
+        token = self._tokens.get(key)
+        if token is None:
+            token = self._tokens[key] = _Token(endpoint, exchange.request_headers, grant)
+            self._wake_for(token)
+        elif grant is not token.grant:
+            token.grant = grant
+            self._wake_for(token)
+        held = next(self._count)
+        token.streams[held] = end
+
+        def let_go() -> None:
+            token.streams.pop(held, None)
+            if not token.streams and token.wakes == math.inf:  # else it goes when its time comes
+                self._forget(token)
+
+        return let_go
+
+    def revoke(self, revocation: Revocation) -> None:
+        """End the streams of whoever has been sent away."""
+        for token in tuple(self._tokens.values()):
+            if revocation.covers(token.grant.principal, token.grant.issued):
+                token.end()
+
+    def close(self) -> None:
+        """Look at nothing any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in self._tasks:
+            task.cancel()
+
+    def _forget(self, token: _Token) -> None:
+        key = token.endpoint, _digest(token.headers)
+        if self._tokens.get(key) is token:
+            del self._tokens[key]
+
+    def _wake_for(self, token: _Token) -> None:
+        self._wake(token, (token.expires, token.fresh_until))
+
+    def _wake(self, token: _Token, times: Iterable[float]) -> None:
+        for when in times:
+            if when < math.inf:
+                heapq.heappush(self._wakes, (when, next(self._count), token))
+        if self._wakes:
+            delay = min(max(self._wakes[0][0] - self._clock(), 0), _LONGEST)
+            when = self._loop.time() + delay
+            if self._timer is None or self._timer.when() > when:
+                if self._timer is not None:
+                    self._timer.cancel()
+                self._timer = self._loop.call_at(when, self._look)
+
+    def _look(self) -> None:
+        """End what is over, and have verified again what has to be."""
+        self._timer = None
+        now, stale = self._clock(), list[_Token]()
+        while self._wakes and self._wakes[0][0] <= now:
+            token = heapq.heappop(self._wakes)[2]
+            if not token.streams:
+                self._forget(token)
+            elif token.expires <= now:
+                token.end()
+            elif token.fresh_until <= now and not token.is_asked:
+                token.is_asked = True
+                stale.append(token)
+        if stale:
+            task = self._loop.create_task(self._ask_all(stale))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        if self._wakes:
+            self._wake(self._wakes[0][2], ())
+
+    async def _ask_all(self, tokens: list[_Token]) -> None:
+        for start in range(0, len(tokens), _AT_A_TIME):
+            await asyncio.gather(*map(self._ask, tokens[start : start + _AT_A_TIME]))
+
+    async def _ask(self, token: _Token) -> None:
+        """Verify a token again; what nobody can tell just now, or grants something else now, ends sooner or later."""
+        try:
+            grant = await token.endpoint.admit(token.headers, None, may_be_anybody=False)
+        except RefusedError as error:
+            now = self._clock()
+            if error.status in {401, 403, 400}:
+                token.end()
+            elif now < token.fresh_until + GRACE:
+                self._wake(token, (now + AGAIN,))
+            else:
+                logger.warning("streams end, as nobody can tell any more whether their access token holds")
+                token.end()
+        else:
+            before, now_ = token.grant.principal, grant.principal
+            if owner_of(before) != owner_of(now_) or before.scopes != now_.scopes:
+                token.end()
+            token.grant = grant
+            self._wake_for(token)
+        finally:
+            token.is_asked = False
+
+
+class _Token:
+    """An access token, and the streams that were opened by it."""
+
+    __slots__ = ("endpoint", "grant", "headers", "is_asked", "streams")
+
+    def __init__(self, endpoint: Challenger, headers: Mapping[bytes, bytes], grant: Grant) -> None:
+        self.endpoint = endpoint
+        self.headers = headers
+        self.grant = grant
+        self.streams: dict[int, Callable[[], None]] = {}
+        self.is_asked = False
+
+    @property
+    def expires(self) -> float:
+        return math.inf if self.grant.expires is None else self.grant.expires
+
+    @property
+    def fresh_until(self) -> float:
+        return math.inf if self.grant.fresh_until is None else self.grant.fresh_until
+
+    @property
+    def wakes(self) -> float:
+        return min(self.expires, self.fresh_until)
+
+    def end(self) -> None:
+        for end in tuple(self.streams.values()):
+            with suppress(Exception):  # one that fails keeps no other one open
+                end()
+
+
+def _digest(headers: Mapping[bytes, bytes]) -> bytes:
+    return hashlib.sha256(headers[b"authorization"]).digest()
