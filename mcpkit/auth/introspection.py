@@ -14,6 +14,7 @@ from urllib.parse import quote_plus, urlencode
 from weakref import WeakKeyDictionary
 
 from ..common.numbers import check_seconds
+from ..state.meter import fetching
 from ..state.principal import Principal
 from .audiences import AudienceCheck
 from .claims import (
@@ -180,7 +181,8 @@ class Introspection(TokenVerifier):
     async def _asked(self, token: str) -> dict[str, object]:
         try:
             url = self._given_endpoint or await self._metadata.endpoint("introspection_endpoint")
-            claims = await asyncio.wait_for(self._answer(url, token), self._timeout)
+            with fetching("introspection"):
+                claims = await asyncio.wait_for(self._answer(url, token), self._timeout)
         except asyncio.TimeoutError:
             raise self._failed(f"{self.issuer} has not answered within {self._timeout:g} s") from None
         except (FetchError, MetadataError) as error:

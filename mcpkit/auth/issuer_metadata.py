@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ..state.meter import fetching
 from .discovery import AuthorizationServerMetadata, MetadataError, authorization_server_urls
 from .fetching import FetchError, fetch_document
 
@@ -54,7 +55,8 @@ class IssuerMetadata:
             MetadataError: It is of somebody else, or has no such URL.
         """
         if self._kept is None or self._clock() >= self._kept[1]:
-            self._kept = (await self._fetched(), self._clock() + _BELIEVED)
+            with fetching("metadata"):
+                self._kept = (await self._fetched(), self._clock() + _BELIEVED)
         return self._kept[0].endpoint(name)
 
     def forget(self) -> None:

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..state.meter import fetching
 from .discovery import MetadataError, check_url
 from .fetching import FetchError, fetch_document
 from .issuer_metadata import IssuerMetadata
@@ -166,9 +167,10 @@ class PublishedKeys:
     async def _fetch(self) -> KeySet:
         try:
             uri = self._given_uri or await self._metadata.endpoint("jwks_uri")
-            document = await fetch_document(
-                uri, f"the keys of {self._issuer}", http_client=self._http_client, patience=self._timeout
-            )
+            with fetching("keys"):
+                document = await fetch_document(
+                    uri, f"the keys of {self._issuer}", http_client=self._http_client, patience=self._timeout
+                )
             try:
                 keys = KeySet(read_keys(document.members))
             except ValueError as error:

@@ -48,6 +48,7 @@ class RateLimit:
         key: Says who asks: of the same key, all have one bucket. By default that is the principal, where nobody has
             been authenticated the session, and where there is none the address that the ASGI server names, unless it
             is one of this machine, where a proxy may stand: of all those, and of what is no HTTP, clients share one.
+            Of a server with `auth=` it is the address even in a session, for whoever has not said who they are.
         methods: Which requests of the core protocol count; when None those that run the author's code, and
             those of methods outside it.
         most_clients: Buckets that are kept. Beyond that, the one that was not used for the longest time is
@@ -117,6 +118,10 @@ def _client(ctx: Context[Any]) -> Hashable:
     """Return the principal, or what stands for the session without keeping it, or where the client is."""
     if ctx.principal.id is not None:
         return ctx.principal.id
+    if (
+        ctx.call.runtime.is_protected
+    ):  # a new session costs nothing there, while others have said who they are
+        return ctx.call.channel.caller
     session = ctx.call.envelope
     # Over HTTP there is none yet at `initialize`, and none at all with `stateless=True`: what stands for it is new, or
     # shared.

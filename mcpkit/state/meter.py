@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from time import perf_counter
+
+measuring: ContextVar[tuple[Meter, ...]] = ContextVar("measuring", default=())
+"""What measures for the request whose token is being verified, and for what that begins."""
 
 
 class Meter:
@@ -43,3 +49,19 @@ class Meter:
             status: The status of HTTP; None where it was a result.
             reason: As `AuditEvent` has it.
         """
+
+
+@contextmanager
+def fetching(what: str) -> Generator[None]:
+    """Measure how long it takes to fetch something, in a block.
+
+    Args:
+        what: As `Meter.fetched` has it.
+    """
+    started, outcome = perf_counter(), "failed"
+    try:
+        yield
+        outcome = "fetched"
+    finally:
+        for meter in measuring.get():
+            meter.fetched(what, outcome, perf_counter() - started)

@@ -10,7 +10,9 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from asgi_client import serving
+from identity_provider import RESOURCE_SERVER, providing
 from mcpkit import Context, Server
+from mcpkit.auth import Introspection, Jwt
 from mcpkit.middlewares import Telemetry
 from mcpkit.testing import connect
 from verified import ISSUER, Table, bearer
@@ -60,8 +62,6 @@ async def test_what_a_protected_server_does_is_measured(schema_dir: Path) -> Non
             assert (await client.call("whoami", headers=token).whole()).status == 401
         table.is_down = True
         assert (await client.call("whoami", headers=bearer("bob")).whole()).status == 503
-    for meter in server.on_audit.meters:
-        meter.fetched("keys", "fetched", 0.1)
     found = measured(reader)
     provider.shutdown()
     assert found["mcpkit.auth.verification.duration"] == [
@@ -76,10 +76,40 @@ async def test_what_a_protected_server_does_is_measured(schema_dir: Path) -> Non
         ({"error.type": "unavailable", "http.response.status_code": 503}, 1),
     ]
     assert found["mcpkit.auth.known_tokens"] == [({}, 4)]
-    assert found["mcpkit.auth.fetch.duration"] == [
-        ({"mcpkit.auth.fetched": "keys", "mcpkit.auth.outcome": "fetched"}, 1)
-    ]
+    assert "mcpkit.auth.fetch.duration" not in found
     assert found["mcp.server.operation.duration"]
+
+
+@pytest.mark.parametrize("opaque", [False, True])
+async def test_what_is_fetched_of_a_provider_is_measured(schema_dir: Path, opaque: bool) -> None:
+    reader = InMemoryMetricReader()
+    provider = MeterProvider([reader], shutdown_on_exit=False)
+    with providing(opaque=opaque) as issuer:
+        name, secret = RESOURCE_SERVER
+        verifier = (
+            Introspection(issuer.issuer, client_id=name, client_secret=secret)
+            if opaque
+            else Jwt(issuer.issuer)
+        )
+        server = Server("notes", auth=verifier)
+        server.middleware(Telemetry(meter_provider=provider))
+        async with serving(server, schema_dir, public_url=URL, allowed_hosts=["localhost"]) as client:
+            token = {"authorization": f"Bearer {issuer.token('ada', 'notes:read', URL)}"}
+            for _ in range(3):
+                assert (await client.ask("server/discover", headers=token).whole()).status == 200
+            if opaque:
+                with issuer.down("failing"):
+                    other = {"authorization": "Bearer unknown"}
+                    assert (await client.ask("server/discover", headers=other).whole()).status == 503
+            await verifier.aclose()
+    found = measured(reader)
+    provider.shutdown()
+    fetched = {
+        (each["mcpkit.auth.fetched"], each["mcpkit.auth.outcome"]): count
+        for each, count in found["mcpkit.auth.fetch.duration"]
+    }
+    asked = {("introspection", "fetched"): 1, ("introspection", "failed"): 1}
+    assert fetched == {("metadata", "fetched"): 1} | (asked if opaque else {("keys", "fetched"): 1})
 
 
 async def test_an_open_server_measures_none_of_it() -> None:

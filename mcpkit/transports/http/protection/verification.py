@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ....auth.verifier import Grant, InvalidTokenError, TokenVerifier, VerifierUnavailableError
 from ....calls.shares import Shares
+from ....state.meter import measuring
 from ..intake.refused_body import UnreadError
 from .arrivals import Arrivals
 
@@ -68,6 +69,8 @@ class Verification:
         """
         self._check_room(url, caller)
         self._running.take(caller)
+        meters = self._audit.meters
+        token_of_meters = measuring.set(meters) if meters else None
         started, outcome = perf_counter(), "cancelled"
         try:
             found = await self._verifier.verify(token, url)
@@ -91,8 +94,10 @@ class Verification:
             raise UnreadError(500, "the server cannot tell who sends this request") from None
         finally:
             self._running.give_back(caller)
-            for meter in self._audit.meters:
+            for meter in meters:
                 meter.verified(outcome, perf_counter() - started)
+            if token_of_meters is not None:
+                measuring.reset(token_of_meters)
         if caller is not None:
             self._bad.pop(
                 caller, None

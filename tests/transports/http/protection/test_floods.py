@@ -10,6 +10,7 @@ import pytest
 from asgi_client import Client, Serve, initialize
 from mcpkit import Principal, Server
 from mcpkit.auth import Grant, TokenVerifier
+from mcpkit.middlewares import RateLimit
 from mcpkit.state.audit import Audit
 from mcpkit.state.keys import Keys
 from mcpkit.state.scopes import Scopes
@@ -170,6 +171,21 @@ async def test_those_who_are_anonymous_have_half_of_all_places_together(serve: S
         answers = await asyncio.gather(*one, *others, *known)
     assert sorted(answers) == [200] * 12 + [503] * 20
     assert server.engine.runtime.running.taken == 0
+
+
+async def test_a_new_session_brings_no_new_rate_to_whoever_is_anonymous(serve: Serve, table: Table) -> None:
+    server = Server("s", auth=table)
+    server.middleware(RateLimit(0.001, burst=2))
+    server.tool(lambda: "fine", name="weather", anonymous=True)
+    async with serve(server) as client:
+        texts = []
+        for _ in range(2):
+            session = await client.initialize()
+            texts += [await session.call("weather").whole() for _ in range(2)]
+        assert [answer.status for answer in texts] == [200, 200, 503, 503]
+        assert texts[-1].headers["retry-after"]
+        assert (await client.call("weather", headers=bearer("ada")).whole()).status == 200
+        assert (await client.call("weather", headers=bearer("bob")).whole()).status == 200
 
 
 async def test_so_it_is_with_sessions_and_they_make_room_among_themselves(serve: Serve, table: Table) -> None:
