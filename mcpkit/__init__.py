@@ -22,11 +22,14 @@ if TYPE_CHECKING:
     from .client.asking.visits import UrlRequest
     from .client.authorization.checking.check import check_authorization
     from .client.authorization.checking.finding import Finding
+    from .client.authorization.client_credentials import ClientCredentials
     from .client.authorization.file_tokens import FileTokens
+    from .client.authorization.id_jag import EnterpriseManaged
     from .client.authorization.keyring_tokens import KeyringTokens
     from .client.authorization.loopback import Loopback
     from .client.authorization.oauth import OAuth
     from .client.authorization.storage import MemoryTokens, TokenStorage, TokenStorageError
+    from .client.authorization.workload_identity import WorkloadIdentity
     from .client.changes.changes import Change, Watch
     from .client.link.errors import (
         AuthorizationError,
@@ -103,6 +106,9 @@ if TYPE_CHECKING:
     from .state.store import Store, Stored
 else:
     _NAMES = {
+        "client.authorization.workload_identity": "WorkloadIdentity",
+        "client.authorization.id_jag": "EnterpriseManaged",
+        "client.authorization.client_credentials": "ClientCredentials",
         "client.authorization.checking.finding": "Finding",
         "client.authorization.checking.check": "check_authorization",
         "client.authorization.storage": "MemoryTokens TokenStorage TokenStorageError",
@@ -197,6 +203,7 @@ __all__ = [
     "ChallengeError",
     "Change",
     "Client",
+    "ClientCredentials",
     "ClientTelemetry",
     "Complete",
     "Context",
@@ -206,6 +213,7 @@ __all__ = [
     "ElicitationError",
     "Email",
     "EmbeddedResource",
+    "EnterpriseManaged",
     "Extension",
     "ExtensionResult",
     "Failure",
@@ -280,6 +288,7 @@ __all__ = [
     "Uri",
     "UrlRequest",
     "Watch",
+    "WorkloadIdentity",
     "as_content",
     "assistant",
     "check_authorization",

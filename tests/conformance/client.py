@@ -17,7 +17,15 @@ from urllib.parse import parse_qsl, urljoin, urlsplit
 
 import httpx2
 
-from mcpkit import AuthorizationError, Client, MemoryTokens, OAuth
+from mcpkit import (
+    AuthorizationError,
+    Client,
+    ClientCredentials,
+    EnterpriseManaged,
+    MemoryTokens,
+    OAuth,
+    WorkloadIdentity,
+)
 
 Scenario = Callable[[str], Awaitable[None]]
 
@@ -202,6 +210,41 @@ async def be_known_before(url: str) -> None:
     told = context()
     issuer = told.get("issuer") or await issuer_of(url)
     await use(url, oauth(client_id=told["client_id"], client_secret=told["client_secret"], issuer=issuer))
+
+
+@scenario("auth/client-credentials-basic")
+async def ask_for_itself_with_a_secret(url: str) -> None:
+    told = context()
+    issuer = await issuer_of(url)
+    await use(url, ClientCredentials(told["client_id"], told["client_secret"], issuer=issuer))
+
+
+@scenario("auth/client-credentials-jwt")
+async def ask_for_itself_with_a_key(url: str) -> None:
+    told = context()
+    key, algorithm = told["private_key_pem"], told["signing_algorithm"]
+    await use(url, ClientCredentials(told["client_id"], private_key=key, algorithm=algorithm))
+
+
+@scenario("auth/enterprise-managed-authorization", "auth/cross-app-access-complete-flow")
+async def be_managed_by_an_enterprise(url: str) -> None:
+    told = context()
+    auth = EnterpriseManaged(
+        told["client_id"],
+        secret=told["client_secret"],
+        issuer=await issuer_of(url),
+        idp=told["idp_issuer"],
+        idp_client_id=told["idp_client_id"],
+        identity=told["idp_id_token"],
+        storage=MemoryTokens(),
+    )
+    await use(url, auth)
+
+
+@scenario("auth/wif-jwt-bearer")
+async def be_known_by_where_it_runs(url: str) -> None:
+    told = context()
+    await use(url, WorkloadIdentity(told["client_id"], told["valid_jwt"], issuer=await issuer_of(url)))
 
 
 async def issuer_of(url: str) -> str:
