@@ -116,9 +116,11 @@ async def _of_the_oldest(web: Web, url: str, issuer: str | None) -> Found:
         server = AuthorizationServerMetadata.of_origin(url)
     else:
         named = document.get("issuer")
+        expected: tuple[str, ...] = names
         # Nobody has named an issuer by which one could know it: whoever speaks for the origin is believed of it.
-        is_of_origin = isinstance(named, str) and named.startswith(f"{names[0]}/")
-        server = AuthorizationServerMetadata.read(document, *((named,) if is_of_origin else names))
+        if isinstance(named, str) and named.startswith(f"{names[0]}/"):
+            expected = (named,)
+        server = AuthorizationServerMetadata.read(document, *expected)
     if issuer not in {None, server.issuer}:
         raise AuthorizationFailedError(
             f"{origin(url)} has no protected resource metadata, and so is its own authorization server, "

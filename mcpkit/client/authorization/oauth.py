@@ -61,6 +61,10 @@ class OAuth(Authorization):
             raise ValueError(
                 "client_secret= is the secret of the client that client_id= names, and needs nothing else"
             )
+        if authentication is not None and authentication.client_id not in {client_id, client_metadata_url}:
+            raise ValueError(
+                "authentication= is that of the client which client_id= or client_metadata_url= names"
+            )
         if client_id is not None and issuer is None:
             raise ValueError("client_id= is known to one authorization server alone: name it with issuer=")
         if client_metadata_url is not None:

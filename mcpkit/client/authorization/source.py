@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from ...protocol.types import Json
 from .roles import ClientAuthentication, Prover
@@ -14,14 +14,11 @@ from .wanted import Wanted
 class Source(Protocol):
     """Gets tokens; `Authorization` says what its parts are."""
 
+    is_of_user: ClassVar[bool]
+    """Whether a person takes part."""
     scopes: tuple[str, ...] | None
     storage: TokenStorage
     issuer: str | None
-
-    @property
-    def is_of_user(self) -> bool:
-        """Whether a person takes part."""
-        ...
 
     @property
     def client(self) -> str:

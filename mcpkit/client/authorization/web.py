@@ -156,7 +156,7 @@ class Web:
     ) -> tuple[httpx2.Response, bytes]:
         import httpx2
 
-        own = self._headers if origin(url) == self._origin else {}
+        own: Mapping[str, str] = self._headers if origin(url) == self._origin else {}
         request = httpx2.Request(
             method,
             url,

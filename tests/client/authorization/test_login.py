@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from starlette.responses import JSONResponse, Response
 
 from granting import RESOURCE, WELL_KNOWN, Clicks, Granting, clicking, granting
 from mcpkit import AuthorizationError, Client, MemoryTokens, OAuth, SyncClient
+from mcpkit.client.authorization.client_authentication import PublicClient
 
 pytestmark = pytest.mark.anyio
 REVISIONS = ["2025-11-25", "2026-07-28"]
@@ -246,11 +248,19 @@ async def test_one_server_of_a_configuration_may_want_a_login(server: Granting) 
         ({"issuer": "http://id.example.com"}, "not encrypted"),
         ({"client_metadata_url": "http://localhost/client.json"}, "begins with https://"),
         ({"client_metadata_url": "https://example.com"}, "has a path"),
+        ({"authentication": PublicClient("another")}, "is that of the client which client_id="),
     ],
 )
-def test_what_does_not_fit_together_is_refused_at_once(options: dict[str, str], wrong: str) -> None:
+def test_what_does_not_fit_together_is_refused_at_once(options: dict[str, Any], wrong: str) -> None:
     with pytest.raises(ValueError, match=wrong):
         clicking(**options)
+
+
+@pytest.mark.parametrize("auth", ["a-token", OAuth])
+def test_what_is_no_authorization_is_refused_without_showing_it(auth: Any) -> None:
+    with pytest.raises(TypeError, match=r"OAuth\(\), or a user and a password") as refused:
+        Client("http://127.0.0.1:1/mcp", auth=auth)
+    assert "a-token" not in str(refused.value)
 
 
 def test_scopes_are_no_text() -> None:

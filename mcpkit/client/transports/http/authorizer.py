@@ -118,6 +118,19 @@ class GivesAuthorizers(Protocol):
         ...
 
 
+def authorizes(auth: object) -> GivesAuthorizers | None:
+    """Return what stands in `auth=` where it has authorizers; None where httpx2 knows it.
+
+    Raises:
+        TypeError: Nobody can know it.
+    """
+    if isinstance(auth, (str, type)):
+        raise TypeError(
+            "auth= is an object such as OAuth(), or a user and a password; a bearer token is given by token="
+        )
+    return auth if isinstance(auth, GivesAuthorizers) else None
+
+
 async def authorized(
     attempt: Attempt,
     send: Callable[[Pairs], Awaitable[httpx2.Response]],

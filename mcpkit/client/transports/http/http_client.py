@@ -15,7 +15,7 @@ from ....common.listeners import Listeners
 from ....common.numbers import check_count, check_seconds
 from ....common.version import __version__
 from ...link.errors import TransportError
-from .authorizer import Authorizer, GivesAuthorizers, authorized
+from .authorizer import Authorizer, GivesAuthorizers, authorized, authorizes
 from .connections import connected
 from .failures import failure
 from .headers import Pairs, bearer, checked, header
@@ -129,7 +129,7 @@ class HttpClient:
         self._url = urlunsplit((parts.scheme, netloc, parts.path, parts.query, ""))
         if auth is None and parts.username is not None:
             auth = (unquote(parts.username), unquote(parts.password or ""))
-        self._authorization = auth if isinstance(auth, GivesAuthorizers) else None
+        self._authorization = authorizes(auth)
         self._auth = None if isinstance(auth, GivesAuthorizers) else auth
         self._headers = checked(headers or {})
         ways = [auth, token, *(name for name, _ in self._headers if name.lower() == b"authorization")]
