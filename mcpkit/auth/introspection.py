@@ -51,9 +51,9 @@ logger = logging.getLogger("mcpkit")
 class Introspection(TokenVerifier):
     """Verifies tokens by asking their issuer: `auth=Introspection("https://id.example.com", client_id=...)`.
 
-    It is asked again about a token after 30 seconds, also while a stream is open, so that a token that is revoked does
-    not hold for longer. What it answers is held to what a JWT is held to: `active`, `aud`, `iss`, `exp`, `nbf`, and the
-    token is a bearer token.
+    It is asked again about a token after 30 seconds, so that one that is revoked does not hold for longer.
+    What it answers is held to what a JWT is held to: `active`, `aud`, `iss`, `exp`, `nbf`, and the token is a bearer
+    token.
 
     Args:
         issuer: The issuer's URL, as its metadata has it.

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from ..protocol.types import Json
 
-LEEWAY = 30.0
+LEEWAY = 5.0
 """Seconds by which the clocks of issuer and server may differ."""
 COOLDOWN = 10.0
 """Seconds in which keys are fetched at most once for tokens that name an unknown one."""
@@ -179,10 +179,9 @@ class Jwt(TokenVerifier):
         self.check_audience(claims, audience)
         self._check_type(read)
         self.check(claims)
-        principal = self.principal(claims)
         if not await self._is_signed(read):
             raise InvalidTokenError(_SIGNATURE)
-        return Grant(principal, expires, issued)
+        return Grant(self.principal(claims), expires, issued)
 
     def check_audience(self, claims: Mapping[str, object], audience: str) -> None:
         """Refuse a token that is for somebody else.
@@ -209,6 +208,9 @@ class Jwt(TokenVerifier):
 
     def principal(self, claims: Mapping[str, object]) -> Principal:
         """Return whom a token is of; a subclass may know the ways of its issuer better.
+
+        Args:
+            claims: What the token says; its signature has been verified.
 
         Raises:
             InvalidTokenError: It does not say.

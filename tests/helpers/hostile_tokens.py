@@ -226,12 +226,12 @@ class Hostile:
         ]
         way = chance.randrange(4)
         if way == 0:
-            return self.good(chance, exp=chance.choice([*wrong, 0, self.now - chance.uniform(31, 1e9)]))
+            return self.good(chance, exp=chance.choice([*wrong, 0, self.now - chance.uniform(6, 1e9)]))
         if way == 1:
             bad = [each for each in wrong if each is not None]
             return self.good(chance, **{chance.choice(["nbf", "iat"]): chance.choice(bad)})
         if way == 2:
-            return self.good(chance, **{chance.choice(["nbf", "iat"]): self.now + chance.uniform(31, 1e9)})
+            return self.good(chance, **{chance.choice(["nbf", "iat"]): self.now + chance.uniform(6, 1e9)})
         number = chance.choice(
             ["NaN", "Infinity", "-Infinity", "1e999", "-1e999", "+1", "0x7fffffff", "1_000"]
         )

@@ -58,7 +58,9 @@ async def test_its_tokens_are_taken_for_what_they_are(algorithm: str) -> None:
 async def test_it_changes_its_keys_and_goes_down_and_comes_back() -> None:
     clock = Clock()
     with providing(token_seconds=1e9) as provider:
-        clock.now = (await Jwt(provider.issuer).verify(provider.token("ada", "", RESOURCE), RESOURCE)).issued or 0
+        clock.now = (
+            await Jwt(provider.issuer).verify(provider.token("ada", "", RESOURCE), RESOURCE)
+        ).issued or 0
         jwt = Jwt(provider.issuer, clock=clock, timeout=0.5)
         old = provider.token("ada", "", RESOURCE)
         assert await jwt.verify(old, RESOURCE)
