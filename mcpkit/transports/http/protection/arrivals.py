@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ....state.owner import digest_of
+
 if TYPE_CHECKING:
     from ....state.audit import Audit
     from ....state.principal import Principal
+    from ....state.revocations import Revocation
 
 _MOST_KEPT = 10_000
 """Principals that are remembered; of more, those who have not logged in for the longest time come anew."""
@@ -41,3 +44,9 @@ class Arrivals:
             self._audit.tell("login", principal, scopes=principal.scopes, resource=url)
         elif more := principal.scopes - before:
             self._audit.tell("step_up", principal, scopes=more, resource=url)
+
+    def forget(self, revocation: Revocation) -> None:
+        """Forget whoever has been sent away, so that they log in anew; in any thread."""
+        for key in tuple(self._granted):
+            if digest_of(key[0]) == revocation.digest:
+                self._granted.pop(key, None)

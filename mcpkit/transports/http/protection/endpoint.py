@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -17,14 +16,12 @@ from ..intake.addresses import caller_at
 from ..intake.refused_body import UnreadError
 from ..statuses import headers_of
 from .bearer import MalformedAuthorizationError, bearer_token, challenge
+from .verification import REVOKED, Verification
 
 if TYPE_CHECKING:
     from ....state.audit import Audit
     from ....state.revocations import Revocation, Revocations
     from ....state.scopes import Scopes
-    from .verification import Verification
-
-logger = logging.getLogger("mcpkit")
 
 _MOST_KEPT = 10_000
 """Tokens that are remembered; of more, the oldest are verified again."""
@@ -127,21 +124,8 @@ class Endpoint:
             raise self._unread(
                 self._asking(self._scopes.defaults, error.description, error="invalid_token")
             ) from None
-        if await self._is_revoked(grant):
-            self._tell(401, "invalid_token", "it has been revoked", caller, principal=grant.principal)
-            raise self._unread(self.dismissal())
         self._keep(header, grant)
         return grant
-
-    async def _is_revoked(self, grant: Grant) -> bool:
-        if self._revocations is None:
-            return False
-        try:
-            return await self._revocations.covers(grant.principal, grant.issued)
-        except OSError:
-            logger.exception("the shared store does not answer")
-            text = "whether access tokens have been revoked cannot be told now; try again later"
-            raise UnreadError(503, text, ((b"retry-after", b"1"),)) from None
 
     def check(self, grant: Grant) -> None:
         """Refuse a request whose token has been revoked since it was taken.
@@ -191,7 +175,7 @@ class Endpoint:
 
     def dismissal(self) -> ChallengeError:
         """Return how somebody is told that their access token has been revoked."""
-        return self._asking(self._scopes.defaults, "The access token has been revoked", error="invalid_token")
+        return self._asking(self._scopes.defaults, REVOKED, error="invalid_token")
 
     def malformed(self, description: str, caller: str | None = None) -> UnreadError:
         """Return what refuses a request whose Authorization header cannot be read."""

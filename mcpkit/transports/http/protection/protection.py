@@ -142,7 +142,7 @@ class Protection:
         self._engine, self._verifier, self._public = engine, verifier, public
         self._is_announced = False
         runtime = engine.runtime
-        self._verification = Verification(verifier, runtime.scopes, runtime.audit)
+        self._verification = Verification(verifier, runtime.scopes, runtime.audit, engine.revocations)
         self.mcp = self._endpoint(public.mcp)
         self.sse = self.mcp if public.sse is None else self._endpoint(public.sse)
         self.documents: dict[str, Document] = {}
@@ -185,6 +185,7 @@ class Protection:
         """Forget the tokens of somebody who has been sent away; in any thread."""
         self.mcp.revoke(revocation)
         self.sse.revoke(revocation)
+        self._verification.revoke(revocation)
 
     @property
     def routes(self) -> Sequence[Route]:

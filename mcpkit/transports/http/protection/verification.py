@@ -15,9 +15,13 @@ from .arrivals import Arrivals
 
 if TYPE_CHECKING:
     from ....state.audit import Audit
+    from ....state.principal import Principal
+    from ....state.revocations import Revocation, Revocations
     from ....state.scopes import Scopes
 
 logger = logging.getLogger("mcpkit")
+
+REVOKED = "The access token has been revoked"
 
 MOST_AT_ONCE = 256
 """Tokens that are verified at a time; one address has at most as many as are left for others."""
@@ -40,15 +44,22 @@ class Verification:
         verifier: Verifies them.
         scopes: What may be granted.
         audit: Hears of it.
+        revocations: Who has been sent away; None where nobody is.
         clock: The time, in seconds.
     """
 
     def __init__(
-        self, verifier: TokenVerifier, scopes: Scopes, audit: Audit, clock: Callable[[], float] = monotonic
+        self,
+        verifier: TokenVerifier,
+        scopes: Scopes,
+        audit: Audit,
+        revocations: Revocations | None = None,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         self._verifier = verifier
         self._scopes = scopes
         self._audit = audit
+        self._revocations = revocations
         self._clock = clock
         self._arrivals = Arrivals(audit)
         self._running = Shares()
@@ -64,7 +75,7 @@ class Verification:
             caller: Where it comes from; None where that cannot be told.
 
         Raises:
-            InvalidTokenError: It is none of this server's.
+            InvalidTokenError: It is none of this server's, or has been revoked.
             UnreadError: 429 after too many bad ones, 503 while nobody can tell, 500 where the verifier is broken.
         """
         self._check_room(url, caller)
@@ -72,13 +83,19 @@ class Verification:
         meters = self._audit.meters
         token_of_meters = measuring.set(meters) if meters else None
         started, outcome = perf_counter(), "cancelled"
+        found: Grant | None = None
         try:
             found = await self._verifier.verify(token, url)
+            await self._check_revoked(found, url, caller)
             outcome = "verified"
         except InvalidTokenError as error:
             outcome = "invalid"
             self._note_bad(caller)
-            self._tell(401, "invalid_token", error.description, url, caller)
+            whose = None if found is None else found.principal
+            self._tell(401, "invalid_token", error.description, url, caller, whose)
+            raise
+        except UnreadError:
+            outcome = "unavailable"
             raise
         except VerifierUnavailableError as error:
             outcome = "unavailable"
@@ -106,6 +123,23 @@ class Verification:
         self._arrivals.note(principal, url)
         return Grant(principal, found.expires, found.issued, found.fresh_until)
 
+    def revoke(self, revocation: Revocation) -> None:
+        """Hear of somebody who has been sent away; in any thread."""
+        self._arrivals.forget(revocation)
+
+    async def _check_revoked(self, grant: Grant, url: str, caller: str | None) -> None:
+        if self._revocations is None:
+            return
+        try:
+            is_revoked = await self._revocations.covers(grant.principal, grant.issued)
+        except OSError:
+            logger.exception("the shared store does not answer")
+            self._tell(503, "unavailable", "the shared store does not answer", url, caller)
+            text = "whether access tokens have been revoked cannot be told now; try again later"
+            raise _later(503, text, 1) from None
+        if is_revoked:
+            raise InvalidTokenError(REVOKED)
+
     def _check_room(self, url: str, caller: str | None) -> None:
         if caller is not None and self._bad.get(caller, 0) >= MOST_BAD:
             seconds = self._window - self._clock()
@@ -128,8 +162,18 @@ class Verification:
         if caller in self._bad or len(self._bad) < _MOST_ADDRESSES:
             self._bad[caller] = self._bad.get(caller, 0) + 1
 
-    def _tell(self, status: int, reason: str, detail: str, url: str, caller: str | None) -> None:
-        self._audit.tell("refusal", status=status, reason=reason, detail=detail, resource=url, caller=caller)
+    def _tell(
+        self,
+        status: int,
+        reason: str,
+        detail: str,
+        url: str,
+        caller: str | None,
+        principal: Principal | None = None,
+    ) -> None:
+        self._audit.tell(
+            "refusal", principal, status=status, reason=reason, detail=detail, resource=url, caller=caller
+        )
 
 
 def _later(status: int, text: str, seconds: int) -> UnreadError:

@@ -62,7 +62,7 @@ class Clock:
 
 
 def verifying(verifier: TokenVerifier, clock: Clock) -> Verification:
-    return Verification(verifier, Scopes(), Audit(lambda: Keys("a secret of some length", "s")), clock)
+    return Verification(verifier, Scopes(), Audit(lambda: Keys("a secret of some length", "s")), None, clock)
 
 
 async def outcome(verifying: Verification, token: str, caller: str | None = "address 1") -> int:

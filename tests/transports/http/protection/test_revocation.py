@@ -268,6 +268,25 @@ async def test_it_is_told_to_the_audit(at: Callable[..., Place]) -> None:
     assert [(event.name, event.principal) for event in events] == [("revocation", WHO)]
 
 
+async def test_whoever_was_sent_away_logs_in_anew_and_their_old_token_never_does(
+    at: Callable[..., Place], serve: Serve, table: Table
+) -> None:
+    memory, events = Memory(), list[Any]()
+    for number in range(2):  # the second one is a process that starts later
+        server = at(shared=memory).server
+        server.on_audit(lambda event: events.append((event.name, event.status, event.principal)))
+        async with serve(server) as client:
+            if number == 0:
+                await client.ask("tools/list", headers=ADA).whole()
+                await server.revoke(WHO)
+            await client.ask("tools/list", headers=ADA).whole()
+            table.issued = AFTER
+            await client.ask("tools/list", headers=PHONE).whole()
+            table.issued = BEFORE
+    refused, login = ("refusal", 401, WHO), ("login", None, WHO)
+    assert events == [login, ("revocation", None, WHO), refused, login, refused, login]
+
+
 @pytest.mark.parametrize(
     ("principal", "options", "error"),
     [
