@@ -76,6 +76,10 @@ class Introspection(TokenVerifier):
             that trusts the issuer can use the tokens that it gets here, and be used with those that it gives away.
         clock: The time in Unix seconds.
 
+    Attributes:
+        issuer: The issuer.
+        open_clients: The connections of each event loop.
+
     Raises:
         TypeError: An argument is of another type.
         ValueError: The issuer is no URL of https, or an argument cannot be used; the message says what to change.
@@ -127,7 +131,9 @@ class Introspection(TokenVerifier):
         self._http_client = http_client
         self._clock = clock
         self._questions: OneAtATime[dict[str, object]] = OneAtATime(timeout * (self._metadata.places + 3))
-        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, httpx2.AsyncClient] = WeakKeyDictionary()
+        self.open_clients: WeakKeyDictionary[asyncio.AbstractEventLoop, httpx2.AsyncClient] = (
+            WeakKeyDictionary()
+        )
         self._failure: str | None = None
 
     async def verify(self, token: str, audience: str) -> Grant:
@@ -174,7 +180,7 @@ class Introspection(TokenVerifier):
     async def aclose(self) -> None:
         """Close the connections of the running event loop."""
         await self._questions.aclose()
-        client = self._clients.pop(asyncio.get_running_loop(), None)
+        client = self.open_clients.pop(asyncio.get_running_loop(), None)
         if client is not None:
             await client.aclose()
 
@@ -250,9 +256,9 @@ class Introspection(TokenVerifier):
 
     def _own_client(self, url: str) -> httpx2.AsyncClient:
         loop = asyncio.get_running_loop()
-        client = self._clients.get(loop)
+        client = self.open_clients.get(loop)
         if client is None:
-            client = self._clients[loop] = own_client(url)
+            client = self.open_clients[loop] = own_client(url)
         return client
 
 

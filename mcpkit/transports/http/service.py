@@ -24,6 +24,7 @@ from .sessions.registry import Sessions
 from .shutdown import Ending
 
 if TYPE_CHECKING:
+    from ...auth.verifier import TokenVerifier
     from ...state.revocations import Revocation
 
 Finish = Callable[[Ready | Coroutine[Any, Any, Outcome]], Coroutine[Any, Any, Outcome]]
@@ -264,6 +265,14 @@ class Service(Source):
         if self._waiting:
             sent = asyncio.wait(tuple(self._waiting))
             await self._within(time_for_rest, sent, in_haste=_LAST_WORDS)
+        if self.engine.auth is not None:
+            await self._within(time_for_rest, self._close(self.engine.auth), in_haste=_LAST_WORDS)
+
+    async def _close(self, verifier: TokenVerifier) -> None:
+        try:
+            await verifier.aclose()
+        except Exception:
+            logger.exception("what verifies access tokens could not be closed")
 
     async def _within(
         self, seconds: float | None, work: Coroutine[Any, Any, object], *, in_haste: float = 0
