@@ -15,7 +15,7 @@ import pytest
 
 from brokers import Clock
 from engines import eventually
-from mcpkit import Sqlite
+from mcpkit import Server, Sqlite
 from mcpkit.state import database, tables
 from waiting import until
 
@@ -227,6 +227,26 @@ async def test_nothing_is_looked_for_while_nobody_listens(shared: Sqlite) -> Non
     shared.subscribe("t", lambda _: None)
     shared.close()
     assert watchers() == []
+
+
+async def test_a_server_that_nobody_listens_to_looks_for_nothing(shared: Sqlite) -> None:
+    server = Server("s", shared=shared, secret="s" * 32)
+    published = []
+    publish = shared.publish
+
+    async def noting(topic: str, message: str) -> None:
+        await publish(topic, message)
+        published.append(topic)
+
+    shared.publish = noting  # type: ignore[method-assign]  # to see when it is done
+    async with server.running():
+        server.tool(lambda: "", name="new")
+        await until(lambda: published == ["s/changes"])
+        assert watchers() == []
+        server.resource_updated("data://x", to=lambda who: True)  # who that is, others are asked
+        await until(lambda: len(published) == 2)
+        assert watchers() == ["mcpkit-sqlite-bus"]
+    await until(lambda: watchers() == [])
 
 
 async def test_other_processes_are_heard_within_a_quarter_of_a_second(shared: Sqlite, path: Path) -> None:
