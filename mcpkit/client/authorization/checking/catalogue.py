@@ -109,7 +109,7 @@ CATALOGUE: Final[Mapping[str, Known]] = {
     "challenge-without-scope": Known(
         "note",
         (),
-        "The challenge names no scope: clients ask for all of scopes_supported, or for none at all.",
+        "The challenge names no scope: clients ask for all of scopes_supported at once.",
         "add scope with what the first request needs",
     ),
     "challenge-with-error": Known(

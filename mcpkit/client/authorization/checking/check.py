@@ -74,7 +74,9 @@ async def _found(looker: Looker, url: str, page: str) -> list[Finding]:
     if not endpoint.first.status:
         return list(endpoint.findings(has_metadata=False))
     resource = await Resource.seen(looker, url, endpoint.challenge)
-    findings = list(endpoint.findings(has_metadata=resource.found is not None))
+    # Where the server says that nothing is there, the document of another one at its origin does not count.
+    has_metadata = resource.found is not None and (endpoint.first.status != 404 or resource.is_about_server)
+    findings = list(endpoint.findings(resource.scopes, has_metadata=has_metadata))
     if resource.found is None and endpoint.first.status != 401:
         return findings  # nobody has to log in, or it is no server
     findings += resource.findings()

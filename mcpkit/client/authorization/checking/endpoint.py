@@ -64,14 +64,15 @@ class Endpoint:
                 await looker.ask("DELETE", url, {"Mcp-Session-Id": session})
         return cls(url, first, bad)
 
-    def findings(self, *, has_metadata: bool) -> Iterator[Finding]:
+    def findings(self, scopes: Iterable[str] = (), *, has_metadata: bool) -> Iterator[Finding]:
         """Yield what is wrong with the answers.
 
         Args:
+            scopes: The scopes that its metadata names.
             has_metadata: Whether the server publishes metadata of a protected resource.
         """
         yield from self._of_url()
-        yield from self._of_first(has_metadata=has_metadata)
+        yield from self._of_first(scopes, has_metadata=has_metadata)
         yield from self._of_bad_token()
 
     def _of_url(self) -> Iterator[Finding]:
@@ -83,12 +84,12 @@ class Endpoint:
         if parts.path.endswith("/") and parts.path != "/":
             yield found("trailing-slash", self._url)
 
-    def _of_first(self, *, has_metadata: bool) -> Iterator[Finding]:
+    def _of_first(self, scopes: Iterable[str], *, has_metadata: bool) -> Iterator[Finding]:
         status = self.first.status
         if not status:
             yield found("unreachable", self._url, problem=self.first.problem)
         elif status == 401:
-            yield from self._of_challenge()
+            yield from self._of_challenge(scopes)
         elif 300 <= status < 400:
             code = "redirect-kept" if status in {307, 308} else "redirect"
             target = shortened(self.first.headers.get("location", ""))
@@ -99,7 +100,7 @@ class Endpoint:
             is_protected = has_metadata or status == 403
             yield found("first-is-no-401" if is_protected else "no-mcp", self._url, status=status)
 
-    def _of_challenge(self) -> Iterator[Finding]:
+    def _of_challenge(self, scopes: Iterable[str]) -> Iterator[Finding]:
         if self.challenge is None:
             schemes = " and ".join(shortened(each.scheme) for each in self.first.challenges)
             yield found("no-challenge", self._url, schemes=schemes or "none at all")
@@ -107,7 +108,7 @@ class Endpoint:
         parameters = self.challenge.parameters
         if not parameters.get("resource_metadata"):
             yield found("challenge-without-metadata", self._url)
-        if "scope" not in parameters:
+        if "scope" not in parameters and scopes:
             yield found("challenge-without-scope", self._url)
         if "error" in parameters:
             yield found("challenge-with-error", self._url, error=shortened(parameters["error"]))

@@ -51,6 +51,16 @@ class Resource:
         return cls(url, named, at_path, at_root)
 
     @property
+    def is_about_server(self) -> bool:
+        """Whether there is a document that is about the server, or about what is above it."""
+        resource = self._document.get("resource")
+        return isinstance(resource, str) and self._mismatch(resource) in {
+            "",
+            "resource-slash",
+            "resource-wide",
+        }
+
+    @property
     def issuers(self) -> tuple[str, ...]:
         """The authorization servers that it names."""
         return strings(self._document.get("authorization_servers"))

@@ -13,10 +13,12 @@ import pytest
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from login_site import ISSUER, RESOURCE, Site
+from mcpkit import Server
+from mcpkit.auth import DevAuth
 from mcpkit.client.authorization.checking.catalogue import CATALOGUE, SEVERITIES
 from mcpkit.client.authorization.checking.check import check_authorization
 from mcpkit.client.authorization.checking.finding import Finding, found
-from serving import ROOT, in_thread
+from serving import ROOT, in_thread, in_thread_at
 
 pytestmark = pytest.mark.anyio
 
@@ -222,6 +224,21 @@ async def test_an_open_server_and_a_page_are_told_apart_from_protected_ones() ->
     assert codes(await looked(Site(first=200, bad=200, resource_at=()))) == ["bad-token-passes", "open"]
     assert codes(await looked(Site(resource_at=(), issuer_at=()), path="/")) == ["no-mcp"]
     assert codes(await check_authorization("http://127.0.0.1:1/mcp")) == ["unreachable"]
+
+
+async def test_the_wrong_path_of_a_server_is_no_server_and_its_metadata_says_which_is_one() -> None:
+    site = Site(resource_at=(RESOURCE,))
+    wrong, mismatch, *_ = await looked(site, path="/")
+    assert (wrong.code, mismatch.code) == ("no-mcp", "resource-mismatch")
+    assert "/mcp'" in mismatch.why
+
+
+async def test_at_a_server_with_an_authorization_server_for_development_everybody_logs_in() -> None:
+    def app(origin: str) -> Any:
+        return Server("notes", auth=DevAuth()).asgi(public_url=f"{origin}/mcp")
+
+    with in_thread_at(app) as origin:
+        assert await check_authorization(f"{origin}/mcp") == []
 
 
 async def test_what_a_url_says_of_itself_is_found() -> None:
