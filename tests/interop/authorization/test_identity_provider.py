@@ -6,10 +6,14 @@ import base64
 import hashlib
 import json
 import threading
+import time
+import uuid
 from urllib.parse import urlencode
 
 import httpx2
 import pytest
+from joserfc import jwt
+from joserfc.jwk import ECKey
 
 from identity_provider import PUBLIC, RESOURCE_SERVER, SERVICE, providing
 
@@ -192,6 +196,35 @@ def test_a_service_gets_tokens_for_itself(identity_provider):
     tokens = ask_for_tokens(identity_provider.issuer, SERVICE, **form).raise_for_status().json()
     said = claims(tokens["access_token"])
     assert (said["sub"], said["aud"], said["scope"]) == (SERVICE[0], RESOURCE, "notes:read")
+
+
+def proof(key, endpoint, **more):
+    """Return what shows that a client has a key (RFC 9449)."""
+    public = {
+        name: value for name, value in key.as_dict(private=False).items() if name in ("kty", "crv", "x", "y")
+    }
+    said = {"htm": "POST", "htu": endpoint, "iat": int(time.time()), "jti": uuid.uuid4().hex, **more}
+    return jwt.encode({"typ": "dpop+jwt", "alg": "ES256", "jwk": public}, said, key)
+
+
+@pytest.mark.parametrize("dpop_nonces", [False, True])
+def test_tokens_are_bound_to_a_key(dpop_nonces):
+    key = ECKey.generate_key("P-256")
+    form = {"grant_type": "client_credentials", "resource": RESOURCE, "scope": "notes:read"}
+    with providing(dpop_nonces=dpop_nonces) as provider:
+        endpoint = metadata(provider.issuer)["token_endpoint"]
+
+        def ask(**more):
+            headers = {"DPoP": proof(key, endpoint, **more)}
+            return httpx2.post(endpoint, data=form, auth=SERVICE, headers=headers)
+
+        answer = ask()
+        if dpop_nonces:
+            assert answer.json()["error"] == "use_dpop_nonce"
+            answer = ask(nonce=answer.headers["DPoP-Nonce"])
+        tokens = answer.raise_for_status().json()
+    assert tokens["token_type"] == "DPoP"
+    assert claims(tokens["access_token"])["cnf"] == {"jkt": key.thumbprint()}
 
 
 def test_opaque_tokens_are_introspected_and_revoked():

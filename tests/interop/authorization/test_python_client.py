@@ -57,3 +57,25 @@ def test_says_who_it_is_by_a_document(guard, user, mode, revision):
         check_journey(guarded, user, mode, revision, client_metadata_url=DOCUMENT["client_id"])
         assert provider.seen("/reg") == []
     assert "Documented" in user.logins[0].pages[1]
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+def test_goes_on_after_a_refresh(guarded, identity_provider, user, mode):
+    auth = authorization(guarded.url, Kept(), user.log_in)
+
+    def refreshes() -> int:
+        tokens = identity_provider.seen("/token")
+        return sum(each.params["grant_type"] == "refresh_token" and each.status == 200 for each in tokens)
+
+    async def journey() -> list[Any]:
+        async with connected(guarded.url, auth, mode=mode) as client:
+            before = (await client.call_tool("whoami")).structured_content
+            auth.context.token_expiry_time = 1  # long ago
+            return [before, (await client.call_tool("whoami")).structured_content]
+
+    count = refreshes()
+    before, after = anyio.run(journey)
+    assert before == after == {"subject": "bob", "scopes": ["notes:read"]}
+    assert refreshes() == count + 1
+    assert len(user.logins) == 1
+    assert len(guarded.challenges) == 1
