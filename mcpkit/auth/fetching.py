@@ -138,13 +138,13 @@ async def body_of(response: httpx2.Response, url: str, what: str) -> bytes:
 
 
 def members_of(response: httpx2.Response, body: bytes, url: str, what: str) -> dict[str, object]:
-    """Return the JSON object that has been answered.
+    """Return the JSON object that has been answered; one that does not say what it is may be one.
 
     Raises:
         FetchError: It says that it is no JSON, or is no JSON object.
     """
     media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if media_type != "application/json" and not media_type.endswith("+json"):
+    if media_type and media_type != "application/json" and not media_type.endswith("+json"):
         raise FetchError(
             f"{what}: {url} has answered with {_shown(media_type)}, and not with application/json",
             may_pass=False,
@@ -235,11 +235,7 @@ def _until_expiry(headers: Mapping[str, str]) -> float | None:
 
 
 def _shown(media_type: str) -> str:
-    return (
-        media_type[:60]
-        if media_type.isascii() and media_type.isprintable() and media_type
-        else "no media type"
-    )
+    return media_type[:60] if media_type.isascii() and media_type.isprintable() else "another media type"
 
 
 def _reason(error: BaseException | None) -> str | None:
