@@ -129,13 +129,14 @@ class Here:
         clock: Clock | None = None,
         documents: Any = None,
         lifetime: float = 600.0,
+        issuer: str = ORIGIN,
         **more: Any,
     ) -> None:
         self.clock = clock or Clock()
         self.site = site(**more)
         by_name = {user.name: user for user in users}
         self.authority = made(
-            ORIGIN, self.site, by_name, clients, lifetime, ClientDocuments(documents), self.clock
+            issuer, self.site, by_name, clients, lifetime, ClientDocuments(documents), self.clock
         )
         self.app = Starlette(routes=self.authority.routes())
 

@@ -85,6 +85,7 @@ class DevAuth(TokenVerifier):
 
         Raises:
             ValueError: It is not, or it has served another site before.
+            ImportError: What the extra `auth` installs is not there.
         """
         for url in (site.public_url, *site.resources, self._issuer or site.public_url):
             if not is_loopback(urlsplit(url).hostname):
@@ -105,6 +106,7 @@ class DevAuth(TokenVerifier):
             logger.warning("%s: whoever opens %s on this machine may log in as %s", site.name, issuer, who)
         self.issuers = (issuer,)
         self._authority = made(issuer, site, self._users, self._clients, self._lifetime, self._documents)
+        self._authority.parts.tokens.key_set()  # what is not installed is missed now, and not at the first login
 
     async def verify(self, token: str, audience: str) -> Grant:
         """Return what a token grants that has been issued here.

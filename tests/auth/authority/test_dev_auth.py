@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import httpx2
@@ -92,6 +93,12 @@ async def test_without_documents_clients_register_themselves() -> None:
         assert page.status_code == 400
         assert "register anew" in page.text
         assert "access_token" in await logged_in(auth, browser, "dev")
+
+
+async def test_what_is_not_installed_is_missed_at_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "joserfc.jwk", None)
+    with pytest.raises(ImportError, match=r"mcpkit\[auth\]"):
+        DevAuth().enter(site())
 
 
 async def test_one_of_it_serves_one_site() -> None:

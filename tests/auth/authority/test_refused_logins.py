@@ -178,6 +178,16 @@ async def test_the_cookie_is_for_this_browser_and_these_forms_alone() -> None:
         assert part in cookie
 
 
+async def test_behind_https_the_cookie_is_of_this_host_alone() -> None:
+    here = Here(issuer="https://login.example.com")
+    async with here.browser() as browser:
+        page = await browser.get("/authorize", params=(await here.login()).query)
+    cookie = page.headers["set-cookie"]
+    assert cookie.startswith("__Host-mcpkit-")
+    for part in ("secure", "httponly", "samesite=strict", "path=/;"):
+        assert part in f"{cookie.lower()};"
+
+
 async def test_a_form_is_answered_once() -> None:
     here = Here()
     login = await here.login()

@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from authority_site import MCP, Clock, Here, Login
+from authority_site import MCP, ORIGIN, Clock, Here, Login
 from mcpkit.auth import DevClient, InvalidTokenError, VerifierUnavailableError
 from mcpkit.state.memory import Memory
 
@@ -147,6 +147,15 @@ async def test_codes_and_refresh_tokens_are_not_taken_for_each_other() -> None:
     for text in (code, tokens["refresh_token"], "a.b.c", "", "x" * 20_000):
         with pytest.raises(InvalidTokenError, match="not issued here"):
             await here.authority.verify(text, MCP)
+
+
+async def test_a_token_of_another_issuer_is_none_even_where_its_keys_are_the_same() -> None:
+    shared, clock = Memory(), Clock()
+    here, other = Here(shared=shared, clock=clock), Here(shared=shared, clock=clock, issuer=f"{ORIGIN}/other")
+    tokens = await here.tokens()
+    await here.granted(tokens)
+    with pytest.raises(InvalidTokenError, match="not issued here"):
+        await other.granted(tokens)
 
 
 async def test_a_client_with_a_secret_has_to_say_it() -> None:
