@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from asgi_client import Client, Serve, initialize
+from identity_provider import RESOURCE_SERVER, providing
 from mcpkit import Principal, Server
-from mcpkit.auth import Grant, TokenVerifier
+from mcpkit.auth import Grant, Introspection, TokenVerifier
 from mcpkit.middlewares import RateLimit
 from mcpkit.state.audit import Audit
 from mcpkit.state.keys import Keys
@@ -132,6 +133,26 @@ async def test_a_flood_of_unknown_tokens_does_not_hold_all_places(
         )
         assert (await ada.whole()).status == 200
         assert (await client.post(initialize(), bearer("late"), **EVE).whole()).status == 200
+
+
+async def test_a_flood_against_introspection_ends_before_the_provider_is_asked(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verification, "MOST_BAD", 20)
+    with providing(opaque=True) as provider:
+        name, secret = RESOURCE_SERVER
+        verifier = Introspection(provider.issuer, client_id=name, client_secret=secret)
+        async with serve(Server("s", auth=verifier)) as client:
+            statuses = [
+                (await client.post(initialize(), bearer(f"unknown{number}"), **EVE).whole()).status
+                for number in range(40)
+            ]
+            assert statuses == [401] * 20 + [429] * 20
+            assert len(provider.seen("/token/introspection")) == 20
+            ada = {"authorization": f"Bearer {provider.token('ada', 'notes:read', URL)}"}
+            assert (await client.post(initialize(), ada, **ADA).whole()).status == 200
+            assert (await client.post(initialize(), ada, **EVE).whole()).status == 200  # it is known by now
+            await verifier.aclose()
 
 
 async def call(client: Client, name: str, token: dict[str, str], who: dict[str, Any]) -> int:
