@@ -29,7 +29,8 @@ class Granting(TokenVerifier):
     Attributes:
         asked: What clients have asked, in order: an endpoint, and its parameters.
         metadata: Changes to its metadata; None removes a member.
-        answers: What is answered at a path in the place of all else, as often as there is something in the list.
+        answers: What is answered at a path in the place of all else, one after the other, the last one from then on;
+            None for what there is. At "token" and "register" only as often as there is something in the list.
         back: Changes the parameters with which users come back.
         lifetime: Seconds for which tokens are good.
         granted: The scopes that are granted of those asked for; None for all.
@@ -43,7 +44,7 @@ class Granting(TokenVerifier):
     def __init__(self) -> None:
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.metadata: dict[str, Any] = {}
-        self.answers: dict[str, list[Response]] = {}
+        self.answers: dict[str, list[Any]] = {}
         self.back: Callable[[dict[str, str]], dict[str, str]] = dict
         self.lifetime: Any = 3600
         self.granted: set[str] | None = None
@@ -171,7 +172,7 @@ class Answering:
                 headers = dict(scope["headers"])
                 self._granting.authorizations.append(headers.get(b"authorization", b"").decode() or None)
             if waiting := self._granting.answers.get(scope["path"]):
-                app = waiting.pop(0) if len(waiting) > 1 else waiting[0]
+                app = (waiting.pop(0) if len(waiting) > 1 else waiting[0]) or app
         await app(scope, receive, send)
 
 

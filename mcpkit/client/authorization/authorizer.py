@@ -57,6 +57,7 @@ class ResourceAuthorizer:
         self._source = source
         self._is_loaded = False
         self._found: Found | None = None
+        self._named: str | None = None
         self._prover: Prover | None = None
         self._asked: tuple[str, ...] = ()
         self._margin = _MARGIN
@@ -75,9 +76,9 @@ class ResourceAuthorizer:
         """The origin of the server."""
         return origin(self.url)
 
-    def attempt(self, http: Asker) -> TokenAttempt:
+    def attempt(self, http: Asker, *, may_ask: bool = True) -> TokenAttempt:
         """Begin with a request."""
-        return TokenAttempt(self, http)
+        return TokenAttempt(self, http, may_ask=may_ask)
 
     # What goes along
 
@@ -206,7 +207,9 @@ class ResourceAuthorizer:
                 return
             found = self._found
             if challenge is not None or found is None:
-                named = None if challenge is None else challenge.parameters.get("resource_metadata")
+                if challenge is not None:
+                    self._named = challenge.parameters.get("resource_metadata", self._named)
+                named = self._named
                 found = await find(web, self.url, named, source.issuer, None if kept is None else kept.issuer)
             if kept is not None and kept.issuer != found.server.issuer:
                 kept = None  # who has issued them is not asked any more
@@ -301,11 +304,13 @@ class TokenAttempt:
     Args:
         authorizer: Holds the tokens.
         http: Who sends it.
+        may_ask: Whether the user may be asked.
     """
 
-    def __init__(self, authorizer: ResourceAuthorizer, http: Asker) -> None:
+    def __init__(self, authorizer: ResourceAuthorizer, http: Asker, *, may_ask: bool) -> None:
         self._authorizer = authorizer
         self._http = http
+        self._may_ask = may_ask
         self._sent: Tokens | None = None
         self._has_renewed = False
         self._asked_for: list[frozenset[str]] = []
@@ -341,7 +346,7 @@ class TokenAttempt:
                 return True
         if challenge.status == 401:
             return await self._renewed(sent, asked or Challenge("Bearer", {}))
-        if asked is None or error != "insufficient_scope":
+        if asked is None or error != "insufficient_scope" or not self._may_ask:
             return False
         needed = frozenset(scopes_of(asked.parameters.get("scope")))
         return bool(needed) and await self._stepped_up(sent, asked, needed, challenge.operation)
@@ -357,7 +362,7 @@ class TokenAttempt:
                 f"{_said(asked)}: it may want another audience, or its clock may differ"
             )
         self._has_renewed = True
-        await authorizer.renew(self._http, sent, asked)
+        await authorizer.renew(self._http, sent, asked if self._may_ask else None)
         return True
 
     async def _stepped_up(

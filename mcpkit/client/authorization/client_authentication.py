@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import quote
 
-from ...auth.discovery import AuthorizationServerMetadata
+from ...auth.discovery import AuthorizationServerMetadata, shortened
 from .errors import AuthorizationFailedError
 from .roles import ClientAuthentication, TokenRequest
 
@@ -83,7 +83,7 @@ def by_method(method: str, client_id: str, secret: str | None) -> ClientAuthenti
         return PublicClient(client_id)
     if method not in {_BASIC, _POST}:
         raise AuthorizationFailedError(
-            f"the authorization server wants clients to say who they are by {method!r}"
+            f"the authorization server wants clients to say who they are by {shortened(method)}"
         )
     if secret is None:
         raise AuthorizationFailedError(

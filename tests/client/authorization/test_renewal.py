@@ -7,6 +7,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from starlette.responses import JSONResponse, Response
@@ -330,3 +331,53 @@ async def test_a_session_is_ended_under_the_newest_token(server: Granting) -> No
         newest = list(server.live)[-1]
         server.authorizations.clear()
     assert server.authorizations == [f"Bearer {newest}"]  # which ended the session
+
+
+async def test_nobody_is_asked_to_log_in_for_what_nobody_waits_for(server: Granting) -> None:
+    server.may_refresh = False
+    browser = Clicks()
+    async with Client(server.url, auth=clicking(browser), revision="2025-11-25") as client:
+        await client.call("whoami")
+        server.live.clear()
+        server.authorizations.clear()
+    assert len(server.authorizations) == 1  # which was to end the session
+    assert len(browser.visits) == 1
+
+
+async def test_metadata_that_was_found_is_found_again_where_a_challenge_does_not_say_where(
+    server: Granting,
+) -> None:
+    described = {"resource": server.url, "authorization_servers": [server.origin]}
+    gone = [Response(status_code=404)]
+    first = f'Bearer resource_metadata="{server.origin}/described", scope="notes:read"'
+    more = 'Bearer error="insufficient_scope", scope="notes:write"'
+    server.answers = {
+        "/described": [JSONResponse(described)],
+        RESOURCE: gone,
+        RESOURCE.removesuffix("/mcp"): gone,
+        "/mcp": [Response(status_code=401, headers={"WWW-Authenticate": first}), None],
+    }
+    browser = Clicks()
+    async with Client(server.url, auth=clicking(browser)) as client:
+        await client.call("whoami")
+        server.answers["/mcp"] = [Response(status_code=403, headers={"WWW-Authenticate": more}), None]
+        assert (await client.call("add_note", {"text": "a"})).text == "added a"
+    assert [page["scope"] for page in browser.visits] == ["notes:read", "notes:read notes:write"]
+
+
+@pytest.mark.parametrize("status", [401, 403, 500])
+async def test_a_token_that_a_server_repeats_stands_in_no_error(server: Granting, status: int) -> None:
+    async def repeat(scope: Any, receive: Any, send: Any) -> None:
+        token = dict(scope["headers"]).get(b"authorization", b"").decode()
+        headers = {"WWW-Authenticate": f'Bearer error="invalid_token", error_description="{token} is bad"'}
+        await Response(f"what is {token}?", status, headers)(scope, receive, send)
+
+    async with Client(server.url, auth=clicking(), tries=1) as client:
+        await client.call("whoami")
+        server.answers["/mcp"] = [repeat]
+        with pytest.raises(TransportError) as failed:
+            await client.call("whoami")
+    tokens = {str(each).removeprefix("Bearer ") for each in server.authorizations if each}
+    told = f"{failed.value} {getattr(failed.value, 'challenge', '')} {failed.value.__cause__}"
+    assert "..." in told
+    assert [token for token in tokens if token in told] == []

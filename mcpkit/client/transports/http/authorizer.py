@@ -11,7 +11,7 @@ from ....protocol import jsonrpc
 from ....protocol.headers import NAMED_BY
 from ....protocol.jsonrpc import is_object
 from .challenge import Challenge, read_challenges
-from .headers import Pairs
+from .headers import Pairs, without_credentials
 
 if TYPE_CHECKING:
     import httpx2
@@ -96,11 +96,12 @@ class Authorizer(Protocol):
         """Whether a token is being got, so that requests wait for a user, perhaps: that is no time of the server's."""
         ...
 
-    def attempt(self, http: Asker) -> Attempt:
+    def attempt(self, http: Asker, *, may_ask: bool = True) -> Attempt:
         """Begin with a request.
 
         Args:
             http: Who sends it, by whose settings others are asked, too.
+            may_ask: Whether a user may be asked: not where no user waits for the request.
         """
         ...
 
@@ -154,7 +155,9 @@ async def authorized(
             if nonce is not None:
                 attempt.heard(url, nonce)
             return response
-        values = response.headers.get_list("www-authenticate")
+        values = [
+            without_credentials(text, response) for text in response.headers.get_list("www-authenticate")
+        ]
         challenge = Challenged(
             response.status_code,
             read_challenges(values),

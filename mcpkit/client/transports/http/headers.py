@@ -14,6 +14,8 @@ Pairs = list[tuple[bytes, bytes]]
 
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE = re.compile(r"(?![ \t])[ -~\t\x80-\xff]*(?<![ \t])")
+_SHORTEST_SECRET = 6
+"""Characters of a secret that is left out of messages: shorter ones stand in many words."""
 _OURS = frozenset({
     "accept", "accept-encoding", "connection", "content-length", "content-type", "last-event-id", "mcp-method",
     "mcp-name", "mcp-protocol-version", "mcp-session-id", "transfer-encoding",
@@ -53,6 +55,12 @@ def bearer(token: str) -> tuple[bytes, bytes]:
     if not _VALUE.fullmatch(token):
         raise ValueError("the token has characters, or blanks around it, that no header can have")
     return b"Authorization", b"Bearer " + token.encode("latin-1")
+
+
+def without_credentials(text: str, response: httpx2.Response) -> str:
+    """Return a text of an answer without what its request said of who asks, should the server repeat that."""
+    secret = response.request.headers.get("authorization", "").partition(" ")[2].strip()
+    return text.replace(secret, "...") if len(secret) >= _SHORTEST_SECRET else text
 
 
 def header(response: httpx2.Response, name: bytes) -> bytes:

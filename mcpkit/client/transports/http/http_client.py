@@ -252,7 +252,13 @@ class HttpClient:
             await client.aclose()
 
     async def ask(
-        self, method: str, headers: Pairs, content: bytes = b"", url: httpx2.URL | None = None
+        self,
+        method: str,
+        headers: Pairs,
+        content: bytes = b"",
+        url: httpx2.URL | None = None,
+        *,
+        may_ask: bool = True,
     ) -> httpx2.Response:
         """Send a request and return the answer, of which the body has not been read; it has to be closed.
 
@@ -261,6 +267,7 @@ class HttpClient:
             headers: Headers beside those that each request has.
             content: The body.
             url: Another URL of the same origin.
+            may_ask: Whether a user may be asked to log in for it: not where no user waits for it.
 
         Raises:
             TransportError: There is no answer.
@@ -276,7 +283,9 @@ class HttpClient:
         if self.authorizer is None:
             return await self._answer(client, method, url, content, headers)
         send = partial(self._answer, client, method, url, content, headers)
-        return await authorized(self.authorizer.attempt(self), send, method, str(url), content)
+        return await authorized(
+            self.authorizer.attempt(self, may_ask=may_ask), send, method, str(url), content
+        )
 
     async def _answer(
         self,

@@ -153,5 +153,5 @@ class HttpSession:
                 await within(_FAREWELL, self._farewell())
 
     async def _farewell(self) -> None:
-        response = await self._http.ask("DELETE", self._headers)
+        response = await self._http.ask("DELETE", self._headers, may_ask=False)
         await self._http.finish(response)

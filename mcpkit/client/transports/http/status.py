@@ -14,7 +14,7 @@ from ....protocol.revisions import STATELESS
 from ....protocol.types import Json
 from ...link.errors import AuthorizationError, StatusError, TransportError
 from .challenge import in_words, read_challenges
-from .headers import header
+from .headers import header, without_credentials
 from .http_client import HttpClient
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ class Refusal:
 
     def _unauthorized(self) -> AuthorizationError:
         values = [
-            value.decode("latin-1")
+            without_credentials(value.decode("latin-1"), self._response)
             for name, value in self._response.headers.raw
             if name.lower() == b"www-authenticate"
         ]
@@ -196,7 +196,8 @@ async def refused(http: HttpClient, response: httpx2.Response) -> Refusal:
         body = await http.beginning(response)
     except TransportError:
         body = b""
-    return Refusal(http, response, body)
+    text = body.decode("latin-1")
+    return Refusal(http, response, without_credentials(text, response).encode("latin-1"))
 
 
 async def unexpected(http: HttpClient, response: httpx2.Response) -> StatusError:

@@ -135,7 +135,7 @@ class MessageStream:
             headers.append((b"Last-Event-ID", self.events.last_id))
         self.failures += 1  # until something has come
         try:
-            response = await self._http.ask("GET", headers)
+            response = await self._http.ask("GET", headers, may_ask=self._id is not None)
         except TransportError as error:
             return error
         try:
