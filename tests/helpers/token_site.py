@@ -19,6 +19,7 @@ from mcpkit.auth import Grant, InvalidTokenError, TokenVerifier
 from mcpkit.state.principal import client
 from serving import in_thread_at
 
+SCOPES = {"notes:read": Scope("Read", default=True), "notes:write": Scope("Write")}
 METADATA = "/.well-known/oauth-authorization-server"
 
 
@@ -44,6 +45,7 @@ class TokenSite:
         requests: What came to both.
         issued: The tokens that are good, and when they end.
         origin: Where it is, as soon as it runs.
+        granted: The scopes of each token: those that were asked for.
     """
 
     issuer: dict[str, Any] = field(default_factory=dict)
@@ -54,11 +56,13 @@ class TokenSite:
     requests: list[TokenRequest] = field(default_factory=list)
     issued: dict[str, float] = field(default_factory=dict)
     origin: str = ""
+    granted: dict[str, frozenset[str]] = field(default_factory=dict)
 
     def token(self, **more: Any) -> Response:
         """Issue a token."""
         token = f"token-{len(self.issued)}-of-the-site"
         self.issued[token] = time.time() + self.seconds
+        self.granted[token] = frozenset(self.requests[-1].form.get("scope", "").split())
         return JSONResponse(
             {"access_token": token, "token_type": "Bearer", "expires_in": self.seconds, **more}
         )
@@ -71,13 +75,18 @@ class TokenSite:
 
     def _app(self, origin: str) -> Any:
         self.origin = origin
-        server = Server("notes", auth=_Issued(self), scopes={"notes:read": Scope("Read", default=True)})
+        server = Server("notes", auth=_Issued(self), scopes=SCOPES)
 
         @server.tool
         def whoami(ctx: Context) -> str:
             """Say who asks."""
             assert ctx.principal is not None
             return str(ctx.principal.client_id)
+
+        @server.tool(scopes="notes:write")
+        def add_note() -> str:
+            """Add a note."""
+            return "added"
 
         own = Starlette(
             routes=[
@@ -123,7 +132,7 @@ class _Issued(TokenVerifier):
         until = self._site.issued.get(token, 0)
         if until < time.time():
             raise InvalidTokenError("it is not one of these")
-        principal = client(self.issuers[0], "reports", frozenset({"notes:read"}))
+        principal = client(self.issuers[0], "reports", self._site.granted[token])
         return Grant(
             principal, until, fresh_until=0.0
         )  # asked again for each request, so that a test can revoke it

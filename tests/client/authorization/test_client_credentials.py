@@ -90,6 +90,20 @@ async def test_a_token_that_has_ended_is_asked_for_again_and_no_refresh_token_is
     assert [each.form["grant_type"] for each in site.requests] == ["client_credentials"] * 2
 
 
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_more_scopes_are_asked_for_when_a_tool_wants_them(revision: str) -> None:
+    site = TokenSite()
+    with site.running() as url:
+        auth = ClientCredentials("reports", SECRET, issuer=site.origin)
+        async with Client(url, auth=auth, revision=revision) as client:
+            assert (await client.call("add_note")).text == "added"
+            assert (await client.call("whoami")).text == "reports"
+    assert [set(each.form["scope"].split()) for each in site.requests] == [
+        {"notes:read"},
+        {"notes:read", "notes:write"},
+    ]
+
+
 async def test_a_server_that_names_another_issuer_gets_nothing() -> None:
     site = TokenSite()
     with site.running() as url:
