@@ -22,7 +22,7 @@ MISSING := $(filter-out $(FOUND),$(VERSIONS))
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup weather test test-fast test-lowest test-all check lint types mypy pyright docs conformance bench bench-http bench-client bench-protected hosts servers house soak clean $(VERSIONS:%=test-%)
+.PHONY: help setup weather test test-fast test-lowest test-all check lint types mypy pyright docs conformance bench bench-http bench-client bench-protected hosts servers house soak pairs clean $(VERSIONS:%=test-%)
 
 help:
 	@echo 'make setup         the development environment: .venv and node_modules'
@@ -42,6 +42,7 @@ help:
 	@echo 'make servers       the client against servers of others, in every way, as a page of the documentation (500 MB)'
 	@echo 'make house         the counts of the house, and its picture drawn'
 	@echo 'make soak          ten minutes of polite and rude clients, counted (SECONDS=60 for one minute)'
+	@echo 'make pairs         10,000 pairs of principals at a protected server, of whom none sees anything of another'
 	@echo 'make chaos         clients of servers that fail and are killed: 10,000 rounds, and 300 with processes'
 	@echo 'make clean         remove what the targets above have made'
 
@@ -169,6 +170,9 @@ house: .venv/.package
 
 soak: .venv/.dev
 	$(PY) tests/soak/run.py $(SECONDS)
+
+pairs: .venv/.dev
+	PYTHONPATH=tests/helpers $(PY) tests/soak/run_pairs.py $(ARGS)
 
 chaos: .venv/.dev
 	$(PY) tests/client/chaos/run.py $(ARGS)

@@ -249,11 +249,15 @@ _MALFORMED = (ProtocolError, TypeError, KeyError, ValueError, AttributeError)
 
 
 def _written(principals: Iterable[Principal]) -> list[list[Any]]:
-    return [[each.id, sorted(each.scopes)] for each in principals]
+    """Return principals as messages have them, without the claims of their tokens, which may be of any size."""
+    return [[each.id, sorted(each.scopes), each.client_id, each.issuer, each.subject] for each in principals]
 
 
 def _read(written: Any) -> list[Principal]:
-    return [Principal(id_, scopes) for id_, scopes in written]
+    return [
+        Principal(id_, scopes, client_id=client_id, issuer=issuer, subject=subject)
+        for id_, scopes, client_id, issuer, subject in written
+    ]
 
 
 def _replies(topic: str, origin: str) -> str:

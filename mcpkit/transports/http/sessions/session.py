@@ -224,6 +224,8 @@ class Session(Peer):
         if stream.is_finished:
             stream.leave()
         elif isinstance(stream, _Listener):
+            if self._environment.is_shared:  # the notification that says so may have come to another process
+                self.resume()
             self.streams.remember(stream)
             self._listening.append(stream)
             self._environment.streams.take(exchange.caller)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from asgi_client import Client, Serve, lifespan
+from asgi_client import Client, Serve, Session, initialize, lifespan
 from shared_memory import Shared, listen, make_server, next_town, settle, subscribe, two_places
 
 pytestmark = pytest.mark.anyio
@@ -95,3 +95,17 @@ async def test_what_changes_while_no_stream_is_open_is_told_whoever_was_told_bef
         server.resource_updated("weather://oslo")
         await here.ask("ping").whole()
         assert await next_town(await listen(here)) == "oslo"
+
+
+async def test_a_session_whose_client_says_elsewhere_that_it_is_ready_is_told(
+    broker: Shared, serve: Serve
+) -> None:
+    async with two_places(serve, broker) as (server, here, there):
+        message = initialize()
+        opened = await here.client.post(message, judge=here.judge).whole()
+        session = Session(here.client, here.revision, opened.headers["mcp-session-id"], here.judge)
+        assert (await session.at(there.client).notify("notifications/initialized")).status == 202
+        stream = await session.listen().head()
+        await subscribe(session, "oslo")
+        server.resource_updated("weather://oslo")
+        assert await next_town(stream) == "oslo"
