@@ -10,6 +10,7 @@ class MemoryKeyring(KeyringBackend):
     """Keeps passwords of at most 2,560 bytes in UTF-16, as the Credential Locker does."""
 
     priority = 5  # type: ignore[assignment]  # a property of the class there
+    viable = False  # type: ignore[assignment]  # as well; so that it is used where it is set alone, and not found
 
     def __init__(self) -> None:
         super().__init__()

@@ -145,10 +145,14 @@ def default_storage() -> TokenStorage:
     """
     try:
         import keyring
+        from keyring.backends.chainer import ChainerBackend
     except ImportError:
         return MemoryTokens()
     try:
-        is_real = keyring.get_keyring().priority >= 1
+        found = keyring.get_keyring()
+        if isinstance(found, ChainerBackend):  # of several, of which the first keeps what is new
+            found = next(iter(found.backends), found)
+        is_real = found.priority >= 1
     except RuntimeError:  # of one that was configured, and cannot be used
         is_real = False
     return KeyringTokens() if is_real else MemoryTokens()

@@ -9,9 +9,11 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import keyring
 import pytest
+from keyring.backends.chainer import ChainerBackend
 
 from mcpkit.client.authorization.file_tokens import FileTokens
 from mcpkit.client.authorization.keyring_tokens import KeyringTokens, default_storage
@@ -180,6 +182,21 @@ async def test_memory_is_the_default_where_there_is_no_real_keyring(backend_name
     )
     try:
         assert isinstance(default_storage(), MemoryTokens)
+    finally:
+        keyring.set_keyring(before)
+
+
+@pytest.mark.parametrize(("first", "kept_in"), [(5.0, KeyringTokens), (0.5, MemoryTokens)])
+async def test_of_several_keyrings_the_one_that_keeps_what_is_new_counts(first: float, kept_in: type) -> None:
+    class Several(ChainerBackend):
+        viable = False  # so that nobody else finds it
+        priority = 10  # type: ignore[assignment]  # a property of the class there
+        backends = [SimpleNamespace(priority=first), SimpleNamespace(priority=0.4)]  # type: ignore[assignment]  # as well
+
+    before = keyring.get_keyring()
+    keyring.set_keyring(Several())
+    try:
+        assert isinstance(default_storage(), kept_in)
     finally:
         keyring.set_keyring(before)
 
