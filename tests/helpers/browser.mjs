@@ -6,7 +6,7 @@ import { createInterface } from "node:readline";
 
 import { chromium } from "playwright-core";
 
-const PATIENCE = 30_000;
+const PATIENCE = 50_000;
 
 const browser = await chromium.launch({
   executablePath: process.argv[2],

@@ -27,10 +27,11 @@ def environment(home: Path, path: str, **more: str) -> dict[str, str]:
 @pytest.mark.parametrize("era", ERAS)
 def test_the_command_line(guarded, user, launched, tmp_path, era):
     options = ["--protocol-era", era, "--quiet", "--callback-url", "http://127.0.0.1:0/oauth/callback"]
+    command = ["node", LAUNCHER, "--cli", guarded.url, *options, "--method", "tools/call", "--tool-name"]
 
-    def call(tool: str) -> subprocess.CompletedProcess[str]:
+    def call(tool: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            ["node", LAUNCHER, "--cli", guarded.url, *options, "--method", "tools/call", "--tool-name", tool],
+            [*command, tool, *arguments],
             capture_output=True,
             cwd=tmp_path,
             encoding="utf-8",
@@ -50,7 +51,12 @@ def test_the_command_line(guarded, user, launched, tmp_path, era):
             assert finished.returncode == 0, finished.stderr
             said = json.loads(finished.stdout)["structuredContent"]
             assert said == {"subject": "bob", "scopes": ["notes:read"]}
-    assert len(user.logins) == 1, "the second time it has a token"
+        assert len(guarded.challenges) == 1, "the second time it has a token"
+        # It goes for a token with the same scopes, and gives up.
+        assert call("add_note", "--tool-arg", "text=a").returncode != 0
+    assert guarded.notes == []
+    assert "notes:write" not in str([login.pages for login in user.logins])
+    assert 1 <= sum(each.status == 403 for each in guarded.exchanges) <= 2
 
 
 def free_port() -> str:
