@@ -27,10 +27,19 @@ _ADDRESS = re.compile(r"(?:Uvicorn running on|MCP is served at) (http://127\.0\.
 
 
 class Prompt(uvicorn.Server):
-    """Looks often whether it is to end, where uvicorn looks ten times a second."""
+    """Looks often whether it is to end, where uvicorn looks ten times a second.
+
+    Attributes:
+        is_up: Set when it serves. An old uvicorn that is told to end before that leaves its sockets open.
+    """
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.is_up = threading.Event()
 
     async def main_loop(self) -> None:
         """Run until it is told to end."""
+        self.is_up.set()
         for turn in count():
             if await self.on_tick(turn):
                 return
@@ -64,6 +73,8 @@ def in_thread_at(make: Callable[[str], Any], **options: Any) -> Iterator[str]:
     try:
         yield url
     finally:
+        while thread.is_alive() and not server.is_up.wait(0.05):
+            pass  # where it cannot start, the thread ends
         server.should_exit = True
         thread.join()
         listener.close()
