@@ -90,7 +90,7 @@ class Pipe(Source):
     def renew(self, exchange: Exchange) -> None:
         """Take note of the access token of a message: the pipe listens as long as the latest one lets it."""
         token = exchange.request_headers.get(b"authorization")
-        if token == self._token or self._ending is not None or not _outlives(exchange.grant, self._grant):
+        if token == self._token or self._ending is not None or not _lasts(exchange.grant, self._grant):
             return
         self._let_go()
         self._token, self._grant = token, exchange.grant
@@ -139,8 +139,8 @@ class Pipe(Source):
             self._environment.begin(self.connection.aclose())
 
 
-def _outlives(grant: Grant | None, other: Grant | None) -> bool:
-    """Say whether an access token holds longer than another one."""
-    if grant is None or other is None or other.expires is None:
+def _lasts(grant: Grant | None, other: Grant | None) -> bool:
+    """Say whether an access token holds at least as long as another one."""
+    if grant is None or other is None:
         return False
-    return grant.expires is None or grant.expires > other.expires
+    return grant.expires is None or (other.expires is not None and grant.expires >= other.expires)

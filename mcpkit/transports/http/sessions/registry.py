@@ -138,10 +138,9 @@ class Sessions:
         Raises:
             BusyError: It would be taken in, but there are too many; or the shared store does not answer.
         """
-        owner = owner_of(client.principal)
         session = self._by_id.get(id_)
-        if session is None or session.owner != owner:
-            return await self._take_in(id_, client, session, owner)
+        if session is None or session.owner != owner_of(client.principal):
+            return await self._take_in(id_, client, session)
         record = session.record
         saves = record.saves
         try:  # as `look` does: each request comes by here
@@ -163,17 +162,15 @@ class Sessions:
         self._use(session, now)
         return session
 
-    async def _take_in(
-        self, id_: str, client: Exchange | Session, other: Session | None, owner: str | None
-    ) -> Session | None:
+    async def _take_in(self, id_: str, client: Exchange | Session, other: Session | None) -> Session | None:
         """Return a session that does not live here as its client's, who has perhaps been nobody up to now.
 
         Args:
             id_: What a client has sent as the id.
             client: Who the client is.
             other: The session of this id that lives here, somebody else's or nobody's; None where there is none.
-            owner: What stands for the client.
         """
+        owner = owner_of(client.principal)
         record = await self._record_of(id_) if other is None else other.record
         if record is None or not self._may_be(record, owner):
             return None

@@ -9,7 +9,7 @@ import pytest
 
 from asgi_answer import Answer
 from asgi_client import Client, Serve
-from mcpkit import Context, Server
+from mcpkit import Context, Provider, Resource, Server, Tool
 from mcpkit.testing import connect
 from protected import Lenient, listening, old_of, session_of
 from verified import bearer
@@ -22,9 +22,31 @@ OPEN, CLOSED = "news://today", "diary://today"
 SCOPED = "notes://1"
 
 
+class Looked(Provider):
+    """Has a tool that is open, and things that are not."""
+
+    kinds = frozenset({"tools", "resources", "prompts"})
+
+    async def find(self, kind: str, key: str, ctx: Context) -> Any:
+        if key == "looked://closed":
+
+            def closed() -> str:
+                return key
+
+            return Resource(closed, key)
+        if key in {"looked_open", "looked_closed"}:
+
+            def say() -> str:
+                return key
+
+            return Tool(say, name=key, anonymous=key == "looked_open")
+        return None
+
+
 @pytest.fixture
 def server(make: Callable[..., Server]) -> Server:
-    server = make()
+    server = make(offers=["completions"])
+    server.include(Looked())
     jobs = server.extension("com.example/jobs")
     jobs.topic("jobIds", "notifications/jobs")
 
@@ -50,9 +72,9 @@ def server(make: Callable[..., Server]) -> Server:
         return id
 
     @server.prompt(anonymous=True)
-    def greet() -> str:
+    def greet(whom: str = "") -> str:
         """Greet."""
-        return "Hello"
+        return f"Hello {whom}"
 
     @server.method("example/open", anonymous=True)
     def open_method() -> dict[str, Any]:
@@ -76,6 +98,19 @@ USES: dict[str, tuple[str, dict[str, Any], int]] = {
     "scoped prompt": ("prompts/get", {"name": "send", "arguments": {"text": "x"}}, 401),
     "open method": ("example/open", {}, 200),
     "closed method": ("example/closed", {}, 401),
+    "looked up, open": ("tools/call", {"name": "looked_open"}, 200),
+    "looked up, closed": ("tools/call", {"name": "looked_closed"}, 401),
+    "looked up resource": ("resources/read", {"uri": "looked://closed"}, 401),
+    "open completion": (
+        "completion/complete",
+        {"ref": {"type": "ref/prompt", "name": "greet"}, "argument": {"name": "whom", "value": ""}},
+        200,
+    ),
+    "scoped completion": (
+        "completion/complete",
+        {"ref": {"type": "ref/prompt", "name": "send"}, "argument": {"name": "text", "value": ""}},
+        401,
+    ),
     "tools": ("tools/list", {}, 200),
     "resources": ("resources/list", {}, 200),
     "templates": ("resources/templates/list", {}, 200),
