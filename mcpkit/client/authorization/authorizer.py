@@ -58,6 +58,7 @@ class ResourceAuthorizer:
         self._is_loaded = False
         self._found: Found | None = None
         self._named: str | None = None
+        self._spent: str | None = None  # the refresh token that was refused
         self._prover: Prover | None = None
         self._asked: tuple[str, ...] = ()
         self._margin = _MARGIN
@@ -65,6 +66,12 @@ class ResourceAuthorizer:
         self._renewal: asyncio.Task[None] | None = None
         self._is_silent = False
         self._waiting = 0
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The tokens that it has now."""
+        tokens = self.tokens
+        return () if tokens is None else (tokens.access_token, tokens.refresh_token or "")
 
     @property
     def is_busy(self) -> bool:
@@ -226,7 +233,7 @@ class ResourceAuthorizer:
 
     async def _refreshed(self, kept: Tokens, found: Found, web: Web) -> Tokens | None:
         """Return tokens for the refresh token; None where there is none that is good."""
-        if kept.refresh_token is None:
+        if kept.refresh_token is None or kept.refresh_token == self._spent:
             return None
         wanted = self._wanted(found, web, None, self._prover_for(kept))
         authentication = await self._source.authentication(wanted, kept)
@@ -238,6 +245,7 @@ class ResourceAuthorizer:
         except TokenRefusedError as error:
             if error.may_pass:
                 raise
+            self._spent = kept.refresh_token
             logger.debug("the tokens for %s could not be refreshed (%s)", self.origin, error.error)
             return None
         return replace(

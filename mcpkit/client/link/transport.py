@@ -83,6 +83,11 @@ class HasAuthorization(Protocol):
         ...
 
     @property
+    def secrets(self) -> tuple[str, ...]:
+        """The tokens by which messages are authorized now."""
+        ...
+
+    @property
     def reauthorized(self) -> Listeners[[]]:
         """Called where messages go under another authorization from now on."""
         ...
@@ -105,3 +110,8 @@ class HasStream(Protocol):
 def is_authorizing(transport: Transport) -> bool:
     """Say whether a transport gets an authorization, so that messages wait that the server has not got yet."""
     return isinstance(transport, HasAuthorization) and transport.is_authorizing
+
+
+def secrets_of(transport: Transport) -> tuple[str, ...]:
+    """Return the tokens by which the messages of a transport are authorized now."""
+    return transport.secrets if isinstance(transport, HasAuthorization) else ()

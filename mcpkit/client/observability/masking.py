@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from ...protocol.jsonrpc import is_array, is_object
@@ -34,23 +34,34 @@ class Mask:
 
     Args:
         known: Values that are secret wherever they stand.
+        more: Says which ones there are now beside these.
     """
 
-    def __init__(self, known: Iterable[str] = ()) -> None:
-        values = sorted({value for value in known if len(value) >= _SHORTEST}, key=len, reverse=True)
-        self._known = re.compile("|".join(map(re.escape, values))) if values else None
+    def __init__(self, known: Iterable[str] = (), more: Callable[[], Iterable[str]] = tuple) -> None:
+        self._values: set[str] = set()
+        self._known: re.Pattern[str] | None = None
+        self._more = more
+        self._learn(known)
+
+    def _learn(self, values: Iterable[str]) -> None:
+        new = {value for value in values if len(value) >= _SHORTEST} - self._values
+        if new:
+            self._values |= new
+            longest_first = sorted(self._values, key=len, reverse=True)
+            self._known = re.compile("|".join(map(re.escape, longest_first)))
 
     @classmethod
-    def of(cls, options: Mapping[str, object]) -> Mask:
+    def of(cls, options: Mapping[str, object], more: Callable[[], Iterable[str]] = tuple) -> Mask:
         """Make one for the options of a client: its token, and headers and variables with such names."""
         known = [str(options[name]) for name in ("token",) if isinstance(options.get(name), str)]
         for name in ("headers", "env"):
             values: Any = options.get(name) or {}
             known += [str(value) for key, value in values.items() if _SECRET.search(str(key))]
-        return cls([*known, *(value.rpartition(" ")[2] for value in known)])
+        return cls([*known, *(value.rpartition(" ")[2] for value in known)], more)
 
     def masked(self, line: bytes) -> str:
         """Return a message as text, one line of it."""
+        self._learn(self._more())
         try:
             return json.dumps(self.value(json.loads(line)), ensure_ascii=False)
         except (ValueError, RecursionError):

@@ -9,6 +9,7 @@ from typing import Final
 
 from ...common.functions import check_function
 from ..link.link import Direction, Link
+from ..link.transport import secrets_of
 from .masking import Mask
 from .recording import Recorder
 
@@ -43,7 +44,7 @@ def look_at_frames(
     """
     if not isinstance(trace, bool):
         check_function("trace", trace, "`sent` or `came`, and a text", or_else="or True", may_be_async=False)
-    mask = Mask.of(options)
+    mask = Mask.of(options, lambda: secrets_of(link.transport))
     if trace:
         link.frames.append(Tracer(to_standard_error if trace is True else trace, mask))
     if record is None:

@@ -381,3 +381,20 @@ async def test_a_token_that_a_server_repeats_stands_in_no_error(server: Granting
     told = f"{failed.value} {getattr(failed.value, 'challenge', '')} {failed.value.__cause__}"
     assert "..." in told
     assert [token for token in tokens if token in told] == []
+
+
+async def test_a_token_that_a_tool_repeats_stands_in_no_trace_and_no_recording(
+    server: Granting, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    record = tmp_path / "talk.jsonl"
+    auth = clicking()
+    for _ in range(2):  # the second client finds the token of the first one
+        async with Client(server.url, auth=auth, trace=True, record=record) as client:
+            said = (await client.call("repeat")).text
+            server.live.clear()
+            again = (await client.call("repeat")).text
+        told = "".join(capsys.readouterr()) + record.read_text()
+        tokens = {text.removesuffix(" was sent") for text in (said, again)}
+        assert len(tokens) == 2
+        assert told.count("*** was sent") >= 4
+        assert [token for token in tokens if token in told] == []

@@ -92,6 +92,11 @@ class Authorizer(Protocol):
         ...
 
     @property
+    def secrets(self) -> tuple[str, ...]:
+        """The tokens that it has now."""
+        ...
+
+    @property
     def is_busy(self) -> bool:
         """Whether a token is being got, so that requests wait for a user, perhaps: that is no time of the server's."""
         ...

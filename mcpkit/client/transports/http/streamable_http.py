@@ -65,6 +65,11 @@ class HttpTransport:
         return self._http.is_authorizing
 
     @property
+    def secrets(self) -> tuple[str, ...]:
+        """The tokens by which messages are authorized now."""
+        return () if self._http.authorizer is None else self._http.authorizer.secrets
+
+    @property
     def reauthorized(self) -> Listeners[[]]:
         """Called where messages go under another token from now on."""
         return self._http.reauthorized
