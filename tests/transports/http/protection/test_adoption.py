@@ -6,15 +6,16 @@ import asyncio
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from asgi_client import Serve
-from asking_server import accept
+from asking_server import DECLARED, accept
 from engines import ENGINES, make_engine
 from mcpkit import Context, Memory, Principal, Server
 from mcpkit.auth import AuditEvent
-from protected import listening, session_of, status_of
+from protected import Lenient, listening, old_of, session_of, status_of
 from stateless_server import text_of
 from verified import bearer
 
@@ -184,6 +185,25 @@ async def test_what_it_listens_to_goes_over(open_to_all: Callable[..., Place], s
         assert await before.messages() == []
 
 
+async def test_what_was_asked_of_nobody_is_answered_by_nobody(
+    open_to_all: Callable[..., Place], serve: Serve
+) -> None:
+    """In the stateless era: who logs in between two rounds makes the request again."""
+    params = {"name": "name", "arguments": {}}
+    async with serve(open_to_all().server) as client:
+
+        async def round_(token: dict[str, str], **more: Any) -> Any:
+            answer = client.ask("tools/call", {**params, **more}, headers=token, meta=DECLARED)
+            answer.judge = Lenient(client)
+            return (await answer.whole()).json()
+
+        for mine, others in ((NOBODY, ADA), (ADA, NOBODY)):
+            state = (await round_(mine))["result"]["requestState"]
+            brought = {"inputResponses": {"#1": accept("Ada")}, "requestState": state}
+            assert "it belongs to another request" in (await round_(others, **brought))["error"]["message"]
+            assert text_of(await round_(mine, **brought)) == "Ada"
+
+
 async def test_a_session_that_is_somebodys_is_never_nobodys(
     open_to_all: Callable[..., Place], serve: Serve
 ) -> None:
@@ -195,8 +215,6 @@ async def test_a_session_that_is_somebodys_is_never_nobodys(
 
 
 async def test_a_pipe_of_nobodys_stays_nobodys(open_to_all: Callable[..., Place], serve: Serve) -> None:
-    from protected import old_of
-
     async with serve(open_to_all().server) as client:
         old = await old_of(client, NOBODY)
         ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
