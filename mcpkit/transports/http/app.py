@@ -61,6 +61,11 @@ class HttpApp:
         for route in routes:
             settings.check_route(route)
 
+    @property
+    def takes_tokens(self) -> bool:
+        """Whether whoever asks needs an access token."""
+        return self._public is not None
+
     def mount(self, path: str, app: ASGIApp) -> None:
         """Serve another app, such as that of another server, below a path: `app.mount("/x", other.asgi())`.
 

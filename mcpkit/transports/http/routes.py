@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol, runtime_checkable
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -17,11 +18,22 @@ from .intake.guard import Guard
 from .intake.mounting import is_mounted, mount_point, path_below
 from .intake.refused_body import watch
 from .options import DEFAULT_PATH, OwnRoute, Settings
+from .protection.metadata import WELL_KNOWN
 from .protection.own_routes import Protected
 from .protection.protection import Protection
 
 _IS_MOUNTED = "mcpkit.is_mounted"
 """Says in a scope whether the app is mounted below another one."""
+
+
+@runtime_checkable
+class HasTokens(Protocol):
+    """An app that may take access tokens, as that of another server does."""
+
+    @property
+    def takes_tokens(self) -> bool:
+        """Whether it does."""
+        ...
 
 
 class _OutsideRoute(Route):
@@ -73,7 +85,7 @@ class Routes:
         self._answer: ASGIApp = Cors(self._starlette, guard) if settings.cors else self._starlette
         self._mounts: list[Mount] = []
         self._protection = protection
-        self._documents = {} if protection is None else protection.documents
+        self._documents = {} if protection is None else dict(protection.documents)
         self._documents_at_root = {} if protection is None else protection.documents_at_root
         self._outside: list[Route] = []
         self._served = -1, -1
@@ -160,6 +172,8 @@ class Routes:
         self._starlette.router.routes = [*readiness, *own]
         self._outside = [route for route in own if isinstance(route, _OutsideRoute)]
         self._mounts = [Mount(*each) for each in self._given[: served[1]]]
+        if any(isinstance(app, HasTokens) and app.takes_tokens for _, app in self._given[: served[1]]):
+            self._documents.pop(WELL_KNOWN, None)  # which would stand for either server
         self._served = served
 
     def _route(self, own: OwnRoute) -> Route:

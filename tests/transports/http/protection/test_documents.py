@@ -121,6 +121,19 @@ def test_two_servers_mounted_in_one_site_are_told_apart(make: Callable[..., Serv
     assert [audience for _, audience in table.asked] == [f"http://127.0.0.1:8000/{name}/mcp" for name in apps]
 
 
+async def test_where_another_server_is_protected_too_the_root_stands_for_neither(
+    make: Callable[..., Server], serve: Serve
+) -> None:
+    async with serve(make()) as client:
+        assert (await client.open("GET", ROOT).whole()).status == 200
+        client.app.mount("/open", Server("open").asgi())  # type: ignore[attr-defined]
+        assert (await client.open("GET", ROOT).whole()).status == 200
+        client.app.mount("/other", make().asgi(public_url="https://mcp.example.com/other/mcp"))  # type: ignore[attr-defined]
+        assert (await client.open("GET", ROOT).whole()).status == 404
+        assert (await client.open("GET", f"{ROOT}/mcp").whole()).status == 200
+        assert (await client.open("GET", f"/other{ROOT}/mcp").whole()).status == 200
+
+
 def test_an_app_around_it_serves_the_document_at_the_root(make: Callable[..., Server]) -> None:
     app = make().asgi(public_url="http://127.0.0.1:8000/a/mcp")
     site = app.around(Starlette(routes=[Mount("/a", app)]))
