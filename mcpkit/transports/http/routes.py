@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol, runtime_checkable
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -24,16 +23,6 @@ from .protection.protection import Protection
 
 _IS_MOUNTED = "mcpkit.is_mounted"
 """Says in a scope whether the app is mounted below another one."""
-
-
-@runtime_checkable
-class HasTokens(Protocol):
-    """An app that may take access tokens, as that of another server does."""
-
-    @property
-    def takes_tokens(self) -> bool:
-        """Whether it does."""
-        ...
 
 
 class _OutsideRoute(Route):
@@ -172,7 +161,7 @@ class Routes:
         self._starlette.router.routes = [*readiness, *own]
         self._outside = [route for route in own if isinstance(route, _OutsideRoute)]
         self._mounts = [Mount(*each) for each in self._given[: served[1]]]
-        if any(isinstance(app, HasTokens) and app.takes_tokens for _, app in self._given[: served[1]]):
+        if any(getattr(app, "takes_tokens", False) for _, app in self._given[: served[1]]):
             self._documents.pop(WELL_KNOWN, None)  # which would stand for either server
         self._served = served
 
