@@ -28,9 +28,15 @@ def said(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[], list[tuple[str, str]]]:
     """Returns what was logged at the start, and at which level."""
-    monkeypatch.setattr(logging.getLogger("uvicorn"), "handlers", [])
-    caplog.set_level(logging.INFO, "mcpkit")
-    return lambda: [(each.levelname, each.getMessage()) for each in caplog.records if each.name == "mcpkit"]
+    uvicorn = logging.getLogger(
+        "uvicorn"
+    )  # as a test before this one may have left it, or pytest has set it up
+    monkeypatch.setattr(uvicorn, "handlers", [])
+    monkeypatch.setattr(uvicorn, "propagate", True)
+    names = ("mcpkit", "uvicorn.error")
+    for name in names:
+        caplog.set_level(logging.INFO, name)
+    return lambda: [(each.levelname, each.getMessage()) for each in caplog.records if each.name in names]
 
 
 async def test_it_says_once_whose_tokens_are_taken_where(
