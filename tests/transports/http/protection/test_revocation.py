@@ -120,6 +120,7 @@ async def test_all_that_somebody_has_ends_in_all_processes(
             place.server.tools.disable("whoami")
             assert (await each.message())["method"] == "notifications/tools/list_changed"
         await apps[0].aclose()
+        await until(lambda: not apps[0].app.door()._begin().environment.tasks)
 
 
 async def test_a_process_that_starts_later_knows_of_it(
