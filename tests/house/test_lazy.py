@@ -176,3 +176,37 @@ def test_an_app_at_module_level_loads_nothing_but_what_checks_its_options():
         "mcpkit.transports.http.intake.guard",
         "mcpkit.transports.http.options",
     }
+
+
+OPEN = """
+import asyncio, json, sys
+from mcpkit import Client, Server
+
+server = Server("open")
+
+
+@server.tool
+async def add(a: int, b: int) -> int:
+    return a + b
+
+
+async def main() -> None:
+    async with Client(server.asgi()) as client:
+        await client.call("add", {"a": 1, "b": 2})
+
+
+asyncio.run(main())
+print(json.dumps(sorted(sys.modules)))
+"""
+
+
+def test_an_open_server_over_http_and_its_client_load_nothing_of_authorization():
+    done = subprocess.run([sys.executable, "-c", OPEN], capture_output=True, check=True, text=True)
+    of_authorization = (
+        "joserfc",
+        "cryptography",
+        "mcpkit.auth",
+        "mcpkit.client.authorization",
+        "mcpkit.transports.http.protection",
+    )
+    assert [name for name in json.loads(done.stdout) if name.startswith(of_authorization)] == []

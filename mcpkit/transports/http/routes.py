@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
-from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.routing import BaseRoute, Match, Mount, Route
@@ -17,9 +17,9 @@ from .intake.guard import Guard
 from .intake.mounting import is_mounted, mount_point, path_below
 from .intake.refused_body import watch
 from .options import DEFAULT_PATH, OwnRoute, Settings
-from .protection.metadata import WELL_KNOWN
-from .protection.own_routes import Protected
-from .protection.protection import Protection
+
+if TYPE_CHECKING:
+    from .protection.protection import Protection
 
 _IS_MOUNTED = "mcpkit.is_mounted"
 """Says in a scope whether the app is mounted below another one."""
@@ -161,14 +161,18 @@ class Routes:
         self._starlette.router.routes = [*readiness, *own]
         self._outside = [route for route in own if isinstance(route, _OutsideRoute)]
         self._mounts = [Mount(*each) for each in self._given[: served[1]]]
-        if any(getattr(app, "takes_tokens", False) for _, app in self._given[: served[1]]):
+        if self._documents and any(
+            getattr(app, "takes_tokens", False) for _, app in self._given[: served[1]]
+        ):
+            from .protection.metadata import WELL_KNOWN
+
             self._documents.pop(WELL_KNOWN, None)  # which would stand for either server
         self._served = served
 
     def _route(self, own: OwnRoute) -> Route:
         protection, middleware = self._protection, []
         if own.scopes is not None and protection is not None:
-            middleware = [Middleware(Protected, endpoint=protection.mcp, scopes=own.scopes)]
+            middleware = [protection.middleware(own.scopes)]
         kind = _OutsideRoute if own.is_outside_mount else Route
         return kind(own.path, own.function, methods=own.methods, name=own.name, middleware=middleware)
 

@@ -6,12 +6,15 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
+from starlette.middleware import Middleware
+
 from ....auth.verifier import Site
 from ....protocol.revisions import LATEST
 from ..options import SSE_PATH, OwnRoute, Settings
 from .announcing import announce
 from .endpoint import Endpoint
 from .metadata import WELL_KNOWN, Document, document
+from .own_routes import Protected
 from .verification import Verification
 
 if TYPE_CHECKING:
@@ -186,6 +189,14 @@ class Protection:
         self.mcp.revoke(revocation)
         self.sse.revoke(revocation)
         self._verification.revoke(revocation)
+
+    def middleware(self, scopes: tuple[str, ...]) -> Middleware:
+        """Return what has a route of the author's own take the same tokens.
+
+        Args:
+            scopes: What whoever asks must have been granted.
+        """
+        return Middleware(Protected, endpoint=self.mcp, scopes=scopes)
 
     @property
     def routes(self) -> Sequence[Route]:
