@@ -292,7 +292,7 @@ class Server(Serving, Registry, ServerCatalog):
 
         needed = None if scopes is None else scope_names(f"route {path!r}: scopes=", scopes)
         if needed is not None:
-            self.scopes.check(f"route {path!r}", needed)
+            self.scopes.check(f"route {path!r} needs", needed)
             if self.engine.auth is None:
                 raise RegistrationError(f"route {path!r}: scopes= takes a server that has auth=")
 
@@ -359,7 +359,7 @@ class Server(Serving, Registry, ServerCatalog):
 
     def _check_scopes(self, component: Component) -> None:
         if needed := (*component.scopes, *component.may_need):
-            self.scopes.check(f"{component.kind} {component.key!r}", needed)
+            self.scopes.check(f"{component.kind} {component.key!r} needs", needed)
 
     def _follow(self, source: Registry, prefix: str) -> Included:
         included = super()._follow(source, prefix)
@@ -384,11 +384,14 @@ def _single(auth: TokenVerifier | Sequence[TokenVerifier] | None) -> TokenVerifi
         return None
     from .auth.verifier import TokenVerifier
 
+    untyped: object = auth  # a text is a sequence as well
     several = list(auth) if isinstance(auth, Sequence) else [auth]
-    for each in several:
-        if not isinstance(each, TokenVerifier):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped authors
+    given: list[object] = [auth] if isinstance(untyped, str) else [*several]
+    for each in given:
+        if not isinstance(each, TokenVerifier):
+            such = f"Jwt({each!r})" if str(each).startswith("https:") else 'Jwt("https://id.example.com")'
             raise TypeError(
-                f'auth must be what verifies access tokens, such as Jwt("https://id.example.com"), got {each!r}'
+                f"auth must be what verifies access tokens, such as {such} of mcpkit.auth, got {each!r}"
             )
     if len(several) == 1:
         return several[0]

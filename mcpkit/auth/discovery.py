@@ -55,7 +55,7 @@ def check_url(url: object, what: str) -> str:
         MetadataError: It is none, is not encrypted, or has a user, a password or a fragment.
     """
     if not isinstance(url, str):
-        raise MetadataError(f"{what} is no URL")
+        raise MetadataError(f"{what} is no URL: {shortened(repr(url))}")
     shown = shortened(url)
     parts = _split(url)
     if parts is None or not parts.hostname or parts.scheme not in _PORTS:
@@ -120,6 +120,10 @@ def authorization_server_urls(issuer: str) -> tuple[str, ...]:
     parts = urlsplit(check_url(issuer, "the issuer"))
     if parts.query:
         raise MetadataError(f"the issuer has a query, which no issuer has: {shortened(issuer)}")
+    if parts.path.endswith((AUTHORIZATION_SERVER, OPENID_CONFIGURATION)):
+        raise MetadataError(
+            f"the issuer is what its metadata calls `issuer`, and not where that is: {shortened(issuer)}"
+        )
     base = f"{parts.scheme}://{parts.netloc}"
     path = parts.path.rstrip("/")
     if not path:

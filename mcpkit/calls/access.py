@@ -65,7 +65,7 @@ def require(call: Call, scopes: Sequence[str]) -> None:
     """Refuse to go on unless whoever asks has been granted scopes; see `Context.require`."""
     call.check_open()
     needed = scope_names("ctx.require", scopes)
-    call.runtime.scopes.check("ctx.require", needed)
+    call.runtime.scopes.check("ctx.require needs", needed)
     if not call.channel.principal.scopes.issuperset(needed):
         raise shortfall(call, (*call.needs, *needed))
 

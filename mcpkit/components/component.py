@@ -115,6 +115,11 @@ class Component(ABC):
         for name in ("single_use", "replace", "anonymous"):
             if type(options.get(name, False)) is not bool:
                 raise RegistrationError(f"{what}: {name} is True or False, got {options.get(name)!r}")
+        if options.get("anonymous") and options.get("scopes"):
+            raise RegistrationError(
+                f"{what}: anonymous=True serves whoever has no token, and scopes= wants one: leave one of them out; "
+                "may_need= is for what only some calls need"
+            )
         if isinstance(tags := options.get("tags"), str):
             raise RegistrationError(
                 f"{what}: tags is a set of words, not one string; write tags={{{tags!r}}}"

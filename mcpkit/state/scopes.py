@@ -118,12 +118,16 @@ class Scopes:
     def check(self, what: str, names: Iterable[str]) -> None:
         """Refuse scopes that the server does not have; where it has no table, any will do.
 
+        Args:
+            what: Who names them, and what for: "tool 'add' needs".
+            names: The scopes.
+
         Raises:
             RegistrationError: There is none of that name.
         """
         for name in names:
             if self.table and name not in self.table:
-                raise RegistrationError(f"{what} needs {name!r}, {self._unknown(name)}")
+                raise RegistrationError(f"{what} {name!r}, {self._unknown(name)}")
 
 
 def check_name(name: object) -> str:

@@ -90,6 +90,15 @@ def run_stdio(
             "run() starts an event loop, but one is already running in this thread: call run() from code that"
             " is not async, or write `await serve_stdio(server)` (from mcpkit.transports.stdio) in its place"
         )
+    if principal == ANYONE and (scopes := server.engine.runtime.scopes.table):
+        import logging
+
+        logging.getLogger("mcpkit").warning(
+            "Whoever has started %s is asked for no token and has no scopes: "
+            'grant them by server.run(principal=Principal("me", %r))',
+            server.engine.runtime.name,
+            [*scopes],
+        )
     is_a_person = sys.stdin is not None and not sys.stdin.closed and sys.stdin.isatty()
     if is_a_person:
         from .terminal import heading

@@ -85,6 +85,7 @@ class DevAuth(TokenVerifier):
 
         Raises:
             ValueError: It is not, or it has served another site before.
+            RegistrationError: A user or a client may grant what is none of the server's scopes.
             ImportError: What the extra `auth` installs is not there.
         """
         for url in (site.public_url, *site.resources, self._issuer or site.public_url):
@@ -101,6 +102,10 @@ class DevAuth(TokenVerifier):
             )
         if self.issuers not in {(), (issuer,)}:
             raise ValueError(f"this DevAuth serves {self.issuers[0]} already; make another one for {issuer}")
+        for user in self._users.values():
+            site.scopes.check(f"DevUser {user.name!r} may grant", user.scopes or ())
+        for known in self._clients:
+            site.scopes.check(f"DevClient {known.client.id!r} may have", known.client.scopes or ())
         if not self.issuers:
             who = ", ".join(self._users)
             logger.warning("%s: whoever opens %s on this machine may log in as %s", site.name, issuer, who)
@@ -170,8 +175,12 @@ def made(
 
 
 def _by_name(users: Iterable[str | DevUser]) -> dict[str, DevUser]:
-    if isinstance(users, str | DevUser):
-        raise TypeError(f'users must be a list such as ["ada", "bob"], got {users!r}')
+    if isinstance(
+        users, str | DevUser | Mapping
+    ):  # of a mapping its values would be passed over, passwords perhaps
+        raise TypeError(
+            f'users must be a list such as ["ada", DevUser("bob", password="...")], got a {type(users).__name__}'
+        )
     found: dict[str, DevUser] = {}
     for user in users:
         one = DevUser(user) if isinstance(user, str) else user

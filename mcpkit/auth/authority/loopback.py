@@ -31,7 +31,10 @@ def refusal(headers: Mapping[bytes, bytes]) -> str | None:
         return f"{_BEGIN}the request is for another host than localhost, 127.0.0.1 or [::1]"
     for header in headers:
         if header in _FORWARDING or header.startswith(_FORWARDING_PREFIXES):
-            return f"{_BEGIN}the request has {header.decode('latin-1')}, so that a proxy or a tunnel has forwarded it"
+            return (
+                f"{_BEGIN}the request has {header.decode('latin-1')}, so that a proxy or a tunnel has forwarded it; "
+                "ask it without one, or use a real authorization server"
+            )
     return None
 
 

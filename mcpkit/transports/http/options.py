@@ -116,6 +116,8 @@ def _unknown(name: str) -> str:
             f"the HTTP app has no option {name!r}, as it serves in one process: write `app = server.asgi()` in a "
             f"module, and start `uvicorn module:app --{name}{' 4' if name == 'workers' else ''}`"
         )
+    if name in {"auth", "scopes", "secret", "shared"}:
+        return f"the HTTP app has no option {name!r}, as it is the server's: Server({name}=...)"
     guess = nearest(name, OPTIONS)
     hint = f"; did you mean {guess!r}?" if guess is not None else f"; there are {', '.join(OPTIONS)}"
     return f"the HTTP app has no option {name!r}{hint}"

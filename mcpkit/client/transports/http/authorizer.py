@@ -130,11 +130,15 @@ def authorizes(auth: object) -> GivesAuthorizers | None:
     Raises:
         TypeError: Nobody can know it.
     """
-    if isinstance(auth, (str, type)):
+    if isinstance(auth, GivesAuthorizers) and not isinstance(auth, type):
+        return auth
+    is_of_httpx2 = isinstance(auth, tuple) or callable(auth) or hasattr(auth, "auth_flow")
+    if auth is not None and (isinstance(auth, type) or not is_of_httpx2):
         raise TypeError(
-            "auth= is an object such as OAuth(), or a user and a password; a bearer token is given by token="
+            'auth= is "oauth", an object such as OAuth() or ClientCredentials(...), or a user and a password; '
+            "a bearer token is given by token="
         )
-    return auth if isinstance(auth, GivesAuthorizers) else None
+    return None
 
 
 async def authorized(

@@ -105,7 +105,7 @@ def enter(engine: Engine, verifier: TokenVerifier, settings: Settings) -> Public
     if settings.public_url is None:
         raise ValueError(
             "a server with auth= must know where its clients reach it, as access tokens are issued for that URL: "
-            'server.asgi(public_url="https://example.com/mcp")'
+            'server.asgi(public_url="https://example.com/mcp"), or server.run("http", public_url=...)'
         )
     if settings.principal is not None:
         raise ValueError("auth= and principal= both say who sends a request: leave one of them out")

@@ -1,0 +1,153 @@
+"""What authors and operators get wrong first is answered with what to change."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from mcpkit import Client, OAuth, RegistrationError, Scope, Server, Sqlite
+from mcpkit.auth import DevAuth, DevClient, DevUser, Jwt, StaticTokens
+from serving import ROOT
+
+ISSUER = "https://id.example.com"
+HERE = "http://127.0.0.1:8000/mcp"
+SCOPES = {"notes:read": Scope("Read notes"), "notes:write": Scope("Change notes")}
+
+
+def server(auth: Any = None, **options: Any) -> Server:
+    return Server("notes", auth=auth, scopes=SCOPES, **options)
+
+
+def with_tool(**options: Any) -> None:
+    @server(Jwt(ISSUER)).tool(**options)
+    def tool() -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("mistake", "answer"),
+    [
+        # whose tokens
+        (lambda: server("https://id.example.com"), r"such as Jwt\('https://id.example.com'\) of mcpkit.auth"),
+        (lambda: server("oauth"), r"such as Jwt\(.https://id.example.com.\) of mcpkit.auth"),
+        (lambda: server(Jwt), r'such as Jwt\("https://id.example.com"\)'),
+        (lambda: server(OAuth()), r'such as Jwt\("https://id.example.com"\)'),
+        (lambda: server([Jwt(ISSUER), Jwt(ISSUER)]), "two verifiers are for one issuer"),
+        (lambda: Jwt(None), "the issuer is no URL: 'None'"),  # type: ignore[arg-type]
+        (lambda: Jwt("id.example.com"), "the issuer is no URL of https: 'id.example.com'"),
+        (lambda: Jwt("http://id.example.com"), "the issuer is not encrypted: .*others by https"),
+        (
+            lambda: Jwt("https://id.example.com/.well-known/openid-configuration"),
+            "the issuer is what its metadata calls `issuer`, and not where that is",
+        ),
+        (
+            lambda: Jwt("https://id.example.com/.well-known/oauth-authorization-server"),
+            "the issuer is what its metadata calls `issuer`",
+        ),
+        (lambda: Jwt(ISSUER, algorithms=["HS256"]), "not 'HS256': a key that verifies must not sign"),
+        (
+            lambda: StaticTokens({"let me in": "ada"}),
+            r'make one with: python -c "from mcpkit\.auth import Sta',
+        ),
+        # where
+        (lambda: server(Jwt(ISSUER)).asgi(), r'server\.asgi\(public_url="https://example\.com/mcp"\)'),
+        (lambda: server(Jwt(ISSUER)).run("http", host="0.0.0.0"), r'server\.run\("http", public_url='),
+        (lambda: server(Jwt(ISSUER)).asgi(public_url=""), "write it like 'https://example.com/mcp'"),
+        (lambda: server(Jwt(ISSUER)).asgi(public_url="example.com/mcp"), "write it like 'https://example"),
+        (lambda: server(Jwt(ISSUER)).asgi(public_url="https://example.com"), "make both alike, or set sse=F"),
+        (lambda: Server("notes").asgi(auth=Jwt(ISSUER)), r"it is the server's: Server\(auth=\.\.\.\)"),
+        # scopes
+        (lambda: with_tool(scopes="notes:raed"), "tool 'tool' needs .*did you mean 'notes:read'"),
+        (lambda: with_tool(may_need=["notes:raed"]), "tool 'tool' needs .*did you mean 'notes:read'"),
+        (lambda: with_tool(scopes="notes:read notes:write"), "a scope is visible ASCII without spaces"),
+        (lambda: with_tool(scopes="notes:read", anonymous=True), "leave one of them out; may_need="),
+        (lambda: server().route("/export", scopes="notes:read"), "scopes= takes a server that has auth="),
+        (
+            lambda: server(Jwt(ISSUER)).route("/export", scopes="notes:raed"),
+            "route '/export' needs .*did you mean 'notes:read'",
+        ),
+        # development
+        (lambda: server(DevAuth()).asgi(public_url="https://example.com/mcp"), r"use a real .*auth=Jwt\("),
+        (
+            lambda: DevAuth(users={"ada": "secret of ada's"}),
+            r'DevUser\("bob", password="\.\.\."\)\], got a d',
+        ),  # type: ignore[arg-type]
+        (
+            lambda: server(DevAuth(users=[DevUser("ada", scopes=["notes:raed"])])).asgi(public_url=HERE),
+            "DevUser 'ada' may grant 'notes:raed', .*did you mean 'notes:read'",
+        ),
+        (
+            lambda: server(DevAuth(clients=[DevClient("ci", secret="s", scopes=["notes:raed"])])).asgi(
+                public_url=HERE
+            ),
+            "DevClient 'ci' may have 'notes:raed', .*did you mean 'notes:read'",
+        ),
+        # stores
+        (lambda: server(shared=Sqlite("notes.db")), r"set MCPKIT_SECRET or write Server\(secret=\.\.\.\)"),
+        (lambda: server(shared="notes.db", secret="s" * 16), r"such as Memory\(\) or Sqlite\('notes.db'\)"),
+        # clients
+        (lambda: Client("https://example.com/mcp", auth="oath"), 'auth= is "oauth", an object such as OAuth'),  # type: ignore[arg-type]
+        (lambda: Client("https://example.com/mcp", auth=Jwt(ISSUER)), "an object such as OAuth"),  # type: ignore[arg-type]
+        (lambda: Client("https://example.com/mcp", auth="oauth", token="t"), "give one of them"),
+    ],
+)
+def test_it_is_answered_with_what_to_change(
+    monkeypatch: pytest.MonkeyPatch, mistake: Callable[[], object], answer: str
+) -> None:
+    monkeypatch.delenv("MCPKIT_SECRET", raising=False)
+    with pytest.raises((TypeError, ValueError, RegistrationError), match=answer) as raised:
+        mistake()
+    assert "secret of ada's" not in str(raised.value)
+
+
+_STDIO = """
+from mcpkit import Principal, Scope, Server
+from mcpkit.auth import Jwt
+
+server = Server("notes", auth=Jwt("https://id.example.com"), scopes={"notes:read": Scope("Read notes")})
+server.run(principal=%s)
+"""
+
+
+@pytest.mark.parametrize(
+    ("principal", "is_said"), [("None", True), ("Principal('me', ['notes:read'])", False)]
+)
+def test_over_stdio_it_says_how_scopes_are_granted(principal: str, is_said: bool) -> None:
+    program = _STDIO.replace("principal=%s", "" if principal == "None" else f"principal={principal}")
+    done = subprocess.run(
+        [sys.executable, "-c", program], input="", capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    said = "grant them by server.run(principal=Principal(\"me\", ['notes:read']))"
+    assert (said in done.stderr) == is_said
+
+
+@pytest.mark.parametrize(
+    ("missing", "made"),
+    [
+        ("joserfc", "Server('n', auth=Jwt('https://id.example.com'))"),
+        ("joserfc", "Server('n', auth=DevAuth()).asgi(public_url='http://127.0.0.1:8000/mcp')"),
+        ("httpx2", "Server('n', auth=Jwt('https://id.example.com'))"),
+        (
+            "httpx2",
+            "Server('n', auth=Introspection('https://id.example.com', client_id='n', client_secret='s'))",
+        ),
+    ],
+)
+def test_what_is_not_installed_is_said_with_how_to_install_it(missing: str, made: str) -> None:
+    program = f"""
+import sys
+sys.modules[{missing!r}] = None
+from mcpkit import Server
+from mcpkit.auth import DevAuth, Introspection, Jwt
+{made}
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=ROOT
+    )
+    assert re.search(
+        rf'ImportError: authorization needs {missing}: pip install "mcpkit\[auth\]"', done.stderr
+    )
