@@ -58,7 +58,7 @@ def check_url(url: object, what: str) -> str:
         raise MetadataError(f"{what} is no URL: {shortened(repr(url))}")
     shown = shortened(url)
     parts = _split(url)
-    if parts is None or not parts.hostname or parts.scheme not in _PORTS:
+    if parts is None or not parts.hostname or parts.scheme not in _PORTS or not _is_name(parts.hostname):
         raise MetadataError(f"{what} is no URL of https: {shown}")
     if parts.username is not None or parts.password is not None:
         raise MetadataError(f"{what} has a user or a password in it, which no URL that is asked may have")
@@ -164,6 +164,11 @@ def _split(url: str) -> SplitResult | None:
     except ValueError:
         return None
     return parts
+
+
+def _is_name(host: str) -> bool:
+    """Say whether a host can be looked up: each label has 1 to 63 characters (RFC 1035, 2.3.4)."""
+    return all(0 < len(label) < 64 for label in host.removesuffix(".").split("."))
 
 
 def _netloc(parts: SplitResult) -> str:

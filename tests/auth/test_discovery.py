@@ -103,6 +103,9 @@ def test_others_are_not_this_machine(host: str | None) -> None:
         ("https://id.example.com/a b", "no URL of https"),
         ("https://id.example.com/\n", "no URL of https"),
         ("https://[bad/", "no URL of https"),
+        ("https://a..example/", "no URL of https"),
+        ("https://.example/", "no URL of https"),
+        (f"https://{'a' * 64}.example/", "no URL of https"),
         ("https://id.example.com/#x", "fragment"),
         ("https://id.example.com/#", "fragment"),
     ],
@@ -119,7 +122,14 @@ def test_a_password_in_a_url_is_refused_and_not_repeated() -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["https://id.example.com/token", "http://127.0.0.1:9000/token", "http://[::1]/"]
+    "url",
+    [
+        "https://id.example.com/token",
+        "https://id.example.com./token",
+        f"https://{'a' * 63}.example/",
+        "http://127.0.0.1:9000/token",
+        "http://[::1]/",
+    ],
 )
 def test_what_is_encrypted_or_of_this_machine_may_be_asked(url: str) -> None:
     assert check_url(url, "the door") == url

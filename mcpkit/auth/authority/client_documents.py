@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from ..discovery import MetadataError
 from ..fetching import FetchError, fetch_document
 from .client import Client
 from .errors import OAuthError
@@ -77,7 +78,7 @@ class ClientDocuments:
                 document = await fetch_document(
                     url, "the client's metadata document", http_client=http_client, patience=_PATIENCE
                 )
-        except FetchError as error:
+        except (FetchError, MetadataError) as error:
             raise _refused(str(error)) from None
         return _client(url, document.members), document.max_age
 

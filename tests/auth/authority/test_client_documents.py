@@ -212,6 +212,15 @@ async def test_other_urls_are_no_ids_of_clients(url: str) -> None:
     assert "location" not in response.headers
 
 
+@pytest.mark.parametrize("host", ["a..example", ".example", "a" * 64 + ".example"])
+async def test_what_is_no_name_of_a_host_is_looked_up_nowhere(host: str) -> None:
+    here = Here()
+    async with here.browser() as browser:
+        response = await browser.get("/authorize", params=Login(f"https://{host}/client.json").query)
+    assert response.status_code == 400
+    assert "is no URL of https" in response.text
+
+
 # Strangers' URLs lead to the public internet alone
 
 

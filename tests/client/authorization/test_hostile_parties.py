@@ -82,6 +82,7 @@ async def test_metadata_of_the_server_that_cannot_be_used(
         ("javascript:alert(1)", "the issuer is no URL of https"),
         ("https://user:hunter2@id.example.com", "has a user or a password"),
         ("https://id.example.com?tenant=1", "has a query"),
+        (f"https://{'a' * 64}.example", "the issuer is no URL of https"),
     ],
 )
 async def test_issuers_that_are_none(server: Granting, issuer: str, wrong: str) -> None:

@@ -71,7 +71,7 @@ class Endpoint:
         self._revocations = revocations
         self._clock = clock
         self._is_picky = type(verifier).refusal is not TokenVerifier.refusal  # then it is asked each time
-        self._grants: dict[bytes, tuple[float, Grant]] = {}  # hash of the header: until when, what
+        self._grants: dict[bytes, tuple[float, Grant]] = {}  # hash of the usual header: until when, what
 
     def known(self, headers: Mapping[bytes, bytes]) -> Grant | None:
         """Return what the token of a request grants, where that is known and fresh."""
@@ -116,6 +116,7 @@ class Endpoint:
                 return _ANYBODY
             self._tell(401, "no_token", None, caller)
             raise self._unread(self._asking(self._scopes.defaults, "this server takes an access token"))
+        header = b"Bearer " + token.encode()  # with more spaces, or in lower case, it is no other token
         if (kept := self._kept(header)) is not None:
             return kept
         try:

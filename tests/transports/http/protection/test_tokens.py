@@ -142,6 +142,18 @@ async def test_a_token_is_verified_once_while_it_is_fresh(server: Server, serve:
         assert len(table.asked) == 2
 
 
+@pytest.mark.parametrize("scheme", ["Bearer", "Bearer ", "bearer", "bEARER   "])
+async def test_a_token_is_verified_once_however_its_header_is_written(
+    server: Server, serve: Serve, table: Table, scheme: str
+) -> None:
+    async with serve(server) as client:
+        for spaces in ("", " ", " " * 100):
+            headers = {"authorization": f"{scheme}{spaces} ada"}
+            assert (await client.call("whoami", headers=headers).whole()).status == 200
+        assert (await client.call("whoami", headers=bearer("ada")).whole()).status == 200
+        assert len(table.asked) == 1
+
+
 async def test_a_token_that_has_expired_is_verified_again(server: Server, serve: Serve, table: Table) -> None:
     table.expires = 1.0  # long ago
     async with serve(server) as client:
