@@ -246,7 +246,7 @@ class ResourceAuthorizer:
             if error.may_pass:
                 raise
             self._spent = kept.refresh_token
-            logger.debug("the tokens for %s could not be refreshed (%s)", self.origin, error.error)
+            logger.debug("the tokens for %s could not be refreshed: %s", self.origin, error)
             return None
         return replace(
             tokens,

@@ -33,7 +33,9 @@ class SecretInHeader:
     async def sign(self, request: TokenRequest, server: AuthorizationServerMetadata) -> None:
         """Add both to the headers."""
         pair = f"{quote(self.client_id, safe='')}:{quote(self.secret, safe='')}"
-        request.headers["Authorization"] = "Basic " + b64encode(pair.encode()).decode("ascii")
+        encoded = b64encode(pair.encode()).decode("ascii")
+        request.headers["Authorization"] = f"Basic {encoded}"
+        request.encoded += (self.secret, encoded)
 
 
 @dataclass(frozen=True)

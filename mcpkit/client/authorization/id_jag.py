@@ -20,7 +20,7 @@ from .client_credentials import Credentials
 from .errors import AuthorizationFailedError
 from .presented import Presented, PresentedToken
 from .roles import TokenRequest
-from .storage import TokenStorage
+from .storage import MemoryTokens, TokenStorage
 from .token_endpoint import refusal
 from .tokens import Tokens
 from .wanted import Wanted
@@ -55,7 +55,7 @@ class EnterpriseManaged(Authorization):
         identity_type: `id_token` or `saml2`.
         idp_token_endpoint: Where the identity provider exchanges tokens; None to look into its metadata.
         scopes: The scopes to ask for; None for those that the server names.
-        storage: Where tokens are kept; None for the system's keyring where there is one, else memory.
+        storage: Where tokens are kept, of this user alone; None for memory: there are others at any time.
         dpop: Whether tokens are bound to a key of the client's (RFC 9449).
 
     Raises:
@@ -100,7 +100,9 @@ class EnterpriseManaged(Authorization):
         self._endpoint = (
             None if idp_token_endpoint is None else check_url(idp_token_endpoint, "idp_token_endpoint=")
         )
-        super().__init__(scopes=scopes, storage=storage, issuer=issuer, dpop=dpop)
+        super().__init__(
+            scopes=scopes, storage=MemoryTokens() if storage is None else storage, issuer=issuer, dpop=dpop
+        )
 
     def __repr__(self) -> str:
         return f"EnterpriseManaged({self.client!r}, idp={self._idp!r})"
@@ -141,7 +143,7 @@ class EnterpriseManaged(Authorization):
             answer = await wanted.web.post(request.url, what, form=request.form, headers=request.headers)
         except MetadataError as error:
             raise AuthorizationFailedError(str(error)) from None
-        refused = refusal(answer, what, request.form.values())
+        refused = refusal(answer, what, request.secrets)
         if refused is not None:
             raise refused
         grant = answer.members.get("access_token")

@@ -56,11 +56,18 @@ class TokenRequest:
         url: The endpoint.
         form: What is asked for; what is secret in it is not shown.
         headers: What goes along beside what each request has.
+        encoded: Secrets that a header has in another form.
     """
 
     url: str
     form: dict[str, str] = field(repr=False)
     headers: dict[str, str] = field(default_factory=dict[str, str], repr=False)
+    encoded: list[str] = field(default_factory=list[str], repr=False)
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """All that may be secret in it, of which no error repeats anything, whatever the answer says."""
+        return (*self.form.values(), *self.headers.values(), *self.encoded)
 
 
 class ClientAuthentication(Protocol):

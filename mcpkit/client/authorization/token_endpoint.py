@@ -72,17 +72,23 @@ def refusal(answer: Answer, who: str, secrets: Iterable[str]) -> TokenRefusedErr
     if not isinstance(error, str):
         return None
     may_pass = error in {"temporarily_unavailable", "server_error", "slow_down"}
-    return TokenRefusedError(f"{who} refuses: {in_words(answer.members, secrets)}", error, may_pass=may_pass)
+    secrets = tuple(secrets)
+    message = f"{who} refuses: {in_words(answer.members, secrets)}"
+    return TokenRefusedError(message, _without(error, secrets), may_pass=may_pass)
 
 
 def in_words(members: Mapping[str, object], secrets: Iterable[str]) -> str:
     """Return the error that an answer tells of, short and without secrets."""
     error, description = members.get("error"), members.get("error_description")
     said = f"{error} ({description})" if isinstance(description, str) and description else str(error)
+    return shortened(_without(said, secrets))
+
+
+def _without(text: str, secrets: Iterable[str]) -> str:
     for secret in sorted(secrets, key=len, reverse=True):
         if len(secret) >= _SHORTEST_SECRET:
-            said = said.replace(secret, "...")
-    return shortened(said)
+            text = text.replace(secret, "...")
+    return text
 
 
 def _seconds(value: object) -> float | None:

@@ -58,7 +58,7 @@ class Wanted:
         request.form = {name: value for name, value in request.form.items() if value}
         await authentication.sign(request, self.server)
         answer = await self._ask(request)
-        refused = refusal(answer, f"the token endpoint of {shortened(issuer)}", request.form.values())
+        refused = refusal(answer, f"the token endpoint of {shortened(issuer)}", request.secrets)
         if refused is not None:
             raise refused
         granted = Granted(answer, issuer, self.scopes or (), time.time())

@@ -128,7 +128,7 @@ async def test_a_refusal_is_said_without_the_secret_and_not_asked_again(
             await whoami(url, auth, revision=revision)
     assert len(site.requests) == 1
     assert "SECRET" not in repr(auth)
-    assert SECRET not in caplog.text + repr(auth) + repr(vars(auth))
+    assert SECRET not in f"{caplog.text} {auth!r} {vars(auth)!r} {raised.value}"
     assert raised.value.status == 401
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import keyring
 import pytest
 from starlette.responses import JSONResponse, Response
 
 from mcpkit import AuthorizationError, Client, EnterpriseManaged, MemoryTokens, TransportError
+from memory_keyring import MemoryKeyring
 from token_site import TokenRequest, TokenSite
 
 pytestmark = pytest.mark.anyio
@@ -61,6 +63,17 @@ async def test_what_the_identity_provider_grants_gets_a_token(revision: str) -> 
     assert grant.form["grant_type"] == "urn:ietf:params:oauth:grant-type:jwt-bearer"
     assert grant.form["assertion"] == "the-grant"
     assert grant.headers["authorization"].startswith("Basic ")
+
+
+async def test_two_users_of_one_client_have_tokens_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = MemoryKeyring()
+    monkeypatch.setattr(keyring, "get_keyring", lambda: kept)
+    site = TokenSite(exchange=granting())
+    with site.running() as url:
+        for identity in ("ada's", "bob's"):
+            await whoami(url, managed(site, identity=identity, storage=None))
+    exchanges = [request for request in site.requests if request.path == "/idp/token"]
+    assert [request.form["subject_token"] for request in exchanges] == ["ada's", "bob's"]
 
 
 async def test_a_saml_assertion_and_a_secret_at_the_identity_provider() -> None:

@@ -325,6 +325,28 @@ async def test_what_an_endpoint_repeats_of_a_secret_is_left_out(server: Granting
             pass
 
 
+async def test_a_code_of_an_error_that_repeats_a_secret_stands_in_no_log(
+    server: Granting, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Repeated(Response):
+        """Says what it was asked for in the place of a code."""
+
+        async def __call__(self, scope: object, receive: object, send: object) -> None:
+            answer = JSONResponse({"error": f"{server.of('token')[-1]['refresh_token']}\nforged"}, 400)
+            await answer(scope, receive, send)  # type: ignore[arg-type]
+
+    caplog.set_level(logging.DEBUG, "mcpkit")
+    async with Client(server.url, auth=clicking()) as client:
+        await client.call("whoami")
+        server.live.clear()
+        server.answers["token"] = [Repeated()]
+        await client.call("whoami")
+    [refreshed] = [form for form in server.of("token") if form["grant_type"] == "refresh_token"]
+    assert "could not be refreshed" in caplog.text
+    assert refreshed["refresh_token"] not in caplog.text
+    assert "\nforged" not in caplog.text
+
+
 async def test_a_session_is_ended_under_the_newest_token(server: Granting) -> None:
     async with Client(server.url, auth=clicking(), revision="2025-11-25") as client:
         await client.call("add_note", {"text": "a"})
