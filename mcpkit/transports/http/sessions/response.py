@@ -109,9 +109,9 @@ class Answer(Source):
 
     def challenge(self, scopes: Sequence[str], revision: str) -> ChallengeError | None:
         """Return how whoever asks is told to come back with more, as long as the status can say so."""
-        return (
-            None if self._is_over or self._stream is not None else self._exchange.challenge(scopes, revision)
-        )
+        # A batch has one status for all of its requests, of which others may have been served.
+        is_too_late = self._is_over or self._stream is not None or is_array(self._message)
+        return None if is_too_late else self._exchange.challenge(scopes, revision)
 
     def hold(self) -> None:
         """Do not become an event stream just because time passes."""

@@ -106,6 +106,26 @@ async def test_when_it_is_too_late_the_result_says_what_is_needed(
         assert "added" not in done
 
 
+async def test_in_a_batch_the_result_says_what_is_needed(
+    make: Callable[..., Server], serve: Serve, done: list[str]
+) -> None:
+    revision = "2025-03-26"
+    async with serve(make()) as client:
+        session = await session_of(client, bearer(*READER), revision)
+        batch = [
+            {"jsonrpc": "2.0", "id": id_, "method": "tools/call", "params": {"name": name, "arguments": {}}}
+            for id_, name in enumerate(["whoami", "add"])
+        ]
+        answer = await session.post(batch, bearer(*READER)).whole()
+        assert answer.status == 200
+        served, refused = sorted(answer.json(), key=lambda each: each["id"])
+        assert served["result"]["content"][0]["text"] == "ada ['notes:read']"
+        assert refused["result"]["isError"]
+        [said] = refused["result"]["_meta"]["mcp/www_authenticate"]
+        assert 'scope="notes:write"' in said
+        assert done == []
+
+
 async def test_time_alone_begins_no_answer_of_what_may_need_more(
     make: Callable[..., Server], serve: Serve
 ) -> None:
