@@ -211,6 +211,7 @@ class Server(Serving, Registry, ServerCatalog):
             page_size=page_size,
             auth=_single(auth),
         )
+        self.is_protected = self.engine.auth is not None
         self.middleware = Middlewares(self.methods, self._lead)
         self.extension_listeners.add(self._lead)
 

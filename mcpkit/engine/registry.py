@@ -55,9 +55,12 @@ class Registry(Catalog, Decorators):
         included: The registries whose components are followed.
         attached: The extensions in the order of their coming, two of one identifier both.
         extension_listeners: They are called when an extension comes, goes, or gets another middleware.
+        is_protected: Whether access tokens are verified over HTTP for what is registered here.
         providers: The providers, those of what is included, too.
         provider_listeners: They hear of the lists that change as a provider comes, goes, or says so.
     """
+
+    is_protected = False
 
     def __init__(
         self, lifespans: Lifespans | None = None, check: Callable[[Component], None] | None = None
@@ -71,6 +74,11 @@ class Registry(Catalog, Decorators):
         self.provider_listeners: Listeners[[ListName]] = Listeners()
         self._own_providers: list[Provided] = []
         self._followed: list[tuple[Registry, str]] = []
+
+    @property
+    def includes_protected(self) -> bool:
+        """Whether something is included here, or in that, for which access tokens are verified where it is served."""
+        return any(each.is_protected or each.includes_protected for each in self.included)
 
     def extension(self, identifier: str, settings: Mapping[str, Any] | None = None) -> Extension:
         """Declare an extension of the protocol (basic/versioning, "Extension Negotiation").

@@ -37,7 +37,8 @@ class HttpApp:
 
     Raises:
         ValueError: A host, an origin or the secret in the environment has another form than it must have; the
-            message says which; or with `auth=`, nobody has said where the app is reached.
+            message says which; or with `auth=`, nobody has said where the app is reached; or without, a server is
+            included that has it.
         RegistrationError: A route of the author's own has a path of the protocol's, or that of readiness.
     """
 
@@ -50,6 +51,7 @@ class HttpApp:
             from .protection.protection import enter
 
             self._public = enter(engine, engine.auth, settings)
+        self._check_included()
         self._mounts: list[tuple[str, ASGIApp]] = []
         self._door: Door | None = None
         self._lock = threading.Lock()
@@ -60,6 +62,19 @@ class HttpApp:
         check_environment()
         for route in routes:
             settings.check_route(route)
+
+    def _check_included(self) -> None:
+        """Refuse to serve without tokens what takes them elsewhere, unless somebody says who asks.
+
+        Raises:
+            ValueError: That is so.
+        """
+        is_open = self._engine.auth is None and self.settings.principal is None
+        if is_open and self._engine.registry.includes_protected:
+            raise ValueError(
+                "a server that is included here has auth=, and this one has none, so that anybody could use what that "
+                "one protects: give this server auth= as well, or say by asgi(principal=) who asks"
+            )
 
     @property
     def takes_tokens(self) -> bool:
@@ -113,6 +128,7 @@ class HttpApp:
 
         with self._lock:  # event loops of several threads may come at once
             if self._door is None:
+                self._check_included()  # again, as more may have been
                 self._door = Door(
                     self._engine, self._routes, self._mounts, self.settings, self._guard, self._public
                 )

@@ -13,6 +13,7 @@ import pytest
 from asgi_client import Serve, initialize
 from mcpkit import Principal, Server
 from mcpkit.auth import Grant, TokenVerifier
+from mcpkit.testing import connect
 from serving import in_thread
 from verified import Table, bearer
 
@@ -233,6 +234,25 @@ def test_an_app_that_cannot_take_tokens_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match=problem):
         server.asgi(**({"public_url": "https://mcp.example.com/mcp"} | options))
+
+
+async def test_what_is_protected_is_not_opened_by_a_server_that_includes_it(
+    make: Callable[..., Server],
+) -> None:
+    between = Server("between")
+    outer, later = Server("outer"), Server("later")
+    app = later.asgi()
+    outer.include(between)
+    outer.asgi()
+    between.include(make(), prefix="x")
+    with pytest.raises(ValueError, match="give this server auth= as well"):
+        outer.asgi()
+    outer.asgi(principal=Principal("ada"))
+    later.include(between)
+    with pytest.raises(ValueError, match="give this server auth= as well"):
+        app.door()
+    async with connect(outer) as client:  # who is on this machine needs no token
+        assert (await client.call("x_whoami")).text == "None []"
 
 
 def test_what_verifies_nothing_is_refused() -> None:
