@@ -22,11 +22,12 @@ MISSING := $(filter-out $(FOUND),$(VERSIONS))
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup weather test test-fast test-lowest test-all check lint types mypy pyright docs conformance bench bench-http bench-client bench-protected hosts servers house soak pairs clean $(VERSIONS:%=test-%)
+.PHONY: help setup notes weather test test-fast test-lowest test-all check lint types mypy pyright docs conformance bench bench-http bench-client bench-protected hosts servers house soak pairs clean $(VERSIONS:%=test-%)
 
 help:
 	@echo 'make setup         the development environment: .venv and node_modules'
 	@echo 'make weather       the weather example, run as a host would run it (LIVE=1: the real API)'
+	@echo 'make notes         the notes example, a server with users that logs in by a click (ISSUER=... PUBLIC_URL=...: a real one)'
 	@echo 'make test          the whole test suite (ARGS=... goes to pytest)'
 	@echo 'make test-fast     the tests of the package itself that take no time, in a minute and a half'
 	@echo 'make test-lowest   the tests of the package itself, with the lowest version of each dependency'
@@ -90,6 +91,14 @@ SERVERS := $(basename $(notdir $(wildcard tests/servers/requirements/*.txt)))
 	@echo 'Installing $* into .servers'
 	@$(PYTHON) -m venv --clear .servers/$*
 	@.servers/$*/bin/python -m pip install --quiet --quiet --requirement $<
+	@touch $@
+
+notes: .venv/.auth
+	@$(PY) examples/notes/server.py
+
+.venv/.auth: .venv/.package
+	@echo 'Installing what authorization needs into .venv'
+	@$(PY) -m pip install --quiet --quiet --editable '.[auth]'
 	@touch $@
 
 weather: .venv/.package

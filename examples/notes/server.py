@@ -1,10 +1,12 @@
 """Notes of whoever has logged in: a protected server.
 
-python -m server     for development: it logs in its own users, ada and grace, at http://127.0.0.1:8000/mcp
+python server.py     for development: it logs in its own users, ada and grace, at http://127.0.0.1:8000/mcp
+uvicorn --factory server:app     in production, with as many --workers as you like
 
 ISSUER       the authorization server where users log in instead; it must issue tokens for PUBLIC_URL
 PUBLIC_URL   where clients reach the server, such as https://notes.example.com/mcp
-PORT         the port to listen on; 8000
+PORT         the port to listen on, by python; 8000
+DATABASE     the file that keeps the notes, and that workers share; it takes MCPKIT_SECRET
 """
 
 from __future__ import annotations
@@ -13,13 +15,15 @@ import os
 from datetime import timedelta
 
 from pydantic import BaseModel, TypeAdapter
+from starlette.types import ASGIApp
 
-from mcpkit import Context, Scope, Server, ToolError
+from mcpkit import Context, Scope, Server, Sqlite, ToolError
 from mcpkit.auth import DevAuth, Jwt
 
 ISSUER = os.environ.get("ISSUER")
 PUBLIC_URL = os.environ.get("PUBLIC_URL")
 PORT = int(os.environ.get("PORT", "8000"))
+DATABASE = os.environ.get("DATABASE")
 
 KEPT = timedelta(days=365).total_seconds()
 MOST = 1_000
@@ -38,6 +42,7 @@ server = Server(
     version="1.0.0",
     title="Notes",
     instructions="Keeps short notes of the user who has logged in. Nobody else sees them.",
+    shared=Sqlite(DATABASE) if DATABASE else None,
     auth=Jwt(ISSUER) if ISSUER else DevAuth(users=["ada", "grace"]),
     scopes={
         "notes:read": Scope("Read your notes", default=True),
@@ -67,7 +72,7 @@ async def add_note(text: str, ctx: Context) -> str:
             raise ToolError(f"There are {MOST:,} notes already, and no more are kept.")
         version = None if kept is None else kept.version
         if await ctx.store.put(key, NOTES.dump_json([*notes, text]), version=version, ttl=KEPT):
-            return f"Noted. There are {len(notes) + 1} notes."
+            return f"Noted, as number {len(notes) + 1}."
 
 
 @server.tool(scopes="notes:read")
@@ -75,6 +80,11 @@ async def list_notes(ctx: Context) -> list[str]:
     """List the notes of the user."""
     kept = await ctx.store.get(f"notes/{ctx.principal.id}")
     return [] if kept is None else NOTES.validate_json(kept.value)
+
+
+def app() -> ASGIApp:
+    """Make what uvicorn serves."""
+    return server.asgi(public_url=PUBLIC_URL, health="/health")
 
 
 if __name__ == "__main__":
