@@ -71,15 +71,6 @@ def read_token(token: str) -> Jws:
     return Jws(algorithm, key_id, shown, claims, segments[0] + b"." + segments[1], signature)
 
 
-def issuer_of(token: str) -> str | None:
-    """Return who a token says has issued it; None where it is no signed JWT, or does not say."""
-    try:
-        issuer = read_token(token).claims.get("iss")
-    except InvalidTokenError:
-        return None
-    return issuer if isinstance(issuer, str) else None
-
-
 def _object(segment: bytes) -> dict[str, object]:
     try:
         return read_object(_decoded(segment))

@@ -190,6 +190,7 @@ NO_BOUNDS = {
     "leases.py:_LONGEST": "how long a timer sleeps",
     "revocations.py:KEPT_FOR": "the default of a setting",
     "verification.py:_MOST_ADDRESSES": "a cache",
+    "verification.py:_MOST_LOGGED": "what is logged, not what a client gets",
     "guard.py:_MAX_REMEMBERED": "a cache",
     "guard.py:_MAX_REMEMBERED_LENGTH": "a cache",
     "negotiation.py:_MANY": "a cache",

@@ -54,6 +54,9 @@ class Nearby:
         peer = scope.get("client")
         if reason is None and peer is not None and not is_loopback(peer[0]):
             reason = f"{_BEGIN}the request comes from another one"
+        if reason is None and scope.get("http_version") == "1.0":
+            # nginx adds no header unless it is told to, names this machine as the host, and speaks HTTP/1.0.
+            reason = f"{_BEGIN}the request is of HTTP/1.0, as no client's is, but those that nginx passes on"
         if reason is None:
             await self._app(scope, receive, send)
         else:

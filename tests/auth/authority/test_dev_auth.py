@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -11,8 +12,11 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 
 from authority_site import CALLBACK, MCP, ORIGIN, Login, clicked, code_of, site
+from mcpkit import Server
 from mcpkit.auth import DevAuth, DevClient, DevUser, Site
 from mcpkit.errors import RegistrationError
+from nginx import free_ports, proxying
+from serving import in_thread_at
 
 pytestmark = pytest.mark.anyio
 
@@ -163,6 +167,16 @@ async def test_it_answers_no_other_machine_whatever_that_says() -> None:
     transport = httpx2.ASGITransport(app, client=("192.168.0.7", 5000))
     async with httpx2.AsyncClient(transport=transport, base_url=ORIGIN) as neighbour:
         assert (await neighbour.get("/.well-known/oauth-authorization-server")).status_code == 403
+
+
+def test_nobody_logs_in_by_way_of_nginx_as_it_is_by_default(tmp_path: Path) -> None:
+    server = Server("notes", auth=DevAuth())
+    with in_thread_at(lambda origin: server.asgi(public_url=f"{origin}/mcp")) as origin:
+        passed_on = f"location / {{ proxy_pass {origin}; }}"
+        with proxying(free_ports(), tmp_path, passed_on) as proxy, httpx2.Client() as client:
+            for path in ("/authorize", "/token", "/register"):
+                refused = client.post(proxy.plain + path)
+                assert (refused.status_code, "HTTP/1.0" in refused.text) == (403, True)
 
 
 @pytest.mark.parametrize(

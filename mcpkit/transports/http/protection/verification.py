@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import traceback
 from collections.abc import Callable
 from time import monotonic, perf_counter
 from typing import TYPE_CHECKING
@@ -29,6 +30,9 @@ MOST_AT_ONCE = 256
 MOST_BAD = 300
 WINDOW = 60.0
 """Bad tokens that may come from one address within so many seconds."""
+
+_MOST_LOGGED = 20
+"""Different problems of verifiers that are logged within a window."""
 
 _MOST_ADDRESSES = 10_000
 """Addresses that are remembered for a window."""
@@ -65,6 +69,8 @@ class Verification:
         self._running = Shares()
         self._bad: dict[str, int] = {}  # by address, within the window
         self._window = 0.0  # when it ends
+        self._logged: set[str] = set()  # the problems that have been logged within a window
+        self._logged_until = 0.0
 
     async def grant(self, token: str, url: str, caller: str | None) -> Grant:
         """Return what a token grants, with all that its scopes imply.
@@ -99,14 +105,18 @@ class Verification:
             raise
         except VerifierUnavailableError as error:
             outcome = "unavailable"
-            logger.warning("an access token cannot be verified: %s", error.description)
+            if self._is_new(error.description):
+                logger.warning("an access token cannot be verified: %s", error.description)
             self._tell(503, "unavailable", error.description, url, caller)
             raise _later(
                 503, "access tokens cannot be verified now; try again later", error.retry_after
             ) from None
-        except Exception:
+        except Exception as error:  # noqa: BLE001 - of an author, it may be any
             outcome = "failed"
-            logger.exception("an access token cannot be verified")
+            if self._is_new(repr(type(error))):
+                # Its own text may have the token, as that of a KeyError has.
+                told = "".join(traceback.format_exception(error)).replace(token, "...")
+                logger.error("an access token cannot be verified:\n%s", told)  # noqa: TRY400 - it is told
             self._tell(500, "failed", "the verifier has failed", url, caller)
             raise UnreadError(500, "the server cannot tell who sends this request") from None
         finally:
@@ -133,7 +143,8 @@ class Verification:
         try:
             is_revoked = await self._revocations.covers(grant.principal, grant.issued)
         except OSError:
-            logger.exception("the shared store does not answer")
+            if self._is_new("the shared store does not answer"):
+                logger.exception("the shared store does not answer")
             self._tell(503, "unavailable", "the shared store does not answer", url, caller)
             text = "whether access tokens have been revoked cannot be told now; try again later"
             raise _later(503, text, 1) from None
@@ -151,6 +162,17 @@ class Verification:
             excess = self._running.excess(MOST_AT_ONCE, caller)
             self._tell(503, "too_many", "too many tokens are being verified", url, caller)
             raise _later(503, f"too many access tokens are being verified {excess}; try again later", 1)
+
+    def _is_new(self, problem: str) -> bool:
+        """Say whether a problem has not been logged in this window; whoever sends tokens decides how often it comes."""
+        now = self._clock()
+        if now >= self._logged_until:
+            self._logged_until = now + WINDOW
+            self._logged.clear()
+        if problem in self._logged or len(self._logged) >= _MOST_LOGGED:
+            return False
+        self._logged.add(problem)
+        return True
 
     def _note_bad(self, caller: str | None) -> None:
         if caller is None:

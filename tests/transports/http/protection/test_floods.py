@@ -135,6 +135,28 @@ async def test_a_flood_of_unknown_tokens_does_not_hold_all_places(
         assert (await client.post(initialize(), bearer("late"), **EVE).whole()).status == 200
 
 
+async def test_a_flood_does_not_fill_the_log_while_nobody_can_tell(
+    serve: Serve, table: Table, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Broken(TokenVerifier):
+        """Fails."""
+
+        async def verify(self, token: str, audience: str) -> Grant:
+            raise KeyError(token)
+
+    table.is_down = True
+    for verifier, status in ((table, 503), (Broken(), 500)):
+        caplog.clear()
+        async with serve(Server("s", auth=verifier)) as client:
+            for number in range(10):
+                answer = await client.post(initialize(), bearer(f"eve{number}"), **EVE).whole()
+                assert answer.status == status
+        said = [each for each in caplog.messages if "cannot be verified" in each]
+        assert len(said) == 1
+    assert "KeyError: '...'" in caplog.text
+    assert "eve" not in caplog.text
+
+
 async def test_a_flood_against_introspection_ends_before_the_provider_is_asked(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
