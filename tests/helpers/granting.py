@@ -217,7 +217,10 @@ def granting() -> Iterator[Granting]:
     """Serve both at one origin."""
     auth = Granting()
     server = notes(auth)
-    with in_thread_at(lambda origin: Answering(server.asgi(public_url=f"{origin}/mcp"), auth)):
+    with in_thread_at(
+        lambda origin: Answering(server.asgi(public_url=f"{origin}/mcp"), auth),
+        timeout_graceful_shutdown=1,  # of an answer that never ends
+    ):
         yield auth
 
 

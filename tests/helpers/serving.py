@@ -67,6 +67,7 @@ def in_thread_at(make: Callable[[str], Any], **options: Any) -> Iterator[str]:
     # Open before the server starts, so that a client waits in its queue and nobody has to poll.
     listener = socket.create_server(("127.0.0.1", 0))
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    policy = asyncio.get_event_loop_policy()
     server = Prompt(uvicorn.Config(make(url), log_level="warning", **options))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
@@ -78,6 +79,7 @@ def in_thread_at(make: Callable[[str], Any], **options: Any) -> Iterator[str]:
         server.should_exit = True
         thread.join()
         listener.close()
+        asyncio.set_event_loop_policy(policy)  # which an old uvicorn changes for the whole process
 
 
 class Served:

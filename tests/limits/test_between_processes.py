@@ -113,7 +113,7 @@ async def test_who_is_meant_is_asked_about_so_many_updates(count: int) -> None:
     await until(lambda: len(broker.published) == count)
     asked, broker.published = broker.published, []
     for question in asked:
-        answer = {"number": question["number"], "principals": [["ada", []]]}
+        answer = {"number": question["number"], "principals": [["ada", [], None, None, None]]}
         await broker.publish("s/changes/here", json.dumps(answer))
     await settle()
     told = [message["uri"] for message in broker.published if "to" in message]

@@ -10,6 +10,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import pytest
 from serving import PATIENCE, Served
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the workers are killed as a group")
+needs_gunicorn = pytest.mark.skipif(find_spec("gunicorn") is None, reason="no gunicorn is installed")
 
 PROGRAM = """
 import json, os
@@ -267,7 +269,14 @@ def test_a_state_is_taken_once_by_whichever(workers: tuple[Worker, Worker]) -> N
         assert "used already" in refused.json()["error"]["message"]
 
 
-@pytest.mark.parametrize("runner", ["uvicorn", "gunicorn", "preloaded"])
+@pytest.mark.parametrize(
+    "runner",
+    [
+        "uvicorn",
+        pytest.param("gunicorn", marks=needs_gunicorn),
+        pytest.param("preloaded", marks=needs_gunicorn),
+    ],
+)
 def test_a_restart_loses_nothing(runner: str, folder: Path, settings: dict[str, str]) -> None:
     session = ""
     for turn in range(2):
