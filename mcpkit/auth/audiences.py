@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from .discovery import MetadataError, canonical
 from .strict_json import several_of
 from .texts import texts_in
+from .urls import MetadataError, canonical
 from .verifier import InvalidTokenError
 
 MOST_AUDIENCES = 100

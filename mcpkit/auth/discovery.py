@@ -6,92 +6,17 @@ Nothing here asks anybody: it says which URLs to ask, and checks what has been a
 
 from __future__ import annotations
 
-import ipaddress
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
-from urllib.parse import SplitResult, urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 from .strict_json import items_in, members_in
+from .urls import MetadataError, canonical, check_url, covers, origin, shortened
 
 PROTECTED_RESOURCE: Final = "/.well-known/oauth-protected-resource"
 AUTHORIZATION_SERVER: Final = "/.well-known/oauth-authorization-server"
 OPENID_CONFIGURATION: Final = "/.well-known/openid-configuration"
-
-_PORTS: Final = {"http": 80, "https": 443}
-_URL: Final = re.compile(r"[!-~]+")
-_SHOWN: Final = 200
-
-
-class MetadataError(ValueError):
-    """A URL or a metadata document cannot be used; the message says what is wrong with it."""
-
-
-# URLs
-
-
-def is_loopback(host: str | None) -> bool:
-    """Say whether a host of a URL is this machine, by its name or address alone."""
-    if not host:
-        return False
-    name = host.lower().rstrip(".")
-    if name == "localhost" or name.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False
-
-
-def check_url(url: object, what: str) -> str:
-    """Return a URL to which secrets may be sent: `https`, or `http` to this machine.
-
-    Args:
-        url: The URL.
-        what: What it is, for the message: "the token_endpoint of https://id.example.com".
-
-    Raises:
-        MetadataError: It is none, is not encrypted, or has a user, a password or a fragment.
-    """
-    if not isinstance(url, str):
-        raise MetadataError(f"{what} is no URL: {shortened(repr(url))}")
-    shown = shortened(url)
-    parts = _split(url)
-    if parts is None or not parts.hostname or parts.scheme not in _PORTS or not _is_name(parts.hostname):
-        raise MetadataError(f"{what} is no URL of https: {shown}")
-    if parts.username is not None or parts.password is not None:
-        raise MetadataError(f"{what} has a user or a password in it, which no URL that is asked may have")
-    if "#" in url:
-        raise MetadataError(f"{what} has a fragment, which no URL that is asked may have: {shown}")
-    if parts.scheme == "http" and not is_loopback(parts.hostname):
-        raise MetadataError(
-            f"{what} is not encrypted: {shown}; only this machine may be asked by http, others by https"
-        )
-    return url
-
-
-def canonical(url: str) -> str:
-    """Return the canonical form of a server's URL: scheme and host in lower case, no default port, no `/` alone.
-
-    Query and path stay as they are, as they may tell one server from another; the fragment does not.
-
-    Raises:
-        MetadataError: It is no URL of HTTP.
-    """
-    parts = _split(url)
-    if parts is None or not parts.hostname or parts.scheme not in _PORTS:
-        raise MetadataError(
-            f"the URL of a server begins with https:// and names a host, not {shortened(url)}"
-        )
-    path = "" if parts.path == "/" and not parts.query else parts.path
-    return urlunsplit((parts.scheme, _netloc(parts), path, parts.query, ""))
-
-
-def origin(url: str) -> str:
-    """Return scheme, host and port of a URL, in canonical form."""
-    parts = urlsplit(canonical(url))
-    return f"{parts.scheme}://{parts.netloc}"
 
 
 def protected_resource_urls(url: str) -> tuple[str, ...]:
@@ -135,50 +60,14 @@ def authorization_server_urls(issuer: str) -> tuple[str, ...]:
     )
 
 
-def covers(resource: str, url: str) -> bool:
-    """Say whether a protected resource is the server at a URL, or a path above it of the same origin.
+def origin_urls(url: str) -> tuple[tuple[str, ...], tuple[str, str]]:
+    """Return where a server of 2025-03-26 has metadata as its own authorization server, and how it may call itself.
 
-    Raises:
-        MetadataError: One of them is no URL of HTTP.
+    Args:
+        url: The URL of the server.
     """
-    wide, narrow = urlsplit(canonical(resource)), urlsplit(canonical(url))
-    if (wide.scheme, wide.netloc) != (narrow.scheme, narrow.netloc):
-        return False
-    if wide.query and wide.query != narrow.query:
-        return False
-    above = wide.path.rstrip("/")
-    return narrow.path.rstrip("/") == above or narrow.path.startswith(above + "/")
-
-
-def shortened(text: str) -> str:
-    """Return a text of a stranger's as a message shows it: short, printable, in quotes."""
-    return repr("".join(char if char.isprintable() else " " for char in text[:_SHOWN]))
-
-
-def _split(url: str) -> SplitResult | None:
-    if not _URL.fullmatch(url):
-        return None
-    try:
-        parts = urlsplit(url)
-        parts.port  # noqa: B018 - read for its error
-    except ValueError:
-        return None
-    return parts
-
-
-def _is_name(host: str) -> bool:
-    """Say whether a host can be looked up: each label has 1 to 63 characters (RFC 1035, 2.3.4)."""
-    return all(0 < len(label) < 64 for label in host.removesuffix(".").split("."))
-
-
-def _netloc(parts: SplitResult) -> str:
-    host = parts.hostname or ""
-    named = f"[{host}]" if ":" in host else host
-    is_default = parts.port is None or parts.port == _PORTS[parts.scheme]
-    return named if is_default else f"{named}:{parts.port}"
-
-
-# Documents
+    base = origin(url)
+    return (base + AUTHORIZATION_SERVER,), (base, base + "/")
 
 
 @dataclass(frozen=True)
@@ -340,16 +229,6 @@ class AuthorizationServerMetadata:
             "as Microsoft Entra ID and Amazon Cognito do, the MCP server has to name an authorization server whose "
             "metadata says so, such as a proxy of its own"
         )
-
-
-def origin_urls(url: str) -> tuple[tuple[str, ...], tuple[str, str]]:
-    """Return where a server of 2025-03-26 has metadata as its own authorization server, and how it may call itself.
-
-    Args:
-        url: The URL of the server.
-    """
-    base = origin(url)
-    return (base + AUTHORIZATION_SERVER,), (base, base + "/")
 
 
 def _bare(url: str) -> str:

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from ..common.version import __version__
-from .discovery import check_url, is_loopback, origin
+from .libraries import http_library
 from .strict_json import read_object
+from .urls import check_url, is_loopback, origin
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     import httpx2
 
 MAX_DOCUMENT = 512 * 1024
@@ -79,21 +78,6 @@ async def fetch_document(
         raise FetchError(f"{what}: {url} has not answered within {patience:g} s") from None
     except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
         raise FetchError(f"{what}: {failure(error, url)}") from error
-
-
-def http_library() -> ModuleType:
-    """Return httpx2, imported on use.
-
-    Raises:
-        ImportError: It is not installed; the message says how to install it.
-    """
-    try:
-        import httpx2
-    except ImportError as error:
-        raise ImportError(
-            'authorization needs httpx2: pip install "mcpkit[auth]"', name=error.name
-        ) from error
-    return httpx2
 
 
 def own_client(url: str) -> httpx2.AsyncClient:

@@ -27,12 +27,13 @@ from .claims import (
     scopes_of,
     times_of,
 )
-from .discovery import MetadataError, check_url
-from .fetching import PATIENCE, FetchError, body_of, failure, http_library, members_of, own_client
+from .fetching import PATIENCE, FetchError, body_of, failure, members_of, own_client
 from .issuer_metadata import IssuerMetadata
 from .jws import MAX_TOKEN
 from .jwt import LEEWAY
+from .libraries import http_library
 from .one_at_a_time import OneAtATime
+from .urls import MetadataError, check_url
 from .verifier import Grant, InvalidTokenError, TokenVerifier, VerifierUnavailableError
 
 if TYPE_CHECKING:

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..state.meter import fetching
-from .discovery import AuthorizationServerMetadata, MetadataError, authorization_server_urls
+from .discovery import AuthorizationServerMetadata, authorization_server_urls
 from .fetching import FetchError, fetch_document
+from .urls import MetadataError
 
 if TYPE_CHECKING:
     import httpx2

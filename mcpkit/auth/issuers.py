@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64decode
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -74,8 +75,6 @@ class Issuers(TokenVerifier):
 
 def _issuer_of(token: str) -> str | None:
     """Return the issuer that a token names; None where it is no JWT, or names none. Nothing of it is believed."""
-    from base64 import urlsafe_b64decode
-
     parts = token.split(".")
     if len(parts) != 3:
         return None

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import base64
-import re
 from typing import NamedTuple
 
+from .base64url import decode
 from .strict_json import read_object
 from .verifier import InvalidTokenError
 
@@ -14,7 +13,6 @@ MAX_TOKEN = 16 * 1024
 MAX_KEY_ID = 512
 """Characters of the name of a key."""
 
-_SEGMENT = re.compile(rb"[A-Za-z0-9_-]+")
 _NO_TOKEN = "the token is no signed JWT"
 _TOO_LONG = "the token is too long"
 _ENCRYPTED = "the token is encrypted, and only signed ones are taken"
@@ -52,7 +50,7 @@ def read_token(token: str) -> Jws:
         raise InvalidTokenError(_TOO_LONG)
     if not token.isascii():
         raise InvalidTokenError(_NO_TOKEN)
-    segments = token.encode("ascii").split(b".")
+    segments = token.split(".")
     if len(segments) != 3:
         raise InvalidTokenError(_ENCRYPTED if len(segments) == 5 else _NO_TOKEN)
     header, claims = (_object(segment) for segment in segments[:2])
@@ -68,21 +66,18 @@ def read_token(token: str) -> Jws:
     ):
         raise InvalidTokenError(_HEADER)
     shown = None if type_ is None else type_.lower().removeprefix("application/")
-    return Jws(algorithm, key_id, shown, claims, segments[0] + b"." + segments[1], signature)
+    return Jws(algorithm, key_id, shown, claims, token.rpartition(".")[0].encode("ascii"), signature)
 
 
-def _object(segment: bytes) -> dict[str, object]:
+def _object(segment: str) -> dict[str, object]:
     try:
         return read_object(_decoded(segment))
     except ValueError:
         raise InvalidTokenError(_NO_TOKEN) from None
 
 
-def _decoded(segment: bytes) -> bytes:
-    """Return what base64url stands for; of the texts that stand for the same only one is taken."""
-    if not _SEGMENT.fullmatch(segment) or len(segment) % 4 == 1:
+def _decoded(segment: str) -> bytes:
+    data = decode(segment)
+    if not data:
         raise InvalidTokenError(_NO_TOKEN)
-    decoded = base64.urlsafe_b64decode(segment + b"=" * (-len(segment) % 4))
-    if base64.urlsafe_b64encode(decoded).rstrip(b"=") != segment:
-        raise InvalidTokenError(_NO_TOKEN)
-    return decoded
+    return data

@@ -23,9 +23,10 @@ from .claims import (
     times_of,
 )
 from .discovery import authorization_server_urls
-from .fetching import PATIENCE, http_library
+from .fetching import PATIENCE
 from .jws import Jws, read_token
-from .key_set import ALGORITHMS, KeySet, check_algorithms, check_library, given_keys
+from .key_set import ALGORITHMS, KeySet, check_algorithms, given_keys
+from .libraries import check_jose, http_library
 from .published_keys import PublishedKeys
 from .texts import texts_in
 from .verifier import Grant, InvalidTokenError, TokenVerifier
@@ -132,7 +133,7 @@ class Jwt(TokenVerifier):
         clock: Callable[[], float] = time.time,
     ) -> None:
         authorization_server_urls(issuer)  # for its errors
-        check_library()
+        check_jose()
         check_seconds("leeway", leeway, may_be_zero=True)
         check_seconds("cooldown", cooldown)
         check_seconds("timeout", timeout)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from .libraries import check_jose
 from .strict_json import items_in, members_in, several_of
 
 if TYPE_CHECKING:
@@ -173,7 +174,7 @@ def _read(members: dict[str, object]) -> PublicKey | None:
     parts: dict[str, str | list[str]] = {
         name: part for name in _NAMED if isinstance(part := members.get(name), str)
     }
-    check_library()
+    check_jose()
     from joserfc.errors import JoseError
     from joserfc.jwk import import_key
 
@@ -205,7 +206,7 @@ def _of(key: Key, key_id: object, own: object) -> PublicKey | None:
 
 
 def _from_pem(pem: str | bytes) -> PublicKey:
-    check_library()
+    check_jose()
     from joserfc.errors import JoseError
     from joserfc.jwk import JWKRegistry
 
@@ -233,17 +234,3 @@ def _verifies(key: Key, token: Jws) -> bool:
         return JWSRegistry.algorithms[token.algorithm].verify(token.signed, token.signature, key)
     except (JoseError, ValueError, TypeError):
         return False
-
-
-def check_library() -> None:
-    """Refuse to go on without joserfc.
-
-    Raises:
-        ImportError: It is not installed; the message says how to install it.
-    """
-    try:
-        import joserfc.jwk  # noqa: F401  # pyright: ignore[reportUnusedImport]  # it is there
-    except ImportError as error:
-        raise ImportError(
-            'authorization needs joserfc: pip install "mcpkit[auth]"', name=error.name
-        ) from error

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..state.meter import fetching
-from .discovery import MetadataError, check_url
 from .fetching import FetchError, fetch_document
 from .issuer_metadata import IssuerMetadata
 from .key_set import KeySet, read_keys
 from .one_at_a_time import AbandonedError, OneAtATime
+from .urls import MetadataError, check_url
 from .verifier import VerifierUnavailableError
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ import httpx2
 import pytest
 
 from certificates import Authority
-from mcpkit.auth.discovery import MetadataError
 from mcpkit.auth.fetching import MAX_DOCUMENT, FetchError, fetch_document, max_age_of
+from mcpkit.auth.urls import MetadataError
 from scripted_http import Asked, Reply, scripted
 
 pytestmark = pytest.mark.anyio

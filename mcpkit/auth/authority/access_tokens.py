@@ -10,9 +10,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ...state.keys import Keys
+from ..base64url import decode, encode
+from ..libraries import check_jose
 from ..strict_json import read_object
 from ..verifier import InvalidTokenError
-from .base64url import decode, encode
 
 if TYPE_CHECKING:
     from joserfc.jwk import ECKey
@@ -135,13 +136,9 @@ class AccessTokens:
 
 
 def _key(material: bytes) -> ECKey:
-    try:
-        from joserfc.jwk import ECKey
-    except ImportError as error:
-        raise ImportError(
-            'authorization needs joserfc: pip install "mcpkit[auth]"', name=error.name
-        ) from error
+    check_jose()
     from cryptography.hazmat.primitives.asymmetric import ec
+    from joserfc.jwk import ECKey
 
     number = int.from_bytes(material, "big") % (_P256 - 1) + 1
     private = ec.derive_private_key(number, ec.SECP256R1())

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 
 from ...state.keys import Keys
-from .base64url import decode, encode
+from ..base64url import decode, encode
 from .client import Client
 from .errors import OAuthError
 from .parameters import Parameters

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
-from ..discovery import MetadataError
 from ..fetching import FetchError, fetch_document
+from ..urls import MetadataError, split_url
 from .client import Client
 from .errors import OAuthError
+from .redirects import MAX_LENGTH
 from .registration import client_name, grant_types_of, is_refreshing, redirect_uris_of, said_in
 
 if TYPE_CHECKING:
     import httpx2
 
-_VISIBLE = re.compile(r"[!-~]{1,1024}")
 _PATIENCE = 5.0
 """Seconds in which a document must have come; a user waits for it."""
 _UNSAID = 300.0
@@ -96,14 +94,10 @@ def check_client_url(client_id: str) -> None:
     Raises:
         OAuthError: It is none.
     """
-    try:
-        parts = urlsplit(client_id)
-        _ = parts.port  # looked at only now, and perhaps none
-    except ValueError:
-        parts = None
+    parts = split_url(client_id)
     if (
         parts is None
-        or not _VISIBLE.fullmatch(client_id)
+        or len(client_id) > MAX_LENGTH
         or not client_id.startswith("https://")
         or not parts.hostname
         or not parts.path

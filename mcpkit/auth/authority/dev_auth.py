@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from ..discovery import is_loopback, origin
+from ..urls import is_loopback, origin
 from ..verifier import Grant, Site, TokenVerifier
 from .access_tokens import AccessTokens
 from .authority import Authority

@@ -12,7 +12,7 @@ from hashlib import sha256
 from ...state.keys import Keys
 from ...state.sealed import NewerRecordError, Sealed
 from ...state.store import Store
-from .base64url import decode, encode
+from ..base64url import decode, encode
 from .errors import OAuthError
 
 CODE_LIFETIME = 60.0

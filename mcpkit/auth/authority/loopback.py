@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ..discovery import is_loopback
+from ..urls import is_loopback
 
 _FORWARDING = frozenset(
     {b"forwarded", b"via", b"x-real-ip", b"x-client-ip", b"x-cluster-client-ip", b"x-host", b"x-proxyuser-ip"}

@@ -10,7 +10,7 @@ from ...state.principal import Principal
 from ...state.principal import client as client_principal
 from ...state.principal import user as user_principal
 from ...state.scopes import Scopes, check_name
-from ..discovery import MetadataError, canonical
+from ..urls import MetadataError, canonical
 from .access_tokens import AccessTokens
 from .clients import Clients
 from .errors import OAuthError

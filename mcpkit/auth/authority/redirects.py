@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from urllib.parse import SplitResult, urlencode, urlsplit
+from urllib.parse import urlencode, urlsplit
 
-from ..discovery import is_loopback
+from ..urls import is_loopback, split_url
 
 MAX_LENGTH = 1024
 _VISIBLE = re.compile(r"[!-~]+")
@@ -39,7 +39,7 @@ def check_redirect_uri(uri: object) -> str:
     """
     if not isinstance(uri, str) or len(uri) > MAX_LENGTH or not _VISIBLE.fullmatch(uri):
         raise ValueError(f"a redirect URI is a text of at most {MAX_LENGTH} visible ASCII characters")
-    parts = _split(uri)
+    parts = split_url(uri)
     if parts is None or not _SCHEME.fullmatch(parts.scheme):
         raise ValueError("a redirect URI is an absolute URI")
     if "#" in uri:
@@ -97,12 +97,3 @@ def _without_port(uri: str) -> tuple[str, str, str, str] | None:
     if parts.scheme != "http" or not is_loopback(parts.hostname):
         return None
     return parts.hostname or "", parts.path, parts.query, parts.fragment
-
-
-def _split(uri: str) -> SplitResult | None:
-    try:
-        parts = urlsplit(uri)
-        _ = parts.port  # looked at only now, and perhaps none
-    except ValueError:
-        return None
-    return parts

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 
 from ...protocol.jsonrpc import is_array
 from ...state.keys import Keys
-from .base64url import decode, encode
+from ..base64url import decode, encode
 from .client import METHODS, Client
 from .errors import OAuthError
 from .redirects import check_redirect_uri, is_local

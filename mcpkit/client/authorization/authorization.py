@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import ClassVar
 from weakref import WeakKeyDictionary
 
-from ...auth.discovery import MetadataError, canonical, check_url
+from ...auth.urls import MetadataError, canonical, check_url
 from ...protocol.types import Json
 from .authorizer import ResourceAuthorizer
 from .keyring_tokens import default_storage

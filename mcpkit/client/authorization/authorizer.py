@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Final
 
-from ...auth.discovery import MetadataError, origin, shortened
+from ...auth.urls import MetadataError, origin, shortened
 from ...common.listeners import Listeners
 from ..link.errors import AuthorizationError, TransportError
 from ..transports.http.authorizer import Asker, Challenged

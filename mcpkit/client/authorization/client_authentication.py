@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import quote
 
-from ...auth.discovery import AuthorizationServerMetadata, shortened
+from ...auth.discovery import AuthorizationServerMetadata
+from ...auth.urls import shortened
 from .errors import AuthorizationFailedError
 from .roles import ClientAuthentication, TokenRequest
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hmac
 import secrets
-from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
-from ...auth.discovery import AuthorizationServerMetadata, shortened
+from ...auth.base64url import encode
+from ...auth.discovery import AuthorizationServerMetadata
+from ...auth.urls import shortened
 from .errors import AuthorizationFailedError
 from .scopes import OFFLINE_ACCESS
 from .token_endpoint import refusal
@@ -45,15 +46,12 @@ class AuthorizationRequest:
         Raises:
             MetadataError: There is none, or none that may be shown.
         """
-        challenge = (
-            urlsafe_b64encode(sha256(self.verifier.encode("ascii")).digest()).rstrip(b"=").decode("ascii")
-        )
         parameters = {
             "response_type": "code",
             "client_id": self.client_id,
             "redirect_uri": self.redirect_uri,
             "state": self.state,
-            "code_challenge": challenge,
+            "code_challenge": encode(sha256(self.verifier.encode("ascii")).digest()),
             "code_challenge_method": "S256",
             "resource": self.resource,
         }

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import time
-from base64 import urlsafe_b64encode
 from hashlib import sha256
 from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from ...auth.discovery import origin
+from ...auth.base64url import encode
+from ...auth.libraries import check_jose
+from ...auth.urls import origin
 from ...protocol.types import Json
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ class Proofs:
     """
 
     def __init__(self, key: Json | None = None) -> None:
+        check_jose()
         self._key = (None if key is None else _read(key)) or _made()
         # In this order it is the text of which RFC 7638 takes the thumbprint; only what it takes is shown of the key.
         self._public = {
@@ -65,7 +67,7 @@ class Proofs:
             "iat": int(time.time()),
         }
         if token is not None:
-            claims["ath"] = urlsafe_b64encode(sha256(token.encode()).digest()).rstrip(b"=").decode("ascii")
+            claims["ath"] = encode(sha256(token.encode()).digest())
         if (nonce := self._nonces.get(origin(url))) is not None:
             claims["nonce"] = nonce
         header: Json = {"typ": "dpop+jwt", "alg": _ALGORITHM, "jwk": self._public}

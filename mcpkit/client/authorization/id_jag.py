@@ -6,13 +6,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-from ...auth.discovery import (
-    AuthorizationServerMetadata,
-    MetadataError,
-    authorization_server_urls,
-    check_url,
-    shortened,
-)
+from ...auth.discovery import AuthorizationServerMetadata, authorization_server_urls
+from ...auth.urls import MetadataError, check_url, shortened
 from ...protocol.types import Json
 from .authorization import Authorization
 from .client_authentication import PublicClient, by_method, method_for

@@ -7,15 +7,12 @@ from typing import Final
 
 from ...auth.discovery import (
     AuthorizationServerMetadata,
-    MetadataError,
     ResourceMetadata,
     authorization_server_urls,
-    canonical,
-    origin,
     origin_urls,
     protected_resource_urls,
-    shortened,
 )
+from ...auth.urls import MetadataError, canonical, origin, shortened
 from .errors import AuthorizationFailedError
 from .web import NotThereError, Web
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import ClassVar
 
-from ...auth.discovery import check_url, shortened
+from ...auth.urls import check_url, shortened
 from .authorization import Authorization
 from .client_authentication import by_method, method_for
 from .code_flow import AuthorizationRequest

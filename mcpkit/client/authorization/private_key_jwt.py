@@ -10,6 +10,7 @@ from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Final, Literal
 
 from ...auth.discovery import AuthorizationServerMetadata
+from ...auth.libraries import check_jose
 from ...protocol.types import Json
 from .errors import AuthorizationFailedError
 from .presented import Presented
@@ -151,12 +152,9 @@ def _add(request: TokenRequest, client_id: str, assertion: str) -> None:
 
 
 def _read(given: str | Json) -> Key:
-    try:
-        from joserfc.jwk import import_key
-    except ImportError as error:
-        raise ImportError(
-            'private_key= needs joserfc: pip install "mcpkit[auth]"', name=error.name
-        ) from error
+    check_jose()
+    from joserfc.jwk import import_key
+
     for kind in _KINDS:
         try:
             key = import_key(given, kind)

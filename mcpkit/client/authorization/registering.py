@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from ...auth.discovery import shortened
+from ...auth.urls import shortened
 from .client_authentication import method_for, method_to_register
 from .errors import AuthorizationFailedError
 from .token_endpoint import in_words

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from ...auth.discovery import shortened
+from ...auth.urls import shortened
 from .errors import AuthorizationFailedError, TokenRefusedError
 from .scopes import scopes_of
 from .web import Answer

@@ -6,7 +6,8 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ...auth.discovery import AuthorizationServerMetadata, canonical, shortened
+from ...auth.discovery import AuthorizationServerMetadata
+from ...auth.urls import canonical, shortened
 from .errors import AuthorizationFailedError
 from .roles import ClientAuthentication, Prover, TokenRequest
 from .token_endpoint import Granted, refusal

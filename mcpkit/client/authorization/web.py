@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlencode, urlsplit
 
-from ...auth.discovery import check_url, is_loopback, origin, shortened
 from ...auth.fetching import PATIENCE, FetchError, body_of, failure, members_of
+from ...auth.urls import check_url, is_loopback, origin, shortened
 from ...calls.coroutines import within
 from ...common.version import __version__
 from .errors import AuthorizationFailedError

@@ -164,9 +164,9 @@ class Routes:
         if self._documents and any(
             getattr(app, "takes_tokens", False) for _, app in self._given[: served[1]]
         ):
-            from .protection.metadata import WELL_KNOWN
+            from ...auth.discovery import PROTECTED_RESOURCE
 
-            self._documents.pop(WELL_KNOWN, None)  # which would stand for either server
+            self._documents.pop(PROTECTED_RESOURCE, None)  # which would stand for either server
         self._served = served
 
     def _route(self, own: OwnRoute) -> Route:

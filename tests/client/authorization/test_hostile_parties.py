@@ -12,7 +12,7 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 
 from granting import RESOURCE, WELL_KNOWN, Granting, clicking, granting
 from mcpkit import AuthorizationError, Client, TransportError
-from mcpkit.auth.discovery import MetadataError
+from mcpkit.auth.urls import MetadataError
 from mcpkit.client.authorization import web
 from mcpkit.client.authorization.errors import AuthorizationFailedError
 from mcpkit.client.authorization.metadata import find

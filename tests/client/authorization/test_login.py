@@ -258,7 +258,9 @@ def test_what_does_not_fit_together_is_refused_at_once(options: dict[str, Any], 
 
 @pytest.mark.parametrize("auth", ["a-token", OAuth])
 def test_what_is_no_authorization_is_refused_without_showing_it(auth: Any) -> None:
-    with pytest.raises(TypeError, match=r"OAuth\(\), or a user and a password") as refused:
+    with pytest.raises(
+        TypeError, match=r"OAuth\(\) or ClientCredentials.*, or a user and a password"
+    ) as refused:
         Client("http://127.0.0.1:1/mcp", auth=auth)
     assert "a-token" not in str(refused.value)
 

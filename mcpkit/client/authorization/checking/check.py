@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from ....auth.discovery import MetadataError, canonical, shortened
 from ....auth.fetching import own_client
+from ....auth.urls import MetadataError, canonical, shortened
 from ....common.numbers import check_seconds
 from .catalogue import SEVERITIES
 from .cors import Pages

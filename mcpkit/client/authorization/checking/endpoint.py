@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 from urllib.parse import parse_qsl, urlsplit
 
-from ....auth.discovery import MetadataError, is_loopback, origin, shortened
+from ....auth.urls import MetadataError, is_loopback, origin, shortened
 from ....common.version import __version__
 from ....protocol.revisions import LATEST_HANDSHAKE
 from ...transports.http.challenge import Challenge

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from ....auth.discovery import (
-    AuthorizationServerMetadata,
-    MetadataError,
-    authorization_server_urls,
-    shortened,
-)
+from ....auth.discovery import AuthorizationServerMetadata, authorization_server_urls
+from ....auth.urls import MetadataError, shortened
 from .finding import Finding, found
 from .looking import Looker, strings
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from ....auth.discovery import MetadataError, check_url, is_loopback, origin
-from ....auth.fetching import FetchError, body_of, failure, http_library, members_of
+from ....auth.fetching import FetchError, body_of, failure, members_of
+from ....auth.libraries import http_library
+from ....auth.urls import MetadataError, check_url, is_loopback, origin
 from ....calls.coroutines import within
 from ....protocol.jsonrpc import is_array
 from ...transports.http.challenge import Challenge, read_challenges

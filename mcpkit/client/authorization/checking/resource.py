@@ -5,15 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
 
-from ....auth.discovery import (
-    MetadataError,
-    canonical,
-    covers,
-    origin,
-    origin_urls,
-    protected_resource_urls,
-    shortened,
-)
+from ....auth.discovery import origin_urls, protected_resource_urls
+from ....auth.urls import MetadataError, canonical, covers, origin, shortened
 from ...transports.http.challenge import Challenge
 from .endpoint import challenge_of, of_offline_access
 from .finding import Finding, found

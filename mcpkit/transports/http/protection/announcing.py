@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from ....auth.discovery import is_loopback
+from ....auth.urls import is_loopback
 
 if TYPE_CHECKING:
     from ....engine.registry import Registry

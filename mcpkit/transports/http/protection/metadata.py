@@ -10,8 +10,6 @@ from starlette.types import Receive, Scope, Send
 from ....components.component import optional
 from ....state.scopes import Scopes
 
-WELL_KNOWN = "/.well-known/oauth-protected-resource"
-
 _METHODS = "GET, HEAD, OPTIONS"
 _HEADERS = {
     "Access-Control-Allow-Origin": "*",  # it is as public as the page of a website

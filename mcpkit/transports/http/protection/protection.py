@@ -8,12 +8,13 @@ from urllib.parse import urlsplit, urlunsplit
 
 from starlette.middleware import Middleware
 
+from ....auth.discovery import PROTECTED_RESOURCE
 from ....auth.verifier import Site
 from ....protocol.revisions import LATEST
 from ..options import SSE_PATH, OwnRoute, Settings
 from .announcing import announce
 from .endpoint import Endpoint
-from .metadata import WELL_KNOWN, Document, document
+from .metadata import Document, document
 from .own_routes import Protected
 from .verification import Verification
 
@@ -90,8 +91,8 @@ class Public(NamedTuple):
 
 
 def _resource(origin: str, prefix: str | None, path: str, own: str) -> Resource:
-    at_root = WELL_KNOWN + path
-    below = None if prefix is None else WELL_KNOWN + own
+    at_root = PROTECTED_RESOURCE + path
+    below = None if prefix is None else PROTECTED_RESOURCE + own
     where = at_root if below is None else f"{prefix}{below}"
     return Resource(origin + path, origin + where, below, at_root)
 
@@ -158,7 +159,7 @@ class Protection:
             if resource.below is not None:
                 self.documents[resource.below] = served
         if public.is_alone and verifier.issuers:
-            self.documents[WELL_KNOWN] = self.documents[public.mcp.at_root]
+            self.documents[PROTECTED_RESOURCE] = self.documents[public.mcp.at_root]
 
     def announce(self, routes: Iterable[OwnRoute], mounts: Iterable[str]) -> None:
         """Tell the operator, once, where tokens are taken and what needs none.

@@ -1,0 +1,123 @@
+"""URLs of servers: which may be asked, which are the same, and how a stranger's is shown."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from typing import Final
+from urllib.parse import SplitResult, urlsplit, urlunsplit
+
+_PORTS: Final = {"http": 80, "https": 443}
+_URL: Final = re.compile(r"[!-~]+")
+_SHOWN: Final = 200
+
+
+class MetadataError(ValueError):
+    """A URL or a metadata document cannot be used; the message says what is wrong with it."""
+
+
+def is_loopback(host: str | None) -> bool:
+    """Say whether a host of a URL is this machine, by its name or address alone."""
+    if not host:
+        return False
+    name = host.lower().rstrip(".")
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def check_url(url: object, what: str) -> str:
+    """Return a URL to which secrets may be sent: `https`, or `http` to this machine.
+
+    Args:
+        url: The URL.
+        what: What it is, for the message: "the token_endpoint of https://id.example.com".
+
+    Raises:
+        MetadataError: It is none, is not encrypted, or has a user, a password or a fragment.
+    """
+    if not isinstance(url, str):
+        raise MetadataError(f"{what} is no URL: {shortened(repr(url))}")
+    shown = shortened(url)
+    parts = split_url(url)
+    if parts is None or not parts.hostname or parts.scheme not in _PORTS or not _is_name(parts.hostname):
+        raise MetadataError(f"{what} is no URL of https: {shown}")
+    if parts.username is not None or parts.password is not None:
+        raise MetadataError(f"{what} has a user or a password in it, which no URL that is asked may have")
+    if "#" in url:
+        raise MetadataError(f"{what} has a fragment, which no URL that is asked may have: {shown}")
+    if parts.scheme == "http" and not is_loopback(parts.hostname):
+        raise MetadataError(
+            f"{what} is not encrypted: {shown}; only this machine may be asked by http, others by https"
+        )
+    return url
+
+
+def canonical(url: str) -> str:
+    """Return the canonical form of a server's URL: scheme and host in lower case, no default port, no `/` alone.
+
+    Query and path stay as they are, as they may tell one server from another; the fragment does not.
+
+    Raises:
+        MetadataError: It is no URL of HTTP.
+    """
+    parts = split_url(url)
+    if parts is None or not parts.hostname or parts.scheme not in _PORTS:
+        raise MetadataError(
+            f"the URL of a server begins with https:// and names a host, not {shortened(url)}"
+        )
+    path = "" if parts.path == "/" and not parts.query else parts.path
+    return urlunsplit((parts.scheme, _netloc(parts), path, parts.query, ""))
+
+
+def origin(url: str) -> str:
+    """Return scheme, host and port of a URL, in canonical form."""
+    parts = urlsplit(canonical(url))
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def covers(resource: str, url: str) -> bool:
+    """Say whether a protected resource is the server at a URL, or a path above it of the same origin.
+
+    Raises:
+        MetadataError: One of them is no URL of HTTP.
+    """
+    wide, narrow = urlsplit(canonical(resource)), urlsplit(canonical(url))
+    if (wide.scheme, wide.netloc) != (narrow.scheme, narrow.netloc):
+        return False
+    if wide.query and wide.query != narrow.query:
+        return False
+    above = wide.path.rstrip("/")
+    return narrow.path.rstrip("/") == above or narrow.path.startswith(above + "/")
+
+
+def shortened(text: str) -> str:
+    """Return a text of a stranger's as a message shows it: short, printable, in quotes."""
+    return repr("".join(char if char.isprintable() else " " for char in text[:_SHOWN]))
+
+
+def split_url(url: str) -> SplitResult | None:
+    """Return the parts of a URL; None where it is none, or has what is no visible ASCII in it."""
+    if not _URL.fullmatch(url):
+        return None
+    try:
+        parts = urlsplit(url)
+        parts.port  # noqa: B018 - read for its error
+    except ValueError:
+        return None
+    return parts
+
+
+def _is_name(host: str) -> bool:
+    """Say whether a host can be looked up: each label has 1 to 63 characters (RFC 1035, 2.3.4)."""
+    return all(0 < len(label) < 64 for label in host.removesuffix(".").split("."))
+
+
+def _netloc(parts: SplitResult) -> str:
+    host = parts.hostname or ""
+    named = f"[{host}]" if ":" in host else host
+    is_default = parts.port is None or parts.port == _PORTS[parts.scheme]
+    return named if is_default else f"{named}:{parts.port}"
