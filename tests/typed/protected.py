@@ -1,0 +1,175 @@
+"""A protected server and its clients as authors write them; the type checkers read it.
+
+The mistakes at the end are ones that the checkers must report: an ignored error that is none is an error to them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from typing_extensions import assert_type
+
+from mcpkit import (
+    Client,
+    ClientCredentials,
+    Context,
+    FileTokens,
+    Loopback,
+    OAuth,
+    Principal,
+    Scope,
+    Server,
+    Sqlite,
+    SyncClient,
+    check_authorization,
+)
+from mcpkit.auth import (
+    AuditEvent,
+    DevAuth,
+    DevClient,
+    DevUser,
+    Entra,
+    Grant,
+    Introspection,
+    InvalidTokenError,
+    Jwt,
+    Keycloak,
+    StaticTokens,
+    TokenVerifier,
+)
+
+ISSUER = "https://id.example.com"
+
+
+class Badges(TokenVerifier):
+    """Knows badges."""
+
+    async def verify(self, token: str, audience: str) -> Grant:
+        if token != "badge":
+            raise InvalidTokenError("the badge is unknown")
+        return Grant(Principal("badge:ada", {"notes:read"}), expires=None)
+
+
+development = DevAuth(
+    users=["ada", DevUser("bob", password="p", scopes=["notes:read"], claims={"groups": ["ops"]})],
+    clients=[DevClient("ci", secret="s", scopes={"notes:read"})],
+)
+several = [
+    Jwt(ISSUER, audience=["a", "b"], required={"org_id": "acme"}, claims=["groups"], leeway=5),
+    Introspection("https://opaque.example.com", client_id="notes", client_secret="s"),
+    StaticTokens({"0" * 64: ("backup", ["notes:read"])}),
+    Keycloak("https://sso.example.com/realms/one"),
+    Entra("00000000-0000-0000-0000-000000000000", "00000000-0000-0000-0000-000000000001"),
+    Badges(),
+]
+server = Server(
+    "notes",
+    secret=["the new one, 16 characters", b"the old one, 16 characters"],
+    shared=Sqlite(Path("notes.db")),
+    auth=several,
+    scopes={
+        "notes:read": Scope("Read notes", default=True),
+        "notes:write": Scope("Change notes", implies=["notes:read"]),
+        "notes:admin": "Do anything",
+    },
+)
+
+
+def is_admin(who: Principal) -> bool:
+    return "notes:admin" in who.scopes
+
+
+@server.tool(scopes="notes:write", may_need=["notes:admin"])
+async def add_note(text: str, ctx: Context, pinned: bool = False) -> str:
+    """Add a note."""
+    if pinned:
+        ctx.require("notes:admin", "notes:write")
+    assert_type(ctx.principal.id, "str | None")
+    assert_type(ctx.principal.scopes, frozenset[str])
+    assert_type(ctx.principal.claims["groups"], object)
+    return text
+
+
+@server.tool(anonymous=True)
+def status() -> str:
+    """Say whether it works."""
+    return "well"
+
+
+@server.tool(scopes={"notes:admin"}, visible=is_admin)
+async def lock_out(subject: str) -> None:
+    """Send somebody away."""
+    await server.revoke(f"{ISSUER}#sub={subject}", keep=3600)
+    await server.revoke(Principal(subject))
+
+
+@server.resource("notes://{name}", scopes="notes:read")
+def note(name: str) -> str:
+    """One note."""
+    return name
+
+
+@server.prompt(scopes=["notes:read"])
+def summary() -> str:
+    """Sum the notes up."""
+    return "Sum up."
+
+
+@server.route("/export", scopes="notes:read")
+async def export(request: Request) -> Response:
+    """All notes."""
+    return JSONResponse({})
+
+
+@server.on_audit
+def heard(event: AuditEvent) -> None:
+    """Hear of what happens."""
+    assert_type(event.scopes, tuple[str, ...])
+
+
+app = server.asgi(public_url="https://mcp.example.com/mcp", health="/health")
+routes = app.well_known()
+
+
+async def log_in() -> None:
+    """Ask it, by each way in."""
+    user = OAuth(
+        client_id="notebook",
+        issuer=ISSUER,
+        scopes=["notes:read"],
+        storage=FileTokens("tokens.json"),
+        browser=Loopback(port=8123),
+    )
+    program = ClientCredentials("reports", "secret", issuer=ISSUER)
+    for client in (
+        Client("https://mcp.example.com/mcp", auth="oauth"),
+        Client("https://mcp.example.com/mcp", auth=user),
+        Client("https://mcp.example.com/mcp", auth=program),
+        Client("https://mcp.example.com/mcp", token="t"),
+    ):
+        async with client:
+            assert_type(await client.call("add_note", {"text": "a"}, into=str), str)
+    with SyncClient("https://mcp.example.com/mcp", auth=program) as waiting:
+        waiting.call("status")
+    for finding in await check_authorization("https://mcp.example.com/mcp"):
+        assert_type(finding.code, str)
+
+
+if TYPE_CHECKING:
+    # Mistakes that the checkers report.
+    Server("s", auth="https://id.example.com")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    Server("s", auth=Jwt)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    Server("s", auth=OAuth())  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    Server("s", scopes=["notes:read"])  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    Server("s", shared="notes.db")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    Scope()  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    Scope("Read", implies=1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    Jwt(ISSUER, audiences="a")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    Client("https://mcp.example.com/mcp", auth="oath")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    Client("https://mcp.example.com/mcp", auth=Jwt(ISSUER))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    server.tool(scope="notes:read")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    server.asgi(auth=development)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    server.run("http", public_url=1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
