@@ -21,6 +21,7 @@ from .metadata import Found, find
 from .roles import Prover
 from .scopes import scopes_of, wanted_scopes
 from .source import Source
+from .storage import TokenStorageError
 from .tokens import Tokens
 from .wanted import Wanted
 from .web import Web
@@ -199,7 +200,7 @@ class ResourceAuthorizer:
     ) -> None:
         try:
             await self._renew_alone(http, seen, challenge, needed)
-        except MetadataError as error:
+        except (MetadataError, TokenStorageError) as error:
             raise AuthorizationFailedError(str(error)) from None
 
     async def _renew_alone(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from starlette.responses import JSONResponse, Response
 
 from granting import RESOURCE, Clicks, Granting, clicking, granting
 from mcpkit import AuthorizationError, Client, MemoryTokens, OAuth, TransportError
+from mcpkit.client.authorization.storage import TokenStorageError
 from waiting import LoopClock
 
 pytestmark = pytest.mark.anyio
@@ -345,6 +346,21 @@ async def test_a_code_of_an_error_that_repeats_a_secret_stands_in_no_log(
     assert "could not be refreshed" in caplog.text
     assert refreshed["refresh_token"] not in caplog.text
     assert "\nforged" not in caplog.text
+
+
+async def test_tokens_that_nobody_can_be_kept_from_are_not_renewed(server: Granting) -> None:
+    class Open(MemoryTokens):
+        """Is where others can be, too."""
+
+        @asynccontextmanager
+        async def exclusively(self, name: str) -> AsyncGenerator[None]:
+            raise TokenStorageError("/tmp/locks is open to other users: remove it")
+            yield
+
+    with pytest.raises(AuthorizationError, match="is open to other users: remove it"):
+        async with Client(server.url, auth=clicking(storage=Open())):
+            pass
+    assert server.of("authorize") == []
 
 
 async def test_a_session_is_ended_under_the_newest_token(server: Granting) -> None:
