@@ -6,6 +6,7 @@ import asyncio
 import base64
 import hashlib
 import logging
+import math
 import re
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -33,6 +34,7 @@ from .jws import MAX_TOKEN
 from .jwt import LEEWAY
 from .libraries import http_library
 from .one_at_a_time import OneAtATime
+from .published_keys import RETRY
 from .urls import MetadataError, check_url
 from .verifier import Grant, InvalidTokenError, TokenVerifier, VerifierUnavailableError
 
@@ -132,6 +134,8 @@ class Introspection(TokenVerifier):
         self._http_client = http_client
         self._clock = clock
         self._questions: OneAtATime[dict[str, object]] = OneAtATime(timeout * (self._metadata.places + 3))
+        self._searches: OneAtATime[str] = OneAtATime(timeout * (self._metadata.places + 1))
+        self._next_search = -math.inf
         self.open_clients: WeakKeyDictionary[asyncio.AbstractEventLoop, httpx2.AsyncClient] = (
             WeakKeyDictionary()
         )
@@ -181,13 +185,14 @@ class Introspection(TokenVerifier):
     async def aclose(self) -> None:
         """Close the connections of the running event loop."""
         await self._questions.aclose()
+        await self._searches.aclose()
         client = self.open_clients.pop(asyncio.get_running_loop(), None)
         if client is not None:
             await client.aclose()
 
     async def _asked(self, token: str) -> dict[str, object]:
         try:
-            url = self._given_endpoint or await self._metadata.endpoint("introspection_endpoint")
+            url = self._given_endpoint or await self._searches.wait(None, self._found)
             with fetching("introspection"):
                 claims = await asyncio.wait_for(self._answer(url, token), self._timeout)
         except asyncio.TimeoutError:
@@ -200,6 +205,20 @@ class Introspection(TokenVerifier):
             logger.info("%s answers again", self.issuer)
             self._failure = None
         return claims
+
+    async def _found(self) -> str:
+        """Return where to ask; an issuer that has not said so is left alone for a moment, however many tokens come.
+
+        Raises:
+            FetchError: It does not say so, or did not a moment ago.
+            MetadataError: What it says cannot be used.
+        """
+        if self._clock() < self._next_search and self._failure is not None:
+            raise FetchError(self._failure)
+        self._next_search = self._clock() + RETRY
+        url = await self._metadata.endpoint("introspection_endpoint")
+        self._next_search = -math.inf
+        return url
 
     def _failed(self, message: str) -> VerifierUnavailableError:
         if message != self._failure:

@@ -13,6 +13,7 @@ import pytest
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from mcpkit.auth import Grant, Introspection, InvalidTokenError, VerifierUnavailableError
+from mcpkit.auth.published_keys import RETRY
 from provider import INTROSPECTION, METADATA, Provider, providing
 from signed_tokens import AUDIENCE, NOW, Clock
 from waiting import until
@@ -221,6 +222,27 @@ async def test_metadata_that_is_wrong_is_not_believed(
 
     assert problem in caught.value.description
     assert not provider.asked_about
+
+
+async def test_an_issuer_that_does_not_say_where_to_ask_is_asked_for_it_once_in_a_while(
+    provider: Provider,
+) -> None:
+    provider.tokens = {f"token-{number}": told() for number in range(20)}
+    provider.break_down()
+    clock = Clock()
+    verifier = introspection(provider, clock=clock)
+    for _ in range(2):
+        asked = [asyncio.create_task(verifier.verify(token, AUDIENCE)) for token in provider.tokens]
+        for each in asked:
+            with pytest.raises(VerifierUnavailableError, match="has answered 503"):
+                await each
+    assert provider.asked[METADATA] == 1
+    provider.mend()
+    clock.now += RETRY
+    asked = [asyncio.create_task(verifier.verify(token, AUDIENCE)) for token in provider.tokens]
+    assert {(await each).principal.subject for each in asked} == {"ada"}
+    assert provider.asked[METADATA] == 2
+    await verifier.aclose()
 
 
 async def test_an_issuer_that_does_not_answer_or_is_not_there() -> None:
