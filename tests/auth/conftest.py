@@ -6,9 +6,10 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
+from clock import Clock
 from mcpkit.auth import Jwt
 from provider import Provider, providing
-from signed_tokens import Clock
+from signed_tokens import NOW
 from taken import OLD
 
 
@@ -20,7 +21,7 @@ def provider() -> Iterator[Provider]:
 
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    return Clock(NOW)
 
 
 @pytest.fixture

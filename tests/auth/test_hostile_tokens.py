@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from clock import Clock
 from hostile_tokens import CANARY, Hostile
 from mcpkit.auth import InvalidTokenError
 from mcpkit.auth.jwt import Jwt
-from signed_tokens import AUDIENCE, ISSUER, Clock, Signer
+from signed_tokens import AUDIENCE, ISSUER, NOW, Signer
 
 pytestmark = pytest.mark.anyio
 
@@ -24,7 +25,7 @@ FIXED = re.compile(r"the (token|signature|header|times|scopes) [a-zA-Z ,_()]+")
 SEED = 20_261_122
 
 
-JWT = Jwt(ISSUER, keys=KEYS, clock=Clock())
+JWT = Jwt(ISSUER, keys=KEYS, clock=Clock(NOW))
 STRANGER = Signer("ES256", "two")
 
 

@@ -12,10 +12,11 @@ import httpx2
 import pytest
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
+from clock import Clock
 from mcpkit.auth import Grant, Introspection, InvalidTokenError, VerifierUnavailableError
 from mcpkit.auth.published_keys import RETRY
 from provider import INTROSPECTION, METADATA, Provider, providing
-from signed_tokens import AUDIENCE, NOW, Clock
+from signed_tokens import AUDIENCE, NOW
 from waiting import until
 
 pytestmark = pytest.mark.anyio
@@ -40,7 +41,7 @@ def told(**changes: Any) -> dict[str, Any]:
 
 
 def introspection(provider: Provider, **options: Any) -> Introspection:
-    options = {"client_id": "notes server", "client_secret": SECRET, "clock": Clock(), **options}
+    options = {"client_id": "notes server", "client_secret": SECRET, "clock": Clock(NOW), **options}
     return Introspection(provider.url, **options)
 
 

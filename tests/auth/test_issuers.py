@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
+from clock import Clock
 from mcpkit import Principal
 from mcpkit.auth import Grant, Introspection, InvalidTokenError, Jwt, StaticTokens, TokenVerifier
 from mcpkit.auth.issuers import Issuers
 from provider import Provider
-from signed_tokens import AUDIENCE, Clock, Signer
+from signed_tokens import AUDIENCE, NOW, Signer
 
 pytestmark = pytest.mark.anyio
 
@@ -20,7 +21,7 @@ TOKEN, _ = StaticTokens.make()
 
 
 def jwt(issuer: str) -> Jwt:
-    return Jwt(issuer, keys=SIGNERS[issuer].public(), clock=Clock())
+    return Jwt(issuer, keys=SIGNERS[issuer].public(), clock=Clock(NOW))
 
 
 class InHouse(TokenVerifier):
@@ -67,7 +68,7 @@ async def test_what_belongs_to_none_is_refused(token: str, problem: str) -> None
 
 
 async def test_a_token_of_the_author_is_shown_to_nobody_else(provider: Provider) -> None:
-    asking = Introspection(provider.url, client_id="a", client_secret="b", clock=Clock())
+    asking = Introspection(provider.url, client_id="a", client_secret="b", clock=Clock(NOW))
     issuers = Issuers([asking, jwt(ONE), StaticTokens({TOKEN: "backup"})])
     assert await whose(issuers, TOKEN) == "backup"
     assert await whose(issuers, SIGNERS[ONE].token(iss="https://three.example.com"))

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
+from clock import Clock
 from mcpkit import Principal
 from mcpkit.auth import Grant, InvalidTokenError
 from mcpkit.auth.jws import MAX_TOKEN
 from mcpkit.auth.jwt import Jwt
 from mcpkit.auth.key_set import ALGORITHMS
-from signed_tokens import AUDIENCE, ISSUER, NOW, Clock, Signer, claims_of
+from signed_tokens import AUDIENCE, ISSUER, NOW, Signer, claims_of
 
 pytestmark = pytest.mark.anyio
 
@@ -22,7 +23,7 @@ KEYS = {"keys": [each.public() for each in SIGNERS.values()]}
 
 
 def verifier(**options: Any) -> Jwt:
-    return Jwt(ISSUER, **{"keys": KEYS, "clock": Clock(), **options})
+    return Jwt(ISSUER, **{"keys": KEYS, "clock": Clock(NOW), **options})
 
 
 async def granted(token: str, **options: Any) -> Grant:
@@ -395,7 +396,7 @@ async def test_a_subclass_knows_its_issuer_better() -> None:
             asked.append("principal")
             return Principal(f"ours:{claims['sub']}", claims["rights"])
 
-    ours = Ours(ISSUER, keys=KEYS, clock=Clock())
+    ours = Ours(ISSUER, keys=KEYS, clock=Clock(NOW))
     who = (await ours.verify(ES.token(rights=["read"]), AUDIENCE)).principal
     assert (who.id, who.scopes) == ("ours:ada", {"read"})
     for forged in (Signer("ES256", "ES256").token(), ES.token(suspended=True)):

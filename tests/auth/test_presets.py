@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from clock import Clock
 from mcpkit import Server
 from mcpkit.auth import Auth0, Cognito, Entra, Grant, InvalidTokenError, Jwt, Keycloak, Okta
 from serving import in_thread
-from signed_tokens import NOW, Clock, Signer
+from signed_tokens import NOW, Signer
 
 pytestmark = pytest.mark.anyio
 
@@ -26,24 +27,24 @@ OKTA = "https://example.okta.com/oauth2/default"
 
 
 def entra(**options: Any) -> Jwt:
-    return Entra(TENANT, API, keys=SIGNER.public(alg=None), clock=Clock(), **options)
+    return Entra(TENANT, API, keys=SIGNER.public(alg=None), clock=Clock(NOW), **options)
 
 
 def cognito(**options: Any) -> Jwt:
     options = {"client_ids": ["57cbishk4j24pabc1234567890"], **options}
-    return Cognito(POOL, keys=SIGNER.public(), clock=Clock(), **options)
+    return Cognito(POOL, keys=SIGNER.public(), clock=Clock(NOW), **options)
 
 
 def keycloak(**options: Any) -> Jwt:
-    return Keycloak(REALM, keys=SIGNER.public(), clock=Clock(), **options)
+    return Keycloak(REALM, keys=SIGNER.public(), clock=Clock(NOW), **options)
 
 
 def auth0(**options: Any) -> Jwt:
-    return Auth0("example.eu.auth0.com", keys=SIGNER.public(), clock=Clock(), **options)
+    return Auth0("example.eu.auth0.com", keys=SIGNER.public(), clock=Clock(NOW), **options)
 
 
 def okta(**options: Any) -> Jwt:
-    return Okta(OKTA, keys=SIGNER.public(), clock=Clock(), **options)
+    return Okta(OKTA, keys=SIGNER.public(), clock=Clock(NOW), **options)
 
 
 # Access tokens of users, as each provider's documentation has them.

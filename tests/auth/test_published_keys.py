@@ -11,10 +11,11 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 
+from clock import Clock
 from mcpkit.auth import Jwt
 from mcpkit.auth.published_keys import LONGEST, RETRY, SHORTEST, STALE
 from provider import KEYS, METADATA, OPENID, Provider, providing
-from signed_tokens import Clock
+from signed_tokens import NOW
 from taken import HOUR, NEW, OLD, is_taken, token, unavailable
 from waiting import until
 
@@ -44,7 +45,7 @@ async def test_metadata_is_looked_for_in_all_places(
         return None if known else PlainTextResponse("a page", elsewhere)
 
     provider.instead = page
-    jwt = Jwt(issuer, clock=Clock())
+    jwt = Jwt(issuer, clock=Clock(NOW))
 
     assert await is_taken(jwt, OLD.token(iss=issuer))
     assert list(provider.asked) == [*asked_before, place, KEYS]

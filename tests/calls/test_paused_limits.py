@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import anyio
 import pytest
 
-from brokers import Clock
+from clock import Clock
 from mcpkit import Context, Server
 from mcpkit.calls.turn import Slots
 from mcpkit.middleware import CallTool, ToolCall, ToolCallResult

@@ -13,6 +13,7 @@ from urllib.parse import parse_qs, parse_qsl, urlsplit
 import httpx2
 from starlette.applications import Starlette
 
+from clock import Clock
 from mcpkit import Scope
 from mcpkit.auth import Audit, DevClient, DevUser, Grant, Site
 from mcpkit.auth.authority.client_documents import ClientDocuments
@@ -45,16 +46,6 @@ def site(
     keys = Keys(secret, "notes")
     kept = Memory() if shared is None else shared
     return Site(urls[0], urls, "notes", keys, Scopes(scopes), kept, Audit(lambda: keys))
-
-
-class Clock:
-    """A clock that stands still until it is told to go on."""
-
-    def __init__(self) -> None:
-        self.now = 1_900_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class Forms(HTMLParser):

@@ -14,16 +14,6 @@ T = TypeVar("T")
 THREADS = 8
 
 
-class Clock:
-    """Time that passes when the test says so."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 def finished(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine that must not suspend, with no event loop."""
     try:

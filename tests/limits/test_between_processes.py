@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from asgi_client import Serve, initialize
-from brokers import Clock
+from clock import Clock
 from limits.ways import around, limit
 from listening import hearing
 from mcpkit import Memory, Server, Sqlite

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from asgi_client import serving
+from clock import Clock
 from mcpkit import Principal, ProtocolError, Server
 from mcpkit.middlewares import RateLimit
 from mcpkit.testing import Client, connect
@@ -17,14 +18,6 @@ from pipe import stateless_meta
 pytestmark = pytest.mark.anyio
 
 EVERY = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture

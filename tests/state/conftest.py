@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from brokers import Clock
+from clock import Clock
 from engines import ENGINES, close, make_engine
 from mcpkit import Memory, Sqlite
 

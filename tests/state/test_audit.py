@@ -6,6 +6,7 @@ import logging
 
 import pytest
 
+from clock import Clock
 from mcpkit import Principal, RegistrationError, Server
 from mcpkit.auth import Audit, AuditEvent, Meter
 from mcpkit.state.keys import Keys
@@ -13,13 +14,6 @@ from mcpkit.state.principal import user
 
 ISSUER = "https://id.example.com"
 ADA = user(ISSUER, "ada", client_id="notes", claims={"email": "ada@example.com", "name": "Ada L."})
-
-
-class Clock:
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture

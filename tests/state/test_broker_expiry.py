@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from brokers import Clock
+from clock import Clock
 from engines import ENGINES, claim, close, done, make_engine, read, size, write
 from mcpkit import Memory, Sqlite
 

@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from brokers import THREADS, Clock, in_threads
+from brokers import THREADS, in_threads
+from clock import Clock
 from engines import claim, done, eventually, read, size, write
 from mcpkit import Memory, Sqlite
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from brokers import Clock
+from clock import Clock
 from engines import eventually
 from mcpkit import Server, Sqlite
 from mcpkit.state import database, tables

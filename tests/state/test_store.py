@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from brokers import THREADS, Clock, in_threads
+from brokers import THREADS, in_threads
+from clock import Clock
 from engines import ENGINES, close, delete, done, get, make_engine, put, size
 from mcpkit import Context, Extension, Memory, Server, Sqlite, Stored
 from mcpkit.testing import Client, connect

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from brokers import Clock
+from clock import Clock
 from mcpkit import Server
 from mcpkit.testing import connect
 

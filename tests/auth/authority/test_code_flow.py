@@ -8,7 +8,8 @@ import pytest
 from joserfc import jwt
 from joserfc.jwk import KeySet
 
-from authority_site import MCP, ORIGIN, SECRET, SSE, Clock, Here, Login, clicked, code_of, said
+from authority_site import MCP, ORIGIN, SECRET, SSE, Here, Login, clicked, code_of, said
+from clock import Clock
 from mcpkit.auth import DevUser, InvalidTokenError
 from mcpkit.state.memory import Memory
 

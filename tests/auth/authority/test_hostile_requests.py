@@ -12,7 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from authority_site import CALLBACK, MCP, ORIGIN, Clock, Here, Login
+from authority_site import CALLBACK, MCP, ORIGIN, Here, Login
+from clock import Clock
 from mcpkit.auth import DevClient, DevUser
 
 HERE = Here(

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from authority_site import CALLBACK, ORIGIN, Clock, Forms, Here, Login, clicked, code_of, said
+from authority_site import CALLBACK, ORIGIN, Forms, Here, Login, clicked, code_of, said
+from clock import Clock
 from mcpkit.auth import DevUser
 
 pytestmark = pytest.mark.anyio

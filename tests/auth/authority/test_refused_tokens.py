@@ -8,7 +8,8 @@ from typing import Any
 import anyio
 import pytest
 
-from authority_site import MCP, ORIGIN, Clock, Here, Login
+from authority_site import MCP, ORIGIN, Here, Login
+from clock import Clock
 from mcpkit.auth import DevClient, InvalidTokenError, VerifierUnavailableError
 from mcpkit.state.memory import Memory
 

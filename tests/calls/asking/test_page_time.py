@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from brokers import Clock
+from clock import Clock
 from mcpkit import AnswerError, Context, ProtocolError, Server
 from mcpkit.testing import connect
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from asked import City, Person, outcome, tool
-from brokers import Clock
+from clock import Clock
 from mcpkit import Context, Elicit, ProtocolError, Server
 from mcpkit.testing import connect
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from brokers import Clock
+from clock import Clock
 from mcpkit import Context, Memory, ProtocolError, RegistrationError, Server
 from mcpkit.middleware import CallNext, Request, Result
 from mcpkit.testing import connect

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from clock import Clock
 from mcpkit import ProtocolError
 from mcpkit.client.link.cache import MAX_TTL, ResultCache
 from waiting import over
@@ -15,16 +16,6 @@ pytestmark = pytest.mark.anyio
 
 LISTED = "notifications/tools/list_changed"
 UPDATED = "notifications/resources/updated"
-
-
-class Clock:
-    """Seconds that pass when a test says so."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class Server:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import httpx2
 import pytest
 
+from clock import Clock
 from identity_provider import RESOURCE_SERVER, SERVICE, IdentityProvider, providing
 from mcpkit.auth import Grant, Introspection, InvalidTokenError, Jwt, VerifierUnavailableError
-from signed_tokens import Clock
+from signed_tokens import NOW
 
 pytestmark = pytest.mark.anyio
 
@@ -56,7 +57,7 @@ async def test_its_tokens_are_taken_for_what_they_are(algorithm: str) -> None:
 
 
 async def test_it_changes_its_keys_and_goes_down_and_comes_back() -> None:
-    clock = Clock()
+    clock = Clock(NOW)
     with providing(token_seconds=1e9) as provider:
         clock.now = (
             await Jwt(provider.issuer).verify(provider.token("ada", "", RESOURCE), RESOURCE)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from asgi_client import Client, Serve, initialize
+from clock import Clock
 from identity_provider import RESOURCE_SERVER, providing
 from mcpkit import Principal, Server
 from mcpkit.auth import Grant, Introspection, TokenVerifier
@@ -53,13 +54,6 @@ async def test_whoever_sends_bad_tokens_has_to_wait_and_nobody_else(
             await client.post(initialize(), **EVE).whole()
         ).status == 401  # who has none is told where to get one
         assert [await status(f"bad{number}", {}) for number in range(9)] == [401] * 9  # perhaps a proxy's
-
-
-class Clock:
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def verifying(verifier: TokenVerifier, clock: Clock) -> Verification:

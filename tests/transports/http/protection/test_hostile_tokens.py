@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from asgi_client import Serve, initialize
+from clock import Clock
 from hostile_tokens import CANARY, Hostile
 from mcpkit import Context, Server
 from mcpkit.auth import Jwt
-from signed_tokens import ISSUER, Clock, Signer
+from signed_tokens import ISSUER, NOW, Signer
 
 pytestmark = pytest.mark.anyio
 
@@ -26,7 +27,7 @@ WHERE = 'resource_metadata="https://mcp.example.com/.well-known/oauth-protected-
 @pytest.fixture
 def server() -> Server:
     keys = {"keys": [each.public() for each in SIGNERS]}
-    server = Server("notes", secret="a secret of some length", auth=Jwt(ISSUER, keys=keys, clock=Clock()))
+    server = Server("notes", secret="a secret of some length", auth=Jwt(ISSUER, keys=keys, clock=Clock(NOW)))
 
     @server.tool
     def whoami(ctx: Context) -> str:

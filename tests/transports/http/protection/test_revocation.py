@@ -12,7 +12,7 @@ import pytest
 
 from asgi_answer import Answer
 from asgi_client import Client, Serve
-from brokers import Clock
+from clock import Clock
 from engines import ENGINES, make_engine
 from mcpkit import Context, Memory, Principal, Server
 from mcpkit.middleware import CallNext, Request
