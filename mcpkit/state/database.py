@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import sqlite3
+import stat
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -15,6 +18,8 @@ from typing import NamedTuple, TypeVar
 from weakref import WeakSet
 
 from .tables import SchemaError, prepare
+
+logger = logging.getLogger("mcpkit")
 
 T = TypeVar("T")
 Row = tuple[object, ...]
@@ -31,6 +36,9 @@ _HOUSEKEEPING = 5.0
 
 _LARGE = 67_108_864
 """Bytes of the write-ahead log from which on writers wait until it has been taken over into the file."""
+
+
+_OTHERS = stat.S_IROTH | stat.S_IWOTH
 
 
 class _Work(NamedTuple):
@@ -56,6 +64,7 @@ class Database:
     def __init__(self, path: Path, tidy: Callable[[sqlite3.Connection], bool]) -> None:
         self.path = path
         self._tidy = tidy
+        self._is_looked_at = False
         self.renew()
         _OPEN.add(self)
 
@@ -240,9 +249,11 @@ class Database:
         return self._writer
 
     def _connect(self, patience: float) -> sqlite3.Connection:
-        with suppress(FileExistsError):
+        try:
             # An existing file must not be opened here: to close it would take away SQLite's locks on it.
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        except FileExistsError:
+            self._look_who_else_reads_it()
         connection = sqlite3.connect(
             self.path, timeout=patience, isolation_level=None, check_same_thread=False
         )
@@ -252,6 +263,20 @@ class Database:
             connection.close()
             raise
         return connection
+
+    def _look_who_else_reads_it(self) -> None:
+        """Warn once of a file that others have made, or may read or change."""
+        if self._is_looked_at or sys.platform == "win32":
+            return
+        self._is_looked_at = True
+        status = self.path.stat()
+        if status.st_uid != os.geteuid():
+            logger.warning(
+                "%s belongs to another user, who can read and change what is kept in it", self.path
+            )
+        elif status.st_mode & _OTHERS:
+            mode = stat.S_IMODE(status.st_mode)
+            logger.warning("%s is open to all users of this machine (mode %04o): chmod 600", self.path, mode)
 
     def _found(self) -> tuple[int, int] | None:
         """Return what tells the file from another one of the same name."""

@@ -76,6 +76,21 @@ async def test_only_its_owner_reads_it(shared: Sqlite, path: Path) -> None:
     }
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has other rights")
+@pytest.mark.parametrize(("mode", "warnings"), [(0o644, 1), (0o602, 1), (0o660, 0)])
+async def test_a_file_that_others_can_open_is_warned_of_once(
+    path: Path, mode: int, warnings: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    path.touch()
+    path.chmod(mode)
+    with closing(Sqlite(path)) as shared:
+        for _ in range(2):
+            await shared.write("a", {"x": "1"}, 60)
+            shared.close()
+    told = f"{path} is open to all users of this machine (mode {mode:04o}): chmod 600"
+    assert caplog.messages == [told] * warnings
+
+
 async def test_what_is_kept_outlives_it(path: Path) -> None:
     with closing(Sqlite(path)) as first:
         assert first.is_lasting
