@@ -74,7 +74,7 @@ def with_tool(**options: Any) -> None:
         (lambda: server(DevAuth()).asgi(public_url="https://example.com/mcp"), r"use a real .*auth=Jwt\("),
         (
             lambda: DevAuth(users={"ada": "secret of ada's"}),
-            r'DevUser\("bob", password="\.\.\."\)\], got a d',
+            r'DevUser\("bob", password="\.\.\."\)\], and no',
         ),  # type: ignore[arg-type]
         (
             lambda: server(DevAuth(users=[DevUser("ada", scopes=["notes:raed"])])).asgi(public_url=HERE),

@@ -175,11 +175,12 @@ def made(
 
 
 def _by_name(users: Iterable[str | DevUser]) -> dict[str, DevUser]:
+    given: object = users
     if isinstance(
-        users, str | DevUser | Mapping
-    ):  # of a mapping its values would be passed over, passwords perhaps
+        given, str | DevUser | Mapping
+    ):  # a mapping's values, passwords perhaps, would be passed over
         raise TypeError(
-            f'users must be a list such as ["ada", DevUser("bob", password="...")], got a {type(users).__name__}'
+            'users must be a list such as ["ada", DevUser("bob", password="...")], and no text or mapping'
         )
     found: dict[str, DevUser] = {}
     for user in users:
