@@ -43,7 +43,7 @@ def check_url(url: object, what: str) -> str:
         raise MetadataError(f"{what} is no URL: {shortened(repr(url))}")
     shown = shortened(url)
     parts = split_url(url)
-    if parts is None or not parts.hostname or parts.scheme not in _PORTS or not _is_name(parts.hostname):
+    if parts is None or not parts.hostname or parts.scheme not in _PORTS:
         raise MetadataError(f"{what} is no URL of https: {shown}")
     if parts.username is not None or parts.password is not None:
         raise MetadataError(f"{what} has a user or a password in it, which no URL that is asked may have")
@@ -100,7 +100,7 @@ def shortened(text: str) -> str:
 
 
 def split_url(url: str) -> SplitResult | None:
-    """Return the parts of a URL; None where it is none, or has what is no visible ASCII in it."""
+    """Return the parts of a URL; None where it is none, has what is no visible ASCII in it, or an impossible host."""
     if not _URL.fullmatch(url):
         return None
     try:
@@ -108,7 +108,7 @@ def split_url(url: str) -> SplitResult | None:
         parts.port  # noqa: B018 - read for its error
     except ValueError:
         return None
-    return parts
+    return parts if not parts.hostname or _is_name(parts.hostname) else None
 
 
 def _is_name(host: str) -> bool:

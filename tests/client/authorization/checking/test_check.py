@@ -303,6 +303,32 @@ async def test_this_machine_is_not_asked_in_the_name_of_another() -> None:
     assert "it is of this machine" in missing.why
 
 
+async def test_what_is_no_name_of_a_host_is_looked_up_nowhere() -> None:
+    url = "https://mcp.example.com/mcp"
+    nowhere = f"http://{'a' * 64}.example"
+
+    def answer(request: Any) -> Any:
+        if request.url.path == "/mcp":
+            return httpx2.Response(
+                401, headers={"WWW-Authenticate": f'Bearer resource_metadata="{nowhere}/x"'}
+            )
+        return httpx2.Response(404)
+
+    asked: list[str] = []
+
+    class Names(httpx2.AsyncBaseTransport):
+        """Looks up the names of hosts as the system does."""
+
+        async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+            asked.append(request.url.host.encode("idna").decode())
+            return answer(request)
+
+    async with httpx2.AsyncClient(transport=Names()) as client:
+        findings = await check_authorization(url, http_client=client)
+    assert set(asked) == {"mcp.example.com"}
+    assert "metadata-http" in {each.code for each in findings}
+
+
 async def test_behind_a_proxy_that_is_not_known_the_scheme_is_wrong() -> None:
     def answer(request: Any) -> Any:
         if request.url.path == "/mcp":
