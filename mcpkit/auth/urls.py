@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+import socket
 from typing import Final
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
@@ -27,6 +28,22 @@ def is_loopback(host: str | None) -> bool:
         return ipaddress.ip_address(name).is_loopback
     except ValueError:
         return False
+
+
+def leads_here(host: str | None) -> bool:
+    """Say whether a host of a URL, however it is written, is this machine, of what can be said without looking it up.
+
+    That is more than `is_loopback`: also what systems read as its address, such as `127.1`, `0` and `::ffff:127.0.0.1`.
+    """
+    try:
+        address = ipaddress.ip_address(host or "")
+    except ValueError:
+        try:
+            address = ipaddress.IPv4Address(socket.inet_aton((host or "").rstrip(".")))
+        except (OSError, UnicodeError):
+            return is_loopback(host)
+    address = getattr(address, "ipv4_mapped", None) or address
+    return address.is_loopback or address.is_unspecified
 
 
 def check_url(url: object, what: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mcpkit.auth.urls import MetadataError, canonical, check_url, covers, is_loopback, origin
+from mcpkit.auth.urls import MetadataError, canonical, check_url, covers, is_loopback, leads_here, origin
 
 
 @pytest.mark.parametrize(
@@ -12,6 +12,35 @@ from mcpkit.auth.urls import MetadataError, canonical, check_url, covers, is_loo
 )
 def test_this_machine_is_known_by_name_and_address(host: str) -> None:
     assert is_loopback(host)
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "localhost",
+        "127.0.0.1",
+        "127.1",
+        "127.0.0.1.",
+        "2130706433",
+        "0x7f.1",
+        "0177.0.0.1",
+        "0",
+        "0.0.0.0",
+        "::",
+        "::1",
+        "::ffff:127.0.0.1",
+        "::ffff:7f00:1",
+    ],
+)
+def test_whatever_systems_read_as_this_machine_leads_here(host: str) -> None:
+    assert leads_here(host)
+
+
+@pytest.mark.parametrize(
+    "host", [None, "", "id.example.com", "10.0.0.1", "128.1", "::ffff:10.0.0.1", "::2", "x" * 70]
+)
+def test_what_systems_read_as_others_leads_elsewhere(host: str | None) -> None:
+    assert not leads_here(host)
 
 
 @pytest.mark.parametrize("host", [None, "", "localhost.example.com", "10.0.0.1", "127.0.0.1.nip.io", "::2"])

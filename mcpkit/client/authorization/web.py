@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlencode, urlsplit
 
 from ...auth.fetching import PATIENCE, FetchError, body_of, failure, members_of
-from ...auth.urls import check_url, is_loopback, origin, shortened
+from ...auth.urls import check_url, leads_here, origin, shortened
 from ...calls.coroutines import within
 from ...common.version import __version__
 from .errors import AuthorizationFailedError
@@ -66,7 +66,7 @@ class Web:
             AuthorizationFailedError: It is of this machine, though the server is not.
         """
         checked = check_url(url, what)
-        if is_loopback(urlsplit(checked).hostname) and not is_loopback(urlsplit(self._origin).hostname):
+        if leads_here(urlsplit(checked).hostname) and not leads_here(urlsplit(self._origin).hostname):
             raise AuthorizationFailedError(
                 f"{what} is of this machine, {shortened(checked)}, though {self._origin} is another "
                 "one: it is not asked"

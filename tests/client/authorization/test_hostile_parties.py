@@ -271,9 +271,12 @@ async def found(url: str, answers: dict[str, Any]) -> list[str]:
     return [str(failed.value), *asked.urls]
 
 
-async def test_a_server_elsewhere_does_not_have_this_machine_asked() -> None:
+@pytest.mark.parametrize(
+    "issuer", ["http://localhost:8080", "https://127.1:8443", "https://[::ffff:127.0.0.1]"]
+)
+async def test_a_server_elsewhere_does_not_have_this_machine_asked(issuer: str) -> None:
     url = "https://mcp.example.com/mcp"
-    near = {"resource": url, "authorization_servers": ["http://localhost:8080"]}
+    near = {"resource": url, "authorization_servers": [issuer]}
     said, *asked = await found(
         url, {"https://mcp.example.com/.well-known/oauth-protected-resource/mcp": near}
     )

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from ....auth.fetching import FetchError, body_of, failure, members_of
 from ....auth.libraries import http_library
-from ....auth.urls import MetadataError, check_url, is_loopback, origin
+from ....auth.urls import MetadataError, check_url, leads_here, origin
 from ....calls.coroutines import within
 from ....protocol.jsonrpc import is_array
 from ...transports.http.challenge import Challenge, read_challenges
@@ -56,7 +56,7 @@ class Looker:
 
     def __init__(self, client: httpx2.AsyncClient, url: str, timeout: float) -> None:
         self._client = client
-        self._is_local = is_loopback(urlsplit(url).hostname)
+        self._is_local = leads_here(urlsplit(url).hostname)
         self._timeout = timeout
         self._asked = 0
         self._httpx2 = http_library()
@@ -106,7 +106,7 @@ class Looker:
                 check_url(url, "the URL")
         except (MetadataError, ValueError) as error:
             return str(error)
-        if is_loopback(parts.hostname) and not self._is_local:
+        if leads_here(parts.hostname) and not self._is_local:
             return "it is of this machine, though the server is another one: whoever logs in from elsewhere finds none"
         return ""
 

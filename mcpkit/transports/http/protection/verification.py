@@ -92,6 +92,8 @@ class Verification:
         found: Grant | None = None
         try:
             found = await self._verifier.verify(token, url)
+            if found.principal.id is None:
+                raise TypeError("verify() has returned a grant of nobody: a principal has an id there")
             await self._check_revoked(found, url, caller)
             outcome = "verified"
         except InvalidTokenError as error:

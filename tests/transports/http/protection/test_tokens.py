@@ -191,6 +191,22 @@ async def test_a_verifier_that_fails_serves_nobody(serve: Serve, caplog: pytest.
         assert "cannot be verified" in caplog.text
 
 
+async def test_a_verifier_that_knows_nobody_serves_nobody(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Nameless(TokenVerifier):
+        """Forgets to say who it is."""
+
+        async def verify(self, token: str, audience: str) -> Grant:
+            return Grant(Principal(scopes={"notes:read"}))
+
+    server = Server("s", auth=Nameless())
+    server.tool(lambda: "open", name="open", anonymous=True)
+    async with serve(server) as client:
+        assert (await client.call("open", headers=bearer("ada")).whole()).status == 500
+        assert "a principal has an id there" in caplog.text
+
+
 async def test_without_an_issuer_nobody_is_sent_anywhere(serve: Serve) -> None:
     async with serve(Server("s", auth=Table())) as client:
         answer = await client.call("whoami").whole()
