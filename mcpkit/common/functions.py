@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 
+from ..errors import RegistrationError
+
 
 def check_function(
     name: str, given: object, of: str, *, or_else: str = "", may_be_async: bool = True
@@ -24,3 +26,28 @@ def check_function(
         raise TypeError(f"{name} must be a plain function of {of}, and not async: nobody awaits it")
     if given is not None and not callable(given):
         raise TypeError(f"{name} must be a function of {of}{or_else and ', '}{or_else}, got {given!r}")
+
+
+def check_hook(hook: object, name: str, argument: str, waits: str) -> None:
+    """Refuse what cannot be called with one argument, or would have to be awaited.
+
+    Args:
+        hook: The function.
+        name: What registers it, such as `on_error`.
+        argument: The class of what it is called with.
+        waits: What does not wait for it, in words.
+
+    Raises:
+        RegistrationError: It is no function of one argument, or it is async.
+    """
+    call = getattr(hook, "__call__", None)  # noqa: B004 - an object's own
+    if inspect.iscoroutinefunction(hook) or inspect.iscoroutinefunction(call):
+        raise RegistrationError(
+            f"{name}: {hook!r} is async, but {waits}: write `def`, and start what takes time with asyncio.create_task"
+        )
+    try:
+        if not callable(hook):
+            raise TypeError
+        inspect.signature(hook).bind(None)
+    except (TypeError, ValueError):
+        raise RegistrationError(f"{name} takes a function of one {argument}, got {hook!r}") from None

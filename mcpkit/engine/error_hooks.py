@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
@@ -11,8 +10,9 @@ from ..calls.call import Call
 from ..calls.failures import is_masked, ref_of, single
 from ..calls.runtime import BaseCall
 from ..calls.workers.threads import is_fatal
+from ..common.functions import check_hook
 from ..context import Context
-from ..errors import HandlerError, RegistrationError
+from ..errors import HandlerError
 
 logger = logging.getLogger("mcpkit")
 
@@ -69,17 +69,7 @@ class ErrorHooks:
         Raises:
             RegistrationError: It is no function of one argument, or it is async.
         """
-        given: Any = hook
-        call = getattr(given, "__call__", None)  # noqa: B004 - an object's own
-        if inspect.iscoroutinefunction(given) or inspect.iscoroutinefunction(call):
-            raise RegistrationError(
-                f"on_error: {hook!r} is async, but the answer does not wait for it: write `def`, and start what "
-                "takes time with asyncio.create_task"
-            )
-        try:
-            inspect.signature(hook).bind(None)
-        except (TypeError, ValueError):
-            raise RegistrationError(f"on_error takes a function of one Failure, got {hook!r}") from None
+        check_hook(hook, "on_error", "Failure", "the answer does not wait for it")
         self.hooks = (*self.hooks, hook)
         return hook
 

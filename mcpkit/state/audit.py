@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections.abc import Callable, Collection
 from time import monotonic
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
-from ..errors import RegistrationError
+from ..common.functions import check_hook
 from .principal import Principal
 
 if TYPE_CHECKING:
@@ -115,17 +114,7 @@ class Audit:
         Raises:
             RegistrationError: It is no function of one argument, or it is async.
         """
-        given: object = hook
-        call = getattr(given, "__call__", None)  # noqa: B004 - an object's own
-        if inspect.iscoroutinefunction(given) or inspect.iscoroutinefunction(call):
-            raise RegistrationError(
-                f"on_audit: {hook!r} is async, but nothing waits for it: write `def`, and start what takes time with "
-                "asyncio.create_task"
-            )
-        try:
-            inspect.signature(hook).bind(None)
-        except (TypeError, ValueError):
-            raise RegistrationError(f"on_audit takes a function of one AuditEvent, got {hook!r}") from None
+        check_hook(hook, "on_audit", "AuditEvent", "nothing waits for it")
         self.hooks = (*self.hooks, hook)
         return hook
 

@@ -11,7 +11,7 @@ from ...auth.urls import MetadataError, check_url, shortened
 from ...protocol.types import Json
 from .authorization import Authorization
 from .client_authentication import PublicClient, by_method, method_for
-from .client_credentials import Credentials
+from .credentials import Credentials
 from .errors import AuthorizationFailedError
 from .presented import Presented, PresentedToken
 from .roles import TokenRequest

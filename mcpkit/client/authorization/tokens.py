@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Final
 
 from typing_extensions import Self
@@ -45,18 +45,7 @@ class Tokens:
 
     def record(self) -> Json:
         """Return it as a record."""
-        return {
-            "version": VERSION,
-            "resource": self.resource,
-            "issuer": self.issuer,
-            "client_id": self.client_id,
-            "access_token": self.access_token,
-            "refresh_token": self.refresh_token,
-            "token_type": self.token_type,
-            "expires": self.expires,
-            "scopes": sorted(self.scopes),
-            "proof_key": self.proof_key,
-        }
+        return {"version": VERSION, **asdict(self), "scopes": sorted(self.scopes)}
 
     @classmethod
     def read(cls, record: object) -> Self | None:
@@ -101,15 +90,7 @@ class Registration:
 
     def record(self) -> Json:
         """Return it as a record."""
-        return {
-            "version": VERSION,
-            "issuer": self.issuer,
-            "client_id": self.client_id,
-            "secret": self.secret,
-            "method": self.method,
-            "redirect_uris": list(self.redirect_uris),
-            "expires": self.expires,
-        }
+        return {"version": VERSION, **asdict(self), "redirect_uris": list(self.redirect_uris)}
 
     @classmethod
     def read(cls, record: object) -> Self | None:

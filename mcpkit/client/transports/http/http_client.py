@@ -241,6 +241,11 @@ class HttpClient:
         """Whether a token is being got, from a user, say."""
         return self.authorizer is not None and self.authorizer.is_busy
 
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The tokens by which requests are authorized now."""
+        return () if self.authorizer is None else self.authorizer.secrets
+
     async def close(self) -> None:
         """Close the connections, unless they are those of a client that was given; again it does nothing."""
         clients = {self._client, self._for_others} - {self._given, None}

@@ -67,7 +67,7 @@ class HttpTransport:
     @property
     def secrets(self) -> tuple[str, ...]:
         """The tokens by which messages are authorized now."""
-        return () if self._http.authorizer is None else self._http.authorizer.secrets
+        return self._http.secrets
 
     @property
     def reauthorized(self) -> Listeners[[]]:

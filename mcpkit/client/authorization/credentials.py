@@ -1,0 +1,72 @@
+"""What a client says who it is with that has been registered by hand: a secret, a key, or what somebody vouches."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from ...protocol.types import Json
+from .client_authentication import by_method, method_for
+from .presented import Presented, PresentedToken
+from .private_key_jwt import ForeignAssertion, PrivateKeyJwt, SigningKey
+from .roles import ClientAuthentication
+from .wanted import Wanted
+
+
+class Credentials:
+    """What a registered client says who it is with: one of a secret, a key, or what somebody vouches.
+
+    Args:
+        client_id: Its id.
+        secret: Its secret.
+        private_key: The key that it signs with.
+        assertion: What somebody else vouches for it with.
+        issuer: The authorization server that has registered it.
+        algorithm: What the key signs by.
+        key_id: What the key is called.
+        audience: Whom assertions are for.
+
+    Raises:
+        ValueError: None of them is given, or several; or nobody knows whom a secret is for.
+    """
+
+    def __init__(
+        self,
+        client_id: str,
+        *,
+        secret: str | None,
+        private_key: str | Path | Json | None,
+        assertion: PresentedToken | None = None,
+        issuer: str | None,
+        algorithm: str | None,
+        key_id: str | None,
+        audience: str | None,
+    ) -> None:
+        if not client_id:
+            raise ValueError(
+                "client_id is empty: it is what the authorization server has registered the client by"
+            )
+        if sum(each is not None for each in (secret, private_key, assertion)) != 1:
+            raise ValueError(
+                "a client says who it is by one thing: give either secret=, private_key= or assertion="
+            )
+        if issuer is None and (private_key is None or audience is not None):
+            raise ValueError(
+                "issuer= is missing: the authorization server that the client is registered at. Any other that a server"
+                " names would get what proves who the client is"
+            )
+        if private_key is None and (algorithm, key_id, audience) != (None, None, None):
+            raise ValueError("algorithm=, key_id= and audience= are for private_key=")
+        self.client_id: Final = client_id
+        self._secret = secret
+        self._assertion: ClientAuthentication | None = None
+        if private_key is not None:
+            self._assertion = PrivateKeyJwt(client_id, SigningKey(private_key, algorithm, key_id), audience)
+        elif assertion is not None:
+            self._assertion = ForeignAssertion(client_id, Presented("assertion=", assertion))
+
+    def authentication(self, wanted: Wanted) -> ClientAuthentication:
+        """Return what says to a token endpoint who the client is."""
+        if self._assertion is not None:
+            return self._assertion
+        return by_method(method_for(self._secret, wanted.server), self.client_id, self._secret)
