@@ -64,7 +64,11 @@ class AudienceCheck:
             return
         named = audiences_of(claims.get("aud"))
         if named is None or not is_for(named, self._accepted or (audience,)):
-            raise InvalidTokenError("the token is for another audience")
+            advice = (
+                f"its `aud` must have {' or '.join(self._accepted or (audience,))}: see whether public_url= is what "
+                "clients call, and whether the issuer heeds `resource`, or names this server otherwise (audience=)"
+            )
+            raise InvalidTokenError("the token is for another audience", advice=advice)
 
 
 def _checked(audience: object) -> tuple[str, ...]:

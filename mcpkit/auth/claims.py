@@ -32,6 +32,7 @@ EXPIRED: Final = "the token has expired"
 NOT_YET: Final = "the token is not valid yet"
 TIMES: Final = "the times of the token are not as they must be (exp, nbf, iat)"
 ISSUER: Final = "the token is of another issuer"
+ISSUER_ADVICE: Final = "its `iss` must be %s, to the byte, as auth= says"
 ID_TOKEN: Final = "the token is an ID token, and no access token"
 NOBODY: Final = "the token does not say whose it is (sub, client_id)"
 SCOPES: Final = "the scopes of the token are not as they must be"
@@ -54,7 +55,8 @@ def times_of(claims: Mapping[str, object], now: float, leeway: float) -> tuple[f
         if now >= expires:
             raise InvalidTokenError(EXPIRED)
     if any(begins is not None and now < begins - leeway for begins in (not_before, issued)):
-        raise InvalidTokenError(NOT_YET)
+        advice = f"the clocks of this machine and of the issuer differ by more than {leeway:g} s (leeway=)"
+        raise InvalidTokenError(NOT_YET, advice=advice)
     return expires, issued
 
 

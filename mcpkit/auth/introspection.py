@@ -20,6 +20,7 @@ from ..state.principal import Principal
 from .audiences import AudienceCheck
 from .claims import (
     ISSUER,
+    ISSUER_ADVICE,
     check_required,
     checked_requirements,
     kept_claims,
@@ -156,7 +157,7 @@ class Introspection(TokenVerifier):
         if claims.get("active") is not True:
             raise InvalidTokenError(_INACTIVE)
         if claims.get("iss", self.issuer) != self.issuer:
-            raise InvalidTokenError(ISSUER)
+            raise InvalidTokenError(ISSUER, advice=ISSUER_ADVICE % self.issuer)
         kind = claims.get("token_type")
         if kind is not None and not (isinstance(kind, str) and kind.lower() == "bearer"):
             raise InvalidTokenError(_KIND)

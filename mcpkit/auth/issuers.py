@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pydantic_core import from_json
 
+from .claims import ISSUER_ADVICE
 from .jwt import Jwt
 from .strict_json import members_in
 from .verifier import Grant, InvalidTokenError, Site, TokenVerifier
@@ -46,12 +47,14 @@ class Issuers(TokenVerifier):
         """Have the right one verify a token."""
         named = _issuer_of(token)
         asked = self._of_opaque if named is None else self._by_issuer.get(named, self._without_issuer)
-        refusal = InvalidTokenError("the token is of no issuer that is trusted here")
+        advice = ISSUER_ADVICE % " or ".join(self.issuers) if self.issuers else None
+        refusal = InvalidTokenError("the token is of no issuer that is trusted here", advice=advice)
         for verifier in asked:
             try:
                 return await verifier.verify(token, audience)
             except InvalidTokenError as error:
-                refusal = error
+                if named is None or named in self._by_issuer:
+                    refusal = error
         raise refusal
 
     def enter(self, site: Site) -> None:

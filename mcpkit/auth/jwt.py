@@ -12,6 +12,7 @@ from .audiences import AudienceCheck, audiences_of
 from .claims import (
     ID_TOKEN,
     ISSUER,
+    ISSUER_ADVICE,
     OF_ID_TOKENS,
     TIMES,
     check_required,
@@ -176,7 +177,7 @@ class Jwt(TokenVerifier):
         if expires is None:
             raise InvalidTokenError(TIMES)
         if claims.get("iss") != self.issuer:
-            raise InvalidTokenError(ISSUER)
+            raise InvalidTokenError(ISSUER, advice=ISSUER_ADVICE % self.issuer)
         self.check_audience(claims, audience)
         self._check_type(read)
         self.check(claims)

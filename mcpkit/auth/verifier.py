@@ -22,11 +22,14 @@ class InvalidTokenError(Exception):
     Args:
         description: Why, in one sentence that the client may read and the log keeps: visible ASCII without quotes and
             backslashes, and nothing of the token (RFC 6750, section 3).
+        advice: What an operator may have to change, where that is likely: it goes to the log, once in a process, and to
+            no client. Nothing of the token either.
     """
 
-    def __init__(self, description: str) -> None:
+    def __init__(self, description: str, *, advice: str | None = None) -> None:
         super().__init__(description)
         self.description = description
+        self.advice = advice
 
 
 class VerifierUnavailableError(Exception):

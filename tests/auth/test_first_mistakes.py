@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from starlette.testclient import TestClient
 
 from mcpkit import Client, OAuth, RegistrationError, Scope, Server, Sqlite
 from mcpkit.auth import DevAuth, DevClient, DevUser, Jwt, StaticTokens
@@ -102,6 +104,48 @@ def test_it_is_answered_with_what_to_change(
     with pytest.raises((TypeError, ValueError, RegistrationError), match=answer) as raised:
         mistake()
     assert "secret of ada's" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("auth", "path", "answer"),
+    [
+        (lambda issuer: Jwt(f"{issuer}/"), "/mcp", "its `iss` must be {issuer}/, to the byte, as auth= says"),
+        (
+            lambda issuer: [Jwt(f"{issuer}/"), StaticTokens({StaticTokens.make()[1]: "backup"})],
+            "/mcp",
+            "its `iss` must be {issuer}/, to the byte",
+        ),
+        (
+            lambda issuer: Jwt(issuer),
+            "/notes/mcp",
+            "its `aud` must have https://mcp.example.com/notes/mcp: see",
+        ),
+        (lambda issuer: Jwt(issuer, audience="api://notes"), "/mcp", "its `aud` must have api://notes: see"),
+        (
+            lambda issuer: Jwt(issuer, clock=lambda: time.time() - 60),
+            "/mcp",
+            "the clocks of this machine and of the issuer differ by more than 5 s (leeway=)",
+        ),
+    ],
+)
+def test_an_operator_is_told_once_what_good_tokens_are_refused_for(
+    identity_provider: Any,
+    caplog: pytest.LogCaptureFixture,
+    auth: Callable[[str], Any],
+    path: str,
+    answer: str,
+) -> None:
+    token = identity_provider.token("ada", "notes:read", "https://mcp.example.com/mcp")
+    app = server(auth(identity_provider.issuer)).asgi(public_url=f"https://mcp.example.com{path}")
+    with TestClient(app, "https://mcp.example.com") as http:
+        for _ in range(3):
+            answered = http.post("/mcp", headers={"Authorization": f"Bearer {token}"})
+            assert answered.status_code == 401
+            assert "must be" not in str(answered.headers)
+    told = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    [advice] = [each for each in told if "An access token for" in each]
+    assert answer.format(issuer=identity_provider.issuer) in advice
+    assert token not in caplog.text
 
 
 _STDIO = """

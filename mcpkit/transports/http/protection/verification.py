@@ -71,6 +71,7 @@ class Verification:
         self._window = 0.0  # when it ends
         self._logged: set[str] = set()  # the problems that have been logged within a window
         self._logged_until = 0.0
+        self._advised: set[str] = set()
 
     async def grant(self, token: str, url: str, caller: str | None) -> Grant:
         """Return what a token grants, with all that its scopes imply.
@@ -101,6 +102,7 @@ class Verification:
             self._note_bad(caller)
             whose = None if found is None else found.principal
             self._tell(401, "invalid_token", error.description, url, caller, whose)
+            self._advise(error, url)
             raise
         except UnreadError:
             outcome = "unavailable"
@@ -175,6 +177,21 @@ class Verification:
             return False
         self._logged.add(problem)
         return True
+
+    def _advise(self, error: InvalidTokenError, url: str) -> None:
+        """Log what an operator may have to change, once: whoever sends tokens decides how often they are bad."""
+        if (
+            error.advice is not None
+            and error.advice not in self._advised
+            and len(self._advised) < _MOST_LOGGED
+        ):
+            self._advised.add(error.advice)
+            logger.warning(
+                "An access token for %s was refused, %s: %s. It is said once; the audit tells of others",
+                url,
+                error.description,
+                error.advice,
+            )
 
     def _note_bad(self, caller: str | None) -> None:
         if caller is None:
