@@ -230,7 +230,7 @@ async def test_an_issuer_that_does_not_say_where_to_ask_is_asked_for_it_once_in_
 ) -> None:
     provider.tokens = {f"token-{number}": told() for number in range(20)}
     provider.break_down()
-    clock = Clock()
+    clock = Clock(NOW)
     verifier = introspection(provider, clock=clock)
     for _ in range(2):
         asked = [asyncio.create_task(verifier.verify(token, AUDIENCE)) for token in provider.tokens]
