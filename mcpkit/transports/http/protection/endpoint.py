@@ -126,6 +126,9 @@ class Endpoint:
                 self._asking(self._scopes.defaults, error.description, error="invalid_token")
             ) from None
         self._keep(header, grant)
+        if self._is_revoked(grant):  # asked when it is kept: whoever is sent away after this is found there
+            self._grants.pop(hashlib.sha256(header).digest(), None)
+            raise self._unread(self.dismissal())
         return grant
 
     def check(self, grant: Grant) -> None:
@@ -134,9 +137,12 @@ class Endpoint:
         Raises:
             RefusedError: It has (401).
         """
-        if self._revocations is not None and self._revocations.has_heard(grant.principal, grant.issued):
+        if self._is_revoked(grant):
             error = self.dismissal()
             raise RefusedError(error.status, error.message, headers_of(error))
+
+    def _is_revoked(self, grant: Grant) -> bool:
+        return self._revocations is not None and self._revocations.has_heard(grant.principal, grant.issued)
 
     def revoke(self, revocation: Revocation) -> None:
         """Forget the tokens of somebody who has been sent away; in any thread."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.responses import PlainTextResponse
 
 from asgi_answer import Answer
 from asgi_client import Client, Serve
@@ -243,6 +244,30 @@ async def test_a_token_that_was_being_verified_is_refused(
         await place.server.revoke(WHO)
         go.set()
         assert (await answer.whole()).status == 401
+
+
+async def test_a_token_that_was_good_when_the_store_was_asked_is_refused(
+    at: Callable[..., Place], serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = at()
+    revocations = place.server.engine.revocations
+    assert revocations is not None
+    ask = revocations.covers
+
+    @place.server.route("/own", scopes=[])
+    async def own(request: Any) -> PlainTextResponse:
+        return PlainTextResponse("served")
+
+    async def late(principal: Principal, issued: float | None) -> bool:
+        told = await ask(principal, issued)
+        await place.server.revoke(WHO)
+        return told
+
+    async with serve(place.server) as client:
+        with monkeypatch.context() as patched:
+            patched.setattr(revocations, "covers", late)
+            assert (await client.open("GET", "/own", headers=ADA).whole()).status == 401
+        assert (await client.open("GET", "/own", headers=ADA).whole()).status == 401
 
 
 async def test_while_the_store_does_not_answer_nobody_can_tell(
