@@ -9,6 +9,7 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
+from asgi_client import initialize
 from authority_site import SECRET, Here, Login, clicked, code_of
 from mcpkit import Server, Sqlite
 from mcpkit.auth import DevAuth, DevUser, InvalidTokenError
@@ -62,16 +63,7 @@ async def test_a_mounted_server_has_its_login_at_the_root_of_the_site() -> None:
         tokens = (await browser.post("/token", data=login.form(code))).json()
         forwarded = await browser.get("/.well-known/oauth-authorization-server", headers={"Via": "1.1 x"})
         assert forwarded.status_code == 403
-        opening = {
-            "jsonrpc": "2.0",
-            "id": 1,
-            "method": "initialize",
-            "params": {
-                "protocolVersion": "2025-11-25",
-                "capabilities": {},
-                "clientInfo": {"name": "x", "version": "1"},
-            },
-        }
+        opening = initialize()
         for token, status in ((tokens["access_token"], 200), ("another", 401)):
             headers = {
                 "Authorization": f"Bearer {token}",

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import httpx2
 import pytest
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response, StreamingResponse
 
-from granting import RESOURCE, WELL_KNOWN, Granting, clicking, granting
+from granting import RESOURCE, WELL_KNOWN, Granting, clicking
 from mcpkit import AuthorizationError, Client, TransportError
 from mcpkit.auth.urls import MetadataError
 from mcpkit.client.authorization import web
@@ -19,12 +19,6 @@ from mcpkit.client.authorization.metadata import find
 
 pytestmark = pytest.mark.anyio
 ELSEWHERE = "https://evil.example"
-
-
-@pytest.fixture
-def server() -> Iterator[Granting]:
-    with granting() as served:
-        yield served
 
 
 async def refused(server: Granting) -> str:

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from starlette.responses import JSONResponse, Response
 
-from granting import RESOURCE, WELL_KNOWN, Clicks, Granting, clicking, granting
+from granting import RESOURCE, WELL_KNOWN, Clicks, Granting, clicking
 from mcpkit import AuthorizationError, Client, MemoryTokens, OAuth, SyncClient
 from mcpkit.client.authorization.client_authentication import PublicClient
 
 pytestmark = pytest.mark.anyio
 REVISIONS = ["2025-11-25", "2026-07-28"]
-
-
-@pytest.fixture
-def server() -> Iterator[Granting]:
-    with granting() as served:
-        yield served
 
 
 @pytest.mark.parametrize("revision", REVISIONS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -12,19 +12,13 @@ from typing import Any
 import pytest
 from starlette.responses import JSONResponse, Response
 
-from granting import RESOURCE, Clicks, Granting, clicking, granting
+from granting import RESOURCE, Clicks, Granting, clicking
 from mcpkit import AuthorizationError, Client, MemoryTokens, OAuth, TransportError
 from mcpkit.client.authorization.storage import TokenStorageError
 from waiting import LoopClock
 
 pytestmark = pytest.mark.anyio
 REVISIONS = ["2025-11-25", "2026-07-28"]
-
-
-@pytest.fixture
-def server() -> Iterator[Granting]:
-    with granting() as served:
-        yield served
 
 
 @pytest.mark.parametrize("revision", REVISIONS)

@@ -16,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Mount, Route
 
+from asgi_client import initialize
 from browser import Browser
 from identity_provider import IdentityProvider, providing
 from mcpkit import Context, Scope, Server
@@ -166,16 +167,7 @@ def test_behind_a_prefix_streams_and_sessions_work(
     authorized = {"authorization": f"Bearer {token}"}
     opened = prefixed.http.post(
         "/notes/mcp",
-        json={
-            "jsonrpc": "2.0",
-            "id": 1,
-            "method": "initialize",
-            "params": {
-                "protocolVersion": "2025-11-25",
-                "capabilities": {},
-                "clientInfo": {"name": "test", "version": "1"},
-            },
-        },
+        json=initialize(),
         headers=authorized,
     )
     session = {"mcp-session-id": opened.headers["mcp-session-id"]}

@@ -1,0 +1,14 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from granting import Granting, granting
+
+
+@pytest.fixture
+def server() -> Iterator[Granting]:
+    """A protected server, and an authorization server that does what a test tells it."""
+    with granting() as served:
+        yield served
