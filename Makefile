@@ -118,7 +118,7 @@ test-lowest: .venv-lowest/.dev
 	@echo 'Setting up .venv-lowest'
 	@$(LOWEST) -m venv --clear .venv-lowest
 	@$(LOWEST) .ci/lowest.py > .venv-lowest/constraints.txt
-	@.venv-lowest/bin/python -m pip install --quiet --quiet --constraint .venv-lowest/constraints.txt --editable '.[auth,client,crypto,jsonschema,keyring,otel,redis,watch]' $(TOOLS)
+	@.venv-lowest/bin/python -m pip install --quiet --quiet --constraint .venv-lowest/constraints.txt --editable '.[auth,client,crypto,jsonschema,keyring,otel,watch]' $(TOOLS)
 	@touch $@
 
 test-all: $(FOUND:%=test-%)

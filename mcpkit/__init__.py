@@ -100,7 +100,6 @@ if TYPE_CHECKING:
     from .state.broker import Broker
     from .state.memory import Memory
     from .state.principal import Principal
-    from .state.redis import Redis
     from .state.scopes import Scope
     from .state.shared import Shared
     from .state.sqlite import Sqlite
@@ -170,7 +169,6 @@ else:
         "state.broker": "Broker",
         "state.memory": "Memory",
         "state.principal": "Principal",
-        "state.redis": "Redis",
         "state.scopes": "Scope",
         "state.shared": "Shared",
         "state.sqlite": "Sqlite",
@@ -253,7 +251,6 @@ __all__ = [
     "ProtocolError",
     "Provider",
     "Receiver",
-    "Redis",
     "RegistrationError",
     "Registry",
     "RemoteTool",

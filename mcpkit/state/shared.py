@@ -12,9 +12,7 @@ from .store import Store
 
 
 class Shared(Broker, Store, Protocol):
-    """What `Server(shared=...)` takes.
-
-    `Memory` is the engine within one process, `Sqlite` that of one machine, `Redis` that of several.
+    """What `Server(shared=...)` takes. `Memory` is the engine within one process, `Sqlite` that of one machine.
 
     To write another engine, implement the members of `Broker`, of `Store` and this one, and keep their rules. What a
     `Broker` has under a key and what a `Store` has under the same key are two things.

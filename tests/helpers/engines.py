@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sqlite3
 import threading
 import time
@@ -11,14 +10,13 @@ from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from mcpkit import Broker, Memory, Redis, Sqlite, Store, Stored
+from mcpkit import Broker, Memory, Sqlite, Store, Stored
 from mcpkit.state.sqlite import _tidy
-from redis_server import Dated, common_server, kept
 from waiting import PATIENCE
 
 T = TypeVar("T")
 
-ENGINES = ["memory", "sqlite", "redis"]
+ENGINES = ["memory", "sqlite"]
 
 
 class _Loop:
@@ -72,30 +70,22 @@ def delete(engine: Store, key: str, version: str) -> bool:
     return done(engine.delete(key, version=version))
 
 
-Engine = Memory | Sqlite | Redis
-
-
-def make_engine(name: str, folder: Path, clock: Callable[[], float] | None = None) -> Engine:
+def make_engine(name: str, folder: Path, clock: Callable[[], float] | None = None) -> Memory | Sqlite:
     """Make an engine that is empty."""
     options = {} if clock is None else {"clock": clock}
-    if name == "redis":
-        url, prefix = common_server().url, f"{folder.name}-{os.urandom(4).hex()}:"
-        return Redis(url, prefix=prefix) if clock is None else Dated(url, prefix, clock)
     return Memory(**options) if name == "memory" else Sqlite(folder / "shared.db", **options)
 
 
-def close(engine: Engine) -> None:
-    if not isinstance(engine, Memory):
+def close(engine: Memory | Sqlite) -> None:
+    if isinstance(engine, Sqlite):
         engine.close()
 
 
-def size(engine: Engine) -> int:
+def size(engine: Memory | Sqlite) -> int:
     """Count what an engine keeps, once it has swept what has expired."""
     if isinstance(engine, Memory):
         engine.sweep()
         return len(engine)
-    if isinstance(engine, Redis):
-        return done(kept(engine))
 
     def count(connection: sqlite3.Connection) -> int:
         _tidy(engine._clock, connection)

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from clock import Clock
-from engines import ENGINES, Engine, close, make_engine
-from mcpkit import Sqlite
+from engines import ENGINES, close, make_engine
+from mcpkit import Memory, Sqlite
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def clock() -> Clock:
 
 
 @pytest.fixture(params=ENGINES)
-def engine(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Iterator[Engine]:
+def engine(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Iterator[Memory | Sqlite]:
     """Each engine, empty, by a clock that the test moves."""
     made = make_engine(request.param, tmp_path, clock)
     yield made

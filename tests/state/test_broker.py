@@ -7,12 +7,12 @@ import logging
 import pytest
 
 from brokers import finished
-from engines import Engine, claim, done, eventually, read, size, write
-from mcpkit import Memory
+from engines import claim, done, eventually, read, size, write
+from mcpkit import Memory, Sqlite
 
 
 @pytest.fixture
-def broker(engine: Engine) -> Engine:
+def broker(engine: Memory | Sqlite) -> Memory | Sqlite:
     return engine
 
 

@@ -9,17 +9,17 @@ import pytest
 
 from brokers import THREADS, in_threads
 from clock import Clock
-from engines import Engine, claim, done, eventually, read, size, write
-from mcpkit import Memory
+from engines import claim, done, eventually, read, size, write
+from mcpkit import Memory, Sqlite
 
 
 @pytest.fixture
-def broker(engine: Engine) -> Engine:
+def broker(engine: Memory | Sqlite) -> Memory | Sqlite:
     return engine
 
 
 @pytest.fixture
-def turns(broker: Engine) -> int:
+def turns(broker: Memory | Sqlite) -> int:
     return 300 if isinstance(broker, Memory) else 25
 
 

@@ -65,7 +65,7 @@ def test_goes_on_after_a_refresh(guarded, identity_provider, user, mode):
 
     def refreshes() -> int:
         tokens = identity_provider.seen("/token")
-        return sum(each.params["grant_type"] == "refresh_token" and each.status == 200 for each in tokens)
+        return sum(each.params.get("grant_type") == "refresh_token" and each.status == 200 for each in tokens)
 
     async def journey() -> list[Any]:
         async with connected(guarded.url, auth, mode=mode) as client:
