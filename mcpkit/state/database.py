@@ -266,7 +266,9 @@ class Database:
 
     def _look_who_else_reads_it(self) -> None:
         """Warn once of a file that others have made, or may read or change."""
-        if self._is_looked_at or sys.platform == "win32":
+        if sys.platform == "win32":  # alone, as type checkers know it so
+            return
+        if self._is_looked_at:
             return
         self._is_looked_at = True
         status = self.path.stat()
