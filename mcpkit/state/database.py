@@ -266,19 +266,18 @@ class Database:
 
     def _look_who_else_reads_it(self) -> None:
         """Warn once of a file that others have made, or may read or change."""
-        if sys.platform == "win32":  # alone, as type checkers know it so
-            return
-        if self._is_looked_at:
-            return
-        self._is_looked_at = True
-        status = self.path.stat()
-        if status.st_uid != os.geteuid():
-            logger.warning(
-                "%s belongs to another user, who can read and change what is kept in it", self.path
-            )
-        elif status.st_mode & _OTHERS:
-            mode = stat.S_IMODE(status.st_mode)
-            logger.warning("%s is open to all users of this machine (mode %04o): chmod 600", self.path, mode)
+        if sys.platform != "win32" and not self._is_looked_at:
+            self._is_looked_at = True
+            status = self.path.stat()
+            if status.st_uid != os.geteuid():
+                logger.warning(
+                    "%s belongs to another user, who can read and change what is kept in it", self.path
+                )
+            elif status.st_mode & _OTHERS:
+                mode = stat.S_IMODE(status.st_mode)
+                logger.warning(
+                    "%s is open to all users of this machine (mode %04o): chmod 600", self.path, mode
+                )
 
     def _found(self) -> tuple[int, int] | None:
         """Return what tells the file from another one of the same name."""
