@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Final
 from typing_extensions import Unpack
 
 from ....calls.coroutines import within
-from ....common.listeners import Listeners
 from ....protocol.client import Outgoing
 from ....protocol.jsonrpc import RequestId
 from ...link.errors import TransportError
 from ...link.transport import Receiver
+from .authorized import Authorized
 from .cancellation import unhurt
 from .event_stream import Event, EventStream, TooLargeEventError
 from .headers import Pairs
@@ -33,7 +33,7 @@ _LATE: Final = 10.0
 """Seconds that a server has to say that it has taken a message when it has answered that already."""
 
 
-class SseTransport:
+class SseTransport(Authorized):
     """Carries messages to a server with the transport of 2024-11-05.
 
     Args:
@@ -46,27 +46,12 @@ class SseTransport:
     """
 
     def __init__(self, url: str, **options: Unpack[HttpOptions]) -> None:
-        self._http = HttpClient(url, **options)
+        super().__init__(HttpClient(url, **options))
         self._reader: asyncio.Task[None] | None = None
         self._endpoint: asyncio.Future[httpx2.URL] | None = None
         self._posting: set[asyncio.Task[None]] = set()
         self._cancelled: set[asyncio.Task[None]] = set()
         self._answered: dict[RequestId, asyncio.Future[None]] = {}
-
-    @property
-    def is_authorizing(self) -> bool:
-        """Whether a token is being got, from a user, say."""
-        return self._http.is_authorizing
-
-    @property
-    def secrets(self) -> tuple[str, ...]:
-        """The tokens by which messages are authorized now."""
-        return self._http.secrets
-
-    @property
-    def reauthorized(self) -> Listeners[[]]:
-        """Called where messages go under another token from now on."""
-        return self._http.reauthorized
 
     def __repr__(self) -> str:
         """Show the server, without what could be a secret."""

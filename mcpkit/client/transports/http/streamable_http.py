@@ -15,6 +15,7 @@ from ....protocol.headers import NAMED_BY, encode
 from ....protocol.revisions import STATELESS
 from ...link.errors import TransportError
 from ...link.transport import Receiver
+from .authorized import Authorized
 from .cancellation import unhurt
 from .headers import Pairs
 from .http_client import HttpClient
@@ -30,7 +31,7 @@ _JSON = b"application/json"
 _POSTED: Pairs = [(b"Content-Type", _JSON), (b"Accept", b"application/json, text/event-stream")]
 
 
-class HttpTransport:
+class HttpTransport(Authorized):
     """Carries messages to a server at a URL, in both eras.
 
     Redirects are followed where they keep method and body (307, 308) and lead to the same origin; others are errors
@@ -52,27 +53,12 @@ class HttpTransport:
     is_http = True
 
     def __init__(self, url: str, **options: Unpack[HttpOptions]) -> None:
-        self._http = HttpClient(url, **options)
+        super().__init__(HttpClient(url, **options))
         self.missed: Listeners[[]] = Listeners()
         self._receiver: Receiver | None = None
         self._session: HttpSession | None = None
         self._sending: dict[asyncio.Task[object], TransportError | None] = {}
         self._has_several = False  # connections that may be kept
-
-    @property
-    def is_authorizing(self) -> bool:
-        """Whether a token is being got, from a user, say."""
-        return self._http.is_authorizing
-
-    @property
-    def secrets(self) -> tuple[str, ...]:
-        """The tokens by which messages are authorized now."""
-        return self._http.secrets
-
-    @property
-    def reauthorized(self) -> Listeners[[]]:
-        """Called where messages go under another token from now on."""
-        return self._http.reauthorized
 
     def __repr__(self) -> str:
         """Show the server, without what could be a secret."""
