@@ -1,8 +1,9 @@
 """mcpkit: write Model Context Protocol servers with decorators.
 
 Public are the names of `mcpkit`, `mcpkit.auth`, `mcpkit.middleware`, `mcpkit.middlewares`, `mcpkit.testing`,
-`mcpkit.transports`, `mcpkit.transports.stdio` and `mcpkit.protocol.revisions`. Everything else is internal, and may
-change at any time.
+`mcpkit.transports`, `mcpkit.transports.stdio` and `mcpkit.protocol.revisions`; and, for servers that were written for
+other SDKs, those of `mcpkit.compat`, `mcpkit.compat.fastmcp`, `mcpkit.compat.lowlevel`, `mcpkit.compat.standalone`,
+`mcpkit.compat.types` and `mcpkit.compat.agent_sdk`. Everything else is internal, and may change at any time.
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from .components.prompts import Prompt
     from .components.resource_dir import resource_dir
     from .components.resources import Resource, ResourceTemplate
+    from .components.task import Task
     from .components.tools import Tool
     from .content.messages import Message, assistant, user
     from .content.renderers import as_content
@@ -100,10 +102,13 @@ if TYPE_CHECKING:
     from .state.broker import Broker
     from .state.memory import Memory
     from .state.principal import Principal
+    from .state.queue import Queue
+    from .state.redis import Redis
     from .state.scopes import Scope
     from .state.shared import Shared
     from .state.sqlite import Sqlite
     from .state.store import Store, Stored
+    from .tasks.options import Tasks
 else:
     _NAMES = {
         "client.authorization.workload_identity": "WorkloadIdentity",
@@ -143,6 +148,7 @@ else:
         "components.prompts": "Prompt",
         "components.resource_dir": "resource_dir",
         "components.resources": "Resource ResourceTemplate",
+        "components.task": "Task",
         "components.tools": "Tool",
         "content.messages": "Message assistant user",
         "content.renderers": "as_content",
@@ -169,10 +175,13 @@ else:
         "state.broker": "Broker",
         "state.memory": "Memory",
         "state.principal": "Principal",
+        "state.redis": "Redis",
         "state.scopes": "Scope",
+        "state.queue": "Queue",
         "state.shared": "Shared",
         "state.sqlite": "Sqlite",
         "state.store": "Store Stored",
+        "tasks.options": "Tasks",
     }
     _PLACES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
@@ -250,7 +259,9 @@ __all__ = [
     "PromptError",
     "ProtocolError",
     "Provider",
+    "Queue",
     "Receiver",
+    "Redis",
     "RegistrationError",
     "Registry",
     "RemoteTool",
@@ -275,6 +286,8 @@ __all__ = [
     "SyncClient",
     "SyncTool",
     "SyncWatch",
+    "Task",
+    "Tasks",
     "Text",
     "TokenStorage",
     "TokenStorageError",

@@ -266,10 +266,20 @@ class Result(MutableMapping[str, Any]):
         return f"{type(self).__name__}({self.data!r})"
 
 
+def is_handle(result: Mapping[str, object]) -> bool:
+    """Say whether the result of a call is the handle of a task in 2025-11-25, where no `resultType` says so."""
+    return "task" in result and "content" not in result and "resultType" not in result
+
+
 class ToolCallResult(Result):
     """The result of a `tools/call`."""
 
     __slots__ = ()
+
+    @property
+    def type(self) -> str:
+        """Its `resultType`: `complete`, `task` where it is a task's handle, also in 2025-11-25, or an extension's."""
+        return "task" if is_handle(self.data) else super().type
 
     @property
     def is_error(self) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from .calls.lifespan import Lifespans
 from .calls.limits import check_timeout
@@ -35,10 +35,12 @@ from .transports.serving import Serving
 if TYPE_CHECKING:
     from .auth.verifier import TokenVerifier
     from .components.component import Component
+    from .engine.task_keeper import TaskKeeper
     from .state.audit import Audit
     from .state.keys import Keys
     from .state.shared import Shared
     from .state.store import Store
+    from .tasks.options import Tasks
     from .transports.http.options import OwnRoute
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -92,6 +94,8 @@ class Server(Serving, Registry, ServerCatalog):
         auth: What verifies access tokens over HTTP, such as `Jwt("https://id.example.com")` of `mcpkit.auth`; of
             several, the token's issuer chooses. None serves everybody.
         scopes: What may be granted, by name: `{"notes:read": Scope("Read notes", default=True)}`.
+        tasks: Who runs the calls of tools that are tasks: `workers`, processes of their own; or, when None, this one
+            and whatever others serve. `Tasks(...)` says more.
 
     Attributes:
         store: Where handlers and extensions keep what processes share.
@@ -102,7 +106,8 @@ class Server(Serving, Registry, ServerCatalog):
 
     Raises:
         TypeError: One of the arguments is of another type; the message names it.
-        ValueError: One of them is out of range, or `shared` outlives the process and there is no secret that does.
+        ValueError: One of them is out of range, or `shared` outlives the process and there is no secret that does,
+            or tasks are left to workers without anything that they share.
         RegistrationError: An icon has not the specification's form.
         ImportError: `encrypt_state` needs a package that is not installed.
     """
@@ -134,6 +139,7 @@ class Server(Serving, Registry, ServerCatalog):
         mask_errors: bool = True,
         auth: TokenVerifier | Sequence[TokenVerifier] | None = None,
         scopes: Mapping[str, Scope | str] | None = None,
+        tasks: Literal["workers", "replicas"] | Tasks | None = None,
     ) -> None:
         if isinstance(offers, str):
             raise TypeError(f"offers must be a set such as {{{offers!r}}}, got {offers!r}")
@@ -160,6 +166,16 @@ class Server(Serving, Registry, ServerCatalog):
             from .state.keys import aes_gcm
 
             aes_gcm()
+        if tasks is not None:
+            from .tasks.options import options_of
+
+            tasks = options_of(tasks)
+            if tasks.by == "workers" and shared is None:
+                raise ValueError(
+                    'tasks="workers" has processes of their own run tasks, which see none of what is kept in this one: '
+                    'say where they are, as in shared=Sqlite("tasks.db"), or leave tasks= out'
+                )
+        self._tasks = tasks
         lifespans = Lifespans(None if lifespan is None else partial(lifespan, self))
         self.scopes = Scopes(scopes)
         super().__init__(lifespans, self._check_scopes)
@@ -187,6 +203,7 @@ class Server(Serving, Registry, ServerCatalog):
             max_running=max_running,
             question_timeout=question_timeout,
             shared=kept,
+            is_alone=shared is None,
             scopes=self.scopes,
             is_protected=auth is not None,
             make_keys=partial(_keys, secret, name),
@@ -206,10 +223,10 @@ class Server(Serving, Registry, ServerCatalog):
             declared,
             lifespans,
             lifespan_wait=lifespan_wait,
-            is_alone=shared is None,
             version=version,
             page_size=page_size,
             auth=_single(auth),
+            make_tasks=self._make_tasks,
         )
         self.is_protected = self.engine.auth is not None
         self.middleware = Middlewares(self.methods, self._lead)
@@ -227,8 +244,18 @@ class Server(Serving, Registry, ServerCatalog):
             self.engine.lead_to(self.engine.methods.dispatch)
             return
         from .engine.chain import through
+        from .state.task_meter import TaskMeter
+
+        self.engine.runtime.task_meters = tuple(hook for _, hook in hooks if isinstance(hook, TaskMeter))
 
         self.engine.lead_to(through(hooks, self.engine.methods.dispatch))
+
+    def _make_tasks(self) -> TaskKeeper:
+        from .tasks.handshake import TasksOfBoth
+        from .tasks.options import options_of
+
+        engine = self.engine
+        return TasksOfBoth(self, engine.runtime, engine, engine.hubs, options_of(self._tasks))
 
     # Tests
 
@@ -328,9 +355,9 @@ class Server(Serving, Registry, ServerCatalog):
         """Send somebody away, by whichever clients they have come: in all processes that share `shared`, within 1 s.
 
         The access tokens that they have got until now are refused from then on (401). What they have here ends: their
-        sessions, the streams on which they listen, and the calls that run for them. A token that is issued later is let
-        in, so that they may log in again; and so may their clients, by themselves, unless the authorization server has
-        revoked what it has granted them as well.
+        sessions, the streams on which they listen, the calls that run for them, and their tasks. A token that is issued
+        later is let in, so that they may log in again; and so may their clients, by themselves, unless the
+        authorization server has revoked what it has granted them as well.
 
         Args:
             principal: Who, or the id of who it is; scopes and client do not matter.

@@ -6,7 +6,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from identity_provider import IdentityProvider, providing
 HERE = Path(__file__).parent
 ROOT = HERE.parent
 
-_ELSEWHERE = ("conformance", "docs", "hosts", "interop", "weather")
+_ELSEWHERE = ("cli", "compat", "conformance", "docs", "hosts", "interop", "weather")
 _OTHERS = re.compile(
     r"^\s*(?:from|import) (?:django|fastapi|litestar|matplotlib|mcp|PIL|sentry_sdk)\b", re.MULTILINE
 )
@@ -32,6 +32,7 @@ _LONG = {
         "auth/authority/test_processes.py",
         "calls/test_exits.py",
         "calls/workers/test_forks.py",
+        "chaos/test_scenarios.py",
         "client/chaos/test_processes.py",
         "client/chaos/test_scripted.py",
         "client/transports/processes/test_orphans.py",
@@ -44,6 +45,9 @@ _LONG = {
         "schema/test_corpus.py",
         "schema/test_round_trip.py",
         "state/test_broker_expiry.py",
+        "tasks/test_ends.py",
+        "tasks/test_leases.py",
+        "tasks/test_worker.py",
         "transports/http/intake/test_posted_bodies.py",
         "transports/http/protection/test_rotation.py",
         "transports/http/sessions/test_kept_events.py",
@@ -59,6 +63,7 @@ _LONG = {
         "transports/stdio/test_processes.py",
         "transports/stdio/test_reporting.py",
         "transports/stdio/test_shutdown.py",
+        "transports/stdio/test_lasting_tasks.py",
         "transports/test_large_messages.py",
     )
 }
@@ -85,6 +90,16 @@ def pytest_collection_finish() -> None:
     """Let the garbage collector pass over what stays to the end: modules and thousands of tests."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Write what a test has logged so that another process can be told: some tests log halves of characters."""
+    report = yield
+    report.sections = [
+        (name, text.encode("utf-8", "backslashreplace").decode()) for name, text in report.sections
+    ]
+    return report
 
 
 @cache

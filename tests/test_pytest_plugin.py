@@ -91,4 +91,4 @@ def test_it_costs_nothing_until_it_is_used(tmp_path: Path) -> None:
 
 def test_pytest_finds_it() -> None:
     [found] = [each for each in entry_points(group="pytest11") if each.name == "mcpkit"]
-    assert found.value == "mcpkit.pytest_plugin"
+    assert found.value == "mcpkit.testing.pytest_plugin"

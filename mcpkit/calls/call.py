@@ -40,6 +40,7 @@ class Call(BaseCall):
         state: What the lifespan of the component's server has yielded; `NO_STATE` outside of handlers.
         turn: Its clock and its slot; None while it is limited by neither.
         turn_since: When other requests had their turn last, in seconds of the event loop's clock.
+        sent: Its params as the client sent them, where a middleware has changed them.
         reports: What it says by the way; None as long as it has said nothing.
         dialogue: What its handler has asked, and how it does; None as long as it has asked nothing.
         ref: What names its failure in the log; None where it has none.
@@ -54,6 +55,7 @@ class Call(BaseCall):
         "needs",
         "ref",
         "reports",
+        "sent",
         "state",
         "stops",
         "sync_calls",
@@ -84,6 +86,7 @@ class Call(BaseCall):
         self.turn: Turn | None = None
         self.turn_since: float | None = None
         self.reports: Reports | None = None
+        self.sent: Json | None = None
         self.dialogue: Dialogue | None = None
         self.ref: str | None = None
         self.exception: BaseException | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Protocol
 
@@ -14,8 +14,36 @@ NO_HEADERS: Mapping[bytes, bytes] = MappingProxyType({})
 """Stands for the headers of a request where there are none."""
 
 
+class Aside(Sender, Protocol):
+    """Where messages to a client leave that belong to no request of its."""
+
+    @property
+    def questions(self) -> OpenQuestions | None:
+        """What it is asked by requests of the server's."""
+        ...
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it hears them now."""
+        ...
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it will never hear any more."""
+        ...
+
+    def attend(self, changed: Callable[[], None]) -> Callable[[], None]:
+        """Call a function when it begins to hear them, or where that may have happened; return what ends this."""
+        ...
+
+
 class Channel(Sender, Protocol):
     """Where the messages that belong to a request leave."""
+
+    @property
+    def aside(self) -> Aside | None:
+        """Where its client hears what belongs to no request, such as progress of a task; None for nowhere."""
+        ...
 
     @property
     def questions(self) -> OpenQuestions | None:

@@ -18,9 +18,11 @@ if TYPE_CHECKING:
     from ..errors import ProtocolError
     from ..state.audit import Audit
     from ..state.keys import Keys
+    from ..state.presence import Presence
     from ..state.principal import Principal
     from ..state.scopes import Scopes
     from ..state.shared import Shared
+    from ..state.task_meter import TaskMeter
     from .workers.processes import Processes
     from .workers.threads import Threads
 
@@ -37,6 +39,7 @@ class Runtime:
         max_running: The greatest number of requests that run at a time.
         question_timeout: Seconds for which a client may leave a question open.
         shared: What processes share.
+        is_alone: Whether nothing is shared with other servers, in this process or another.
         scopes: What may be granted.
         is_protected: Whether who asks has to say who that is, unless what is asked for is open to anybody.
         make_keys: Makes what signs, on first use.
@@ -52,6 +55,8 @@ class Runtime:
         running: The places that running requests take.
         overrides: What stands for a function in a test, by the function's identity.
         detached: The calls that go on alone, by event loop.
+        task_meters: What measures tasks.
+        presences: What knows of the other processes that serve the same, where they share something.
     """
 
     def __init__(
@@ -65,6 +70,7 @@ class Runtime:
         max_running: int,
         question_timeout: float,
         shared: Shared,
+        is_alone: bool,
         scopes: Scopes,
         is_protected: bool,
         make_keys: Callable[[], Keys],
@@ -84,6 +90,7 @@ class Runtime:
         self.max_running = max_running
         self.question_timeout = question_timeout
         self.shared = shared
+        self.is_alone = is_alone
         self.scopes = scopes
         self.is_protected = is_protected
         self.encrypt_state = encrypt_state
@@ -96,6 +103,8 @@ class Runtime:
         self.running = Shares()
         self.overrides: Mapping[Hashable, Callable[..., Any]] = {}
         self.detached: WeakKeyDictionary[asyncio.AbstractEventLoop, set[Alone]] = WeakKeyDictionary()
+        self.task_meters: tuple[TaskMeter, ...] = ()
+        self.presences: set[Presence] = set()
         self._make_keys = make_keys
 
     @cached_property
@@ -109,6 +118,10 @@ class Runtime:
         from ..state.audit import Audit
 
         return Audit(lambda: self.keys)
+
+    def replicas(self) -> int:
+        """Return how many processes serve the same over HTTP and share a store, as far as is known: 1 or more."""
+        return max((each.count() for each in tuple(self.presences)), default=1)
 
     async def end_detached(self) -> None:
         """End the calls of this event loop that go on alone, and wait until they have stopped."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, TypeVar, cast, overload
 
 from typing_extensions import ParamSpec
 
-from .asking.api import begin_once, end_once, forget_once
+from .asking.api import begin_once, dialogue_of, end_once, forget_once
 from .reporting import Reporting, counted, note_progress
 from .workers.in_loop import in_loop, worker_loop
 
@@ -153,17 +153,18 @@ class SyncContext:
 
         async def end(value: T) -> T:
             call.check_open()
-            return cast("T", end_once(call, key, value))
+            kept = end_once(call, key, value)
+            await dialogue_of(call).keep()
+            return cast("T", kept)
 
         known = self._run(begin())
         if known is not None:
             return cast("T", known[0])
         try:
-            value = function()
+            return self._run(end(function()))
         except BaseException:
             forget_once(call, key)
             raise
-        return self._run(end(value))
 
     def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         return in_loop(coroutine, self.context.call)

@@ -21,7 +21,7 @@ from ..schema import Arguments, Output
 from ..schema.signature import empty
 from .function import FunctionComponent, FunctionOptions
 
-_NAME = re.compile(r"[!-~]{1,128}")
+_NAME = r"[!-~]{1,128}"
 """What the header `Mcp-Method` can carry as it is."""
 
 
@@ -144,7 +144,7 @@ def check_method_name(name: Any) -> None:
     Raises:
         RegistrationError: It cannot; the message says why.
     """
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
+    if not isinstance(name, str) or not re.fullmatch(_NAME, name):
         raise RegistrationError(
             f"a method needs its name, 1 to 128 visible ASCII characters: write @server.method('thing/do'), "
             f"not {name!r}"

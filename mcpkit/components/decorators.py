@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 from typing_extensions import TypeVar
 
@@ -26,6 +26,9 @@ from .prompts import Prompt
 from .resources import Resource, ResourceTemplate
 from .tools import TextOf, Tool
 from .watch import WatchFunction
+
+if TYPE_CHECKING:
+    from .task import Task
 
 G = TypeVar("G", bound=Callable[..., Any])
 
@@ -104,6 +107,7 @@ class Decorators(ABC):
         extra: Literal["forbid", "ignore"] = "forbid",
         structured: bool = True,
         content: TextOf = "json",
+        task: Task | bool | None = None,
         icons: Sequence[Icon] | None = None,
         meta: Mapping[str, Any] | None = None,
         tags: Collection[str] = (),
@@ -139,6 +143,7 @@ class Decorators(ABC):
             structured: False sends no structured content and no output schema.
             content: The text beside structured content: `json` (the same data), `none`, or a function that makes it
                 from the returned value.
+            task: How its calls may outlive their connections, such as `Task(timeout=600)`; True for what `Task()` says.
             icons: Pictures that a host may show.
             meta: The `_meta` of its listed form.
             tags: Free words, by which `enable` and `disable` find it; never sent.

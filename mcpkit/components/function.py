@@ -5,14 +5,14 @@ from __future__ import annotations
 import inspect
 import logging
 from abc import abstractmethod
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from typing_extensions import Unpack
 
 from ..calls.call import Call, CallContext
 from ..calls.failures import spoken
-from ..calls.limits import run_limited
+from ..calls.limits import Limits, run_limited
 from ..calls.making import Make, Unfinished, call_and_make, finish, finish_call, make_result
 from ..calls.workers.placement import Place, check_pickles, is_async_generator_function, place_of, run_in
 from ..content.lazy import LeaveLoop
@@ -153,6 +153,24 @@ class FunctionComponent(Component):
         run = self._run(kwargs, call, make)
         is_limited = self._limits is not None or call.runtime.timeout is not None
         return run_limited(run, call, self._limits) if is_limited else run
+
+    def run_within(
+        self, kwargs: dict[str, Any], call: Call, make: Make, seconds: float
+    ) -> Coroutine[Any, Any, Any]:
+        """Do what `run` does, with so many seconds in the place of the component's timeout."""
+        slots = None if self._limits is None else self._limits.slots
+        return run_limited(self._run(kwargs, call, make), call, Limits(seconds, slots))
+
+    @property
+    def headers(self) -> frozenset[str]:
+        """The names of the headers that fill parameters by `FromHeader`, in lower case; none before `resolve`."""
+        return frozenset() if self._injection is None else self._injection.headers
+
+    @property
+    def questions(self) -> list[Callable[[Call], Awaitable[Any]]]:
+        """What asks the user before the function runs: the parameters that are filled by `Ask`."""
+        self.resolve()
+        return [] if self._injection is None else self._injection.questions
 
     async def _run(self, kwargs: dict[str, Any], call: Call, make: Make) -> Any:
         if call.dialogue is not None:

@@ -21,8 +21,8 @@ from .component import Listed, optional
 from .function import FunctionComponent, FunctionOptions, function_name
 from .watch import WatchFunction, watched
 
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
-_NEVER_IN_URIS = re.compile(r'[\x00-\x20"<>\\^`{|}\x7f]')
+_SCHEME = r"[A-Za-z][A-Za-z0-9+.-]*:"
+_NEVER_IN_URIS = r'[\x00-\x20"<>\\^`{|}\x7f]'
 
 
 class Resource(FunctionComponent, Listed):
@@ -263,11 +263,11 @@ def _check_filled(component: Resource | ResourceTemplate, names: Collection[str]
 
 
 def _check_uri(uri: str) -> None:
-    if not _SCHEME.match(uri):
+    if not re.match(_SCHEME, uri):
         raise RegistrationError(
             f"invalid resource URI {uri!r}: it must begin with a scheme, such as data://{uri}"
         )
-    if found := _NEVER_IN_URIS.search(uri):
+    if found := re.search(_NEVER_IN_URIS, uri):
         raise RegistrationError(f"invalid resource URI {uri!r}: {found[0]!r} must be percent-encoded")
 
 

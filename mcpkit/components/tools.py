@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from typing_extensions import Self, Unpack
 
@@ -17,12 +17,15 @@ from ..content.values import ExtensionResult, ToolResult, WholeResult, holds_con
 from ..content.wording import unreadable
 from ..errors import HandlerError, OutputError, ProtocolError, RegistrationError
 from ..protocol.repetition import LONG, RepetitiveResult
-from ..protocol.revisions import OBJECTS_ONLY, knows
+from ..protocol.revisions import OBJECTS_ONLY, TASKS_IN_CORE, knows
 from ..protocol.types import Json, ToolAnnotations
 from ..schema import Arguments, MirroredParameter, Output
 from .checks import check_members
 from .component import Listed, optional
 from .function import FunctionComponent, FunctionOptions, function_name
+
+if TYPE_CHECKING:
+    from .task import Task
 
 _STRUCTURES = (dict, list)
 _SMALL = 2**63
@@ -36,11 +39,13 @@ class AnyTool(Listed):
 
     Attributes:
         annotations: Hints on its behaviour.
+        task: How its calls may outlive their connections; None where none does.
     """
 
     kind = "tool"
     wire = "Tool"
     annotations: ToolAnnotations | None
+    task: Task | None = None
 
     @property
     def name(self) -> str:
@@ -94,9 +99,16 @@ class AnyTool(Listed):
             inputSchema=input_schema,
             outputSchema=output_schema,
             annotations=annotations,
+            execution=self._execution if revision == TASKS_IN_CORE else None,
             icons=self.icons,
             _meta=self.meta,
         )
+
+    @property
+    def _execution(self) -> Json | None:
+        if self.task is None:
+            return None
+        return {"taskSupport": "required" if self.task.required else "optional"}
 
 
 class Tool(FunctionComponent, AnyTool):
@@ -114,6 +126,7 @@ class Tool(FunctionComponent, AnyTool):
         structured: False sends no structured content and no output schema.
         content: The text beside structured content: `json` (the same data), `none`, or a function
             that makes it from the returned value.
+        task: How its calls may outlive their connections; True for what `Task()` says.
         options: `title`, `description` and what else every component has, as the decorator takes it.
 
     Raises:
@@ -131,6 +144,7 @@ class Tool(FunctionComponent, AnyTool):
         extra: Literal["forbid", "ignore"] = "forbid",
         structured: bool = True,
         content: TextOf = "json",
+        task: Task | bool | None = None,
         **options: Unpack[FunctionOptions],
     ) -> None:
         name = name if name is not None else function_name(function)
@@ -146,6 +160,10 @@ class Tool(FunctionComponent, AnyTool):
             raise RegistrationError(f'tool {name!r}: extra must be "forbid" or "ignore", got {extra!r}')
         self.annotations = annotations
         self.content = content
+        if task is not None:
+            from .task import task_of  # which few servers need
+
+            self.task = task_of(f"tool {name!r}", task)
         self.is_structured = structured
         if output_schema is not None and not structured:
             raise RegistrationError(
@@ -156,6 +174,18 @@ class Tool(FunctionComponent, AnyTool):
         self._drops_unknown = extra == "ignore"
         self._arguments: Arguments | None = None
         self._output: Output | None = None
+
+    def resolve(self) -> None:
+        """Read all that depends on the function's type hints, once; see `FunctionComponent.resolve`.
+
+        Raises:
+            RegistrationError: Its calls may be tasks, which do not keep what it takes of the request.
+        """
+        super().resolve()
+        if self.task is not None:
+            from .task import check_headers
+
+            check_headers(f"tool {self.key!r}", self.headers)
 
     @property
     def arguments(self) -> Arguments:
@@ -226,6 +256,13 @@ class Tool(FunctionComponent, AnyTool):
         if self._input_schema is not None:
             kwargs = {self.signature.parameters[0].name: kwargs}
         return self.run(kwargs, call, self.render)
+
+    def call_within(self, arguments: Json, call: Call, seconds: float) -> Awaitable[Any]:
+        """Do what `call` does, with so many seconds in the place of the author's timeout."""
+        kwargs = self.arguments.validate(arguments)
+        if self._input_schema is not None:
+            kwargs = {self.signature.parameters[0].name: kwargs}
+        return self.run_within(kwargs, call, self.render, seconds)
 
     def render(self, value: Any) -> Json:
         """Make a `CallToolResult` of the newest revision from what the function returned; an `ExtensionResult` is none.

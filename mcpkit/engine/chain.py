@@ -10,7 +10,7 @@ from ..calls.failures import is_masked, ref_of, tool_error
 from ..content.values import ExtensionResult
 from ..context import Context
 from ..errors import ProtocolError
-from ..middleware import UNWRAPPED, Hooks, Request, Result, ToolCall, ToolCallResult
+from ..middleware import UNWRAPPED, Hooks, Request, Result, ToolCall, ToolCallResult, is_handle
 from ..protocol import content, jsonrpc
 from ..protocol.jsonrpc import Outcome, Ready
 from ..protocol.revisions import LATEST
@@ -75,6 +75,7 @@ async def _pass(request: Request, hooks: Hooks, index: int, handler: Handler) ->
 async def _handled(request: Request, handler: Handler) -> Outcome:
     call = request.ctx.call
     if request.params is not call.params:
+        call.sent = call.sent or call.params
         call.params = request.params
         call.meta = request.params.get("_meta") or {}
     outcome = handler(call)
@@ -111,7 +112,11 @@ def _completed(call: Call, hook: Any, result: Json) -> Outcome:
         TypeError: It is the result of a tool, and has no content blocks.
     """
     # Of another type, it is an extension's, which knows what is in it.
-    if call.method == "tools/call" and result.get("resultType", "complete") == "complete":
+    if (
+        call.method == "tools/call"
+        and result.get("resultType", "complete") == "complete"
+        and not is_handle(result)
+    ):
         if not _has_blocks(result):
             raise TypeError(
                 f"the middleware {hook!r} returned a result of {call.method} without content blocks, such as "

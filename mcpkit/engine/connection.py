@@ -51,6 +51,8 @@ class Connection(Peer):
         is_local: Whether there are no access tokens at the other end, so that nobody has to say who they are.
         places: What each of its `subscriptions/listen` streams takes a place of, where many pipes share them; None
             bounds them by the server's `max_running` alone.
+        may_begin_again: Whether another `initialize` opens the session anew, rather than being refused; what runs goes
+            on.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class Connection(Peer):
         caller: str | None = None,
         is_local: bool = True,
         places: Places | None = None,
+        may_begin_again: bool = False,
     ) -> None:
         engine = server.engine
         super().__init__(engine, Calls(), OpenQuestions())
@@ -71,6 +74,7 @@ class Connection(Peer):
         self._channel = _PipeChannel(
             send, ready, request_headers, principal, self.questions, caller, is_local
         )
+        self._may_begin_again = may_begin_again
         self._subscriptions = Subscriptions(
             engine.hubs.here(), self._channel, engine.runtime.max_running, places
         )
@@ -152,6 +156,7 @@ class Connection(Peer):
             graceful: Whether the client is told: whoever waits for a call that the server has ended, and
                 subscribers that their stream ends (basic/patterns/subscriptions, "Graceful Closure").
         """
+        self._channel.has_ended = True
         self._subscriptions.close(graceful=graceful)
         await self._calls.aclose(server_ended() if graceful else None)
 
@@ -160,9 +165,11 @@ class Connection(Peer):
         if PROTOCOL_VERSION in meta:
             return Stateless.receive(meta)
         if self.session is not None:
-            if method == "initialize":
+            if method != "initialize":
+                return self.session
+            if not self._may_begin_again:
                 raise invalid("this session is initialized already")
-            return self.session
+            self._refused()
         if method == "initialize":
             self.session = self._subscriptions.begin(params)
             return self.session
@@ -204,7 +211,17 @@ class Connection(Peer):
 class _PipeChannel:
     """The channel of a pipe: all messages leave the same way."""
 
-    __slots__ = ("_ready", "_send", "caller", "is_local", "principal", "questions", "request_headers")
+    __slots__ = (
+        "_ready",
+        "_send",
+        "_whole",
+        "caller",
+        "has_ended",
+        "is_local",
+        "principal",
+        "questions",
+        "request_headers",
+    )
 
     def __init__(
         self,
@@ -223,11 +240,27 @@ class _PipeChannel:
         self.principal = principal
         self.caller = caller
         self.is_local = is_local
+        self.has_ended = False
+        self._whole: _PipeChannel = self
+
+    @property
+    def aside(self) -> _PipeChannel:
+        """The pipe, whoever asks."""
+        return self._whole
+
+    @property
+    def is_open(self) -> bool:
+        """Whether somebody is at the other end."""
+        return not self.has_ended
+
+    def attend(self, changed: Callable[[], None]) -> Callable[[], None]:
+        """Do nothing: it is heard from the beginning."""
+        return lambda: None
 
     def of(self, principal: Principal) -> _PipeChannel:
         """Return the same channel for what somebody else asks."""
         assert self.questions is not None
-        return _PipeChannel(
+        channel = _PipeChannel(
             self._send,
             self._ready,
             self.request_headers,
@@ -236,6 +269,8 @@ class _PipeChannel:
             self.caller,
             self.is_local,
         )
+        channel._whole = self._whole
+        return channel
 
     def challenge(self, scopes: Sequence[str], revision: str) -> None:
         """Return None: there is no status to tell."""

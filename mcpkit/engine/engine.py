@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from ..calls.call import Call
 from ..calls.lifespan import Lifespans
 from ..calls.runtime import Runtime
+from ..common.listeners import Listeners
 from ..state.change import LIST_NAMES
 from .entrance import Entrance
 from .identity import Declared
@@ -20,6 +21,7 @@ from .methods import Handler, Methods
 from .registry import Registry
 from .subscriptions.hub import Changes, Hubs
 from .subscriptions.listen import Listen
+from .task_keeper import TaskKeeper, keeping
 
 if TYPE_CHECKING:
     from ..auth.verifier import TokenVerifier
@@ -44,15 +46,16 @@ class Engine:
         declared: What it says about itself.
         lifespans: The stays in its lifespan.
         lifespan_wait: Seconds for which requests wait until it has been entered; None for as long as it takes.
-        is_alone: Whether it shares nothing with other servers, in this process or another.
         version: The server's version.
         page_size: Entries in one page of a list; None puts all in one.
         auth: What verifies the access tokens of requests over HTTP; None where nobody needs one.
+        make_tasks: Makes what looks after tasks, when there is the first one.
 
     Attributes:
         dispatch: Answers a request: at once, or with a coroutine when the author's code has to run. Raises
             ProtocolError where the request is refused.
         has_middleware: Whether requests are led through middleware.
+        heard: Hears of each notification of a client that has begun a session: its method and its params, unchecked.
         entrance: Where requests wait while lifespans are being entered.
         hubs: What tells its changes, in each event loop.
         listing: Answers its lists.
@@ -68,17 +71,17 @@ class Engine:
         lifespans: Lifespans,
         *,
         lifespan_wait: float | None,
-        is_alone: bool,
         version: str,
         page_size: int | None,
         auth: TokenVerifier | None,
+        make_tasks: Callable[[], TaskKeeper],
     ) -> None:
         self.registry = registry
         self.runtime = runtime
         self.declared = declared
-        self.is_alone = is_alone
         self.version = version
         self.auth = auth
+        self.heard: Listeners[[str, object]] = Listeners()
         self.revocations: Revocations | None = None
         if auth is not None:
             from ..state.revocations import Revocations
@@ -86,7 +89,7 @@ class Engine:
             self.revocations = Revocations(runtime.shared, runtime.name)
         self.entrance = Entrance(runtime.name, lifespan_wait, declared, self._choose_way)
         self.lifespans = lifespans
-        broker = None if is_alone else runtime.shared
+        broker = None if runtime.is_alone else runtime.shared
         self.hubs = Hubs(
             partial(
                 Changes,
@@ -99,7 +102,7 @@ class Engine:
             )
         )
         self.listing = Listing(registry, runtime, lifespans, page_size)
-        self.methods = Methods(registry, declared, self.listing, lifespans)
+        self.methods = Methods(registry, declared, self.listing, lifespans, make_tasks)
         self.dispatch: Handler = self.methods.dispatch
         self._handler: Handler = self.methods.dispatch
         self.has_middleware = False
@@ -135,7 +138,10 @@ class Engine:
         """
         # What a lifespan registers is declared when it has been entered.
         is_offered = LIST_NAMES.__contains__ if self.entrance.is_waiting else self.declared.has
-        listen = Listen(call, is_offered, self.registry.attached)
+        extensions = self.registry.attached
+        if self.declared.has("tasks"):
+            extensions = (*extensions, self.methods.tasks.extension)
+        listen = Listen(call, is_offered, extensions)
         self.listing.conditional.check_hearing(
             call, (each.uri for each in listen.wanted if each.uri is not None)
         )
@@ -163,6 +169,11 @@ class Engine:
             await stack.enter_async_context(
                 self.lifespans.serving(family(self.registry), self.entrance.guard, self.runtime.end_detached)
             )
+            await stack.enter_async_context(
+                keeping(
+                    partial(self.declared.has, "tasks"), lambda: self.methods.tasks, self.registry.listeners
+                )
+            )
             yield
 
     async def ready(self) -> None:
@@ -173,6 +184,25 @@ class Engine:
         """
         for lifespans in family(self.registry):
             await lifespans.ready()
+
+    async def entered(self) -> bool:
+        """Wait until the lifespans have been entered here, and say whether all could be; `ready` says why not."""
+        loop = asyncio.get_running_loop()
+        stays = [stay for each in family(self.registry) if (stay := each.stay(loop)) is not None]
+        if stays:
+            await asyncio.wait([stay.started for stay in stays])
+        return all(stay.started.exception() is None for stay in stays)
+
+    def drain(self, grace: float | None) -> None:
+        """Take no more tasks in this event loop, and hand back those that run, as a transport is about to end.
+
+        They are waited for at the end of `running`. Where others serve in the same event loop, they run on.
+
+        Args:
+            grace: Seconds in which what runs has to end; None for as long as it takes.
+        """
+        if self.declared.has("tasks"):
+            self.methods.tasks.drain(grace)
 
 
 def family(registry: Registry) -> list[Lifespans]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from ..protocol.eras import Identity
-from ..protocol.revisions import narrow
+from ..protocol.revisions import TASKS, TASKS_IN_CORE, narrow
 from ..protocol.types import Json
 from .registry import Registry
 
@@ -17,6 +17,8 @@ CAPABILITIES: dict[str, dict[str, bool]] = {
     "logging": {},
 }
 """What can be declared, and how."""
+
+_TASKS_IN_CORE: Json = {"cancel": {}, "requests": {"tools": {"call": {}}}}
 
 
 class Declared:
@@ -39,6 +41,7 @@ class Declared:
         self._implementation = implementation
         self._identities: dict[str, Identity] = {}
         self._names = set(offers)
+        self._looked: int | None = None  # in which state of the registry there were no tasks
         registry.listeners.add(lambda change: self.add(change.kind))
 
     def identity(self, revision: str) -> Identity:
@@ -64,6 +67,9 @@ class Declared:
             is_offered = any(item.completers for part in completable for item in part) or any(
                 not {"prompts", "resource_templates"}.isdisjoint(each.kinds) for each in registry.providers
             )
+        elif capability == "tasks" and self._looked != registry.changes:  # of which there may be thousands
+            self._looked = registry.changes
+            is_offered = any(tool.task is not None for tool in registry.tools)
         elif capability == "logging":
             is_offered = bool(registry.providers) or any(
                 item.takes_context for part in registry.parts for item in part
@@ -72,9 +78,19 @@ class Declared:
             self._names.add(capability)
         return is_offered
 
-    def capabilities(self, revision: str) -> Json:
-        """Return its `ServerCapabilities` with the members that `revision` knows."""
+    def capabilities(self, revision: str, *, is_identified: bool = False) -> Json:
+        """Return its `ServerCapabilities` with the members that `revision` knows.
+
+        Args:
+            revision: The revision.
+            is_identified: Whether it is known who asks: tasks are listed for them alone whose they are.
+        """
         declared: Json = {name: how for name, how in CAPABILITIES.items() if self.has(name)}
-        if extensions := self._registry.extensions:
-            declared["extensions"] = {name: each.settings for name, each in extensions.items()}
+        extensions = {name: each.settings for name, each in self._registry.extensions.items()}
+        if self.has("tasks"):
+            extensions[TASKS] = {}
+            if revision == TASKS_IN_CORE:
+                declared["tasks"] = {**({"list": {}} if is_identified else {}), **_TASKS_IN_CORE}
+        if extensions:
+            declared["extensions"] = extensions
         return narrow("ServerCapabilities", declared, revision)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from ..calls.access import check_access
@@ -20,12 +20,17 @@ from ..components.prompts import Prompt
 from ..components.resources import Resource, ResourceTemplate
 from ..components.tools import AnyTool
 from ..content.values import ExtensionResult
-from ..errors import INVALID_PARAMS, METHOD_NOT_FOUND, MalformedError, ProtocolError
+from ..errors import (
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    MalformedError,
+    ProtocolError,
+)
 from ..protocol import content
 from ..protocol.eras import Handshake, check_log_level
 from ..protocol.jsonrpc import Outcome, Ready
 from ..protocol.repetition import RepetitiveResult
-from ..protocol.revisions import LATEST, METHODS, ROUND_PARAMS, STATELESS, narrow
+from ..protocol.revisions import LATEST, METHODS, ROUND_PARAMS, STATELESS, TASK_METHODS, narrow
 from ..protocol.types import Json
 from ..state.change import LIST_NAMES
 from . import provider
@@ -34,6 +39,7 @@ from .listing import Listing
 from .provider import Kind
 from .registry import Registry
 from .subscriptions.listen import check_keys
+from .task_keeper import TaskKeeper
 
 _MAX_URI_LENGTH = 8192
 """Characters of a URI that is read, as it is held against every template."""
@@ -50,6 +56,7 @@ class Methods:
         declared: What it says about itself.
         listing: Answers its lists.
         lifespans: Fills the state of its handlers.
+        make_tasks: Makes what looks after tasks, when there is the first one.
     """
 
     def __init__(
@@ -58,7 +65,9 @@ class Methods:
         declared: Declared,
         listing: Listing,
         lifespans: Lifespans,
+        make_tasks: Callable[[], TaskKeeper],
     ) -> None:
+        self._make_tasks = make_tasks
         self._registry = registry
         self._declared = declared
         self._listing = listing
@@ -79,7 +88,13 @@ class Methods:
             "prompts/list": listing.answer,
             "prompts/get": self.get_prompt,
             "completion/complete": self.complete_argument,
+            **dict.fromkeys(TASK_METHODS, self.serve_task),
         }
+
+    @cached_property
+    def tasks(self) -> TaskKeeper:
+        """What looks after tasks."""
+        return self._make_tasks()
 
     def dispatch(self, call: Call) -> Ready | Coroutine[Any, Any, Outcome]:
         """Look the method of a request up and begin to answer.
@@ -112,7 +127,9 @@ class Methods:
         _session(call).lists = frozenset(filter(self._declared.has, LIST_NAMES))
         return optional(
             protocolVersion=call.revision,
-            capabilities=self._declared.capabilities(call.revision),
+            capabilities=self._declared.capabilities(
+                call.revision, is_identified=call.principal.id is not None
+            ),
             serverInfo=self._declared.identity(call.revision).info,
             instructions=self._declared.instructions,
         )
@@ -131,13 +148,14 @@ class Methods:
         call.envelope.log_level = check_log_level(call.params.get("level"))
         return {}
 
-    def subscribe(self, call: Call) -> Ready:
+    def subscribe(self, call: Call) -> Ready | Coroutine[object, object, Outcome]:
         """Serve `resources/subscribe` (server/resources, "Subscriptions")."""
         session, uri = _session(call), _text(call.params, "uri")
         if uri not in session.subscriptions:
             check_keys((*session.subscriptions, uri))
             self._listing.conditional.check_hearing(call, (uri,))
-            session.subscribe(uri, True)
+            if (listening := session.subscribe(uri, True)) is not None:
+                return _subscribed(session, uri, listening)
         return {}
 
     def unsubscribe(self, call: Call) -> Ready:
@@ -164,9 +182,12 @@ class Methods:
                 check_access(call, tool)
             if tool.requires:
                 call.client.require(*tool.requires)
-            if not ROUND_PARAMS.isdisjoint(call.params):
+            if tool.is_single_use or not ROUND_PARAMS.isdisjoint(call.params):
                 await check_rounds(call, is_single_use=tool.is_single_use)
-            result = await tool.call(arguments, call)
+            if tool.task is None and ("task" not in call.params or not self._declared.has("tasks")):
+                result = await tool.call(arguments, call)
+            elif isinstance(result := await self.tasks.call(call, tool, arguments), bytes):
+                return result
             if type(result) is RepetitiveResult:
                 return result.rendered(partial(_tool_result, call, tool))
             return _tool_result(call, tool, result)
@@ -176,6 +197,10 @@ class Methods:
             if not becomes_result(call, error):
                 raise
             return _tool_result(call, tool, tool_error(call, error))
+
+    async def serve_task(self, call: Call) -> Outcome:
+        """Serve a request about a task."""
+        return await self.tasks.serve(call)
 
     async def read_resource(self, call: Call) -> Outcome:
         """Serve `resources/read` (server/resources, "Reading Resources")."""
@@ -211,7 +236,7 @@ class Methods:
         if component.requires:
             call.client.require(*component.requires)
         await self._enter(call, component)
-        if not ROUND_PARAMS.isdisjoint(call.params):
+        if component.is_single_use or not ROUND_PARAMS.isdisjoint(call.params):
             await check_rounds(call, is_single_use=component.is_single_use)
 
     def _serving(
@@ -327,6 +352,17 @@ def _check_parameters(call: Call, tool: AnyTool, arguments: Json) -> None:
         from ..protocol.headers import check_mirrored  # which HTTP alone needs
 
         check_mirrored(headers, tool.mirrored, arguments)
+
+
+async def _subscribed(session: Handshake, uri: str, listening: Coroutine[object, object, None]) -> Outcome:
+    """Answer that somebody has subscribed, once they hear of what changes elsewhere."""
+    try:
+        await listening
+    except BaseException:
+        if uri in session.subscriptions:
+            session.subscribe(uri, False)
+        raise
+    return {}
 
 
 def _session(call: Call) -> Handshake:

@@ -163,6 +163,8 @@ class Peer(ABC):
             if is_id(id_) and self.is_taken(id_):
                 logger.debug("request %.100r was cancelled: %.200r", id_, params.get("reason"))
                 self._cancel(id_)
+        if self.session is not None:
+            self._engine.heard.tell(method, params)
 
     def _receive_response(self, message: Json, reply: Reply) -> None:
         """Hand an answer to whoever waits for it; one where no session can have asked is refused."""

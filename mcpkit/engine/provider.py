@@ -18,6 +18,7 @@ from ..components.catalog import Catalog
 from ..components.component import Listed
 from ..components.prefix import prefixed, without_prefix
 from ..components.security_schemes import listed
+from ..components.tools import Tool
 from ..content.wording import described
 from ..context import Context
 from ..errors import INTERNAL_ERROR, ProtocolError, RegistrationError
@@ -166,6 +167,11 @@ class Provided:
         part = getattr(self._registry, kind)
         if not isinstance(component, part.kind):
             raise TypeError(f"{self.name} has {component!r} among its {kind}, which is no {part.kind.kind}")
+        if isinstance(component, Tool) and component.task is not None:
+            raise TypeError(
+                f"{self.name} has {component!r} with task=, which is for registered tools: who runs a task must know "
+                "its tool, though nobody asks for it then"
+            )
         component.resolve()  # this one and not its twin, as the author may keep it
         if not component.is_enabled or part.hides(component):
             return None

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from .topic import Accept, Topic
 
 _LABEL = "[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
-_IDENTIFIER = re.compile(rf"{_LABEL}(?:\.{_LABEL})*/[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
+_IDENTIFIER = rf"{_LABEL}(?:\.{_LABEL})*/[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
 """A key of `_meta` with a prefix (basic/index, "_meta"); one with nothing after the slash names nothing."""
 
 _REVISIONS = tuple(each for each in ALL if knows(each, "ServerCapabilities", "extensions"))
@@ -265,7 +265,7 @@ class Extension(Registry):
         super().__init__()
         self.topics: tuple[Topic, ...] = ()
         given: Any = identifier
-        if not isinstance(given, str) or not _IDENTIFIER.fullmatch(given):
+        if not isinstance(given, str) or not re.fullmatch(_IDENTIFIER, given):
             raise RegistrationError(
                 f"invalid extension identifier {given!r}: write a domain the other way round, a slash and a "
                 "name, such as 'com.example/receipts'"

@@ -15,17 +15,18 @@ class AccessLog(Timing):
 
     The attributes are `mcp_method`, `mcp_target` (the name or the URI that it is about), `mcp_request_id`,
     `mcp_revision`, `mcp_client` (the name that it goes by), `mcp_principal` (who it is, where that has been
-    verified), `mcp_duration_ms`, `mcp_outcome` (see `Timed`), `mcp_error_code`, `mcp_error_type` (the class of what
-    was raised) and `mcp_error_ref` (what names it in the log and to the client); what there is not is None.
+    verified), `mcp_attempt` (which run of a task it is), `mcp_duration_ms`, `mcp_outcome` (see `Timed`),
+    `mcp_error_code`, `mcp_error_type` (the class of what was raised) and `mcp_error_ref` (what names it in the log and
+    to the client); what there is not is None.
     No arguments, no results and no texts of exceptions are logged.
 
     Args:
-        logger: Where to; the logger `mcpkit.state` when None.
+        logger: Where to; the logger `mcpkit.access` when None.
         level: At which level.
     """
 
     def __init__(self, logger: logging.Logger | None = None, *, level: int = logging.INFO) -> None:
-        self._logger = logger if logger is not None else logging.getLogger("mcpkit.state")
+        self._logger = logger if logger is not None else logging.getLogger("mcpkit.access")
         self._level = level
         super().__init__(self._log)
 
@@ -44,6 +45,9 @@ class AccessLog(Timing):
         if timed.ref is not None:  # any other says itself what is wrong, and is not unexpected
             ending = f"{ending} {error_type} (ref {timed.ref})"
         about = "" if target is None else f" {target!r}"
+        attempt = None if ctx.task_id is None else ctx.attempt
+        if attempt is not None:
+            about = f"{about} run {attempt}"
         extra = {
             "mcp_method": method,
             "mcp_target": target,
@@ -51,6 +55,7 @@ class AccessLog(Timing):
             "mcp_revision": ctx.revision,
             "mcp_client": client,
             "mcp_principal": ctx.principal.id,
+            "mcp_attempt": attempt,
             "mcp_duration_ms": milliseconds,
             "mcp_outcome": timed.outcome,
             "mcp_error_code": timed.code,

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
+import logging
 import math
 import weakref
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable
-from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from ..context import Context
 from ..errors import BusyError
-from ..middleware import UNWRAPPED, CallNext, Request, Result
+from ..middleware import UNWRAPPED, CallNext, Middlewares, Request, Result
 from ..protocol.revisions import METHODS
+from .buckets import Buckets
+
+if TYPE_CHECKING:
+    from ..calls.runtime import Runtime
+    from .shared_buckets import SharedBuckets
+
+logger = logging.getLogger("mcpkit")
 
 RUNNING_CODE = frozenset({"tools/call", "resources/read", "prompts/get", "completion/complete"})
 """The requests of the core protocol that run code of the author's."""
@@ -40,7 +47,8 @@ class RateLimitError(BusyError):
 class RateLimit:
     """Refuses a client that asks too often: a token bucket for each (server/tools, "Security Considerations").
 
-    A bucket holds `burst` requests and fills up again at `rate`. Each process counts for itself.
+    A bucket holds `burst` requests and fills up again at `rate`. Processes that share an engine, by `Server(shared=)`,
+    count together; while it does not answer, each of them goes on with its share. Else each process counts for itself.
 
     Args:
         rate: Requests a second in the long run; 0.1 is one every ten seconds.
@@ -49,13 +57,17 @@ class RateLimit:
             been authenticated the session, and where there is none the address that the ASGI server names, unless it
             is one of this machine, where a proxy may stand: of all those, and of what is no HTTP, clients share one.
             Of a server with `auth=` it is the address even in a session, for whoever has not said who they are.
+            To be counted by processes together it has to be text, a number, or a tuple of these.
         methods: Which requests of the core protocol count; when None those that run the author's code, and
             those of methods outside it.
-        most_clients: Buckets that are kept. Beyond that, the one that was not used for the longest time is
-            forgotten, and its client begins with a full one.
+        most_clients: Buckets that a process keeps. Beyond that, the one that was not used for the longest time is
+            forgotten, and its client begins with a full one. An engine keeps each until it is full.
 
     Raises:
         ValueError: One of the numbers is out of range.
+
+    Attributes:
+        methods: Which requests of the core protocol count.
     """
 
     def __init__(
@@ -81,10 +93,12 @@ class RateLimit:
         self.rate = rate
         self.burst = burst
         self._key = key if key is not None else _client
-        self._methods = RUNNING_CODE if methods is None else frozenset(methods)
+        self.methods = RUNNING_CODE if methods is None else frozenset(methods)
         self._counts_own = methods is None
         self._most = most_clients
-        self._full_at: OrderedDict[Hashable, float] = OrderedDict()
+        self._here = Buckets(rate, burst, most_clients)
+        self._shared: weakref.WeakKeyDictionary[Runtime, SharedBuckets] = weakref.WeakKeyDictionary()
+        self._has_warned = False
 
     async def __call__(self, request: Request, call_next: CallNext) -> Result:
         """Pass the request on, unless there are too many.
@@ -92,21 +106,71 @@ class RateLimit:
         Raises:
             RateLimitError: There are.
         """
-        if request.method in self._methods or (self._counts_own and _is_own(request)):
-            self._take(self._key(request.ctx))
+        if request.ctx.task_id is not None:  # which was counted when it was made
+            return await call_next(request)
+        if request.method in self.methods or (self._counts_own and _is_own(request)):
+            wait = await self._take(request.ctx)
+            if wait:
+                raise RateLimitError(self.rate, wait)
         return await call_next(request)
 
-    def _take(self, key: Hashable) -> None:
-        """Take one token out of a bucket, which is known by the time at which it will be full."""
-        now = monotonic()
-        full_at = max(self._full_at.pop(key, now), now) + 1 / self.rate
-        wait = full_at - now - self.burst / self.rate
-        is_refused = wait > 1e-9 / self.rate  # what floating point leaves over
-        self._full_at[key] = full_at - 1 / self.rate if is_refused else full_at
-        if len(self._full_at) > self._most:
-            self._full_at.popitem(last=False)
-        if is_refused:
-            raise RateLimitError(self.rate, wait)
+    async def _take(self, ctx: Context[Any]) -> float:
+        """Take one out of the bucket of whoever asks, and return 0.0; else the seconds until there is one."""
+        key = self._key(ctx)
+        runtime = ctx.call.runtime
+        if runtime.is_alone:
+            return self._here.take(key)
+        client = _text(key)
+        if client is None:
+            if self._key is not _client and not self._has_warned:
+                self._has_warned = True
+                logger.warning(
+                    "RateLimit(key=) has returned %r, of which other processes cannot tell that it is the same, so "
+                    "that each counts for itself: return text, a number, or a tuple of these",
+                    key,
+                )
+            return self._here.take(key)
+        return await self._buckets(runtime).take(client, runtime.replicas)
+
+    def _buckets(self, runtime: Runtime) -> SharedBuckets:
+        """Return where the requests of a server are counted by all processes."""
+        buckets = self._shared.get(runtime)
+        if buckets is None:
+            from .shared_buckets import SharedBuckets
+
+            buckets = self._shared[runtime] = SharedBuckets(
+                runtime.shared,
+                f"{runtime.name}/limit/{self._name_at(runtime.server)}/",
+                rate=self.rate,
+                burst=self.burst,
+                most=self._most,
+            )
+        return buckets
+
+    def _name_at(self, server: object) -> str:
+        """Return what tells this limit from others of a server, in all processes that serve it."""
+        middleware = getattr(server, "middleware", None)
+        hooks = middleware.hooks if isinstance(middleware, Middlewares) else ()
+        about = self.rate, self.burst, sorted(self.methods)
+        alike = [
+            each
+            for _, each in hooks
+            if isinstance(each, RateLimit) and (each.rate, each.burst, sorted(each.methods)) == about
+        ]
+        turn = alike.index(self) if self in alike else 0
+        return hashlib.sha256(repr((about, turn)).encode()).hexdigest()[:16]
+
+
+def _text(key: object) -> str | None:
+    """Return a key as it is in all processes; None where it means something in this one alone."""
+    if _is_tuple(key):
+        parts = [_text(each) for each in key]
+        return None if None in parts else f"({','.join(map(str, parts))})"
+    return repr(key) if key is None or isinstance(key, (bool, int, float, str, bytes)) else None
+
+
+def _is_tuple(key: object) -> TypeGuard[tuple[object, ...]]:
+    return isinstance(key, tuple)
 
 
 def _is_own(request: Request) -> bool:
@@ -114,15 +178,17 @@ def _is_own(request: Request) -> bool:
     return request.ctx.server.methods.shown(request.method, request.ctx.principal) is not None
 
 
+_PIPE = object()
+"""All clients of pipes that cannot be told apart: those of one process."""
+
+
 def _client(ctx: Context[Any]) -> Hashable:
     """Return the principal, or what stands for the session without keeping it, or where the client is."""
     if ctx.principal.id is not None:
         return ctx.principal.id
-    if (
-        ctx.call.runtime.is_protected
-    ):  # a new session costs nothing there, while others have said who they are
-        return ctx.call.channel.caller
-    session = ctx.call.envelope
-    # Over HTTP there is none yet at `initialize`, and none at all with `stateless=True`: what stands for it is new, or
-    # shared.
-    return weakref.ref(session) if session.has_session else ctx.call.channel.caller
+    channel, session = ctx.call.channel, ctx.call.envelope
+    # On a protected server a new session costs nothing, while others have said who they are. Over HTTP there is none
+    # yet at `initialize`, and none at all with `stateless=True`: what stands for it is new, or shared.
+    if session.has_session and not ctx.call.runtime.is_protected:
+        return channel.request_headers.get(b"mcp-session-id") or weakref.ref(session)
+    return channel.caller if channel.request_headers else _PIPE

@@ -40,6 +40,8 @@ class SizeLimit:
         result = await call_next(request)
         if request.method != "tools/call" or (size := len(result.rendered())) <= self.most:
             return result
+        if result.type != "complete":  # a task's handle, or an extension's, which a program reads
+            return result
         advice = self._advice if self._advice is not None else _advice(request)
         raise ToolError(f"The result is too large: {size:,} bytes, of at most {self.most:,}. {advice}")
 

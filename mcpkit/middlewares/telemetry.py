@@ -15,6 +15,7 @@ from ..errors import HandlerError, ProtocolError, said_by
 from ..middleware import CallNext, Request, Result
 from ..protocol.revisions import METHODS
 from .authorization_meter import AuthorizationMeter
+from .task_measures import TaskMeasures
 from .timing import Timed, Timing
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ _LONGEST = 2048
 _OTHER = "_OTHER"
 
 
-class Telemetry(AuthorizationMeter):
+class Telemetry(AuthorizationMeter, TaskMeasures):
     """Makes a span of each request, and measures it in the histogram `mcp.server.operation.duration`.
 
     The span's parent is what the client names in `_meta` (`traceparent`); a span that is current besides,
@@ -43,7 +44,9 @@ class Telemetry(AuthorizationMeter):
     Names that the server does not know are not taken over, so that clients cannot make up any number of them.
 
     Of a server with `auth=` it measures what comes before any request as well: `mcpkit.auth.verification.duration`,
-    `mcpkit.auth.fetch.duration`, `mcpkit.auth.refusals` and `mcpkit.auth.known_tokens`.
+    `mcpkit.auth.fetch.duration`, `mcpkit.auth.refusals` and `mcpkit.auth.known_tokens`. Of one with tasks, their runs
+    and what waits: `mcpkit.task.wait.duration`, `mcpkit.task.run.duration`, `mcpkit.task.attempts`, and
+    `mcpkit.task.queue.ready`, `mcpkit.task.queue.held` and `mcpkit.task.queue.age`.
 
     Args:
         tracer_provider: Where spans go; the global provider when None.
@@ -70,7 +73,8 @@ class Telemetry(AuthorizationMeter):
         self._propagate = propagate
         self._tracer = trace.get_tracer("mcpkit", tracer_provider=tracer_provider)
         meter = metrics.get_meter("mcpkit", meter_provider=meter_provider)
-        super().__init__(meter)
+        AuthorizationMeter.__init__(self, meter)
+        TaskMeasures.__init__(self, meter)
         self._duration = meter.create_histogram(
             "mcp.server.operation.duration",
             unit="s",
@@ -87,6 +91,8 @@ class Telemetry(AuthorizationMeter):
         own: dict[str, AttributeValue] = {"jsonrpc.request.id": str(ctx.request_id)}
         if request.method.startswith("resources/") and isinstance(uri := request.params.get("uri"), str):
             own["mcp.resource.uri"] = uri[:_LONGEST]
+        if ctx.task_id is not None:
+            own["mcpkit.task.attempt"] = ctx.attempt
         try:
             with self._tracer.start_as_current_span(
                 name,
@@ -142,6 +148,8 @@ def _describe(request: Request) -> tuple[str, dict[str, AttributeValue]]:
     }
     if ctx.headers:
         attributes["network.protocol.name"] = "http"
+    if ctx.task_id is not None:
+        attributes["mcpkit.task.run"] = True
     target = request.target
     if method == "tools/call":
         attributes["gen_ai.operation.name"] = "execute_tool"

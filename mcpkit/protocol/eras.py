@@ -5,7 +5,7 @@ Everything else, the method table and the components above all, knows no era.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from ..errors import (
@@ -227,38 +227,50 @@ class Stateless(_Envelope):
         return encode({**finished, "_meta": {**meta, SERVER_INFO: server.info}})
 
 
+OnSubscription = Callable[[str, bool], Coroutine[object, object, None] | None]
+
+
 class Handshake(_Envelope):
     """The state of one session of the handshake era, from its `initialize` on (basic/lifecycle).
 
     Args:
         revision: The revision that was negotiated.
         client: Who asks.
-        on_subscription: Called with a URI and whether it is subscribed to, once that has changed; None where there is
-            no session to be subscribed in.
+        on_subscription: Called with a URI and whether it is subscribed to, once that has changed; it returns what
+            has to be awaited before the client is told so, if there is something. None where there is no session to be
+            subscribed in.
 
     Attributes:
         client: Who asks.
         is_initialized: Whether the client has said that it is ready for notifications.
         subscriptions: The URIs of `resources/subscribe`.
+        companion: What stands for the session in the code that serves it, as long as it lasts; None for nothing.
         lists: The lists of which the server has declared that they may change; None until `initialize` is answered.
     """
 
-    __slots__ = ("__weakref__", "_on_subscription", "client", "is_initialized", "lists", "subscriptions")
+    __slots__ = (
+        "__weakref__",
+        "_on_subscription",
+        "client",
+        "companion",
+        "is_initialized",
+        "lists",
+        "subscriptions",
+    )
     era = "handshake"
     not_found_code = RESOURCE_NOT_FOUND
 
-    def __init__(
-        self, revision: str, client: Client, on_subscription: Callable[[str, bool], None] | None = None
-    ) -> None:
+    def __init__(self, revision: str, client: Client, on_subscription: OnSubscription | None = None) -> None:
         super().__init__(revision, _DEFAULT_LOG_LEVEL)
         self.client = client
+        self.companion: object = None
         self.is_initialized = False
         self.subscriptions: set[str] = set()
         self.lists: frozenset[str] | None = None
         self._on_subscription = on_subscription
 
     @classmethod
-    def receive(cls, params: Json, on_subscription: Callable[[str, bool], None] | None = None) -> Handshake:
+    def receive(cls, params: Json, on_subscription: OnSubscription | None = None) -> Handshake:
         """Open a session from the params of `initialize`; see the class.
 
         A revision that is not of this era is answered with a counter-offer, the newest one.
@@ -282,11 +294,10 @@ class Handshake(_Envelope):
         revision = wanted if wanted in HANDSHAKE else LATEST_HANDSHAKE
         return cls(revision, Client(info, capabilities), on_subscription)
 
-    def subscribe(self, uri: str, is_subscribed: bool) -> None:
-        """Take note that the client subscribes to a URI, or does so no more."""
+    def subscribe(self, uri: str, is_subscribed: bool) -> Coroutine[object, object, None] | None:
+        """Take note that the client subscribes to a URI, or does so no more; return what it has to wait for."""
         (self.subscriptions.add if is_subscribed else self.subscriptions.remove)(uri)
-        if self._on_subscription is not None:
-            self._on_subscription(uri, is_subscribed)
+        return None if self._on_subscription is None else self._on_subscription(uri, is_subscribed)
 
     @property
     def has_session(self) -> bool:

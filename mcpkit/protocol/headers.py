@@ -18,8 +18,18 @@ from .mirrored import MirroredParameter
 Headers = Mapping[bytes, bytes]
 """Values by name in lower case."""
 
-NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+NAMED_BY = {
+    "tools/call": "name",
+    "prompts/get": "name",
+    "resources/read": "uri",
+    "tasks/get": "taskId",
+    "tasks/update": "taskId",
+    "tasks/cancel": "taskId",
+}
 """The member of the params that `Mcp-Name` repeats ("Standard Request Headers")."""
+
+_MAY_BE_UNNAMED = frozenset({"tasks/get", "tasks/update", "tasks/cancel"})
+"""Requests whose `Mcp-Name` may be missing, as fastmcp 4 leaves it out: an id of a task is for its owner alone."""
 
 _PREFIX = b"=?base64?"
 _SUFFIX = b"?="
@@ -49,7 +59,7 @@ def check_standard(
 
     Raises:
         ProtocolError: -32020, when `MCP-Protocol-Version`, `Mcp-Method` or, where the request has a
-            name, `Mcp-Name` is missing or differs.
+            name, `Mcp-Name` is missing or differs. Of a request about a task it may be missing.
     """
     told = headers.get(b"mcp-protocol-version")
     if told != revision.encode() and (told is None or told.strip(_BLANKS) != revision.encode()):
@@ -63,6 +73,8 @@ def check_standard(
         if type(value) is str:
             told = headers.get(b"mcp-name")
             if told is None:
+                if method in _MAY_BE_UNNAMED:
+                    return
                 raise _mismatch("Mcp-Name", told, value)
             is_same = told == value.encode() and not told.strip(_PLAIN)
             if not is_same and decode("Mcp-Name", told) != value:

@@ -38,6 +38,12 @@ _EVERY = frozenset(ALL)
 _BY_HANDSHAKE = frozenset(HANDSHAKE)
 _STATELESS_ONLY = frozenset(STATELESS)
 
+TASKS_IN_CORE = "2025-11-25"
+"""The revision that has tasks in its core; 2026-07-28 has others, in an extension."""
+
+_TASKS_2025 = frozenset({TASKS_IN_CORE})
+_WITH_TASKS = _TASKS_2025 | _STATELESS_ONLY
+
 METHODS: dict[str, tuple[frozenset[str], str | None]] = {
     # method: (revisions that have it, capability that a server must have declared)
     "initialize": (_BY_HANDSHAKE, None),
@@ -55,7 +61,18 @@ METHODS: dict[str, tuple[frozenset[str], str | None]] = {
     "prompts/list": (_EVERY, "prompts"),
     "prompts/get": (_EVERY, "prompts"),
     "completion/complete": (_EVERY, "completions"),
+    "tasks/get": (_WITH_TASKS, "tasks"),
+    "tasks/cancel": (_WITH_TASKS, "tasks"),
+    "tasks/update": (_STATELESS_ONLY, "tasks"),
+    "tasks/result": (_TASKS_2025, "tasks"),
+    "tasks/list": (_TASKS_2025, "tasks"),
 }
+
+TASK_METHODS = tuple(method for method in METHODS if method.startswith("tasks/"))
+"""What is asked about a task."""
+
+TASKS = "io.modelcontextprotocol/tasks"
+"""The extension of 2026-07-28 by which calls of tools outlive their connections."""
 
 CLIENT_METHODS = {
     # what a server may ask: the revisions that have it
@@ -80,6 +97,7 @@ NOTIFICATIONS = frozenset(
         "resources/updated",
         "roots/list_changed",
         "subscriptions/acknowledged",
+        "tasks/status",
         "tools/list_changed",
     )
 )

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from typing_extensions import TypedDict
+
+if TYPE_CHECKING:
+    from _typeshed import Incomplete as Incomplete  # noqa: PLC0414 - others import it from here
+else:
+    Incomplete = object
 
 Json = dict[str, Any]
 """A JSON object, whatever its members hold."""

@@ -15,7 +15,7 @@ from ..protocol.mirrored import KEYWORD, MirroredParameter
 from ..protocol.types import Json
 from .references import DATA
 
-_TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9110, section 5.6.2
+_TOKEN = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"  # RFC 9110, section 5.6.2
 _TYPES = {"string": '""', "integer": "0", "boolean": "False"}
 NAMED = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"})
 """Keywords that hold schemas by name."""
@@ -72,7 +72,7 @@ def _marks(schema: Any, path: tuple[str, ...], keyword: str | None) -> Iterator[
 
 def _checked(where: str, mark: _Mark) -> str:
     name, kind = mark.schema[KEYWORD], mark.schema.get("type")
-    if not isinstance(name, str) or not _TOKEN.fullmatch(name):
+    if not isinstance(name, str) or not re.fullmatch(_TOKEN, name):
         raise RegistrationError(
             f"{where}: {name!r} is no name of an HTTP header; use letters, digits and -, as in Header('Region')"
         )

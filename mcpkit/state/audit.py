@@ -1,4 +1,4 @@
-"""What happens to authorization: who logs in, is refused, gets more, and is sent away, for whoever has to know."""
+"""What somebody may have to account for: who logs in, is refused, gets more, is sent away, and cancels a task."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("mcpkit.audit")
 
-EventName = Literal["login", "refusal", "step_up", "refresh", "revocation", "adoption"]
+EventName = Literal["login", "refusal", "step_up", "refresh", "revocation", "adoption", "cancellation"]
 """What happens: see `AuditEvent`."""
 
 WINDOW = 60.0  # seconds
@@ -28,20 +28,21 @@ _LONGEST = 200
 
 
 class AuditEvent(NamedTuple):
-    """Something that has happened to authorization, with neither a token, an argument, an e-mail address nor a claim.
+    """Something to account for, with neither a token, an argument, an e-mail address nor a claim.
 
     Attributes:
         name: What: `login` (a token of somebody who had none here yet, or an authorization server has let somebody in),
             `refusal` (a request was refused), `step_up` (somebody who had been refused came back with the scopes),
-            `refresh` (a client got a new token for an old one), `revocation` (somebody was sent away), or `adoption`
-            (somebody who had not said who they are did so in the midst of a session).
+            `refresh` (a client got a new token for an old one), `revocation` (somebody was sent away), `adoption`
+            (somebody who had not said who they are did so in the midst of a session), or `cancellation` (whoever has a
+            task cancelled it).
         principal: Who, as `server.on_audit.name_of` has it; None for nobody.
         client_id: The OAuth client.
         issuer: Who has said so.
         status: The status of a refusal over HTTP; None where it was a result.
         reason: Why a request was refused: `no_token`, `invalid_request`, `invalid_token`, `insufficient_scope`,
             `too_many`, `unavailable` where nobody could tell who asks, or `failed`.
-        detail: The same in words.
+        detail: The same in words; of a cancellation, of which tool the task was.
         scopes: Those that were missing, or have been granted.
         resource: The URL that was asked for.
         caller: The address that a refused request came from, of IPv6 the network; None where only a proxy is known.

@@ -18,12 +18,15 @@ class Broker(Protocol):
 
     *Claims.* A claim is a key of its own, without fields: no key is both written and claimed.
 
-    *Bus.* A message reaches every listener that is subscribed to its topic, in all processes,
-    the publisher's own included, at most once, and for one publisher in the order in which it
-    published. Delivery is best effort: what is published while a listener's connection is down, or
-    before it is up, is lost to it. A listener that raises is logged and keeps none of the others
-    from hearing. Messages are short, but for what a client answers to a question: that may be as
-    long as the body of a request.
+    *Buckets.* A bucket is a key of its own as well, which is neither written nor claimed. It begins full, and is gone
+    when it is full again.
+
+    *Bus.* A message reaches every listener that is subscribed to its topic, in all processes, the publisher's
+    own included, at most once, and for one publisher in the order in which it published. What is published
+    while a listener's connection is down is told when it is up again, or else the listener is told that it has
+    missed something; what is published before it is up is lost to it. A listener that raises is logged and
+    keeps none of the others from hearing. Messages are short, but for what a client answers to a question: that
+    may be as long as the body of a request.
 
     *Threads and loops.* Every method may be called in any thread, and the coroutines awaited in
     any event loop of the process, several at the same time. An engine with connections has to
@@ -81,22 +84,51 @@ class Broker(Protocol):
         """
         ...
 
+    async def spend(self, key: str, *, every: float, burst: int, cost: int = 1) -> float:
+        """Take something out of the bucket `key`, if there is as much in it.
+
+        Of all who do so, in all processes, no more get it than the bucket has: to look and to take is one step, by the
+        clock of the engine, whatever those of the processes say. Who gets nothing takes nothing.
+
+        Args:
+            key: The bucket.
+            every: Seconds, above 0, in which one comes into it.
+            burst: How many it holds, at least 1.
+            cost: How many are taken, at least 1 and at most `burst`.
+
+        Returns:
+            0.0 where they have been taken; else the seconds after which there will be as many, if nobody else takes
+            them.
+        """
+        ...
+
     async def publish(self, topic: str, message: str) -> None:
         """Send `message` to the listeners of `topic`. It does not wait until they have heard."""
         ...
 
-    def subscribe(self, topic: str, listener: Callable[[str], None]) -> Callable[[], None]:
+    def subscribe(
+        self, topic: str, listener: Callable[[str], None], missed: Callable[[], None] | None = None
+    ) -> Callable[[], None]:
         """Call `listener` with each message that is published to `topic` from now on.
 
         It returns at once and never fails: an engine with a connection opens it in the background,
-        and opens it again when it breaks.
+        and opens it again when it breaks. `await listening()` waits until it is up.
 
         Args:
             topic: The topic, literally: no patterns.
             listener: Called in any thread, perhaps within `publish`. It must be quick and not block.
+            missed: Called alike, where messages may have been lost to it since it was up, for whatever reason.
 
         Returns:
             A function that ends this subscription, from any thread, at once; calling it again does
             nothing. A message that is under way may still arrive.
+        """
+        ...
+
+    async def listening(self) -> None:
+        """Wait until all who have subscribed in this process hear of what is published from now on.
+
+        Raises:
+            OSError: The engine does not answer.
         """
         ...

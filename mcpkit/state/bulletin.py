@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import logging
 import os
+import sqlite3
 import threading
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import ParamSpec
 
-from .database import Database
+from .database import Database, Row
 
 logger = logging.getLogger("mcpkit")
+
+P = ParamSpec("P")
 
 _INTERVAL = 0.1
 """Seconds between two looks."""
@@ -20,17 +23,61 @@ _WHILE_FAILING = 1.0
 
 _AT_A_TIME = 64
 
+_MOST_MESSAGES = 10_000
+"""Messages that are kept for processes that have not looked yet."""
 
-class _Listener(NamedTuple):
-    topic: str
-    listener: Callable[[str], None]
-    after: int  # the last message that is not for it
+_LONGEST_WAIT = 30.0
+"""Seconds for which they are kept."""
+
+_POST = "INSERT INTO messages (topic, message, published) VALUES (?, ?, ?)"
+_FORGET = "DELETE FROM messages WHERE id <= ?"
+
+
+_NEWS = (
+    "SELECT about.value, coalesce(seq, 0), id, topic, message FROM about "
+    "LEFT JOIN sqlite_sequence ON sqlite_sequence.name = 'messages' "
+    "LEFT JOIN (SELECT id, topic, message FROM messages WHERE id > ? ORDER BY id LIMIT ?) "
+    "WHERE about.name = 'home' ORDER BY id"
+)
+"""Which file it is, the number of its last message, and some messages: all as they are at one time."""
+
+
+class _Listener:
+    """Somebody who listens.
+
+    Attributes:
+        topic: To what.
+        listener: Is called with each message.
+        missed: Is called where there were others.
+        after: The last message that is not for it; None while the file cannot be read.
+    """
+
+    __slots__ = ("after", "listener", "missed", "topic")
+
+    def __init__(
+        self,
+        topic: str,
+        listener: Callable[[str], None],
+        missed: Callable[[], None] | None,
+        after: int | None,
+    ) -> None:
+        self.topic = topic
+        self.listener = listener
+        self.missed = missed
+        self.after = after
+
+    def tell_of_gap(self) -> None:
+        """Say that messages may have been lost to it."""
+        if self.missed is not None:
+            _call(self.topic, self.missed)
 
 
 class Bulletin:
     """What is published in a file, told to whoever listens in this process.
 
-    A thread looks for it. There is none while nobody listens.
+    A thread looks for it. There is none while nobody listens. Messages have consecutive numbers: where one is left out,
+    those who listened before it are told that they have missed something, and so they are where another file has taken
+    the place of the one that was read.
 
     Args:
         database: The file.
@@ -47,9 +94,11 @@ class Bulletin:
         self._thread: threading.Thread | None = None
         self._wake = threading.Event()
         self._seen = 0  # the last message that has been told
-        self._home = ""
+        self._home = ""  # of the file that has it; empty until it has been read
 
-    def subscribe(self, topic: str, listener: Callable[[str], None]) -> Callable[[], None]:
+    def subscribe(
+        self, topic: str, listener: Callable[[str], None], missed: Callable[[], None] | None = None
+    ) -> Callable[[], None]:
         """Call `listener` with each message to `topic` from now on; return what ends that."""
         if (
             self._process != os.getpid()
@@ -57,13 +106,13 @@ class Bulletin:
             self._begin()
         process, key = self._process, object()
         try:
-            latest, home = self._latest(), self._database.home
+            home, latest = _place(self._database.glance(_NEWS, (0, 0)))
         except OSError:  # then it is for what is published after the file can be read
-            latest, home = 0, ""
+            home, latest = "", None
         with self._lock:
             if not self._listeners:
-                self._seen, self._home = latest, home
-            self._listeners[key] = _Listener(topic, listener, latest)
+                self._seen, self._home = latest or 0, home
+            self._listeners[key] = _Listener(topic, listener, missed, latest)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._watch, name="mcpkit-sqlite-bus", daemon=True)
                 self._thread.start()
@@ -77,6 +126,20 @@ class Bulletin:
                     self._wake.set()
 
         return unsubscribe
+
+    async def listening(self) -> None:
+        """Wait until the file can be read, and have all hear of what is published from then on.
+
+        Raises:
+            OSError: It cannot.
+        """
+        home, latest = _place(await self._database.rows(_NEWS, (0, 0)))
+        with self._lock:
+            if not self._home:
+                self._home, self._seen = home, latest
+            for each in self._listeners.values():
+                if each.after is None:
+                    each.after = latest
 
     def wake(self) -> None:
         """Have the thread look at once: something has been published here."""
@@ -92,10 +155,6 @@ class Bulletin:
             thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             thread.join(_WHILE_FAILING)
-
-    def _latest(self) -> int:
-        rows = self._database.glance("SELECT seq FROM sqlite_sequence WHERE name = 'messages'")
-        return int(str(rows[0][0])) if rows else 0
 
     def _watch(self) -> None:
         is_failing = False
@@ -119,26 +178,74 @@ class Bulletin:
 
     def _look(self) -> bool:
         """Tell what has been published since the last look, and say whether there may be more."""
-        home = self._database.home
-        if home != self._home:
-            with self._lock:
-                # Of a file that takes the place of another one all is new.
-                self._seen = 0 if self._home else self._latest()
-                self._home = home
-                self._listeners = {
-                    key: _Listener(each.topic, each.listener, 0) for key, each in self._listeners.items()
-                }
-        messages = self._database.glance(
-            "SELECT id, topic, message FROM messages WHERE id > ? ORDER BY id LIMIT ?",
-            (self._seen, _AT_A_TIME),
-        )
+        self._database.follow()
+        seen, known = self._seen, self._home
+        rows = self._database.glance(_NEWS, (seen, _AT_A_TIME))
+        home, latest = _place(rows)
+        if home != known or latest < seen:
+            self._begin_anew(known, home, latest)
+            return True
+        messages = [(number, topic, text) for _, _, number, topic, text in rows if isinstance(number, int)]
+        first = messages[0][0] if messages else latest + 1
+        self._tell_of_gap(seen, first)
         for number, topic, message in messages:
-            assert isinstance(number, int), "it is the key of the table"
             self._seen = number
             for each in tuple(self._listeners.values()):
-                if each.topic == topic and each.after < number:
-                    try:
-                        each.listener(str(message))
-                    except Exception:  # one listener's fault is neither the publisher's nor the others'
-                        logger.exception("A listener of the topic %s failed", topic)
+                if each.topic == topic and each.after is not None and each.after < number:
+                    _call(each.topic, each.listener, str(message))
         return len(messages) == _AT_A_TIME
+
+    def _begin_anew(self, known: str, home: str, latest: int) -> None:
+        """Begin with a file that is not what was read before, or is the first that can be read."""
+        with self._lock:
+            if self._home != known:
+                return  # somebody else has
+            self._home = home
+            # Of a file that takes the place of another one all is new; not so of one that was here before.
+            self._seen = 0 if known and home != known else latest
+            listeners = tuple(self._listeners.values())
+            for each in listeners:
+                each.after = self._seen
+        for each in listeners:
+            each.tell_of_gap()
+
+    def _tell_of_gap(self, seen: int, first: int) -> None:
+        """Tell those who have waited for messages between what was seen and the first that is there, if there were."""
+        with self._lock:
+            listeners = tuple(self._listeners.values())
+            missing = [each for each in listeners if each.after is None or max(seen, each.after) + 1 < first]
+            for each in missing:
+                each.after = first - 1
+            self._seen = first - 1
+        for each in missing:
+            each.tell_of_gap()
+
+
+def _place(rows: list[Row]) -> tuple[str, int]:
+    """Return which file it is, and the number of its last message."""
+    home, latest, *_ = rows[0]
+    assert isinstance(latest, int), "it is the key of the table"
+    return str(home), latest
+
+
+def _call(topic: str, listener: Callable[P, None], *arguments: P.args, **named: P.kwargs) -> None:
+    try:
+        listener(*arguments, **named)
+    except Exception:  # one listener's fault is neither the publisher's nor the others'
+        logger.exception("A listener of the topic %s failed", topic)
+
+
+def post(connection: sqlite3.Connection, topic: str, message: str, now: float) -> None:
+    """Leave a message for whoever listens, in the transaction of whoever has one; theirs are woken by `wake`."""
+    number = connection.execute(_POST, (topic, message, now)).lastrowid or 0
+    if number % (_MOST_MESSAGES // 10) == 0:
+        connection.execute(_FORGET, (number - _MOST_MESSAGES,))
+
+
+def trim(connection: sqlite3.Connection, now: float) -> None:
+    """Remove the messages that are too old."""
+    (last,) = connection.execute(
+        "SELECT max(id) FROM messages WHERE published <= ?", (now - _LONGEST_WAIT,)
+    ).fetchone()
+    if last is not None:
+        connection.execute(_FORGET, (last,))

@@ -51,6 +51,11 @@ class Change:
         """The resource that it is about, where it is about one."""
         return self.key if self.kind == "resource" else None
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether it is of a topic, and nobody knows any more what it told."""
+        return self.key is not None and self.kind != "resource" and self.params is None
+
     def __eq__(self, other: object) -> bool:
         """Say whether who wants to hear of one wants to hear of the other."""
         return isinstance(other, Change) and other.kind == self.kind and other.key == self.key

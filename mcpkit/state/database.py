@@ -17,7 +17,8 @@ from queue import SimpleQueue
 from typing import NamedTuple, TypeVar
 from weakref import WeakSet
 
-from .tables import SchemaError, prepare
+from .disks import network_of
+from .tables import SchemaError, Synchronous, prepare
 
 logger = logging.getLogger("mcpkit")
 
@@ -59,11 +60,15 @@ class Database:
     Args:
         path: The file; it is made where there is none, readable for its owner alone.
         tidy: Removes what has expired, now and then, on the connection that writes; says whether there may be more.
+        synchronous: Whether what is written is on the disk when it is said to be written.
     """
 
-    def __init__(self, path: Path, tidy: Callable[[sqlite3.Connection], bool]) -> None:
+    def __init__(
+        self, path: Path, tidy: Callable[[sqlite3.Connection], bool], synchronous: Synchronous = "normal"
+    ) -> None:
         self.path = path
         self._tidy = tidy
+        self._synchronous: Synchronous = synchronous
         self._is_looked_at = False
         self.renew()
         _OPEN.add(self)
@@ -110,6 +115,13 @@ class Database:
                 if not isinstance(failure, TimeoutError):
                     self._close_reader()
                 raise failure from error
+
+    def follow(self) -> None:
+        """Have the next glance at another file, if one has taken the place of this."""
+        with self.reading:
+            found = self._found()
+            if self._reader is not None and found is not None and found != self._read_file:
+                self._close_reader()
 
     def quick_glance(self, sql: str, values: Sequence[object]) -> list[Row] | None:
         """Return the rows of a query that is quick; None where that would take a while: then `rows` has them.
@@ -249,6 +261,11 @@ class Database:
         return self._writer
 
     def _connect(self, patience: float) -> sqlite3.Connection:
+        if (network := network_of(self.path)) is not None:
+            raise OSError(
+                f"{self.path} is on a file system of the network ({network}), where SQLite's locks do not hold: name a "
+                "file on a disk of this machine, or share a Redis"
+            )
         try:
             # An existing file must not be opened here: to close it would take away SQLite's locks on it.
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
@@ -258,7 +275,7 @@ class Database:
             self.path, timeout=patience, isolation_level=None, check_same_thread=False
         )
         try:
-            self._home = prepare(connection, patience)
+            self._home = prepare(connection, patience, self._synchronous)
         except BaseException:
             connection.close()
             raise

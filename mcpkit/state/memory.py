@@ -6,11 +6,16 @@ import logging
 import os
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from .expiring import Expiring
 from .store import Stored, check_put
+
+if TYPE_CHECKING:
+    from .memory_queue import MemoryQueue
+    from .queue import Added, Job, Message, Taken, Waiting
 
 logger = logging.getLogger("mcpkit")
 
@@ -33,10 +38,13 @@ class Memory:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._records: Expiring[Mapping[str, str]] = Expiring(clock)
+        self._buckets: Expiring[float] = Expiring(clock)  # by the times at which they are full, and expire
         self._values: Expiring[Stored] = Expiring(clock)
         self._lock = threading.RLock()  # reentrant: the garbage collector may end a subscription anywhere
         self._listeners: dict[str, dict[object, Callable[[str], None]]] = {}
         self._homes: dict[int, str] = {}
+        self._clock = clock
+        self._queue: MemoryQueue | None = None
 
     @property
     def home(self) -> str:
@@ -46,13 +54,16 @@ class Memory:
 
     def sweep(self) -> None:
         """Give back the memory of what has expired."""
-        for kept in (self._records, self._values):
+        for kept in (self._records, self._buckets, self._values):
             with kept.lock:
                 kept.sweep()
+        if self._queue is not None:
+            self._queue.sweep()
 
     def __len__(self) -> int:
         """How many keys are kept, those included that have expired and are not swept yet."""
-        return len(self._records) + len(self._values)
+        kept = len(self._records) + len(self._buckets) + len(self._values)
+        return kept + (0 if self._queue is None else len(self._queue))
 
     # As `Broker` has it
 
@@ -89,6 +100,18 @@ class Memory:
             records.keep(key, _NOTHING, now + ttl)
             return True
 
+    async def spend(self, key: str, *, every: float, burst: int, cost: int = 1) -> float:
+        """Take `cost` out of the bucket `key`, and return 0.0, or else how long to wait."""
+        from .gcra import spend
+
+        buckets = self._buckets
+        with buckets.lock:
+            now = buckets.sweep()
+            full_at = buckets.latest(key) or now
+            full_at, wait = spend(full_at, now, every=every, burst=burst, cost=cost)
+            buckets.keep(key, full_at, full_at)
+            return wait
+
     async def publish(self, topic: str, message: str) -> None:
         """Call the listeners of `topic`, here and now."""
         for listener in tuple(self._listeners.get(topic, {}).values()):
@@ -97,7 +120,9 @@ class Memory:
             except Exception:  # one listener's fault is neither the publisher's nor the others'
                 logger.exception("A listener of the topic %s failed", topic)
 
-    def subscribe(self, topic: str, listener: Callable[[str], None]) -> Callable[[], None]:
+    def subscribe(
+        self, topic: str, listener: Callable[[str], None], missed: Callable[[], None] | None = None
+    ) -> Callable[[], None]:
         """Call `listener` with each message to `topic`, in the thread that publishes it."""
         key = object()
         with self._lock:
@@ -111,6 +136,9 @@ class Memory:
                     self._listeners.pop(topic, None)
 
         return unsubscribe
+
+    async def listening(self) -> None:
+        """Return: whoever has subscribed hears from then on."""
 
     # As `Store` has it
 
@@ -147,3 +175,68 @@ class Memory:
         for key in self._values.beginning(prefix):
             if (stored := self._values.get(key)) is not None:
                 yield key, stored
+
+    # As `Queue` has it
+
+    @property
+    def _jobs(self) -> MemoryQueue:
+        return self._begin_queue() if self._queue is None else self._queue
+
+    def _begin_queue(self) -> MemoryQueue:
+        from .memory_queue import MemoryQueue
+
+        with self._lock:
+            if self._queue is None:
+                self._queue = MemoryQueue(self._clock)
+            return self._queue
+
+    async def add(
+        self, key: str, value: bytes, *, queue: str, owner: str, most: int, most_of_owner: int
+    ) -> Added:
+        """Make a job that may be taken at once, and wake who waits for one."""
+        added = self._jobs.add(key, value, queue, owner, most, most_of_owner)
+        if added == "added":
+            await self.publish(queue, "")
+        return added
+
+    async def look(self, key: str) -> Job | None:
+        """Return a job as it is now; None where there is none, or it has expired."""
+        return self._jobs.look(key)
+
+    async def change(
+        self,
+        key: str,
+        value: bytes,
+        *,
+        version: str,
+        fence: int | None = None,
+        due: float | None = None,
+        keep: float | None = None,
+        message: Message | None = None,
+    ) -> str | None:
+        """Set what a job holds, if it still has this version and this fence; return the new version, or None."""
+        changed = self._jobs.change(key, value, version, fence, due, keep)
+        if changed is None:
+            return None
+        new, queue = changed
+        if message is not None:
+            await self.publish(*message)
+        if queue:
+            await self.publish(queue, "")
+        return new
+
+    async def take(self, queues: Sequence[str], *, most: int, lease: float, late: float = 0.0) -> Taken:
+        """Take jobs that are ready."""
+        return self._jobs.take(queues, most, lease, late)
+
+    async def renew(self, leases: Mapping[str, tuple[int, float]]) -> set[str]:
+        """Prolong leases; return the keys of those that are lost."""
+        return self._jobs.renew(leases)
+
+    async def owned(self, owner: str, *, server: str, after: str, most: int) -> list[Job]:
+        """Return somebody's jobs, the newest first."""
+        return self._jobs.owned(owner, server, after, most)
+
+    async def waiting(self, server: str) -> list[Waiting]:
+        """Return what is in the queues of a server."""
+        return self._jobs.waiting(server)

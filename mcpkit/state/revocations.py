@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import math
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..common.listeners import Listeners
@@ -15,7 +17,7 @@ from .owner import digest_of
 from .principal import Principal
 
 if TYPE_CHECKING:
-    from .broker import Broker
+    from .shared import Shared
 
 logger = logging.getLogger("mcpkit")
 
@@ -25,7 +27,8 @@ KEPT_FOR = 30 * 24 * 3600.0
 MOST_HEARD = 10_000
 """Revocations that a process knows without asking the store; of more, the oldest it asks for."""
 
-_AT = "at"
+_AGAIN = 1.0
+"""Seconds after which a store that has not answered is asked again."""
 
 
 class _Heard(NamedTuple):
@@ -37,16 +40,17 @@ class Revocations:
     """The revocations of one server: kept in the store, under a digest of who it is, and told to all processes.
 
     Whether a token is covered is asked when it is verified, so that processes that start later know as well; those that
-    run hear of a revocation, and end what goes on. All but `covers` and `latest` may be called in any thread.
+    run hear of a revocation, and end what goes on; where messages were lost, they look at all that are kept. All but
+    `covers`, `latest` and `listen` may be called in any thread.
 
     Args:
-        broker: Where they are kept and told.
+        shared: Where they are kept and told.
         name: The server's name.
         clock: The time, in Unix seconds.
     """
 
-    def __init__(self, broker: Broker, name: str, clock: Callable[[], float] = time.time) -> None:
-        self._broker = broker
+    def __init__(self, shared: Shared, name: str, clock: Callable[[], float] = time.time) -> None:
+        self._shared = shared
         self._name = name
         self._clock = clock
         self._heard: dict[str, _Heard] = {}  # by digest
@@ -64,10 +68,14 @@ class Revocations:
         """
         digest, at = digest_of(id_), self._clock()
         seconds = KEPT_FOR if seconds is None else seconds
-        await self._broker.write(self._key(digest), {_AT: repr(at)}, seconds)
+        told = jsonrpc.encode({"who": digest, "at": at, "until": at + seconds})
+        key, is_kept = self._beginning + digest, None
+        while is_kept is None:
+            before = await self._shared.get(key)
+            version = None if before is None else before.version
+            is_kept = await self._shared.put(key, told, version=version, ttl=seconds)
         self._take(digest, _Heard(at, at + seconds))
-        told = {"who": digest, "at": at, "until": at + seconds}
-        await self._broker.publish(self._topic, jsonrpc.encode(told).decode())
+        await self._shared.publish(self._topic, told.decode())
 
     async def latest(self, id_: str) -> float:
         """Return when a principal was sent away for the last time, in Unix seconds; minus infinity where never.
@@ -76,9 +84,9 @@ class Revocations:
             OSError: The store does not answer.
         """
         digest = digest_of(id_)
-        fields = await self._broker.read(self._key(digest))
+        stored = await self._shared.get(self._beginning + digest)
         heard = self._heard.get(digest)  # last, as it may come meanwhile
-        kept = float(fields.get(_AT, -math.inf))
+        kept = -math.inf if stored is None else _read(stored.value)[1].at
         return kept if heard is None or heard.until <= self._clock() else max(kept, heard.at)
 
     async def covers(self, principal: Principal, issued: float | None) -> bool:
@@ -109,18 +117,45 @@ class Revocations:
         Returns:
             A function that ends that.
         """
-        ends = (self._listeners.add(hear), self._broker.subscribe(self._topic, self._told))
+        loop = asyncio.get_running_loop()
+        looking: set[asyncio.Task[None]] = set()
+
+        def look() -> None:
+            task = loop.create_task(self._look_at_all())
+            looking.add(task)
+            task.add_done_callback(looking.discard)
+
+        def missed() -> None:
+            with suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(look)
+
+        ends = (self._listeners.add(hear), self._shared.subscribe(self._topic, self._told, missed))
 
         def end() -> None:
             for each in ends:
                 each()
+            for task in looking:
+                task.cancel()
 
         return end
 
+    async def _look_at_all(self) -> None:
+        """Take note of all that are kept."""
+        while True:
+            try:
+                async for _, stored in self._shared.items(self._beginning):
+                    self._take(*_read(stored.value))
+            except OSError:
+                logger.exception(
+                    "the shared store does not answer: who has been sent away is looked for again"
+                )
+                await asyncio.sleep(_AGAIN)
+            else:
+                return
+
     def _told(self, message: str) -> None:
         try:
-            told = jsonrpc.decode(message.encode())
-            digest, heard = str(told["who"]), _Heard(float(told["at"]), float(told["until"]))
+            digest, heard = _read(message.encode())
         except (ProtocolError, TypeError, KeyError, ValueError):
             logger.warning("the shared store brought something else than a revocation: %.200r", message)
             return
@@ -140,8 +175,9 @@ class Revocations:
     def _topic(self) -> str:
         return f"{self._name}/revoked"
 
-    def _key(self, digest: str) -> str:
-        return f"{self._topic}/{digest}"
+    @property
+    def _beginning(self) -> str:
+        return f"{self._topic}/"
 
 
 class Revocation(NamedTuple):
@@ -162,3 +198,9 @@ class Revocation(NamedTuple):
     def covers(self, principal: Principal, issued: float | None) -> bool:
         """Say whether it is about a token of theirs that was issued then; where nobody knows when, it is."""
         return (issued is None or issued <= self.at) and self.means(principal)
+
+
+def _read(told: bytes) -> tuple[str, _Heard]:
+    """Return whom a revocation is about, and when it was and ends."""
+    read = jsonrpc.decode(told)
+    return str(read["who"]), _Heard(float(read["at"]), float(read["until"]))

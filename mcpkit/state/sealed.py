@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import struct
 import time
 from contextlib import suppress
@@ -24,6 +25,9 @@ _FORMAT = 1
 
 _HEAD = struct.Struct(">B8sd")
 """What stands before what is encrypted: the format, what names the key, when the record expires (Unix seconds)."""
+
+_LOOKED_AT = 1000
+"""Records that a process looks at when it starts, so that it does so at once however many there are."""
 
 _SAID_ONCE_IN = 60.0
 """Seconds in which processes that start together say once what none of them can read."""
@@ -137,33 +141,43 @@ _CURE = "give the secret of then as well, Server(secret=[new, old]), or leave it
 class _Count(NamedTuple):
     unreadable: int
     newer: int
+    is_all: bool
 
 
-async def _count(store: Store, prefix: str, ids: tuple[bytes, ...]) -> _Count:
-    unreadable = newer = 0
+async def _count(store: Store, prefix: str, ids: tuple[bytes, ...], most: float = math.inf) -> _Count:
+    seen = unreadable = newer = 0
     async for _, stored in store.items(prefix):
+        if seen == most:
+            return _Count(unreadable, newer, is_all=False)
+        seen += 1
         if stored.value[:1] > bytes([_FORMAT]):
             newer += 1
         elif stored.value[1:9] not in ids:
             unreadable += 1
-    return _Count(unreadable, newer)
+    return _Count(unreadable, newer, is_all=True)
 
 
 async def tell_unreadable(shared: Shared, keys: Keys) -> None:
-    """Log how many sealed records of a server cannot be read; once, where several processes start together.
+    """Log how many sealed records of a server cannot be read, of the first thousand that there are.
+
+    It is said once, where several processes start together.
 
     Args:
         shared: Where they are.
         keys: What should open them.
     """
     try:
-        unreadable, newer = await _count(shared, _root(keys), keys.ids(_PURPOSE))
+        unreadable, newer, is_all = await _count(shared, _root(keys), keys.ids(_PURPOSE), _LOOKED_AT)
+        least = "" if is_all else "at least "
         if (unreadable or newer) and await shared.claim(f"{keys.name}/unreadable", _SAID_ONCE_IN):
             if unreadable:
-                logger.warning("none of the secrets opens %d records of %r: %s", unreadable, shared, _CURE)
+                logger.warning(
+                    "none of the secrets opens %s%d records of %r: %s", least, unreadable, shared, _CURE
+                )
             if newer:
                 logger.warning(
-                    "%d records of %r were written by a later version of mcpkit, and are left alone: update mcpkit",
+                    "%s%d records of %r were written by a later version of mcpkit, and are left alone: update mcpkit",
+                    least,
                     newer,
                     shared,
                 )

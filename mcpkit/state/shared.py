@@ -12,7 +12,9 @@ from .store import Store
 
 
 class Shared(Broker, Store, Protocol):
-    """What `Server(shared=...)` takes. `Memory` is the engine within one process, `Sqlite` that of one machine.
+    """What `Server(shared=...)` takes.
+
+    `Memory` is the engine within one process, `Sqlite` that of one machine, `Redis` that of several.
 
     To write another engine, implement the members of `Broker`, of `Store` and this one, and keep their rules. What a
     `Broker` has under a key and what a `Store` has under the same key are two things.
@@ -27,7 +29,20 @@ class Shared(Broker, Store, Protocol):
         ...
 
 
-_MEMBERS = ("read", "write", "erase", "claim", "publish", "subscribe", "get", "put", "delete", "items")
+_MEMBERS = (
+    "read",
+    "write",
+    "erase",
+    "claim",
+    "spend",
+    "publish",
+    "subscribe",
+    "listening",
+    "get",
+    "put",
+    "delete",
+    "items",
+)
 
 
 def check_shared(shared: object, secret: str | bytes | Sequence[str | bytes] | None) -> None:

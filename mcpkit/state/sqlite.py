@@ -9,53 +9,60 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
+from typing import get_args
 from weakref import finalize
 
 from pydantic_core import from_json, to_json
 
-from .bulletin import Bulletin
+from . import gcra
+from .bulletin import Bulletin, post, trim
 from .database import Database
+from .sqlite_queue import SMALL, SqliteQueue
 from .store import Stored, check_put
+from .tables import Synchronous
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
-
-_SMALL = 65_536
-"""Bytes of a value that is read in the event loop; a larger one is read in a thread."""
 
 _AT_A_TIME = 16
 
 _TIDIED_AT_A_TIME = 1000
 
-_MOST_MESSAGES = 10_000
-"""Messages that are kept for processes that have not looked yet."""
 
-_LONGEST_WAIT = 30.0
-"""Seconds for which they are kept."""
-
-
-class Sqlite:
+class Sqlite(SqliteQueue):
     """What the processes of one machine share: `Server(shared=Sqlite("notes.db"), secret=...)`.
 
-    Sessions, states, claims, changes, and what handlers keep in `ctx.store` are in one file of SQLite, which outlives
-    the processes. What one process tells the others is heard after a tenth of a second. Times are those of the
-    machine's clock.
+    Sessions, states, claims, changes, jobs, and what handlers keep in `ctx.store` are in one file of SQLite, which
+    outlives the processes. What one process tells the others is heard after a tenth of a second. Times are those of
+    the machine's clock.
 
     Nothing is opened before the first use. Where the file is locked, damaged or cannot be written, what needs it is
     refused with the reason in the log, and works again as soon as the file does. A forked process opens it anew.
 
     Args:
         path: The file. It is made where there is none, readable for its owner alone; files beside it, whose names go on
-            with `-wal` and `-shm`, belong to it. It must be on a disk of this machine, not on one of the network.
+            with `-wal` and `-shm`, belong to it. It must be on a disk of this machine: one of the network is refused
+            when it is first used, by an OSError.
+        synchronous: What has been written outlives the end of any process. With `full` it outlives a loss of power,
+            too, and each change waits for the disk; with `normal` the changes of the last seconds may be missing
+            then. It says so of what this process writes.
         clock: The time, in Unix seconds.
 
     Raises:
         TypeError: The path is none.
-        ValueError: It names no file.
+        ValueError: It names no file, or `synchronous` is neither.
     """
 
     is_lasting = True
+    is_near = True
+    """A read costs no way to another process."""
 
-    def __init__(self, path: str | os.PathLike[str], *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        synchronous: Synchronous = "normal",
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         name = os.fspath(path)
         if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped authors
             raise TypeError(f"path must be text, or a Path, got {path!r}")
@@ -63,11 +70,13 @@ class Sqlite:
             raise ValueError(
                 f"Sqlite({name!r}) has no file that others could open: name one, or write Memory()"
             )
+        if synchronous not in get_args(Synchronous):
+            raise ValueError(f"synchronous must be 'normal' or 'full', got {synchronous!r}")
         self.path = Path(name).absolute()
-        self._clock = clock
-        self._database = Database(self.path, partial(_tidy, clock))
-        self._bulletin = Bulletin(self._database)
-        finalize(self, _close, self._bulletin, self._database)
+        database = Database(self.path, partial(_tidy, clock), synchronous)
+        bulletin = Bulletin(database)
+        super().__init__(database, bulletin, clock)
+        finalize(self, _close, bulletin, database)
 
     @property
     def home(self) -> str:
@@ -113,22 +122,47 @@ class Sqlite:
 
         return await self._database.run(take)
 
+    async def spend(self, key: str, *, every: float, burst: int, cost: int = 1) -> float:
+        """Take `cost` out of the bucket `key`, and return 0.0, or else how long to wait."""
+
+        def take(connection: sqlite3.Connection) -> float:
+            def look() -> tuple[bool, float, float]:
+                row, now = connection.execute(_FULL_AT, (key,)).fetchone(), self._clock()
+                before = now if row is None else row[0]
+                full_at, wait = gcra.spend(before, now, every=every, burst=burst, cost=cost)
+                return full_at != before, full_at, wait
+
+            is_other, full_at, wait = look()
+            if is_other:  # what changes nothing need not wait for other processes
+                connection.execute("BEGIN IMMEDIATE")
+                _, full_at, wait = look()
+                connection.execute(_FILL, (key, full_at))
+                connection.execute("COMMIT")
+            return wait
+
+        return await self._database.run(take)
+
     async def publish(self, topic: str, message: str) -> None:
         """Leave `message` for the listeners of `topic`, in whichever process."""
-        row = (topic, message, self._clock())
-        await self._database.run(lambda connection: _publish(connection, row))
+        await self._database.run(lambda connection: post(connection, topic, message, self._clock()))
         self._bulletin.wake()
 
-    def subscribe(self, topic: str, listener: Callable[[str], None]) -> Callable[[], None]:
+    def subscribe(
+        self, topic: str, listener: Callable[[str], None], missed: Callable[[], None] | None = None
+    ) -> Callable[[], None]:
         """Call `listener` with each message to `topic`, in a thread that looks for them."""
-        return self._bulletin.subscribe(topic, listener)
+        return self._bulletin.subscribe(topic, listener, missed)
+
+    async def listening(self) -> None:
+        """Wait until the file can be read: whoever has subscribed hears from then on."""
+        await self._bulletin.listening()
 
     # As `Store` has it
 
     async def get(self, key: str) -> Stored | None:
         """Return what `key` holds now, with its version; None when it is absent or expired."""
         values = (key, self._clock())
-        rows = self._database.quick_glance(_GET_SMALL, (_SMALL, *values))
+        rows = self._database.quick_glance(_GET_SMALL, (SMALL, *values))
         if rows is None or (rows and rows[0][0] is None):
             rows = await self._database.rows(_GET, values)
         return _stored(*rows[0]) if rows else None
@@ -189,8 +223,9 @@ _CLAIM = (
     "INSERT INTO claims (key, expires) VALUES (?, ?) "
     "ON CONFLICT (key) DO UPDATE SET expires = excluded.expires WHERE claims.expires <= ?"
 )
-_PUBLISH = "INSERT INTO messages (topic, message, published) VALUES (?, ?, ?)"
-_FORGET = "DELETE FROM messages WHERE id <= ?"
+# A bucket expires like a claim, at the time when it is full.
+_FULL_AT = "SELECT expires FROM claims WHERE key = ?"
+_FILL = "INSERT INTO claims (key, expires) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET expires = excluded.expires"
 _GET_SMALL = (
     "SELECT CASE WHEN length(value) <= ? THEN value END, version FROM stored WHERE key = ? AND expires > ?"
 )
@@ -223,12 +258,6 @@ def _merge(
     connection.execute("COMMIT")
 
 
-def _publish(connection: sqlite3.Connection, row: tuple[str, str, float]) -> None:
-    number = connection.execute(_PUBLISH, row).lastrowid or 0
-    if number % (_MOST_MESSAGES // 10) == 0:
-        connection.execute(_FORGET, (number - _MOST_MESSAGES,))
-
-
 def _stored(value: object, version: object) -> Stored:
     assert isinstance(value, bytes), "it is written so"
     return Stored(value, str(version))
@@ -237,7 +266,7 @@ def _stored(value: object, version: object) -> Stored:
 def _tidy(clock: Callable[[], float], connection: sqlite3.Connection) -> bool:
     """Remove what has expired, a part of it so that nobody waits for long, and say whether there may be more."""
     now, is_more = clock(), False
-    for table in ("records", "claims", "stored"):
+    for table in ("records", "claims", "stored", "jobs"):
         found = connection.execute(
             f"SELECT key FROM {table} WHERE expires <= ? LIMIT ?", (now, _TIDIED_AT_A_TIME)
         ).fetchall()
@@ -248,9 +277,5 @@ def _tidy(clock: Callable[[], float], connection: sqlite3.Connection) -> bool:
                 f"DELETE FROM {table} WHERE key = ? AND expires <= ?", [(*key, now) for key in found]
             )
             connection.execute("COMMIT")
-    (last,) = connection.execute(
-        "SELECT max(id) FROM messages WHERE published <= ?", (now - _LONGEST_WAIT,)
-    ).fetchone()
-    if last is not None:
-        connection.execute(_FORGET, (last,))
+    trim(connection, now)
     return is_more

@@ -5,6 +5,10 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
+from typing import Literal
+
+Synchronous = Literal["normal", "full"]
+"""What of what is said to be written outlives a loss of power: all but the last seconds, or all."""
 
 _PROGRAM = 0x6D63706B
 """What tells the file from those of other programs: "mcpk"."""
@@ -20,10 +24,22 @@ _STEPS: tuple[tuple[str, ...], ...] = (
             "message TEXT NOT NULL, published REAL NOT NULL)"
         ),
     ),
+    (
+        (
+            "CREATE TABLE jobs (id INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL UNIQUE, queue TEXT NOT NULL, "
+            "server TEXT NOT NULL, owner TEXT NOT NULL, version TEXT NOT NULL, fence INTEGER NOT NULL, "
+            "due REAL NOT NULL, leased INTEGER NOT NULL, expires REAL, value BLOB NOT NULL)"
+        ),
+        "CREATE INDEX open_by_time ON jobs (server, queue, due, id) WHERE expires IS NULL",
+        "CREATE INDEX open_by_owner ON jobs (server, owner) WHERE expires IS NULL",
+        "CREATE INDEX by_owner ON jobs (server, owner, id)",
+        "CREATE INDEX ended ON jobs (expires) WHERE expires IS NOT NULL",
+    ),
 )
 """What makes a file of each version from one of the version before, the first from an empty one.
 
-There is no index of what expires when: it would be written with each change, and is looked for every few seconds only.
+There is no index of what expires when, where it would be written with each change: that is looked for every few seconds
+only. A job that is open expires never (NULL).
 A step only adds, so that processes of the version before, which are still running, are not disturbed.
 """
 
@@ -39,8 +55,13 @@ class SchemaError(sqlite3.DatabaseError):
     """The file is not one of this version, nor of an earlier one; what it says follows the file's name."""
 
 
-def prepare(connection: sqlite3.Connection, patience: float) -> str:
+def prepare(connection: sqlite3.Connection, patience: float, synchronous: Synchronous) -> str:
     """Make a connection ready for use, and the file where it is empty or of an earlier version; return its home.
+
+    Args:
+        connection: The connection.
+        patience: Seconds for which another process may hold it up.
+        synchronous: What of what is written outlives a loss of power; without it the file is whole, too.
 
     Raises:
         sqlite3.Error: That cannot be done.
@@ -60,8 +81,7 @@ def prepare(connection: sqlite3.Connection, patience: float) -> str:
                 raise SchemaError(
                     "cannot be shared: its file system has no write-ahead log, as over a network"
                 )
-    # After a loss of power the latest changes may be missing, as they are not waited for; the file is whole.
-    connection.execute("PRAGMA synchronous = NORMAL")
+    connection.execute(f"PRAGMA synchronous = {synchronous}")
     connection.execute("PRAGMA journal_size_limit = 16777216")  # bytes that the log keeps when it begins anew
     if version < len(_STEPS):
         connection.execute("BEGIN IMMEDIATE")

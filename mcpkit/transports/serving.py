@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from ..common.signatures import Described, runs
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from ..engine.engine import Engine
     from ..state.principal import Principal
+    from .agent_sdk.sdk_server import SdkServer
     from .http.app import HttpApp
     from .http.options import FindPrincipal, OwnRoute
 
@@ -83,6 +86,7 @@ class Serving:
         allowed_origins: Collection[str] = (),
         cors: bool = True,
         health: str | None = None,
+        live: str | None = None,
         max_body: int = 4 * 1024 * 1024,
         max_body_total: int = 256 * 1024 * 1024,
         body_timeout: float = 10.0,
@@ -120,7 +124,9 @@ class Serving:
                 any.
             allowed_origins: Origins whose pages may send requests, such as `https://example.com`, or `*` for any.
             cors: Whether pages of the allowed origins may read what is answered.
-            health: The path that answers whether the server is ready; None for none.
+            health: The path that answers whether work may come here (503 while not: at the start, at the end, and while
+                what is shared does not answer); None for none.
+            live: The path that answers that the process is alive, whatever else there is; None for none.
             max_body: The most bytes in the body of a request.
             max_body_total: The most bytes of bodies that are on their way to one process at a time; one that comes
                 alone is always read.
@@ -159,6 +165,7 @@ class Serving:
         allowed_origins: Collection[str] = (),
         cors: bool = True,
         health: str | None = None,
+        live: str | None = None,
         max_body: int = 4 * 1024 * 1024,
         max_body_total: int = 256 * 1024 * 1024,
         body_timeout: float = 10.0,
@@ -190,7 +197,9 @@ class Serving:
                 any.
             allowed_origins: Origins whose pages may send requests, such as `https://example.com`, or `*` for any.
             cors: Whether pages of the allowed origins may read what is answered.
-            health: The path that answers whether the server is ready; None for none.
+            health: The path that answers whether work may come here (503 while not: at the start, at the end, and while
+                what is shared does not answer); None for none.
+            live: The path that answers that the process is alive, whatever else there is; None for none.
             max_body: The most bytes in the body of a request.
             max_body_total: The most bytes of bodies that are on their way to one process at a time; one that comes
                 alone is always read.
@@ -213,3 +222,36 @@ class Serving:
             RegistrationError: A route of the author's own has a path of the protocol's, or that of readiness.
         """
         raise NotImplementedError
+
+    def as_sdk_server(self, *, principal: Principal | None = None) -> SdkServer[Self]:
+        """Return the server as agent SDKs take one into their process, with no process or port of its own.
+
+        It is what `claude-agent-sdk` and `qoder-agent-sdk` want as `instance`:
+
+            weather = {"type": "sdk", "name": "weather", "instance": server.as_sdk_server()}
+            options = ClaudeAgentOptions(mcp_servers={"weather": weather})  # or QoderAgentOptions
+
+        Any number of agents may have it at a time, in any event loop of asyncio, one after the other and again. Agents
+        of `claude-agent-sdk` have a session each (`run`). Those of `qoder-agent-sdk` open none: they call the functions
+        in `request_handlers`, for tools alone, and the lifespan stays entered until their event loop ends, or until
+        `await instance.aclose()` is called there.
+
+        Neither SDK carries what a server says unasked: logs, progress and changes are dropped. Neither carries a
+        question: one that a tool asks fails at once, with an error that says so.
+
+        It needs the package `mcp`, which every such SDK brings, from 1.23 on; nothing of it is imported before an agent
+        comes.
+
+        Args:
+            principal: Who the agent is; None for nobody in particular, who has no scopes.
+
+        Returns:
+            The object, in the shape of `mcp.server.Server` as far as the SDKs use it.
+
+        Raises:
+            TypeError: `principal` is no Principal.
+        """
+        from ..state.principal import ANYONE, checked_principal
+        from .agent_sdk.sdk_server import SdkServer
+
+        return SdkServer(self, ANYONE if principal is None else checked_principal(principal))

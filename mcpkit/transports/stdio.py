@@ -157,6 +157,7 @@ async def _serve(
         finally:
             for task in (entered, served, stopped):
                 task.cancel()
+            host.drain(grace * (1 - _CLEANUP_SHARE))
             await host.aclose(grace * _CLEANUP_SHARE)
         if entered.done() and not entered.cancelled():
             entered.result()
@@ -170,6 +171,7 @@ class _Host:
         """Set when nothing more is to be done for the host: it is gone, or time is."""
         self._has_ended = asyncio.Event()
         self._is_at_end = False
+        self._is_draining = False
         self._watchdog: Watchdog | None = None
         self.engine = engine
         self._framing = Framing(max_line)
@@ -206,9 +208,16 @@ class _Host:
         await self._has_ended.wait()
         if self._watchdog is not None:
             self._watchdog.begin()
+        self.drain(time_limit)
         asyncio.get_running_loop().call_later(time_limit, self.stop.set)
         await self._connection.drain()
         await self._output.flush()
+
+    def drain(self, time_limit: float) -> None:
+        """Have tasks handed back, or end within `time_limit` seconds, unless that has begun."""
+        if not self._is_draining:
+            self._is_draining = True
+            self.engine.drain(time_limit)
 
     async def aclose(self, time_limit: float) -> None:
         """Cancel what still runs, and take leave within `time_limit` seconds."""

@@ -21,6 +21,8 @@ from .pipe_input import PipeInput
 from .signals import SignalBytes
 from .standard_streams import replace_lost_stderr
 
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
 
 class Watchdog:
     """A block that SIGINT, SIGTERM (in the main thread) and the end of input give a grace period to end.
@@ -31,10 +33,12 @@ class Watchdog:
 
     Args:
         grace: The period, in seconds.
+        is_hasty: Whether a second SIGTERM ends it at once, too.
     """
 
-    def __init__(self, grace: float) -> None:
+    def __init__(self, grace: float, *, is_hasty: bool = False) -> None:
         self.grace = grace
+        self._hasty = _SIGNALS if is_hasty else _SIGNALS[:1]
         self.signal: int | None = None
         """The first signal that came."""
         self._bell, self._ringer = socket.socketpair()
@@ -63,11 +67,11 @@ class Watchdog:
         self._is_left = True
         self._ringer.close()  # which rings
 
-    def watch(self, pipe: PipeInput, *, on_signal: Callable[[], object]) -> None:
-        """Look out for the other end of the input being closed, which the reader may be too busy to see.
+    def watch(self, pipe: PipeInput | None, *, on_signal: Callable[[], object]) -> None:
+        """Look out for signals, and for the other end of the input being closed: its reader may be too busy for that.
 
         Args:
-            pipe: The input. As long as it is being read on, it has not ended.
+            pipe: The input, if there is any. As long as it is being read on, it has not ended.
             on_signal: Called in the watchdog's thread when the first signal comes.
         """
         self._input, self._on_signal = pipe, on_signal
@@ -124,7 +128,7 @@ class Watchdog:
         self._deadline = time.monotonic() + self.grace
 
     def _take_signal(self, number: int) -> None:
-        if self.signal is not None and number == signal.SIGINT:
+        if self.signal is not None and number in self._hasty:
             self._end_process()
         if self.signal is None:
             self.signal = number

@@ -24,7 +24,7 @@ _PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
 COMMAND = re.compile(r"python (-c .*)")
 
 
-@pytest.mark.parametrize("given", [TOKEN, HASH])
+@pytest.mark.parametrize("given", [TOKEN, HASH], ids=["token", "digest"])
 @pytest.mark.parametrize(
     ("whose", "principal"),
     [
@@ -44,7 +44,9 @@ async def test_a_token_is_of_whom_the_author_says(given: str, whose: Any, princi
 
 
 @pytest.mark.parametrize(
-    "sent", ["", "x", TOKEN[:-1], TOKEN + "A", TOKEN.swapcase(), HASH, "\ud800", "x" * 100_000]
+    "sent",
+    ["", "x", TOKEN[:-1], TOKEN + "A", TOKEN.swapcase(), HASH, "\ud800", "x" * 100_000],
+    ids=["nothing", "x", "shorter", "longer", "other case", "its digest", "half a character", "too long"],
 )
 async def test_others_are_refused(sent: str) -> None:
     with pytest.raises(InvalidTokenError, match="none that this server has given out"):

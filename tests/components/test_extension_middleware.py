@@ -289,7 +289,7 @@ async def test_a_call_may_go_on_after_its_answer_with_a_context_of_its_own() -> 
         ctx.sync.notify("notifications/thing/failing")
         raise ToolError("burnt")
 
-    @thing.method("tasks/get", named_by="taskId")
+    @thing.method("jobs/get", named_by="taskId")
     async def get(taskId: str) -> dict[str, Any]:
         return {"taskId": taskId, "status": "completed", "result": await running[int(taskId) - 1].result()}
 
@@ -297,10 +297,10 @@ async def test_a_call_may_go_on_after_its_answer_with_a_context_of_its_own() -> 
         task = await client.call("bake", {"bread": "rye"})
         assert (task.type, task.data["taskId"]) == ("task", "1")
         may_end.set()
-        done = await client.request("tasks/get", {"taskId": "1"})
+        done = await client.request("jobs/get", {"taskId": "1"})
         assert (done["resultType"], done["result"]["content"][0]["text"]) == ("complete", "baked rye")
         assert client.notifications == []
         assert [message["method"] for message in mailboxes[0].messages] == ["notifications/thing/baked"]
         await client.call("fail")
-        failed = await client.request("tasks/get", {"taskId": "2"})
+        failed = await client.request("jobs/get", {"taskId": "2"})
         assert (failed["result"]["isError"], failed["result"]["content"][0]["text"]) == (True, "burnt")

@@ -1,7 +1,6 @@
 """The server that the official conformance suite is run against: `python server.py PORT` serves /mcp on 127.0.0.1.
 
-The names are the suite's. What its scenarios on tasks and skills call is not here yet; `expected_failures.yml` names
-those scenarios.
+The names are the suite's. What its scenarios on skills call is not here; the suite skips them.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ import wave
 from typing import Annotated, Any
 
 from asking import asking
+from task_tools import tasks
 
 from mcpkit import (
     Audio,
@@ -250,6 +250,7 @@ def test_prompt_with_image() -> list[Message]:
 
 
 server.include(asking)
+server.include(tasks)
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)

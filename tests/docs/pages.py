@@ -4,9 +4,10 @@
 - One with `title="name.py"` is saved under that name instead and imported, so that later blocks can import it.
 - What a block prints stands in a block with `title="Output"` that follows it. In it `...` stands for any text within
   a line, for what differs from run to run.
-- In `console` blocks the lines that begin with `$` are commands; what they print follows.
+- In `console` blocks the lines that begin with `$` are commands; what they print follows. Those of `mcpkit` may fail:
+  both of their outputs are shown, as in a terminal of 100 columns, and `$ echo $?` after them shows their status.
 - `json` must be JSON; one with `title="name.json"` is saved under that name, too.
-- A block under a comment `<!-- not run: reason -->` is not run.
+- A block under a comment `<!-- not run: reason -->` is not run; under its title it is saved, so that commands find it.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _FENCE = re.compile(r"^(?P<indent> *)```(?P<language>\w*)(?P<options>[^\n`]*)$")
 _TITLE = re.compile(r'title="([^"]*)"')
 _NOT_RUN = re.compile(r"<!-- not run: \S.* -->")
 _RUNNABLE = {"python", "console", "json"}
-_SHOWN_ONLY = {"text"}
+SHOWN_ONLY = {"text", "diff"}
 
 
 class WrongPageError(AssertionError):
@@ -104,6 +105,7 @@ class Runner:
         self._module = types.ModuleType("page_" + re.sub(r"\W", "_", name))
         self._loop = asyncio.new_event_loop()
         self._printed: str | None = None
+        self._status = 0
         self._imported: list[str] = []
 
     def run(self, page: str) -> int:
@@ -147,7 +149,9 @@ class Runner:
             self._compare(block)
             return False
         self._check_shown(block.line)
-        if not block.is_run or block.language in _SHOWN_ONLY:
+        if not block.is_run or block.language in SHOWN_ONLY:
+            if block.language == "python" and block.title is not None:
+                (self._folder / block.title).write_text(block.text)
             return False
         if block.language not in _RUNNABLE:
             raise self._wrong(block.line, f"a block of {block.language or 'no language'} cannot be run")
@@ -192,7 +196,7 @@ class Runner:
     def _compare(self, block: Block) -> None:
         if self._printed is None:
             raise self._wrong(block.line, "no example stands before this output")
-        if not _fits(self._printed, block.text):
+        if not fits(self._printed, block.text):
             raise self._wrong(
                 block.line, f"the page shows\n{block.text}\nbut the example printed\n{self._printed}"
             )
@@ -212,19 +216,30 @@ class Runner:
             (self._folder / block.title).write_text(block.text)
 
     def _run_commands(self, block: Block) -> None:
+        for command, shown in self._steps(block):
+            printed = self._command(shlex.split(command, comments=True), block.line)
+            if printed is not None and not fits(printed, shown):
+                raise self._wrong(
+                    block.line, f"`{command}` is shown to print\n{shown}\nbut it printed\n{printed}"
+                )
+
+    def _steps(self, block: Block) -> Iterator[tuple[str, str]]:
+        """Give the commands of a console block, and what each is shown to print."""
         steps = re.split(r"^\$ ", block.text, flags=re.MULTILINE)
         if steps[0] or len(steps) == 1:
             raise self._wrong(block.line, "a console block begins with a command: `$ ...`")
         for step in steps[1:]:
             command, _, shown = step.partition("\n")
-            printed = self._command(shlex.split(command, comments=True), block.line)
-            if printed is not None and not _fits(printed, shown):
-                raise self._wrong(
-                    block.line, f"`{command}` is shown to print\n{shown}\nbut it printed\n{printed}"
-                )
+            yield command, shown
 
     def _command(self, words: list[str], line: int) -> str | None:
-        """Run `python ...`, check `make ...`; what `make` prints is checked where its target is tested."""
+        """Run `python ...` and `mcpkit ...`, check `make ...`, whose output is checked where its target is tested."""
+        if words == ["echo", "$?"]:
+            return f"{self._status}\n"
+        if words[0] == "cat":
+            return "".join((self._folder / name).read_text() for name in words[1:])
+        if words[0] == "mcpkit":
+            return self._mcpkit(words[1:])
         if words[0] == "make":
             targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
             for word in words[1:]:
@@ -247,11 +262,29 @@ class Runner:
             raise self._wrong(line, f"`{shlex.join(words)}` failed:\n{done.stdout}{done.stderr}")
         return done.stdout
 
+    def _mcpkit(self, words: list[str]) -> str:
+        home = self._folder / ".home"
+        home.mkdir(exist_ok=True)
+        done = subprocess.run(
+            [sys.executable, "-m", "mcpkit", *words],
+            cwd=self._folder,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "100", "NO_COLOR": "1", "HOME": str(home)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        self._status = done.returncode
+        return done.stdout
+
     def _wrong(self, line: int, message: str) -> WrongPageError:
         return WrongPageError(f"{self.name}, line {line}: {message}")
 
 
-def _fits(printed: str, shown: str) -> bool:
+def fits(printed: str, shown: str) -> bool:
+    """Say whether a page shows what was printed."""
     pattern = ".*".join(map(re.escape, _tidy(shown).split("...")))
     return re.fullmatch(pattern, _tidy(printed)) is not None
 

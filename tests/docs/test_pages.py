@@ -10,6 +10,7 @@ from textwrap import dedent
 import pytest
 
 from .pages import Runner, WrongPageError
+from .show import shown
 
 
 def run(page: str, folder: Path) -> int:
@@ -127,6 +128,36 @@ def test_a_command_that_fails_fails(tmp_path: Path) -> None:
         run("```console\n$ python no_such_file.py\n```\n", tmp_path)
 
 
+def test_what_mcpkit_says_is_shown_with_its_status(tmp_path: Path) -> None:
+    page = """
+        ```console
+        $ mcpkit lst
+        Usage: mcpkit ...
+        mcpkit: there is no command lst; did you mean list?
+        $ echo $?
+        1
+        $ mcpkit --version
+        mcpkit ...
+        $ echo $?
+        0
+        ```
+        """
+
+    assert run(page, tmp_path) == 1
+    with pytest.raises(WrongPageError, match="did you mean list"):
+        run("```console\n$ mcpkit lst\n```\n", tmp_path)
+    with pytest.raises(WrongPageError, match="but it printed\n1"):
+        run("```console\n$ mcpkit lst\n...\n...\n$ echo $?\n0\n```\n", tmp_path)
+
+
+def test_what_commands_print_is_written_into_a_page() -> None:
+    page = "# Help\n\n```console\n$ mcpkit --version\nmcpkit ...\n$ mcpkit lst\nold\n```\n"
+    now = shown(page, "page.md")
+    assert "$ mcpkit --version\nmcpkit ...\n$ mcpkit lst\nUsage: mcpkit" in now
+    assert now.endswith("did you mean list?\n```\n")
+    assert shown(now, "page.md") == now
+
+
 def test_a_target_that_the_makefile_lacks_fails(tmp_path: Path) -> None:
     with pytest.raises(WrongPageError, match="no target coffee"):
         run("```console\n$ make coffee\n```\n", tmp_path)
@@ -143,6 +174,23 @@ def test_what_cannot_be_run_fails_unless_the_page_says_why(block: str, tmp_path:
         run(block, tmp_path)
 
     assert run(f"<!-- not run: it needs a file -->\n\n{block}", tmp_path) == 0
+
+
+def test_what_is_not_run_is_there_for_commands(tmp_path: Path) -> None:
+    page = """
+        <!-- not run: the command below runs it -->
+
+        ```python title="told.py"
+        print(6 * 7)
+        ```
+
+        ```console
+        $ python told.py
+        42
+        ```
+        """
+
+    assert run(page, tmp_path) == 1
 
 
 def test_a_block_without_an_end_fails(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 import mcpkit
 
-from .pages import ROOT, Runner, blocks_of
+from .pages import ROOT, SHOWN_ONLY, Runner, blocks_of
 
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
@@ -28,7 +28,7 @@ def test_examples_do_what_the_page_says(page: Path, tmp_path: Path) -> None:
 
     count = Runner(_name(page), tmp_path).run(text)
 
-    runnable = [block for block in blocks_of(text) if block.is_run and block.language != "text"]
+    runnable = [block for block in blocks_of(text) if block.is_run and block.language not in SHOWN_ONLY]
     assert count == len([block for block in runnable if not block.is_output])
 
 

@@ -115,6 +115,10 @@ def raising(error: BaseException) -> Any:
         ([Prompt(lambda: "", name="p")], "among its tools, which is no tool"),
         ([Resource(lambda: "", "a://b", name="r")], "among its tools, which is no tool"),
         ([Tool(lambda x: x, name="t"), Tool(lambda c: c, name="u", output_schema={"type": "x"})], "tool 'u'"),
+        (
+            [Tool(lambda: "", name="u", task=True)],
+            "Table has <tool 'u'> with task=, which is for registered tools",
+        ),
         (raising(ValueError("no database")), "no database"),
     ],
 )

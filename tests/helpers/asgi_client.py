@@ -201,22 +201,32 @@ def initialize(revision: str = "2025-11-25", **params: Any) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": "initialize", "method": "initialize", "params": default | params}
 
 
+_served: list[Any] = []
+_before: list[asyncio.Task[Any]] = []
+"""The apps that are served now, and the tasks that there were before the first of them."""
+
+
 @asynccontextmanager
 async def serving(server: Server, folder: Path, **options: Any) -> AsyncIterator[Client]:
-    """Run the server's ASGI app; when it has been shut down, nothing of it may be left."""
-    before = asyncio.all_tasks()
+    """Run the server's ASGI app; when it, and others beside it, have been shut down, nothing of them may be left."""
+    if not _served:
+        _before[:] = asyncio.all_tasks()
     app = server.asgi(**({"grace": 0} | options))
     client = Client(app, folder)
-    async with lifespan(app):
-        try:
-            yield client
-        finally:
-            await client.aclose()
-            await settle()
-            assert server.engine.runtime.running.taken == 0
-            assert server.engine.runtime.running._taken_by == {}
-    await settle()
-    assert asyncio.all_tasks() - before == set()
+    _served.append(app)
+    try:
+        async with lifespan(app):
+            try:
+                yield client
+            finally:
+                await client.aclose()
+                await settle()
+                assert server.engine.runtime.running.taken == 0
+                assert server.engine.runtime.running._taken_by == {}
+        await settle()
+    finally:
+        _served.remove(app)
+    assert _served or asyncio.all_tasks() - {*_before} == set()
 
 
 @asynccontextmanager

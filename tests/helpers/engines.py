@@ -7,16 +7,18 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Coroutine, Mapping
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
 
-from mcpkit import Broker, Memory, Sqlite, Store, Stored
+from mcpkit import Broker, Memory, Redis, Sqlite, Store, Stored
 from mcpkit.state.sqlite import _tidy
+from redis_server import Dated, common_server, kept
 from waiting import PATIENCE
 
 T = TypeVar("T")
 
-ENGINES = ["memory", "sqlite"]
+ENGINES = ["memory", "sqlite", "redis"]
 
 
 class _Loop:
@@ -70,26 +72,34 @@ def delete(engine: Store, key: str, version: str) -> bool:
     return done(engine.delete(key, version=version))
 
 
-def make_engine(name: str, folder: Path, clock: Callable[[], float] | None = None) -> Memory | Sqlite:
-    """Make an engine that is empty."""
+Engine = Memory | Sqlite | Redis
+
+
+def make_engine(name: str, folder: Path, clock: Callable[[], float] | None = None) -> Engine:
+    """Make an engine; those of one folder share what they keep, which is nothing at first."""
     options = {} if clock is None else {"clock": clock}
+    if name == "redis":
+        url, prefix = common_server().url, f"{sha256(str(folder).encode()).hexdigest()[:16]}:"
+        return Redis(url, prefix=prefix) if clock is None else Dated(url, prefix, clock)
     return Memory(**options) if name == "memory" else Sqlite(folder / "shared.db", **options)
 
 
-def close(engine: Memory | Sqlite) -> None:
-    if isinstance(engine, Sqlite):
+def close(engine: Engine) -> None:
+    if not isinstance(engine, Memory):
         engine.close()
 
 
-def size(engine: Memory | Sqlite) -> int:
+def size(engine: Engine) -> int:
     """Count what an engine keeps, once it has swept what has expired."""
     if isinstance(engine, Memory):
         engine.sweep()
         return len(engine)
+    if isinstance(engine, Redis):
+        return done(kept(engine))
 
     def count(connection: sqlite3.Connection) -> int:
         _tidy(engine._clock, connection)
-        tables = ("records", "claims", "stored")
+        tables = ("records", "claims", "stored", "jobs")
         return sum(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in tables)
 
     return done(engine._database.run(count))

@@ -141,7 +141,7 @@ class Site:
             "jsonrpc": "2.0",
             "id": id_,
             "method": "subscriptions/listen",
-            "params": {"_meta": stateless_meta(), "notifications": wanted},
+            "params": {"_meta": meta or stateless_meta(), "notifications": wanted},
         }
         headers = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "subscriptions/listen"}
         return EventStream(self.url, "POST", message, headers, buffer)

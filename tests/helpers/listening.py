@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mcpkit import Server
+from mcpkit.engine.subscriptions.hub import Changes
 from mcpkit.state.change import Change
 from mcpkit.state.principal import ANYONE
 
@@ -37,5 +38,7 @@ def updated(uri: str) -> Change:
 
 
 def hearing(server: Server) -> int:
-    """Return how many hear of the server's changes, beside itself."""
-    return len(server.listeners) - 1
+    """Return in how many event loops somebody hears of the server's changes."""
+    return sum(
+        isinstance(getattr(each, "__self__", None), Changes) for each in server.listeners._all.values()
+    )

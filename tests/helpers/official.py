@@ -29,6 +29,10 @@ RESULT_OF = {
     "prompts/list": "ListPromptsResult",
     "prompts/get": "GetPromptResult",
     "completion/complete": "CompleteResult",
+    "tasks/get": "GetTaskResult",
+    "tasks/list": "ListTasksResult",
+    "tasks/cancel": "CancelTaskResult",
+    "tasks/result": "CallToolResult",  # of which tasks are made; the schema would let anything pass
 }
 
 ERROR_OF = {-32021: "MissingRequiredClientCapabilityError", -32022: "UnsupportedProtocolVersionError"}
@@ -54,6 +58,9 @@ class Official:
         self.definitions = schema[self.key]
         strict = copy.deepcopy(self.definitions)
         for name, definition in strict.items():
+            if "allOf" in definition:
+                strict[name] = _merged(definition, strict)
+        for name, definition in strict.items():
             if not name.endswith("MetaObject"):  # `_meta` is open by design
                 _close(definition)
         self.strict = strict
@@ -62,6 +69,11 @@ class Official:
             definition["properties"]["method"]["const"]: name
             for name, definition in self.definitions.items()
             if name.endswith("Notification") and "const" in definition.get("properties", {}).get("method", {})
+        }
+        self.requests = {
+            definition["properties"]["method"]["const"]: name
+            for name, definition in self.definitions.items()
+            if name.endswith("Request") and "const" in definition.get("properties", {}).get("method", {})
         }
 
     def check(self, name: str, value: Any) -> None:
@@ -85,7 +97,10 @@ class Official:
             return
         name = "JSONRPCResultResponse" if "JSONRPCResultResponse" in self.definitions else "JSONRPCResponse"
         self.envelope(name, message)
-        self.check(RESULT_OF[method], message["result"])
+        name = RESULT_OF[method]
+        if method == "tools/call" and "task" in message["result"]:
+            name = "CreateTaskResult"
+        self.check(name, message["result"])
         for block in _blocks(message["result"]):
             self.block(block)
 
@@ -119,6 +134,11 @@ class Official:
             message = {key: value for key, value in message.items() if key != "jsonrpc"}
         self.check(name, message)
 
+    def request(self, message: dict[str, Any]) -> None:
+        """Check a request of the server's."""
+        assert message["jsonrpc"] == "2.0"
+        self.check(self.requests[message["method"]], message)
+
     def envelope(self, name: str, message: dict[str, Any]) -> None:
         """Check the JSON-RPC members."""
         assert message["jsonrpc"] == "2.0"
@@ -131,6 +151,14 @@ def _blocks(result: dict[str, Any]) -> list[dict[str, Any]]:
     if "content" in result:
         return result["content"]
     return [message["content"] for message in result.get("messages", [])]
+
+
+def _merged(definition: Any, definitions: dict[str, Any]) -> Any:
+    """Return what is all of several others as one that names the members of all."""
+    parts = [definitions[part["$ref"].rpartition("/")[2]] for part in definition["allOf"] if "$ref" in part]
+    properties = {name: member for part in parts for name, member in part.get("properties", {}).items()}
+    required = [name for part in parts for name in part.get("required", ())]
+    return {"type": "object", "properties": properties, "required": required}
 
 
 def _close(schema: Any) -> None:

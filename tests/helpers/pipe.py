@@ -11,6 +11,7 @@ from typing import Any
 
 from mcpkit import Server
 from mcpkit.engine.connection import Connection
+from mcpkit.state.principal import ANYONE, Principal
 from official import official
 
 HANDSHAKE = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
@@ -46,14 +47,14 @@ class Pipe:
     revision where it answers a request or a subscription of that.
     """
 
-    def __init__(self, server: Server, revision: str, folder: Path) -> None:
+    def __init__(self, server: Server, revision: str, folder: Path, principal: Principal = ANYONE) -> None:
         self.revision = revision
         self.folder = folder
         self.out: asyncio.Queue[Any] = asyncio.Queue()
         self.verdict: AssertionError | None = None
         self.methods: dict[Any, list[tuple[str, str]]] = {}
         """By id, what has been asked: where two requests have one id, either may be the one that is answered."""
-        self.connection = Connection(server, self._judge)
+        self.connection = Connection(server, self._judge, principal=principal)
         self.ids = 0
 
     def _judge(self, line: bytes) -> None:
@@ -70,6 +71,8 @@ class Pipe:
         params = message.get("params", {})
         if "method" not in message:
             self._judge_response(message)
+        elif "id" in message:
+            official(self.folder, self.revision).request(message)
         elif META + "subscriptionId" in params.get("_meta", {}):
             official(self.folder, STATELESS[-1]).notification(message)
         else:
@@ -140,6 +143,17 @@ class Pipe:
             raise self.verdict
         return message
 
+    async def question(self, method: str) -> dict[str, Any]:
+        """Return the next request of the server's, skipping notifications."""
+        while "id" not in (message := await self.receive()):
+            pass
+        assert message.get("method") == method, message
+        return message
+
+    def reply(self, question: dict[str, Any], result: dict[str, Any]) -> None:
+        """Answer a request of the server's."""
+        self.send({"jsonrpc": "2.0", "id": question["id"], "result": result})
+
     async def request(self, method: str, params: dict[str, Any] | None = None, **meta: Any) -> dict[str, Any]:
         """Send a request and return the response, skipping notifications."""
         id_ = self.start(method, params, **meta)
@@ -200,14 +214,20 @@ async def settle() -> None:
 
 @asynccontextmanager
 async def open_pipe(
-    server: Server, revision: str, folder: Path, *, initialize: bool = True
+    server: Server,
+    revision: str,
+    folder: Path,
+    *,
+    initialize: bool = True,
+    principal: Principal = ANYONE,
+    capabilities: dict[str, Any] | None = None,
 ) -> AsyncIterator[Pipe]:
     """Connect a pipe; in the handshake era with its session open."""
     async with server.running():
-        pipe = Pipe(server, revision, folder)
+        pipe = Pipe(server, revision, folder, principal)
         try:
             if initialize and revision in HANDSHAKE:
-                await pipe.initialize()
+                await pipe.initialize(capabilities=capabilities or {})
             yield pipe
         finally:
             await pipe.connection.aclose()

@@ -8,7 +8,7 @@ from typing import Any
 
 from asgi_answer import Answer, Event
 from asgi_client import Session
-from mcpkit import Context, Server
+from mcpkit import Context, Memory, Server, Sqlite
 
 OLDER = ["2025-03-26", "2025-06-18"]
 """Revisions whose clients do not come back."""
@@ -28,8 +28,8 @@ class Steps:
             assert await asyncio.wait_for(self.taken.get(), 10) == name
 
 
-def make_server(steps: Steps) -> Server:
-    server = Server("resumed", version="1", secret=SECRET)
+def make_server(steps: Steps, shared: Memory | Sqlite | None = None) -> Server:
+    server = Server("resumed", version="1", secret=SECRET, shared=shared)
 
     @server.tool
     async def tell(ctx: Context) -> str:

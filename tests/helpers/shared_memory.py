@@ -8,7 +8,8 @@ from contextlib import asynccontextmanager
 
 from asgi_answer import Answer
 from asgi_client import Serve, Session
-from mcpkit import Memory, Server
+from mcpkit import Memory, Server, Stored
+from mcpkit.transports.http.sessions.record import Record
 from session_server import SECRET
 from work import Work
 
@@ -19,7 +20,7 @@ class Shared(Memory):
     Attributes:
         gate: Reads have to pass it, with what they have read.
         lock: Writes have to pass it, before they are made.
-        followed: How many sessions are listened for.
+        followed: How many apps hear of sessions.
         refuses: Whether it raises what a broker raises that cannot be reached.
     """
 
@@ -33,32 +34,54 @@ class Shared(Memory):
         self.refuses = False
 
     async def read(self, key: str) -> Mapping[str, str]:
-        if self.refuses:
-            raise ConnectionError("the store is down")
+        self._answer()
         record = dict(await super().read(key))
         await self.gate.wait()
         return record
 
     async def write(self, key: str, changes: Mapping[str, str | None], ttl: float) -> None:
+        self._answer()
         await self.lock.wait()
         await super().write(key, changes, ttl)
 
+    async def erase(self, key: str) -> None:
+        self._answer()
+        await super().erase(key)
+
+    async def get(self, key: str) -> Stored | None:
+        self._answer()
+        return await super().get(key)
+
+    async def put(self, key: str, value: bytes, *, version: str | None, ttl: float) -> str | None:
+        self._answer()
+        return await super().put(key, value, version=version, ttl=ttl)
+
     async def publish(self, topic: str, message: str) -> None:
-        if self.refuses:
-            raise ConnectionError("the store is down")
+        self._answer()
         await super().publish(topic, message)
 
-    def subscribe(self, topic: str, listener: Callable[[str], None]) -> Callable[[], None]:
-        if "/session/" not in topic:
-            return super().subscribe(topic, listener)
+    def _answer(self) -> None:
+        if self.refuses:
+            raise ConnectionError("the store is down")
+
+    def subscribe(
+        self, topic: str, listener: Callable[[str], None], missed: Callable[[], None] | None = None
+    ) -> Callable[[], None]:
+        unsubscribe = super().subscribe(topic, listener, missed)
+        if not topic.endswith("/sessions"):
+            return unsubscribe
         self.followed += 1
-        unsubscribe = super().subscribe(topic, listener)
 
         def leave() -> None:
             self.followed -= 1
             unsubscribe()
 
         return leave
+
+
+def sessions_in(store: Memory) -> list[str]:
+    """Return the keys of the sessions that a store has records of."""
+    return [key for key in store._records._entries if "/session/" in key]
 
 
 def make_server(broker: Memory, work: Work | None = None) -> Server:
@@ -84,6 +107,11 @@ async def two_places(serve: Serve, broker: Shared) -> AsyncIterator[tuple[Server
     async with serve(make_server(broker)) as there, serve(server) as here:
         session = await here.initialize()
         yield server, session, session.at(there)
+
+
+async def say_changed(broker: Memory, record: Record) -> None:
+    """Say that a session has changed, as another process does."""
+    await Memory.publish(broker, "weather/sessions", f"elsewhere 1 {record.token.id} changed ")
 
 
 async def subscribe(session: Session, town: str, verb: str = "subscribe") -> None:

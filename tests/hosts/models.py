@@ -1,10 +1,10 @@
-"""Models that do what a script says, for hosts that need one: they call `whoami`, and repeat what it has answered."""
+"""Models that do what a script says, for hosts that need one: they call tools, and repeat what these have answered."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -13,6 +13,20 @@ from starlette.routing import Route
 
 TOOL = "mcp__notes__whoami"
 STEPS = [("tool_search", {"query": f"select:{TOOL}"}), ("tool_call", {"name": TOOL, "arguments": {}})]
+
+
+class Call(NamedTuple):
+    """A call of a tool, which a model wants.
+
+    Attributes:
+        name: The tool, as the host calls it.
+        arguments: What it is given.
+        number: What tells it from the other calls of a session.
+    """
+
+    name: str
+    arguments: dict[str, Any]
+    number: int
 
 
 def _streamed(events: Iterable[dict[str, Any]], *, has_names: bool) -> Response:
@@ -24,25 +38,21 @@ def _streamed(events: Iterable[dict[str, Any]], *, has_names: bool) -> Response:
     return StreamingResponse(lines(), media_type="text/event-stream")
 
 
-async def messages(request: Request) -> Response:
-    """Answer as the Messages API of Anthropic does."""
-    asked = await request.json()
-    contents = [message["content"] for message in asked["messages"] if isinstance(message["content"], list)]
-    answered = [block for content in contents for block in content if block["type"] == "tool_result"]
-    has_tool = any(tool["name"] == TOOL for tool in asked.get("tools", []))
-    if has_tool and not answered:
-        block = {"type": "tool_use", "id": "toolu_1", "name": TOOL, "input": {}}
-        delta, reason = {"type": "input_json_delta", "partial_json": "{}"}, "tool_use"
+def message(model: str, said: str | Call) -> Response:
+    """Return what a model says, or calls, as the Messages API of Anthropic does."""
+    if isinstance(said, Call):
+        block = {"type": "tool_use", "id": f"toolu_{said.number}", "name": said.name, "input": {}}
+        delta = {"type": "input_json_delta", "partial_json": json.dumps(said.arguments)}
+        reason = "tool_use"
     else:
-        block = {"type": "text", "text": ""}
-        text = json.dumps([block["content"] for block in answered])
-        delta, reason = {"type": "text_delta", "text": text}, "end_turn"
+        block, reason = {"type": "text", "text": ""}, "end_turn"
+        delta = {"type": "text_delta", "text": said}
     usage = {"input_tokens": 1, "output_tokens": 1}
-    message = {
+    begun = {
         "id": "msg_1",
         "type": "message",
         "role": "assistant",
-        "model": asked["model"],
+        "model": model,
         "content": [],
         "stop_reason": None,
         "stop_sequence": None,
@@ -50,7 +60,7 @@ async def messages(request: Request) -> Response:
     }
     return _streamed(
         [
-            {"type": "message_start", "message": message},
+            {"type": "message_start", "message": begun},
             {"type": "content_block_start", "index": 0, "content_block": block},
             {"type": "content_block_delta", "index": 0, "delta": delta},
             {"type": "content_block_stop", "index": 0},
@@ -65,21 +75,16 @@ async def messages(request: Request) -> Response:
     )
 
 
-async def completions(request: Request) -> Response:
-    """Answer as the chat completions of OpenAI do."""
-    asked = await request.json()
-    answered = [message["content"] for message in asked["messages"] if message["role"] == "tool"]
-    # The host keeps the tools of servers behind two of its own.
-    has_tools = any(tool["function"]["name"] == "tool_call" for tool in asked.get("tools", []))
+def completion(model: str, said: str | Call) -> Response:
+    """Return what a model says, or calls, as the chat completions of OpenAI do."""
     delta: dict[str, Any] = {"role": "assistant"}
-    if has_tools and len(answered) < len(STEPS):
-        name, arguments = STEPS[len(answered)]
-        function = {"name": name, "arguments": json.dumps(arguments)}
-        call = {"index": 0, "id": f"call_{len(answered)}", "type": "function", "function": function}
+    if isinstance(said, Call):
+        function = {"name": said.name, "arguments": json.dumps(said.arguments)}
+        call = {"index": 0, "id": f"call_{said.number}", "type": "function", "function": function}
         delta["tool_calls"], reason = [call], "tool_calls"
     else:
-        delta["content"], reason = json.dumps(answered), "stop"
-    chunk = {"id": "chat_1", "object": "chat.completion.chunk", "created": 1, "model": asked["model"]}
+        delta["content"], reason = said, "stop"
+    chunk = {"id": "chat_1", "object": "chat.completion.chunk", "created": 1, "model": model}
     usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
     return _streamed(
         [
@@ -90,9 +95,41 @@ async def completions(request: Request) -> Response:
     )
 
 
+def messages(steps: Sequence[tuple[str, dict[str, Any]]]) -> Callable[[Request], Awaitable[Response]]:
+    """Return what answers as the Messages API of Anthropic does: it calls tools in turn, then says what they said."""
+
+    async def answer(request: Request) -> Response:
+        asked = await request.json()
+        contents = [each["content"] for each in asked["messages"] if isinstance(each["content"], list)]
+        answered = [block for content in contents for block in content if block["type"] == "tool_result"]
+        name, arguments = steps[len(answered)] if len(answered) < len(steps) else ("", {})
+        if any(tool["name"] == name for tool in asked.get("tools", [])):
+            return message(asked["model"], Call(name, arguments, len(answered)))
+        return message(asked["model"], json.dumps([block["content"] for block in answered]))
+
+    return answer
+
+
+async def completions(request: Request) -> Response:
+    """Answer as the chat completions of OpenAI do."""
+    asked = await request.json()
+    answered = [each["content"] for each in asked["messages"] if each["role"] == "tool"]
+    # The host keeps the tools of servers behind two of its own.
+    has_tools = any(tool["function"]["name"] == "tool_call" for tool in asked.get("tools", []))
+    if has_tools and len(answered) < len(STEPS):
+        return completion(asked["model"], Call(*STEPS[len(answered)], len(answered)))
+    return completion(asked["model"], json.dumps(answered))
+
+
 app = Starlette(
     routes=[
-        Route("/v1/messages", messages, methods=["POST"]),
+        Route("/v1/messages", messages([(TOOL, {})]), methods=["POST"]),
         Route("/v1/chat/completions", completions, methods=["POST"]),
     ]
 )
+"""It calls `whoami`."""
+
+
+def calling(steps: Sequence[tuple[str, dict[str, Any]]]) -> Starlette:
+    """Return a model of Anthropic's that calls these tools, one after the other."""
+    return Starlette(routes=[Route("/v1/messages", messages(steps), methods=["POST"])])

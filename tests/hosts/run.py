@@ -1,7 +1,10 @@
 """Connect the hosts that people use to the weather example, each over every transport that it speaks.
 
-Then let them log in to a protected server and call a tool of its, where there is a browser. Each starts in a home of
-its own, with nobody logged in. Ends with status 1 if one of them does not connect, or does not log in.
+Then give it to them by `mcpkit install`, and connect them again.
+
+Then let them log in to a protected server and call a tool of its, where there is a browser; and let agents call tools
+of servers in their own process. Each starts in a home of its own, with nobody logged in. Ends with status 1 if one of
+them does not connect, does not log in, or does not call.
 """
 
 from __future__ import annotations
@@ -14,7 +17,9 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from agents import AGENTS, Agent
 from host import Finished, Host
+from installed import PLAIN, SETTINGS, Given, Qodercli, listed, targets
 from logins import logs_in
 
 from browser import browsing
@@ -74,6 +79,13 @@ HOSTS = [
 ]
 
 
+GIVEN = [
+    Given("qwen-code", HOSTS[0], SETTINGS, HOSTS[0].check, reconnected),
+    Given("claude-code", HOSTS[1], PLAIN, HOSTS[1].check, listed_as_connected),
+    Given("qodercli", Qodercli(), SETTINGS, ["mcp", "list"], listed),
+]
+
+
 def ways(origin: str) -> Iterator[tuple[str, list[str]]]:
     """Each transport, with the command or the URL that the hosts are given."""
     yield "stdio", WEATHER
@@ -92,7 +104,9 @@ class Table:
         self.failures: list[str] = []
         print(f"{'host':12} {'version':9} {'way':9} {'outcome':13} seconds")
 
-    def add(self, host: Host, way: str, goal: str, attempt: Callable[[], tuple[bool, str]]) -> None:
+    def add(
+        self, host: Host | Agent | Given, way: str, goal: str, attempt: Callable[[], tuple[bool, str]]
+    ) -> None:
         """Try something, and print whether the goal was reached."""
         begin = time.monotonic()
         is_reached, said = attempt()
@@ -110,12 +124,17 @@ def main() -> int:
         for host in HOSTS:
             for transport, target in ways(served.origin):
                 table.add(host, transport, "connected", partial(host.connects, transport, target))
+        for given in GIVEN:
+            for kind, target in targets(served.origin, ROOT / "examples" / "weather"):
+                table.add(given, kind, "installed", partial(given.connects, target))
     try:
         with browsing() as browser:
             for host in HOSTS:
                 table.add(host, "login", "logged in", partial(logs_in, host, browser))
     except pytest.skip.Exception as reason:
         print(f"no logins: {reason}")
+    for agent in AGENTS:
+        table.add(agent, "sdk", agent.goal, agent.reaches_its_goal)
     print(*table.failures, sep="\n", end="")
     return 1 if table.failures else 0
 

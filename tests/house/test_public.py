@@ -16,6 +16,12 @@ from imports import PACKAGE, ROOT
 PUBLIC: Final = (
     "mcpkit",
     "mcpkit.auth",
+    "mcpkit.compat",
+    "mcpkit.compat.agent_sdk",
+    "mcpkit.compat.fastmcp",
+    "mcpkit.compat.lowlevel",
+    "mcpkit.compat.standalone",
+    "mcpkit.compat.types",
     "mcpkit.middleware",
     "mcpkit.middlewares",
     "mcpkit.protocol.revisions",

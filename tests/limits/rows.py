@@ -7,7 +7,7 @@ import inspect
 import re
 from typing import Any
 
-from mcpkit import Server, resource_dir
+from mcpkit import Server, Task, Tasks, resource_dir
 from mcpkit.auth import Introspection, Jwt
 from mcpkit.transports.http.options import Settings
 from mcpkit.transports.stdio import run_stdio
@@ -31,6 +31,7 @@ ROWS: dict[str, tuple[Any, ...]] = {
     "revision that a client names": ("mcpkit.protocol.eras:MOST_REPEATED",),
     "session id": (f"{HTTP}.sessions.token:MAX_LENGTH",),
     "URI that is read": ("mcpkit.engine.methods:_MAX_URI_LENGTH",),
+    "matching of a URI by a template of a FastMCP": ("mcpkit.compat.fastmcp.resources:_MOST_STEPS",),
     "problems of arguments that are told": (
         "mcpkit.errors:ArgumentsError.MOST",
         "mcpkit.schema.problems:MOST_PROBLEMS",
@@ -89,15 +90,33 @@ ROWS: dict[str, tuple[Any, ...]] = {
     "time of a call": ("Server(timeout=)",),
     "wait for the lifespan": ("Server(lifespan_wait=)",),
     "time to finish at the end": ("server.asgi(grace=)", "mcpkit.transports.stdio:GRACE"),
+    "tasks that one process runs at a time": ("Server(tasks=Tasks(slots=))",),
+    "tasks that one principal, or one address of strangers, has open": ("Server(tasks=Tasks(per_owner=))",),
+    "tasks that are open": ("Server(tasks=Tasks(most=))",),
+    "work on one task": ("@server.tool(task=Task(timeout=))",),
+    "runs of a task that end with their process": ("@server.tool(task=Task(attempts=))",),
+    "keeping of a task that has ended": ("@server.tool(task=Task(keep=))",),
+    "lease of a task": ("Server(tasks=Tasks(lease=))",),
+    "record of a task": ("mcpkit.tasks.ledger:MAX_RECORD",),
+    "idempotency key": ("mcpkit.tasks.ids:MAX_KEY",),
     "changes that wait for the shared store": ("mcpkit.engine.subscriptions.relay:MOST_WAITING",),
     "updates for some users that other processes are asked about": (
         "mcpkit.engine.subscriptions.relay:MOST_ASKED",
     ),
     "messages in a `Sqlite` that processes have not fetched yet": (
-        "mcpkit.state.sqlite:_MOST_MESSAGES",
-        "mcpkit.state.sqlite:_LONGEST_WAIT",
+        "mcpkit.state.bulletin:_MOST_MESSAGES",
+        "mcpkit.state.bulletin:_LONGEST_WAIT",
     ),
+    "look at tasks that wait, by who measures": ("mcpkit.tasks.measuring:_PATIENCE",),
+    "look whether the shared store answers": (f"{HTTP}.readiness:_PATIENCE", f"{HTTP}.readiness:_FRESH"),
+    "wait of a `RateLimit` for the shared store": ("mcpkit.middlewares.shared_buckets:_PATIENCE",),
     "wait for a `Sqlite` that another process has locked": ("mcpkit.state.database:PATIENCE",),
+    "messages in a `Redis` that processes have not read yet": (
+        "mcpkit.state.redis_log:MOST_MESSAGES",
+        "mcpkit.state.redis_log:LONG",
+        30,
+    ),
+    "wait for a `Redis` that does not answer": ("mcpkit.state.redis_link:PATIENCE",),
     "access token of a request": ("mcpkit.transports.http.protection.bearer:MOST",),
     "document of a provider": ("Jwt(timeout=)", "mcpkit.auth.fetching:MAX_DOCUMENT"),
     "access token that a verifier reads": ("mcpkit.auth.jws:MAX_TOKEN",),
@@ -142,10 +161,18 @@ ROWS: dict[str, tuple[Any, ...]] = {
 """Of each row the setting, or the constants, whose values are its default."""
 
 NO_BOUNDS = {
+    "record.py:_FEWEST": "what clients are advised",
+    "record.py:_MOST": "what clients are advised",
+    "handshake.py:_LONGEST": "more than any author lets tasks be kept for",
+    "wire.py:_MOST_TOLD": "characters of a failure, said in a status",
+    "service.py:_TRIES": "changes that others get ahead of",
+    "polls.py:_MOST_LOOKS": "when clients are advised otherwise",
     "endpoint.py:_MOST_KEPT": "a cache",
     "client_documents.py:_MOST_KEPT": "a cache",
     "client_documents.py:_LONGEST": "a cache",
     "public_internet.py:_MAX_TRIED": "addresses of one host",
+    "serving.py:DEFAULT_MAX_REQUEST_BODY_SIZE": "what asgi(max_body=) is by default",
+    "serving.py:DEFAULT_SESSION_IDLE_TIMEOUT": "a default of managers of `mcp`, for asgi(session_ttl=)",
     "server.asgi(stream_after=)": "when an answer becomes a stream",
     "server.asgi(keep_alive=)": "how often a silent stream says that it is there",
     "pending.py:_KEPT": "questions that are over",
@@ -156,6 +183,16 @@ NO_BOUNDS = {
     "relay.py:_AT_A_TIME": "sent in one message",
     "bulletin.py:_AT_A_TIME": "read at once",
     "sqlite.py:_AT_A_TIME": "read at once",
+    "redis.py:_AT_A_TIME": "read at once",
+    "redis.py:_MUCH": "read at once",
+    "redis.py:_LONGEST": "what Redis can count to",
+    "redis_log.py:_AT_A_TIME": "sent at once",
+    "journal.py:_AT_A_TIME": "written at once",
+    "journal.py:_TRIES": "then it is tried later",
+    "freshness.py:_PATIENCE": "then what is known is used",
+    "remote.py:_PATIENCE": "then a client is answered all the same",
+    "checks.py:_PATIENCE": "then a client is answered all the same",
+    "relay.py:_PATIENCE": "then it is looked for otherwise",
     "sqlite.py:_TIDIED_AT_A_TIME": "removed at once",
     "database.py:_LARGE": "when writers wait for the disk",
     "listing.py:_MOST_KEPT": "a cache",
@@ -188,6 +225,8 @@ NO_BOUNDS = {
     "audit.py:_LONGEST": "for reading",
     "leases.py:_AT_A_TIME": "verified again at once",
     "leases.py:_LONGEST": "how long a timer sleeps",
+    "leases.py:_PATIENCE": "how long the end of a thread is waited for",
+    "orphans.py:_AT_A_TIME": "given up at once",
     "revocations.py:KEPT_FOR": "the default of a setting",
     "verification.py:_MOST_ADDRESSES": "a cache",
     "verification.py:_MOST_LOGGED": "what is logged, not what a client gets",
@@ -220,6 +259,8 @@ def settings() -> dict[str, Any]:
         ("server.run({}=)", run_stdio),
         ("Jwt({}=)", Jwt),
         ("Introspection({}=)", Introspection),
+        ("Server(tasks=Tasks({}=))", Tasks),
+        ("@server.tool(task=Task({}=))", Task),
     ]
     found: dict[str, Any] = {"resource_dir(most_entries=)": _default(resource_dir, "most_entries")}
     for name, hint in inspect.get_annotations(Settings).items():

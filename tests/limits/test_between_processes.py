@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sqlite3
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,12 @@ from asgi_client import Serve, initialize
 from clock import Clock
 from limits.ways import around, limit
 from listening import hearing
-from mcpkit import Memory, Server, Sqlite
+from mcpkit import Memory, Redis, Server, Sqlite
 from mcpkit.engine.subscriptions.relay import MOST_ASKED, MOST_WAITING, Publisher
-from mcpkit.state.sqlite import _MOST_MESSAGES
+from mcpkit.state.bulletin import _MOST_MESSAGES
+from mcpkit.state.redis_log import LONG, MOST_MESSAGES
 from pipe import settle
+from redis_server import RedisServer
 from waiting import until
 
 pytestmark = pytest.mark.anyio
@@ -100,6 +102,44 @@ async def test_a_file_that_is_locked_is_waited_for(
             assert (await client.post(initialize()).whole()).status == 503
             other.execute("ROLLBACK")
             await client.initialize()
+
+
+@limit("messages in a `Redis` that processes have not read yet")
+async def test_what_waits_in_a_redis_is_bounded(tmp_path: Path) -> None:
+    with RedisServer(tmp_path / "redis") as server, closing(Redis(server.url, prefix="own:")) as shared:
+        await shared.publish("t", "a" * LONG)
+        assert server.ask("KEYS", "own:m:*") == []
+        await shared.publish("t", "a" * (LONG + 1))
+        (beside,) = server.ask("KEYS", "own:m:*")
+        assert 0 < server.ask("PTTL", beside) <= 30_000
+        for _ in range(4):
+            await asyncio.gather(*(shared.publish("t", "m") for _ in range(MOST_MESSAGES // 3)))
+        assert MOST_MESSAGES <= server.ask("XLEN", "own:log") < MOST_MESSAGES + 200
+
+
+@limit("wait for a `Redis` that does not answer")
+async def test_a_redis_that_does_not_answer_is_waited_for(
+    tmp_path: Path, serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mcpkit.state.redis_link.PATIENCE", 0.1)
+    with RedisServer(tmp_path / "redis") as redis, closing(Redis(redis.url)) as shared:
+        await until_it_answers(shared)
+        async with serve(Server("s", shared=shared, secret="s" * 32)) as client:
+            redis.pause()
+            try:
+                assert (await client.post(initialize()).whole()).status == 503
+            finally:
+                redis.resume()
+            await until_it_answers(shared)
+            await client.initialize()
+
+
+async def until_it_answers(shared: Redis) -> None:
+    for _ in range(100):
+        with suppress(OSError):
+            await shared.erase("nothing")
+            return
+    pytest.fail("it does not answer")
 
 
 @limit("updates for some users that other processes are asked about")

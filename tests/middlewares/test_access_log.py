@@ -45,7 +45,7 @@ def server() -> Server:
 
 @pytest.fixture
 def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
-    caplog.set_level(logging.INFO, "mcpkit.state")
+    caplog.set_level(logging.INFO, "mcpkit.access")
     return caplog
 
 
@@ -74,6 +74,7 @@ async def test_one_record_a_request_says_what_it_was(
         "error_type": None,
         "error_ref": None,
         "principal": None,
+        "attempt": None,
     }
     assert log.records[1].getMessage() == f"tools/call 'greet' ok {milliseconds:.1f} ms"
     assert "Ada" not in log.text

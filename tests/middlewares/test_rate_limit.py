@@ -23,7 +23,7 @@ EVERY = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr("mcpkit.middlewares.rate_limit.monotonic", clock)
+    monkeypatch.setattr("mcpkit.middlewares.buckets.monotonic", clock)
     return clock
 
 
@@ -141,7 +141,7 @@ async def test_the_buckets_have_an_end(clock: Clock) -> None:
 
     async with connect(server) as client:
         assert await allowed(client, 100) == 100
-    assert len(limit._full_at) == 10
+    assert len(limit._here) == 10
 
 
 async def test_the_bucket_that_is_used_is_kept(clock: Clock) -> None:

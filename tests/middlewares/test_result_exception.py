@@ -96,12 +96,12 @@ async def test_timing_and_the_access_log_name_the_exception(caplog: pytest.LogCa
     timed: list[Timed] = []
     server.middleware(Timing(timed.append))
     server.middleware(AccessLog())
-    caplog.set_level(logging.INFO, "mcpkit.state")
+    caplog.set_level(logging.INFO, "mcpkit.access")
     async with connect(server) as client:
         texts = [await told(client, CALLS[name]) for name in ("tool", "prompt")]
     assert [type(each.error) for each in timed[1:]] == [BrokenError] * 2
     assert texts == [f"Internal error (ref {each.ref})" for each in timed[1:]]
-    records: list[Any] = [record for record in caplog.records if record.name == "mcpkit.state"][1:]
+    records: list[Any] = [record for record in caplog.records if record.name == "mcpkit.access"][1:]
     name = f"{BrokenError.__module__}.BrokenError"
     assert [record.mcp_error_type for record in records] == [name] * 2
     assert [record.mcp_error_ref for record in records] == [each.ref for each in timed[1:]]

@@ -148,7 +148,9 @@ def test_a_value_is_the_data_that_it_obviously_is(value: Any, data: Any) -> None
 
 
 @pytest.mark.parametrize(
-    "value", [object(), 1j, (ctypes.c_int * 2)(1, 2), len, pl.LazyFrame({"a": [1]}), io, type], ids=repr
+    "value",
+    [object(), 1j, (ctypes.c_int * 2)(1, 2), len, pl.LazyFrame({"a": [1]}), io, type],
+    ids=lambda value: type(value).__qualname__,
 )
 def test_nothing_is_made_of_an_object_that_is_no_data(value: object) -> None:
     assert encoder(type(value)) is None

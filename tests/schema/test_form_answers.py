@@ -61,7 +61,7 @@ def test_an_answer_becomes_a_value_of_the_type():
             dt.datetime(2026, 1, 31, 9, 30, 0, 500000),
         ),
     ],
-    ids=str,
+    ids=lambda value: "a set" if isinstance(value, set) else str(value),
 )
 def test_what_is_read(annotation, content, value):
     read = Form.of(annotation).read(content)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
+import re
 from collections.abc import Callable
 from decimal import Decimal
 from ipaddress import IPv4Address, IPv6Address
@@ -178,7 +179,9 @@ CASES: list[Case] = [
 
 
 @pytest.mark.parametrize(
-    ("annotation", "schema", "accepted", "refused"), CASES, ids=[str(c[0]) for c in CASES]
+    ("annotation", "schema", "accepted", "refused"),
+    CASES,
+    ids=[re.sub(" at 0x[0-9a-f]+", "", str(c[0])) for c in CASES],
 )
 def test_a_format(annotation: Any, schema: Any, accepted: list[tuple[Any, Any]], refused: list[Any]) -> None:
     check_type(annotation, schema, accepted, refused)

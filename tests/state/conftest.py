@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from clock import Clock
-from engines import ENGINES, close, make_engine
-from mcpkit import Memory, Sqlite
+from engines import ENGINES, Engine, close, make_engine
+from mcpkit import Sqlite
 
 
 @pytest.fixture
@@ -20,9 +20,17 @@ def clock() -> Clock:
 
 
 @pytest.fixture(params=ENGINES)
-def engine(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Iterator[Memory | Sqlite]:
+def engine(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Iterator[Engine]:
     """Each engine, empty, by a clock that the test moves."""
     made = make_engine(request.param, tmp_path, clock)
+    yield made
+    close(made)
+
+
+@pytest.fixture(params=ENGINES)
+def engine_of_the_world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
+    """Each engine, empty, by its own clock."""
+    made = make_engine(request.param, tmp_path)
     yield made
     close(made)
 

@@ -7,12 +7,12 @@ import logging
 import pytest
 
 from brokers import finished
-from engines import claim, done, eventually, read, size, write
-from mcpkit import Memory, Sqlite
+from engines import Engine, claim, done, eventually, read, size, write
+from mcpkit import Memory
 
 
 @pytest.fixture
-def broker(engine: Memory | Sqlite) -> Memory | Sqlite:
+def broker(engine: Engine) -> Engine:
     return engine
 
 
@@ -123,6 +123,20 @@ def test_who_comes_when_nobody_has_listened_hears_what_comes_then(broker):
         done(broker.publish("changes", f"{turn}"))
         eventually(lambda heard=heard: heard)
         assert heard == [f"{turn}"]
+        leave()
+        done(broker.publish("changes", "nobody listens"))
+
+
+def test_who_hears_all_has_missed_nothing(broker):
+    for turn in range(2):
+        heard: list[str] = []
+        leave = broker.subscribe("changes", heard.append, lambda: pytest.fail("it has heard all"))
+        done(broker.listening())
+        messages = [f"{turn}/{number}" for number in range(300)]
+        for message in messages:
+            done(broker.publish("changes", message))
+        eventually(lambda: len(heard) == 300)
+        assert heard == messages
         leave()
         done(broker.publish("changes", "nobody listens"))
 

@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clock import Clock
-from engines import ENGINES, claim, close, done, make_engine, read, size, write
-from mcpkit import Memory, Sqlite
+from engines import ENGINES, Engine, claim, close, done, make_engine, read, size, write
+from mcpkit import Memory
 
 
 @pytest.fixture
-def broker(engine: Memory | Sqlite) -> Memory | Sqlite:
+def broker(engine: Engine) -> Engine:
     return engine
 
 

@@ -9,17 +9,17 @@ import pytest
 
 from brokers import THREADS, in_threads
 from clock import Clock
-from engines import claim, done, eventually, read, size, write
-from mcpkit import Memory, Sqlite
+from engines import Engine, claim, done, eventually, read, size, write
+from mcpkit import Memory
 
 
 @pytest.fixture
-def broker(engine: Memory | Sqlite) -> Memory | Sqlite:
+def broker(engine: Engine) -> Engine:
     return engine
 
 
 @pytest.fixture
-def turns(broker: Memory | Sqlite) -> int:
+def turns(broker: Engine) -> int:
     return 300 if isinstance(broker, Memory) else 25
 
 

@@ -48,6 +48,10 @@ async def count(turns):
 async def claim(turns):
     return [turn for turn in range(turns) if await shared.claim(f"claim-{turn}", 600)]
 
+async def spend(turns):
+    waits = await asyncio.gather(*(shared.spend("a", every=3600, burst=100) for _ in range(turns)))
+    return waits.count(0.0)
+
 async def publish(turns):
     for turn in range(turns):
         await shared.publish("t", f"{name} {turn}")
@@ -130,6 +134,10 @@ async def test_no_change_is_lost(shared: Sqlite) -> None:
 async def test_of_all_who_claim_one_has_it(shared: Sqlite) -> None:
     claimed = await run(shared.path, "claim", 100)
     assert sorted(each for own in claimed for each in own) == list(range(100))
+
+
+async def test_of_a_thousand_who_spend_exactly_the_burst_passes(shared: Sqlite) -> None:
+    assert sum(await run(shared.path, "spend", 250, processes=4)) == 100
 
 
 async def test_each_message_is_heard_once_in_the_order_of_its_publisher(shared: Sqlite) -> None:

@@ -240,6 +240,20 @@ async def test_it_is_said_once_when_servers_begin_to_serve(
     assert OLD not in caplog.text
 
 
+async def test_no_more_than_some_are_looked_at_at_the_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sealed, "_LOOKED_AT", 5)
+    for number, said in ((5, " 5 records"), (6, " at least 5 records")):
+        shared = Sqlite(tmp_path / f"{number}.db")
+        for each in range(number):
+            await under(shared, OLD).put(str(each), RECORD, version=None, ttl=60)
+        caplog.clear()
+        async with Server("notes", shared=shared, secret=NEW).running():
+            await until(lambda: caplog.records)
+        assert f"none of the secrets opens{said}" in caplog.text
+
+
 async def test_nothing_is_said_where_all_can_be_read(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

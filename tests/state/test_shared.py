@@ -59,5 +59,8 @@ def test_an_engine_has_all_that_is_asked_of_it() -> None:
         home = "here"
         read = write = claim = publish = subscribe = get = put = delete = Memory.get
 
-    with pytest.raises(TypeError, match=r"shared lacks erase, items: mcpkit\.Shared says what an engine has"):
+    with pytest.raises(
+        TypeError,
+        match=r"shared lacks erase, spend, listening, items: mcpkit\.Shared says what an engine has",
+    ):
         Server("s", shared=Half(), secret=SECRET)  # type: ignore[arg-type]  # the mistake

@@ -215,6 +215,21 @@ async def test_a_file_of_the_version_before_becomes_one_of_this(
         await older.read("a")
 
 
+async def test_a_file_from_before_there_were_jobs_has_room_for_them(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "_STEPS", tables._STEPS[:1])
+    with closing(Sqlite(path)) as before:
+        version = await before.put("a", VALUE, version=None, ttl=60)
+        monkeypatch.undo()
+        with closing(Sqlite(path)) as after:
+            assert await after.get("a") == (VALUE, version)
+            for key in ("first", "second"):
+                assert await after.add(key, b"1", queue="s/q", owner="", most=2, most_of_owner=1) == "added"
+            assert [job.key for job in (await after.take(["s/q"], most=1, lease=60)).jobs] == ["first"]
+        assert await before.put("a", b"2", version=version, ttl=60)  # who has it open goes on
+
+
 @pytest.mark.parametrize("turn", range(20))
 async def test_all_who_make_it_at_once_have_one_file(turn: int, path: Path) -> None:
     engines = [Sqlite(path) for _ in range(8)]

@@ -13,22 +13,22 @@ from hypothesis import strategies as st
 
 from brokers import THREADS, in_threads
 from clock import Clock
-from engines import ENGINES, close, delete, done, get, make_engine, put, size
-from mcpkit import Context, Extension, Memory, Server, Sqlite, Stored
+from engines import ENGINES, Engine, close, delete, done, get, make_engine, put, size
+from mcpkit import Context, Extension, Memory, Server, Stored
 from mcpkit.testing import Client, connect
 
-TURNS = {"memory": 200, "sqlite": 25}
+TURNS = {"memory": 200, "sqlite": 25, "redis": 25}
 
 
 @pytest.fixture
-def store(engine: Memory | Sqlite) -> Memory | Sqlite:
+def store(engine: Engine) -> Engine:
     return engine
 
 
 # Versions
 
 
-def test_a_version_is_of_one_value_in_one_store_alone(store: Memory | Sqlite) -> None:
+def test_a_version_is_of_one_value_in_one_store_alone(store: Engine) -> None:
     other = Memory()
     version = put(store, "a", b"1")
     assert version is not None
@@ -40,7 +40,7 @@ def test_a_version_is_of_one_value_in_one_store_alone(store: Memory | Sqlite) ->
     assert again not in {None, version}
 
 
-def test_nothing_has_no_version(store: Memory | Sqlite) -> None:
+def test_nothing_has_no_version(store: Engine) -> None:
     nothing: Any = None
     assert not delete(store, "a", nothing)
     assert put(store, "a", b"1", "made up") is None
@@ -52,14 +52,14 @@ def test_nothing_has_no_version(store: Memory | Sqlite) -> None:
 
 
 @pytest.mark.parametrize("value", ["text", bytearray(b"1"), memoryview(b"1"), 5, None, {"a": 1}])
-def test_only_bytes_are_kept(store: Memory | Sqlite, value: Any) -> None:
+def test_only_bytes_are_kept(store: Engine, value: Any) -> None:
     with pytest.raises(TypeError, match=f"a store keeps bytes, got {type(value).__name__}: encode it"):
         put(store, "a", value)
     assert get(store, "a") is None
 
 
 @pytest.mark.parametrize("ttl", [0, -1, float("nan"), float("inf"), "60", None, True])
-def test_a_key_expires_in_a_number_of_seconds(store: Memory | Sqlite, ttl: Any) -> None:
+def test_a_key_expires_in_a_number_of_seconds(store: Engine, ttl: Any) -> None:
     with pytest.raises((TypeError, ValueError), match="ttl must be a number of seconds above 0"):
         put(store, "a", ttl=ttl)
     assert get(store, "a") is None
@@ -69,7 +69,7 @@ def test_a_key_expires_in_a_number_of_seconds(store: Memory | Sqlite, ttl: Any) 
 
 
 @pytest.mark.parametrize(("seconds", "second"), [(30, 10), (10, 30)])
-def test_each_value_has_its_own_time(clock: Clock, store: Memory | Sqlite, seconds: int, second: int) -> None:
+def test_each_value_has_its_own_time(clock: Clock, store: Engine, seconds: int, second: int) -> None:
     first = put(store, "a", b"1", ttl=seconds)
     version = put(store, "a", b"2", first, ttl=second)
     assert version is not None
@@ -107,14 +107,14 @@ def test_megabytes_are_given_back_by_what_comes_next(clock: Clock, write: str) -
 # What there is
 
 
-def listed(store: Memory | Sqlite, prefix: str) -> dict[str, Stored]:
+def listed(store: Engine, prefix: str) -> dict[str, Stored]:
     async def listing() -> dict[str, Stored]:
         return {key: stored async for key, stored in store.items(prefix)}
 
     return done(listing())
 
 
-def test_keys_are_listed_by_what_they_begin_with(clock: Clock, store: Memory | Sqlite) -> None:
+def test_keys_are_listed_by_what_they_begin_with(clock: Clock, store: Engine) -> None:
     for key in ("a/1", "a/2", "a", "b/1", "a%", "A/1", "a/ä"):
         put(store, key, key.encode())
     put(store, "a/old", ttl=1)
@@ -126,7 +126,7 @@ def test_keys_are_listed_by_what_they_begin_with(clock: Clock, store: Memory | S
     assert listed(store, "c") == {}
 
 
-def test_values_and_records_of_one_key_are_two_things(store: Memory | Sqlite) -> None:
+def test_values_and_records_of_one_key_are_two_things(store: Engine) -> None:
     version = put(store, "a", b"1")
     done(store.write("a", {"x": "1"}, 60))
     assert version is not None
@@ -178,7 +178,7 @@ def test_of_all_threads_that_have_seen_a_version_one_is_first(
     assert sorted(first) == list(range(turns))
 
 
-def test_of_all_loops_that_write_at_once_none_loses_a_line(store: Memory | Sqlite) -> None:
+def test_of_all_loops_that_write_at_once_none_loses_a_line(store: Engine) -> None:
     from wings.ledger import append
 
     def work(number: int) -> None:

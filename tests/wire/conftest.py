@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from handshake_tasks import Speak, speaking
 from mcpkit import Server
 from pipe import REVISIONS, Pipe, open_pipe
 
@@ -28,3 +29,9 @@ def wire(schema_dir: Path) -> Wire:
         return open_pipe(server, revision, schema_dir, initialize=initialize)
 
     return connect
+
+
+@pytest.fixture
+def speak(schema_dir: Path) -> Speak:
+    """Connect a judged pipe of somebody who fills in forms: `async with speak(server, ADA) as pipe`."""
+    return speaking(schema_dir)

@@ -306,7 +306,7 @@ async def test_a_tool_error_with_a_lone_surrogate_is_a_result(wire: Wire, name: 
         ToolResult(structured={"x": "half \ud800"}),
         ToolResult("half \ud800"),
     ],
-    ids=repr,
+    ids=["text", "object", "no JSON", "object of no JSON", "meta", "structured", "content"],
 )
 async def test_a_tools_result_that_has_no_json_form_is_an_error_result(
     wire: Wire, revision: str, value: Any

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from pydantic_core import from_json, to_json
@@ -155,10 +155,14 @@ class Asking(CallContext):
         _check_done(done)
         call = self.call
         dialogue = dialogue_of(call)
-        id_ = os.urandom(8).hex()
-        questions = (ElicitUrl(message, url, key=key, elicitation_id=id_),)
-        requests = await _requests(call, questions)
         name = dialogue.name(key)
+        id_ = dialogue.page_id(name)
+        try:
+            questions = (ElicitUrl(message, url, key=key, elicitation_id=id_),)
+            requests = await _requests(call, questions)
+        except BaseException:
+            dialogue.release("question", name)
+            raise
         while True:
             answer: Answer[None] = (await dialogue.ask(questions, requests, [name]))[0]
             if done is None or not answer:
@@ -221,8 +225,9 @@ class Asking(CallContext):
 
         Args:
             key: Its name in this request, of 1 to 100 characters.
-            function: Does it, and returns a JSON value. The client carries that to the next round, and can
-                read it. Where it raises, nothing is kept, and the key may be used again.
+            function: Does it, and returns a JSON value; one that is not `async` is called in a worker thread. The
+                client carries the value to the next round, and can read it; in a task it is kept with the task.
+                Where it raises, nothing is kept, and the key may be used again.
 
         Returns:
             What the function has returned, in this round or an earlier one.
@@ -236,16 +241,31 @@ class Asking(CallContext):
         if known is not None:
             return cast("T", known[0])
         try:
-            value = await finish_awaitable(function())
+            if iscoroutinefunction(function):
+                value = await function()
+            else:
+                value = await finish_awaitable(await self.call.runtime.threads.run(function, {}, self.call))
+            kept = end_once(self.call, key, value)
         except BaseException:
             forget_once(self.call, key)
             raise
-        return cast("T", end_once(self.call, key, value))
+        await dialogue_of(self.call).keep()
+        return cast("T", kept)
 
     @property
     def call_id(self) -> str:
-        """A text that is the same in all rounds of this request, and in no other request: for idempotency."""
+        """A text that is the same in all rounds and runs of this request, and in no other request: for idempotency."""
         return dialogue_of(self.call).call_id
+
+    @property
+    def attempt(self) -> int:
+        """A number that is greater in each later run of a task: what a database refuses a late run by; else 1."""
+        return 1 if self.call.dialogue is None else self.call.dialogue.attempt
+
+    @property
+    def task_id(self) -> str | None:
+        """The id of the task that is run here; None where somebody waits for the result, and where a task is made."""
+        return None if self.call.dialogue is None else self.call.dialogue.task_id
 
 
 def begin_once(call: Call, key: str) -> tuple[Any] | None:

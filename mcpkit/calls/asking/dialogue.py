@@ -27,12 +27,16 @@ class Dialogue:
         paused: Keeps its clock still in a block.
 
     Attributes:
+        attempt: Which run of the function this is, in order; 1 where it is no task.
         has_done: Whether something has been done once in this round.
         has_rounds: Whether the call is answered with its questions, and made again with the answers.
         call_id: The same in all rounds of a request.
+        task_id: The id of the task whose run it is; None where it is none.
     """
 
     has_rounds: ClassVar[bool] = False
+    attempt: int = 1
+    task_id: str | None = None
 
     def __init__(
         self, call: BaseCall, paused: Callable[[], AbstractAsyncContextManager[object]] = nullcontext
@@ -85,6 +89,12 @@ class Dialogue:
         self.use("question", key)
         return key
 
+    def page_id(self, name: str) -> str:
+        """Return what tells the page of a question from all others: the same in all runs, and no other request's."""
+        import hashlib
+
+        return hashlib.sha256(f"{self.call_id} {name}".encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
     def remembered(self, key: str) -> tuple[Any] | None:
         """Return what a side effect has returned in an earlier round; None where there was none."""
         return (self._once[key],) if key in self._once else None
@@ -93,6 +103,9 @@ class Dialogue:
         """Keep what a side effect has returned, a JSON value, for the rounds to come."""
         self._once[key] = value
         self.has_done = True
+
+    async def keep(self) -> None:
+        """Have what is remembered outlive this run, where it may be run again elsewhere."""
 
     def until(self, key: str, seconds: float) -> float:
         """Return when the time for what a page is for is over, which begins with the first call of this."""

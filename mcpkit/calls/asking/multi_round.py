@@ -29,6 +29,7 @@ from ...protocol.jsonrpc import is_object
 from ...protocol.revisions import ASKING, ROUND_PARAMS
 from ...protocol.types import Json
 from .dialogue import Dialogue
+from .epoch import known_epoch, latest_epoch
 from .questions import asked_again
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ _MAC = 32
 _ASIDE = ROUND_PARAMS | {"_meta"}
 """Params that differ between the rounds of one request."""
 
-_SKEW = 60
+_SKEW = 300
 """Seconds by which the clocks of two processes may differ: so much longer than its state a claim lives."""
 
 
@@ -88,6 +89,7 @@ class Rounds(Dialogue):
         self._expires: float | None = (
             None  # when the state does that has come, as long as no further answer has
         )
+        self._epoch = ""  # of what the store knows of used states, where that counts
         self._unclaimed: tuple[str, str, float] | None = None  # the state's digest, home and expiry
         state = call.params.get("requestState")
         if state is not None:
@@ -95,24 +97,30 @@ class Rounds(Dialogue):
 
     async def redeem(self) -> None:
         """Use up the state that has come, if one has: nobody else may go on from it."""
-        if self._unclaimed is None:
-            return
-        state, home, expires = self._unclaimed
-        runtime = self._call.runtime
-        if home != _home(runtime):
-            logger.warning(
-                "a requestState for single use is refused, as another process has given it (or this one, before it "
-                "was restarted): let them share one engine: Server(shared=...)"
-            )
-            raise _refused("this process cannot tell whether it has been used")
-        ttl = max(0.0, expires - time.time()) + _SKEW
         try:
-            is_first = await runtime.shared.claim(f"{runtime.name}/requestState/{state}", ttl)
+            await self._redeem(self._call.runtime)
         except OSError:
             logger.exception("the shared store does not answer")
             raise BusyError("It cannot be told whether requestState has been used; try again later") from None
-        if not is_first:
-            raise _refused("it has been used already")
+
+    async def _redeem(self, runtime: Runtime) -> None:
+        self._epoch = await known_epoch(runtime)
+        if self._unclaimed is None:
+            return
+        state, home, expires = self._unclaimed
+        if home != _home(runtime, self._epoch):
+            self._epoch = await latest_epoch(runtime)
+        if home == _home(runtime, self._epoch):
+            ttl = max(0.0, expires - time.time()) + _SKEW
+            if not await runtime.shared.claim(f"{runtime.name}/requestState/{state}", ttl):
+                raise _refused("it has been used already")
+            self._epoch = await latest_epoch(runtime)  # else what was used may be forgotten
+        if home != _home(runtime, self._epoch):
+            logger.warning(
+                "a requestState for single use is refused, as another process has given it (or this one, before it "
+                "was restarted): let them share one engine: Server(shared=...); or the engine has lost what it had"
+            )
+            raise _refused("this process cannot tell whether it has been used")
         self._unclaimed = None
 
     def check_settled(self) -> None:
@@ -128,6 +136,11 @@ class Rounds(Dialogue):
             raise InputRequired
 
     # Asking
+
+    @property
+    def answers(self) -> list[Json]:
+        """What has been answered: `digest`, which tells its question from others, and `result`."""
+        return [{"digest": digest, "result": result} for digest, result in self._answered.values()]
 
     async def ask(
         self, questions: Sequence[Question[Any]], requests: Sequence[Json], names: Sequence[str]
@@ -146,11 +159,12 @@ class Rounds(Dialogue):
         return answers
 
     def _find(self, key: str, question: Question[Any], request: Json) -> tuple[Any] | None:
-        asked = _digest(request)
+        asked = digest(request)
         known = self._answered.get(key)
         before = known[0] if known is not None else self._asked.get(key)
         if before is not None and before != asked:
-            raise self._not_deterministic(key, asked, request)
+            digests = {**self._asked, **{name: digest for name, (digest, _) in self._answered.items()}}
+            raise not_deterministic(self._call, key, request, digests)
         result = known[1] if known is not None else self._fresh.get(key)
         if result is None:
             self._pending[key] = (asked, request)
@@ -168,26 +182,6 @@ class Rounds(Dialogue):
         if key not in self._settled:
             self._expires = None  # else what `once` has returned could be kept for ever, by answering nothing
         return (answer,)
-
-    def _not_deterministic(self, key: str, asked: str, request: Json) -> ProtocolError:
-        digests = {**self._asked, **{name: digest for name, (digest, _) in self._answered.items()}}
-        other = next((name for name, digest in digests.items() if digest == asked), None)
-        # No texts: there may be answers in them.
-        fields = request.get("params", {}).get("requestedSchema", {}).get("properties", {})
-        logger.error(
-            "%s is not deterministic: the question %r, now %s(%s), was another one in an earlier round, %s",
-            _handler(self._call),
-            key,
-            request["method"],
-            ", ".join(fields),
-            f"in which {other!r} was this one" if other is not None else "which did not have this one",
-            stack_info=True,
-        )
-        return ProtocolError(
-            INVALID_PARAMS,
-            f"The handler is not deterministic: under {key!r} it asked something else before. It runs again "
-            "from the top in each round; give its questions a key= where their order may differ",
-        )
 
     def forget(self, key: str) -> None:
         """Have a question asked again that was answered."""
@@ -211,7 +205,7 @@ class Rounds(Dialogue):
             "of": self._subject,
             "id": self.call_id,
             "round": self._round + 1,  # no two states are alike
-            "home": _home(runtime),
+            "home": _home(runtime, self._epoch),
             "asked": {key: digest for key, (digest, _) in self._pending.items()},
             "answered": self._answered,
             "once": self._once,
@@ -288,20 +282,49 @@ def _subject(call: BaseCall) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
+def not_deterministic(call: BaseCall, key: str, request: Json, digests: Mapping[str, str]) -> ProtocolError:
+    """Log that a handler has asked something else than before, and return what its client is told.
+
+    Args:
+        call: The call.
+        key: The name of the question.
+        request: What it asks now.
+        digests: What it has asked before, by the names of the questions.
+    """
+    asked = digest(request)
+    other = next((name for name, before in digests.items() if before == asked), None)
+    # No texts: there may be answers in them.
+    fields = request.get("params", {}).get("requestedSchema", {}).get("properties", {})
+    logger.error(
+        "%s is not deterministic: the question %r, now %s(%s), was another one in an earlier round, %s",
+        _handler(call),
+        key,
+        request["method"],
+        ", ".join(fields),
+        f"in which {other!r} was this one" if other is not None else "which did not have this one",
+        stack_info=True,
+    )
+    return ProtocolError(
+        INVALID_PARAMS,
+        f"The handler is not deterministic: under {key!r} it asked something else before. It runs again "
+        "from the top in each round; give its questions a key= where their order may differ",
+    )
+
+
 def _handler(call: BaseCall) -> str:
     """Name what asks, for the log."""
     return f"{call.method} {call.params.get('name') or call.params.get('uri')!r:.200}"
 
 
-def _digest(request: Mapping[str, Any]) -> str:
+def digest(request: Mapping[str, Any]) -> str:
     """Return a short text that differs for different questions."""
     text = json.dumps(request, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
 
 
-def _home(runtime: Runtime) -> str:
-    """Return what tells the store of claims from others, and names none to who reads the state."""
-    return hashlib.sha256(runtime.shared.home.encode()).hexdigest()[:16]
+def _home(runtime: Runtime, epoch: str) -> str:
+    """Return what tells the store of claims, and what it knows, from others, and names none to who reads the state."""
+    return hashlib.sha256(f"{runtime.shared.home} {epoch}".encode()).hexdigest()[:16]
 
 
 def _responses(value: Any) -> dict[str, Mapping[str, Any]]:

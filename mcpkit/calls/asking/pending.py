@@ -192,9 +192,10 @@ def _settle(future: asyncio.Future[Mapping[str, Any]], message: Mapping[str, Any
         future.set_result(result)
     elif is_object(error):
         code, text = error.get("code"), error.get("message")
-        told = f": {text[:500]}" if isinstance(text, str) and text else ""
+        said = text[:500] if isinstance(text, str) and text else None
+        told = "" if said is None else f": {said}"
         future.set_exception(
-            AnswerError(f"The client refused to answer{told}", code if type(code) is int else None)
+            AnswerError(f"The client refused to answer{told}", code if type(code) is int else None, said)
         )
     else:
         future.set_exception(InvalidAnswerError("expected an object as result"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar, Generic, Literal, cast, overload
+from typing import Any, Generic, Literal, cast, overload
 
 from typing_extensions import TypeForm, TypeVar
 
@@ -43,7 +43,7 @@ class Question(ABC, Generic[A]):
         method: The request's method.
     """
 
-    method: ClassVar[str]
+    method: str
 
     def __init__(self, key: str | None, *capabilities: str) -> None:
         if key is not None:

@@ -145,7 +145,7 @@ class Entry:
             raise ValueError(f"{self._place}: command is empty")
         env = self._texts("env")
         if (env_file := self._text("envFile")) is not None:
-            env = {**_read_env(self._inside(env_file), self._place), **env}
+            env = {**read_env(self._inside(env_file), self._place), **env}
         cwd = self._text("cwd")
         return Process((command, *self._list("args")), env, self._inside(cwd) if cwd else self._folder)
 
@@ -198,8 +198,16 @@ def _tell_unknown(place: str, key: str) -> None:
     logger.warning("%s: %.60s is not known here, and has no effect%s", place, key, hint)
 
 
-def _read_env(path: Path, place: str) -> dict[str, str]:
-    """Read a file of lines such as `NAME=value`, `export NAME="value"` and `# comment`."""
+def read_env(path: Path, place: str) -> dict[str, str]:
+    """Read a file of lines such as `NAME=value`, `export NAME="value"` and `# comment`.
+
+    Args:
+        path: The file.
+        place: What names it, for messages.
+
+    Raises:
+        ValueError: It cannot be read, or a line is something else; no value is shown.
+    """
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except OSError as error:

@@ -17,8 +17,17 @@ def loads(text: str) -> object:
     Raises:
         ValueError: It is something else; its message says in which line and column.
     """
-    plain = _COMMENT.sub(_blank, text)
-    return json.loads(_LAST_COMMA.sub(_blank, plain))
+    return json.loads(plain(text))
+
+
+def plain(text: str) -> str:
+    """Return JSON with spaces for what only editors allow, so that every place stays where it was."""
+    return _LAST_COMMA.sub(_blank, without_comments(text))
+
+
+def without_comments(text: str) -> str:
+    """Return JSON with spaces for its comments, and all commas."""
+    return _COMMENT.sub(_blank, text)
 
 
 def _blank(found: re.Match[str]) -> str:

@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 
 from typing_extensions import TypeIs
 
-from ...common.nearest import nearest
 from ...content.wording import described
 from ..link.transport import Transport
+from .existing import existing
 from .reached import Process, Remote
 
 if TYPE_CHECKING:
@@ -94,23 +94,6 @@ def is_app(target: object) -> TypeIs[ASGIApp]:
     except (TypeError, ValueError):
         return False
     return True
-
-
-def existing(path: Path) -> Path:
-    """Return a path where there is something.
-
-    Raises:
-        FileNotFoundError: There is nothing; the message names what is there and is called nearly so.
-    """
-    if path.exists():
-        return path
-    folder = path.parent
-    if not folder.is_dir():
-        raise FileNotFoundError(f"there is no {path}: there is not even the folder {folder.absolute()}")
-    close = nearest(path.name, (each.name for each in folder.iterdir()))
-    raise FileNotFoundError(
-        f"there is no {path} in {folder.absolute()}" + (f"; did you mean {folder / close}?" if close else "")
-    )
 
 
 def _text(text: str) -> Process | Remote:

@@ -15,7 +15,8 @@ from ...common.nearest import nearest
 from ...content.wording import described
 from ...protocol.types import Json
 from ..link.transport import Stay, Transport
-from .meant import Meant, Target, existing, is_path, is_served, is_transport, meant
+from .existing import existing
+from .meant import Meant, Target, is_path, is_served, is_transport, meant
 from .reached import ALL_TOOLS, Configured, Process, Remote, Tools
 
 if TYPE_CHECKING:

@@ -57,6 +57,9 @@ class ServerSchema:
         schema: The schema.
         asserts_formats: Whether `format` is more than a note, as in forms.
 
+    Attributes:
+        is_whole: Whether values are held against all of it, also without `mcpkit[jsonschema]`.
+
     Raises:
         UnusableSchemaError: It is none.
     """
@@ -64,6 +67,7 @@ class ServerSchema:
     def __init__(self, schema: object, *, asserts_formats: bool = False) -> None:
         reading = _Reading(schema, asserts_formats=asserts_formats)
         self._schema = reading.read()
+        self.is_whole = reading.is_whole
         _refuse_endless(self._schema, reading.parts)
         self._is_valid: Callable[[Any], bool] | None = None
         self._is_wholly_valid: Callable[[Any], bool] | None = None
@@ -231,7 +235,7 @@ class _Reading:
             additional = self._schema(additional)
         if additional is not True:
             said["additionalProperties"] = additional
-        said["required"] = [name for name in dict.fromkeys(required) if isinstance(name, str)]
+        said["required"] = list(dict.fromkeys(name for name in required if isinstance(name, str)))
         for name in said["required"]:
             others: Json = additional if is_object(additional) else {} if additional else {"enum": []}
             said["properties"].setdefault(name, others)

@@ -41,6 +41,8 @@ class AskedValue(FromRequest):
         key: See `Question`.
     """
 
+    is_question = True
+
     def __init__(self, message: str, key: str | None) -> None:
         self.message = message
         self.key = key

@@ -18,7 +18,7 @@ from collections.abc import (
     Generator,
     Iterator,
 )
-from typing import Annotated, Any, TypeVar, Union, overload
+from typing import Annotated, Any, ClassVar, TypeVar, Union, overload
 
 from ...calls.call import Call, CallContext
 from ...errors import RegistrationError
@@ -27,7 +27,7 @@ from .principal import leaves
 
 T = TypeVar("T")
 
-_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 
 
 class Hidden:
@@ -35,7 +35,13 @@ class Hidden:
 
 
 class FromRequest(Hidden, ABC):
-    """Marks a parameter that the request itself fills."""
+    """Marks a parameter that the request itself fills.
+
+    Attributes:
+        is_question: Whether the user does.
+    """
+
+    is_question: ClassVar[bool] = False
 
     @abstractmethod
     def reader(self, annotation: Any, default: Any) -> Callable[[Call], Any]:
@@ -104,7 +110,7 @@ class HeaderValue(FromRequest):
     """
 
     def __init__(self, name: str) -> None:
-        if not _HEADER.fullmatch(name):
+        if not re.fullmatch(_HEADER, name):
             raise RegistrationError(
                 f"FromHeader takes the name of a header, such as 'X-Tenant', got {name!r}"
             )

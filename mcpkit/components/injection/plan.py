@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from types import MethodType
@@ -13,7 +13,7 @@ from ...calls.call import Call
 from ...calls.making import Make
 from ...errors import RegistrationError
 from ...schema.signature import empty, head, innermost
-from .markers import Dependency, FromRequest, context_type, hidden, is_hidden
+from .markers import Dependency, FromRequest, HeaderValue, context_type, hidden, is_hidden
 from .run import Fills, Part, Plan, Step, call_filled
 
 Overrides = Mapping[Hashable, Callable[..., Any]]
@@ -46,6 +46,16 @@ class Injection:
     def takes_context(self) -> bool:
         """Whether something asks for the Context."""
         return self._plan.takes_context
+
+    @property
+    def headers(self) -> frozenset[str]:
+        """The names of the headers that fill parameters, in lower case."""
+        return self._plan.headers
+
+    @property
+    def questions(self) -> list[Callable[[Call], Awaitable[Any]]]:
+        """What asks the user, in the order of asking."""
+        return [step.function for part in self._plan.parts for step in part.steps if step.is_question]
 
     async def call(
         self,
@@ -89,7 +99,13 @@ class Injection:
         fills = planning.fill(self._what, self._parameters)
         has_closings = any(step.is_generator for part in planning.parts for step in part.steps)
         return Plan(
-            planning.parts, planning.count, fills, planning.replaced, planning.takes_context, has_closings
+            planning.parts,
+            planning.count,
+            fills,
+            planning.replaced,
+            planning.takes_context,
+            has_closings,
+            frozenset(planning.headers),
         )
 
 
@@ -101,6 +117,7 @@ class _Planning:
         self.count = 0
         self.replaced: set[Hashable] = set()
         self.takes_context = False
+        self.headers: set[str] = set()
         self._overrides = overrides
         self._numbers: dict[Hashable, int] = {}
         self._path: dict[Hashable, str] = {}
@@ -113,12 +130,14 @@ class _Planning:
         if isinstance(mark, Dependency):
             return self._depend(where, mark)
         if isinstance(mark, FromRequest):
+            if isinstance(mark, HeaderValue):
+                self.headers.add(mark.name.lower())
             try:
                 reader = mark.reader(annotation, empty if default is mark else default)
             except RegistrationError as error:  # or an UnresolvedHint, which may be gone later
                 raise type(error)(f"{where}: {error}") from None
             is_async = inspect.iscoroutinefunction(reader)
-            return self._add(True if is_async else None, reader, is_reader=True)
+            return self._add(True if is_async else None, reader, is_reader=True, is_question=mark.is_question)
         kind = context_type(annotation)
         assert kind is not None, "a parameter that nothing else marks is the Context"
         self.takes_context = True
@@ -171,6 +190,7 @@ class _Planning:
         *,
         is_reader: bool = False,
         is_generator: bool = False,
+        is_question: bool = False,
         name: str = "",
     ) -> int:
         part = self.parts[-1] if self.parts else None
@@ -178,7 +198,7 @@ class _Planning:
             self.parts.append(part := Part([], is_in_loop))
         elif part.is_in_loop is None:
             self.parts[-1] = part = Part(part.steps, is_in_loop)
-        part.steps.append(Step(self.count, function, fills, is_reader, is_generator, name))
+        part.steps.append(Step(self.count, function, fills, is_reader, is_generator, is_question, name))
         self.count += 1
         return self.count - 1
 

@@ -32,6 +32,7 @@ class Step(NamedTuple):
         fills: The hidden parameters by name, and the numbers of their values.
         is_reader: Whether it reads the request.
         is_generator: Whether it yields.
+        is_question: Whether it asks the user.
         name: What to call the function, where it yields.
     """
 
@@ -40,6 +41,7 @@ class Step(NamedTuple):
     fills: Fills = ()
     is_reader: bool = False
     is_generator: bool = False
+    is_question: bool = False
     name: str = ""
 
 
@@ -65,6 +67,7 @@ class Plan(NamedTuple):
         replaced: The overridden functions that it does without.
         takes_context: Whether something asks for the Context.
         has_closings: Whether there is something to close after the handler.
+        headers: The names of the headers of the request that are read.
     """
 
     parts: list[Part]
@@ -73,6 +76,7 @@ class Plan(NamedTuple):
     replaced: set[Hashable]
     takes_context: bool
     has_closings: bool
+    headers: frozenset[str]
 
 
 _left_behind: set[asyncio.Task[None]] = set()

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Protocol
 from weakref import WeakKeyDictionary
 
 from ...content.blocks import is_template
+from ...errors import BusyError
 from ...state.change import Change, ListName
 from ...state.principal import Principal
 from ..conditional import Conditional, Guards, Hearer, may_hear
@@ -20,6 +22,8 @@ from .watching import Watches
 
 if TYPE_CHECKING:
     from ...state.broker import Broker
+
+logger = logging.getLogger("mcpkit")
 
 _AT_A_TIME = 64
 """Changes that are told in one turn of the loop: so many that whoever reads fast enough never overflows."""
@@ -32,7 +36,7 @@ class ChangeListener(Hearer, Protocol):
     """Whoever hears of changes."""
 
     def changed(self, change: Change) -> None:
-        """Take a change; in the event loop's thread, without blocking."""
+        """Take a change, or end where it is lost what a topic told; in the event loop's thread, without blocking."""
         ...
 
 
@@ -54,6 +58,7 @@ class Changes:
     Attributes:
         is_declared: Says whether clients have been told of a list.
         origin: What its messages to other processes are known by.
+        recovered: The notifications of topics of which somebody else finds out what was missed.
     """
 
     def __init__(
@@ -68,6 +73,7 @@ class Changes:
     ) -> None:
         self.is_declared = is_declared
         self.origin = os.urandom(8).hex()
+        self.recovered: set[str] = set()
         self._registry = registry
         self._ready = ready
         self._broker = broker
@@ -76,6 +82,8 @@ class Changes:
         self._conditional = Conditional(registry, is_closed=is_closed)
         self._sources = ExitStack()
         self._forget_all()
+
+        self._settling: set[asyncio.Task[None]] = set()
 
     def _forget_all(self) -> None:
         self._listeners: dict[Change, dict[ChangeListener, None]] = {}
@@ -97,7 +105,7 @@ class Changes:
                 from .relay import Hearing
 
                 hearing = Hearing(self._broker, self._topic, self.origin, self.tell, self.principals)
-                self._sources.callback(self._broker.subscribe(self._topic, hearing.heard))
+                self._sources.callback(self._broker.subscribe(self._topic, hearing.heard, self._missed))
         self._wants.setdefault(listener, {})[change] = None
         listeners = self._listeners.get(change)
         if listeners is None:
@@ -109,6 +117,41 @@ class Changes:
             self._watches.update(change)
         elif may_hear(listener, self._guards(change)):
             self._watches.want(change)
+
+    def listening(self) -> Coroutine[object, object, None] | None:
+        """Return what waits until whoever wants to hear of changes hears of those in other processes, too.
+
+        Returns:
+            What is to be awaited, and raises a BusyError where the shared store does not answer; None where there are
+            no other processes.
+        """
+        return None if self._broker is None else self._listening(self._broker)
+
+    async def _listening(self, broker: Broker) -> None:
+        try:
+            await broker.listening()
+        except OSError:
+            logger.exception("the shared store does not answer")
+            raise BusyError("What changes elsewhere cannot be heard; try again later") from None
+
+    def when_listening(self, acknowledge: Callable[[], None], refuse: Callable[[BusyError], None]) -> None:
+        """Call a function once that is so, at once where there are no others; or another one where it cannot be."""
+        listening = self.listening()
+        if listening is None:
+            acknowledge()
+            return
+
+        async def wait() -> None:
+            try:
+                await listening
+            except BusyError as error:
+                refuse(error)
+            else:
+                acknowledge()
+
+        task = asyncio.get_running_loop().create_task(wait())
+        self._settling.add(task)
+        task.add_done_callback(self._settling.discard)
 
     def unwant(self, listener: ChangeListener, change: Change) -> None:
         """Let a listener hear no more of a change; nothing happens where it did not want to."""
@@ -142,10 +185,16 @@ class Changes:
 
     def tell(self, change: Change) -> None:
         """Tell whoever wants to hear of it in this loop of a change; in any thread, without blocking."""
-        if not self._is_wanted(change) or self._mailbox.put(change):
+        if not self.is_wanted(change) or self._mailbox.put(change):
             return
         self._sources.close()  # the loop has ended
         self._forget_all()
+
+    def _missed(self) -> None:
+        """Tell of all that is wanted, as any of it may have changed elsewhere unheard; in any thread."""
+        for change in (_RESOURCES, *self._listeners):
+            if change.kind not in self.recovered:
+                self.tell(change)
 
     def publish(self) -> Callable[[], None]:
         """Tell other processes of what changes here, where there are some.
@@ -170,7 +219,12 @@ class Changes:
         guards = self._guards(change)
         return {listener.principal for listener in listeners if may_hear(listener, guards)}
 
-    def _is_wanted(self, change: Change) -> bool:
+    def all_wanted(self, kind: str) -> list[Change]:
+        """Return the changes of a kind that somebody wants to hear of."""
+        return [change for change in self._listeners if change.kind == kind]
+
+    def is_wanted(self, change: Change) -> bool:
+        """Say whether somebody wants to hear of a change."""
         if change in self._listeners or change == _RESOURCES:
             return True
         uri = change.uri

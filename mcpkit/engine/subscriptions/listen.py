@@ -25,6 +25,9 @@ MAX_URIS_LENGTH = 64 * 1024
 MAX_URI_LENGTH = 2048
 """Characters in one of them."""
 
+LOST = "messages between processes were lost; listen again, and look at what you have listened to"
+"""Why a stream is ended to which a topic may have told something that nobody knows any more."""
+
 
 class Listen:
     """One `subscriptions/listen` request: what it wants, and its messages (basic/patterns/subscriptions).

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Protocol
 
 from ...calls.channel import Channel
 from ...errors import INTERNAL_ERROR, ProtocolError
+from ...protocol import jsonrpc
 from ...protocol.eras import Handshake
 from ...protocol.jsonrpc import RequestId
 from ...state.change import LIST_NAMES, Change, ListName
 from ...state.principal import Principal
 from .hub import Changes
-from .listen import Listen, notification
+from .listen import LOST, Listen, notification
 from .mailbox import Pending
 
 logger = logging.getLogger("mcpkit")
@@ -83,13 +85,14 @@ class Subscriptions:
             ProtocolError: -32602 for params that are missing or malformed.
         """
 
-        def subscribed(uri: str, is_subscribed: bool) -> None:
+        def subscribed(uri: str, is_subscribed: bool) -> Coroutine[object, object, None] | None:
             change = Change("resource", uri)
             if is_subscribed:
                 self._changes.want(listener, change)
-            else:
-                for changes in (self._changes, *self._leaving):
-                    changes.unwant(listener, change)
+                return self._changes.listening()
+            for changes in (self._changes, *self._leaving):
+                changes.unwant(listener, change)
+            return None
 
         self._session = listener = _Session(self, Handshake.receive(params, subscribed))
         for name in LIST_NAMES:
@@ -123,9 +126,20 @@ class Subscriptions:
         if self._places is not None:
             self._places.take()
         self.streams[listen.request_id] = stream
-        self._channel.send(listen.acknowledged())
         for change in listen.wanted:
             self._changes.want(stream, change)
+        self._changes.when_listening(partial(self._acknowledge, stream), partial(self._refuse, stream))
+
+    def _acknowledge(self, stream: _Stream) -> None:
+        if self.streams.get(stream.listen.request_id) is stream:
+            self._channel.send(stream.listen.acknowledged())
+            stream.is_ready = True
+            self.wake()
+
+    def _refuse(self, stream: _Stream, problem: ProtocolError) -> None:
+        if self.streams.get(stream.listen.request_id) is stream:
+            self.cancel(stream.listen.request_id)
+            self._channel.send(jsonrpc.error(stream.listen.request_id, problem))
 
     @contextmanager
     def moved(self, changes: Changes, most: int, differs: Callable[[ListName, str], bool]) -> Generator[None]:
@@ -189,10 +203,9 @@ class Subscriptions:
         if self._places is not None and isinstance(listener, _Stream):
             self._places.give_back()
 
-    def overflow(self, stream: _Stream) -> None:
-        """Drop a stream whose reader is too slow."""
+    def drop(self, stream: _Stream, reason: str) -> None:
+        """End a stream that cannot be told of all, and say why."""
         self.cancel(stream.listen.request_id)
-        reason = f"more than {Pending.LIMIT} updates wait for the reader; listen again and read faster"
         self._channel.send(stream.listen.cancelled(reason))
 
     def wake(self) -> None:
@@ -269,13 +282,16 @@ class _Stream(_Listener):
         super().__init__(subscriptions)
         self.listen = listen
         self.revision = listen.revision
-        self.is_ready = True
+        self.is_ready = False
 
     def changed(self, change: Change) -> None:
-        if self.pending.add(change):
+        if change.is_lost:
+            self._subscriptions.drop(self, LOST)
+        elif self.pending.add(change):
             self._subscriptions.wake()
         else:
-            self._subscriptions.overflow(self)
+            reason = f"more than {Pending.LIMIT} updates wait for the reader; listen again and read faster"
+            self._subscriptions.drop(self, reason)
 
     def message(self, change: Change) -> bytes:
         return self.listen.notification(change)

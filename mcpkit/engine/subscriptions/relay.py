@@ -58,6 +58,7 @@ class Publisher:
         self._count = 0
         self._is_failing = False
         self._task: asyncio.Task[None] | None = None
+        self._asking: asyncio.Task[None] | None = None
         self._ends = [changes.add(self._mailbox.put)]
         self._hears_replies = False
 
@@ -65,8 +66,9 @@ class Publisher:
         """Stop publishing; what waits is dropped."""
         for end in self._ends:
             end()
-        if self._task is not None:
-            self._task.cancel()
+        for task in (self._task, self._asking):
+            if task is not None:
+                task.cancel()
 
     def _begin(self) -> None:
         self._task = self._loop.create_task(self._publish())
@@ -97,12 +99,17 @@ class Publisher:
         if audience.predicates:
             if not self._hears_replies:
                 self._hears_replies = True
-                self._ends.append(self._broker.subscribe(_replies(self._topic, self._origin), self._told))
+                replies = _replies(self._topic, self._origin)
+                self._ends.append(self._broker.subscribe(replies, self._told, self._missed))
             self._count += 1
-            self._asked[self._count] = _Asked(self._count, change, audience)
+            asked = self._asked[self._count] = _Asked(self._count, change, audience)
             if len(self._asked) > MOST_ASKED:
                 del self._asked[next(iter(self._asked))]
-            yield {**message, "what": _WHO, "of": change.kind, "number": self._count}
+            yield self._question(asked)
+
+    def _question(self, asked: _Asked) -> Json:
+        kind, key = asked.change.kind, asked.change.key
+        return {"origin": self._origin, "what": _WHO, "uri": key, "of": kind, "number": asked.number}
 
     def _told(self, message: str) -> None:
         """Take note of who listens elsewhere, and have those told who are meant."""
@@ -114,12 +121,28 @@ class Publisher:
             logger.warning("the shared store brought something else than principals: %.200r", message)
             return
         if asked is not None:
-            meant = frozenset(filter(asked.audience.holds, principals))
+            meant = asked.meant_of(principals)
             if meant:
                 self._mailbox.put(_Late(asked, meant))
 
+    def _missed(self) -> None:
+        """Ask again, in any thread: answers were lost."""
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._ask_again)
+
+    def _ask_again(self) -> None:
+        if self._asking is None:
+            self._asking = self._loop.create_task(self._ask_all())
+
+    async def _ask_all(self) -> None:
+        for asked in tuple(self._asked.values()):
+            await self._publish_one(self._question(asked))
+        self._asking = None
+
     async def _publish_one(self, message: Json) -> None:
         try:
+            if message["what"] == _WHO:
+                await self._broker.listening()  # to the answers
             await self._broker.publish(self._topic, jsonrpc.encode(message).decode())
         except Exception:
             if not self._is_failing:
@@ -143,6 +166,13 @@ class _Asked:
         self.change = change
         self.audience = audience
         self._later: Audience | None = Audience()
+        self._meant: frozenset[Principal] = frozenset()
+
+    def meant_of(self, principals: Iterable[Principal]) -> frozenset[Principal]:
+        """Return those of some whom it is for and who have not been found before."""
+        found = frozenset(filter(self.audience.holds, principals)) - self._meant
+        self._meant |= found
+        return found
 
     def is_followed_by(self, change: Change) -> None:
         """Take note of what is told next: whom that is for hears nothing older any more."""

@@ -25,7 +25,7 @@ from .intake.negotiation import accepts, check_content, may_stream
 from .intake.refused_body import UnreadError, watch
 from .options import MESSAGES_PATH, SSE_PATH, OwnRoute, Settings
 from .routes import Routes
-from .service import READY, Service
+from .service import Service
 from .sessions.handshake import serve_delete, serve_get, serve_handshake
 from .sessions.legacy_sse import Pipe
 from .shutdown import end_on_signals
@@ -91,7 +91,7 @@ class Door:
             from .protection.protection import Protection
 
             self._protection = Protection(engine, engine.auth, public)
-        self.routes = Routes(routes, mounts, guard, settings, self._protection, is_ready=self._is_ready)
+        self.routes = Routes(routes, mounts, guard, settings, self._protection, hindrance=self._hindrance)
         self._cors = Cors(self._serve_page, guard) if settings.cors else self._serve_page
         endpoints = {settings.path.rstrip("/"): self._mcp}
         if settings.sse:
@@ -288,8 +288,8 @@ class Door:
         if not self._services[loop].ending.has_begun:  # else it stays, to refuse what still comes
             del self._services[loop]
 
-    def _is_ready(self) -> bool:
-        return self._begin().stage == READY
+    async def _hindrance(self, is_shared_needed: bool) -> str | None:
+        return await self._begin().hindrance(is_shared_needed=is_shared_needed)
 
 
 def _read_twice(headers: Mapping[bytes, bytes]) -> str | None:

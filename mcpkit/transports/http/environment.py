@@ -5,21 +5,28 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from ...calls.shares import Shares
 from ...engine.engine import Engine
 from .options import Settings
 from .sessions.events import Shelf
+from .sessions.remote import Remote
 from .workers import CURE
 
 if TYPE_CHECKING:
     from ...state.broker import Broker
+    from ...state.presence import Presence
     from .exchange import Exchange
     from .protection.leases import Leases
+    from .sessions.journal import Journal
 
 logger = logging.getLogger("mcpkit")
+
+_LEAVE = 1.0
+"""Seconds in which the others are told that nothing is served here any more."""
 
 
 class Environment:
@@ -39,7 +46,11 @@ class Environment:
         broker: Where sessions have what their ids cannot hold.
         process: A text that no other process has, nor any other event loop of this one.
         is_shared: Whether other processes may share that.
+        remote: Tells other processes of sessions, and hears from them.
+        presence: Knows which other processes serve the same; None where nothing is shared.
+        journal: Where other processes find what streams here say; None where nothing is shared.
         tasks: What runs though nobody waits for it.
+        retries: What is tried again and again, until it succeeds or the server ends.
         leases: Ends the streams whose access tokens do; None where nobody needs one.
     """
 
@@ -52,14 +63,45 @@ class Environment:
         self.shelf = Shelf(settings.max_kept)
         self.broker: Broker = engine.runtime.shared
         self.process = os.urandom(4).hex()
-        self.is_shared = not engine.is_alone
+        self.is_shared = not engine.runtime.is_alone
+        self.remote = Remote(self.broker, engine.runtime.name, self.process)
+        self.presence: Presence | None = None
+        if self.is_shared:
+            from ...state.presence import Presence
+
+            self.presence = Presence(self.broker, engine.runtime.name, self.process)
+        self.journal: Journal | None = None
+        if self.is_shared and not settings.stateless:
+            from .sessions.journal import Journal
+
+            self.journal = Journal(engine.runtime.shared, engine.runtime.keys, settings.session_ttl)
         self.tasks: set[asyncio.Task[None]] = set()
+        self.retries: set[asyncio.Task[None]] = set()
         self.leases: Leases | None = None
         if engine.auth is not None:
             from .protection.leases import Leases
 
             self.leases = Leases()
         self._has_met_strange_answer = False
+
+    @asynccontextmanager
+    async def noted(self) -> AsyncGenerator[None]:
+        """Have the other processes know that this one serves, where something is shared."""
+        presence = self.presence
+        if presence is None:
+            yield
+            return
+        presences = self.engine.runtime.presences
+        presences.add(presence)
+        noting = self.loop.create_task(presence.run())
+        try:
+            yield
+        finally:
+            presences.discard(presence)
+            noting.cancel()
+            await asyncio.wait([noting])
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(presence.leave(), _LEAVE)
 
     def check_room(self, caller: str | None) -> None:
         """Refuse one more listening stream where there are too many, of all or of one client.
@@ -85,9 +127,16 @@ class Environment:
 
     def begin(self, work: Coroutine[Any, Any, None]) -> None:
         """Do something that nobody waits for."""
-        task = self.loop.create_task(work)
-        self.tasks.add(task)
-        task.add_done_callback(self.tasks.discard)
+        self._hold(self.loop.create_task(work), self.tasks)
+
+    def insist(self, work: Coroutine[object, object, None]) -> None:
+        """Do something that goes on until it succeeds; the end of the server does not wait for it."""
+        self._hold(self.loop.create_task(work), self.retries)
+
+    @staticmethod
+    def _hold(task: asyncio.Task[None], tasks: set[asyncio.Task[None]]) -> None:
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
 
     def note_strange_answer(self) -> None:
         """Log once that a client has answered here what another process has asked, which shares nothing with us."""

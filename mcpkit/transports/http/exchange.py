@@ -212,6 +212,8 @@ class Exchange:
 
     # What a call says
 
+    aside = None
+    """Without a session it is told nothing but what belongs to its request."""
     questions = None
     """Nothing is asked by requests of the server's: without a session nobody could answer."""
 

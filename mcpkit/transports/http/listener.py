@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from ...engine.subscriptions.listen import Listen
+from ...engine.subscriptions.listen import LOST, Listen
 from ...engine.subscriptions.mailbox import Pending
-from ...errors import MalformedError
+from ...errors import MalformedError, ProtocolError
+from ...protocol import jsonrpc
 from ...state.change import Change
 from ...state.principal import Principal
 from .environment import Environment
@@ -43,13 +44,24 @@ class Listener(Source):
         self._listen = listen
         self._exchange = exchange
         self._pending = Pending()
+        self._is_acknowledged = False
         exchange.attach(self)
-        exchange.push(event(listen.acknowledged()))
         listeners.add(self)
         environment.streams.take(exchange.caller)
         for change in listen.wanted:
             environment.changes.want(self, change)
         self._let_go = environment.hold(exchange, self.end)
+        environment.changes.when_listening(self._acknowledge, self._refuse)
+
+    def _acknowledge(self) -> None:
+        if self in self._listeners:
+            self._is_acknowledged = True
+            self._exchange.push(event(self._listen.acknowledged()))
+
+    def _refuse(self, problem: ProtocolError) -> None:
+        if self in self._listeners:
+            self._exchange.reply(jsonrpc.error(self._listen.request_id, problem), problem)
+            self.lost(self._exchange)
 
     @property
     def principal(self) -> Principal:
@@ -58,11 +70,16 @@ class Listener(Source):
 
     def changed(self, change: Change) -> None:
         """Take a change; a stream that falls too far behind is ended, so that nobody waits for it."""
-        if self._pending.add(change):
+        if change.is_lost:
+            self._drop(LOST)
+        elif self._pending.add(change):
             self._exchange.wake()
         else:
-            self._exchange.push(event(self._listen.cancelled("too many changes wait to be read")))
-            self._finish()
+            self._drop("too many changes wait to be read")
+
+    def _drop(self, reason: str) -> None:
+        self._exchange.push(event(self._listen.cancelled(reason)))
+        self._finish()
 
     def end(self) -> None:
         """End the stream gracefully, with its result."""
@@ -85,4 +102,6 @@ class Listener(Source):
 
     def refill(self) -> list[bytes]:
         """Return what has changed."""
+        if not self._is_acknowledged:
+            return []
         return [event(self._listen.notification(change)) for change in self._pending.take()]

@@ -40,6 +40,7 @@ class Settings:
 
     Attributes:
         endpoints: The paths of the protocol, without a slash at the end, and the option that has put each there.
+        probes: The paths of readiness and life, in the same way.
         stream_after_in_session: What `stream_after` is in sessions.
 
     Raises:
@@ -56,6 +57,7 @@ class Settings:
     allowed_origins: Collection[str] = ()
     cors: bool = True
     health: str | None = None
+    live: str | None = None
     max_body: int = 4 * 1024 * 1024
     max_body_total: int = 256 * 1024 * 1024
     body_timeout: float = 10.0
@@ -87,22 +89,27 @@ class Settings:
                     "choose another, or set sse=False"
                 )
             self.endpoints[path] = "sse=True"
-        if self.health is not None and (taker := self.endpoints.get(self.health.rstrip("/"))) is not None:
-            raise ValueError(
-                f"health={self.health!r} would never be reached, as {taker} serves that path: choose another"
-            )
+        self.probes: dict[str, str] = {}
+        for name, probe in (("health", self.health), ("live", self.live)):
+            if probe is not None:
+                path = probe.rstrip("/")
+                if (taker := self.endpoints.get(path) or self.probes.get(path)) is not None:
+                    raise ValueError(
+                        f"{name}={probe!r} would never be reached, as {taker} serves that path: choose another"
+                    )
+                self.probes[path] = f"{name}={probe!r}"
 
     def check_route(self, route: OwnRoute) -> None:
         """Refuse a route of the author's own that would never be reached.
 
         Raises:
-            RegistrationError: Its path is one of the protocol's, or that of readiness.
+            RegistrationError: Its path is one of the protocol's, or that of readiness or life.
         """
         path = route.path.rstrip("/")
         is_read = route.methods is None or not {"GET", "HEAD"}.isdisjoint(map(str.upper, route.methods))
         taker = self.endpoints.get(path)
-        if taker is None and is_read and self.health is not None and path == self.health.rstrip("/"):
-            taker = f"health={self.health!r}"
+        if taker is None and is_read:
+            taker = self.probes.get(path)
         if taker is not None:
             raise RegistrationError(
                 f"@server.route({route.path!r}) would never be reached, as server.asgi({taker}) "
@@ -124,7 +131,7 @@ def _unknown(name: str) -> str:
 
 
 def _check_path(name: str, path: Any) -> None:
-    if path is None and name == "health":
+    if path is None and name in {"health", "live"}:
         return
     if not isinstance(path, str):
         raise TypeError(f"{name} must be a path such as '/{name}', got {path!r}")

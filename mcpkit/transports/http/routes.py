@@ -1,8 +1,8 @@
-"""What the HTTP app serves beside the MCP endpoint: the author's own routes, also outside the mount, and readiness."""
+"""What the HTTP app serves beside the MCP endpoint: the author's own routes, also outside the mount, and its health."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
@@ -21,6 +21,8 @@ from .options import DEFAULT_PATH, OwnRoute, Settings
 if TYPE_CHECKING:
     from .protection.protection import Protection
 
+_NEVER_KEPT = {"Cache-Control": "no-store"}
+
 _IS_MOUNTED = "mcpkit.is_mounted"
 """Says in a scope whether the app is mounted below another one."""
 
@@ -36,8 +38,8 @@ class _OutsideRoute(Route):
 class Routes:
     """The ASGI app for every path that is not the protocol's.
 
-    Refuses what the guard refuses, except at the readiness path, where a load balancer asks by address and
-    the answer says nothing else, and for mounted apps, which have guards of their own. Never redirects: a
+    Refuses what the guard refuses, except at the paths of readiness and life, where a load balancer asks by address
+    and the answer says nothing else, and for mounted apps, which have guards of their own. Never redirects: a
     slash at the end of a path is as good as none.
 
     Args:
@@ -46,7 +48,7 @@ class Routes:
         guard: Which hosts and origins are answered.
         settings: The options.
         protection: What takes access tokens; None where nobody needs one.
-        is_ready: Whether the app takes work: neither starting nor shutting down.
+        hindrance: Returns why no work should come here now, None where it may; told whether it takes the shared store.
 
     Raises:
         RegistrationError: One of the routes would never be reached, as its path is taken.
@@ -60,13 +62,18 @@ class Routes:
         settings: Settings,
         protection: Protection | None,
         *,
-        is_ready: Callable[[], bool],
+        hindrance: Callable[[bool], Awaitable[str | None]],
     ) -> None:
         self._own, self._given = routes, mounts
         self._guard = guard
         self._settings = settings
-        self._health = settings.health
-        self._is_ready = is_ready
+        self._hindrance = hindrance
+        self._probes = {
+            path: answer
+            for path, answer in ((settings.health, self._readiness), (settings.live, _life))
+            if path is not None
+        }
+        self._probed = {path.rstrip("/") for path in self._probes}
         self._starlette = Starlette()
         self._starlette.router.redirect_slashes = False
         self._elsewhere = self._starlette.router.default
@@ -102,7 +109,7 @@ class Routes:
         if scope["type"] == "http":
             headers = headers_by_name(scope)
             receive, send = watch(scope, headers, receive, send)
-            if not self._is_readiness(scope, path) and (
+            if not self._is_probe(scope, path) and (
                 refusal := self._guard.refuse(headers.get(b"host"), headers.get(b"origin"))
             ):
                 status, text = refusal
@@ -134,9 +141,9 @@ class Routes:
             placed["path"] = root + (path.rstrip("/") if path.endswith("/") else f"{path}/")
         return placed
 
-    def _is_readiness(self, scope: Scope, path: str) -> bool:
+    def _is_probe(self, scope: Scope, path: str) -> bool:
         is_read = scope["method"] in {"GET", "HEAD"}  # what else has this path is the author's own
-        return is_read and self._health is not None and path.rstrip("/") == self._health.rstrip("/")
+        return is_read and path.rstrip("/") in self._probed
 
     def take_up(self) -> None:
         """Serve the routes and apps that have been added since the last time.
@@ -155,10 +162,8 @@ class Routes:
         own += [
             _OutsideRoute(each.path, each.endpoint, methods=each.methods, name=each.name) for each in given
         ]
-        readiness: list[BaseRoute] = (
-            [Route(self._health, self._readiness)] if self._health is not None else []
-        )
-        self._starlette.router.routes = [*readiness, *own]
+        probes: list[BaseRoute] = [Route(path, answer) for path, answer in self._probes.items()]
+        self._starlette.router.routes = [*probes, *own]
         self._outside = [route for route in own if isinstance(route, _OutsideRoute)]
         self._mounts = [Mount(*each) for each in self._given[: served[1]]]
         if self._documents and any(
@@ -191,13 +196,17 @@ class Routes:
         text = f"Not Found: the MCP endpoint is at {mount_point(scope)}{DEFAULT_PATH}"
         await PlainTextResponse(text, 404)(scope, receive, send)
 
-    async def _readiness(self, _request: Request) -> JSONResponse:
-        is_ready = self._is_ready()
-        return JSONResponse(
-            {"status": "ready" if is_ready else "not ready"},
-            status_code=200 if is_ready else 503,
-            headers={"Cache-Control": "no-store"},
-        )
+    async def _readiness(self, request: Request) -> JSONResponse:
+        excluded = request.query_params.getlist("exclude")
+        reason = await self._hindrance("shared" not in excluded)
+        if reason is None:
+            return JSONResponse({"status": "ready"}, headers=_NEVER_KEPT)
+        return JSONResponse({"status": "not ready", "reason": reason}, status_code=503, headers=_NEVER_KEPT)
+
+
+async def _life(_request: Request) -> JSONResponse:
+    """Say that the event loop turns, whatever else there is."""
+    return JSONResponse({"status": "live"}, headers=_NEVER_KEPT)
 
 
 def _is_one_of(routes: Iterable[BaseRoute], scope: Scope) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import socket
 from collections.abc import Mapping
 from contextlib import suppress
@@ -10,6 +11,8 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, cast
 
 import uvicorn
+
+from ...protocol.types import Json
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -77,13 +80,29 @@ def run_app(
             'run("http") serves in this process alone, without reloading. '
             f"Write `app = server.asgi()` in a module, and start `uvicorn module:app {flag}`"
         )
-    config: dict[str, Any] = {"host": host, "port": port, "timeout_graceful_shutdown": settings.grace}
-    if find_spec("uvloop") is None:
-        config["http"] = "h11"  # httptools does not tell of a client that goes while a second request waits
-    config |= options
+    config: Json = {**defaults(settings), "workers": 1, "host": host, "port": port, **options}
+    server = _Server(uvicorn.Config(app, **config), settings)
+    if (wanted := os.environ.get("WEB_CONCURRENCY", "1")) != "1" and "workers" not in options:
+        logger.warning(
+            'WEB_CONCURRENCY=%s is not used: run("http") serves in this process alone. Write `app = server.asgi()` '
+            "in a module, and start `uvicorn module:app`, which does",
+            wanted,
+        )
     with suppress(KeyboardInterrupt):  # uvicorn raises it once more when it has ended because of it
         sockets = None if listening is None else [listening]
-        _Server(uvicorn.Config(app, **config), settings).run(sockets)
+        server.run(sockets)
+
+
+def defaults(settings: Settings) -> Json:
+    """Return what uvicorn is told for every app.
+
+    Args:
+        settings: The options of the app.
+    """
+    config: Json = {"timeout_graceful_shutdown": settings.grace}
+    if find_spec("uvloop") is None:
+        config["http"] = "h11"  # httptools does not tell of a client that goes while a second request waits
+    return config
 
 
 class _Server(uvicorn.Server):

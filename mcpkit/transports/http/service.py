@@ -19,6 +19,7 @@ from .environment import Environment
 from .exchange import ANSWERED, Exchange, Source
 from .intake.body import Bodies
 from .listener import Listener
+from .readiness import Readiness
 from .sessions.legacy_sse import Pipe
 from .sessions.registry import Sessions
 from .shutdown import Ending
@@ -85,6 +86,9 @@ class Service(Source):
         self.pipes: dict[str, Pipe] = {}
         self.batches: set[Calls] = set()
         self.bodies = Bodies(settings)
+        self._readiness: Readiness | None = None
+        if environment.is_shared:
+            self._readiness = Readiness(environment.broker, self.engine.runtime.name)
         self.stage: int = _STARTING
         self.is_open = False
         self.ending = Ending(loop, settings.grace, self.close)
@@ -111,6 +115,18 @@ class Service(Source):
         """
         await self.start()
         await self.engine.ready()
+
+    async def hindrance(self, *, is_shared_needed: bool) -> str | None:
+        """Return why no work should come here now; None where it may.
+
+        Args:
+            is_shared_needed: Whether it should not while the shared store does not answer.
+        """
+        if self.stage != READY:
+            return "starting" if self.stage < READY else "shutting down"
+        if is_shared_needed and self._readiness is not None and not await self._readiness.answers():
+            return "the shared store does not answer"
+        return None
 
     async def serve(self, exchange: Exchange, stream_after: float | None = None) -> None:
         """Send what an exchange has to send, as long as the service lasts; see `Exchange.run`."""
@@ -221,7 +237,7 @@ class Service(Source):
 
     async def _keep(self) -> None:
         try:
-            async with self.engine.running():
+            async with self.engine.running(), self.environment.noted():
                 self._enter(OPEN)
                 self._started.set_result(None)
                 readying = self._loop.create_task(self._note_ready())
@@ -254,6 +270,7 @@ class Service(Source):
             listener.end()
         self.sessions.end_streams()
         time_for_calls = None if grace is None else grace * _SHARE_OF_CALLS
+        self.engine.drain(time_for_calls)
         await self._within(time_for_calls, self._drain())
         await self.calls.aclose(server_ended())
         await self.sessions.aclose()

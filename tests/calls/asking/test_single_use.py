@@ -273,7 +273,7 @@ async def test_the_broker_learns_a_digest_of_the_state_and_how_long_it_is_good(
     now.now += 30
     await shop.round(state=state)
     digest = hashlib.sha256(state.encode()).hexdigest()
-    assert broker.claimed == [(f"shop/requestState/{digest}", 70 + 60)]
+    assert broker.claimed == [(f"shop/requestState/{digest}", 70 + 300)]
 
 
 async def test_whoever_brings_no_state_claims_nothing() -> None:

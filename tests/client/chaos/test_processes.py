@@ -1,4 +1,4 @@
-"""A few rounds with real servers that are killed, over each way; `make chaos` plays hundreds."""
+"""A few rounds with real servers that are killed, over each way; `make chaos-clients` plays hundreds."""
 
 from __future__ import annotations
 

@@ -54,6 +54,7 @@ class Host:
 
     Args:
         stdin, stdout, stderr: As of `subprocess.Popen`.
+        command: What starts it, where that is another one.
         prefix: A command that becomes the server, whose own command follows it.
         settings: Environment variables that the server reads.
     """
@@ -64,11 +65,12 @@ class Host:
         stdin: Any = subprocess.PIPE,
         stdout: Any = subprocess.PIPE,
         stderr: Any = subprocess.PIPE,
+        command: Sequence[str] = (sys.executable, str(SERVER)),
         prefix: Sequence[str] = (),
         **settings: object,
     ) -> None:
         self.process = subprocess.Popen(
-            [*prefix, sys.executable, str(SERVER)],
+            [*prefix, *command],
             stdin=stdin,
             stdout=stdout,
             stderr=stderr,

@@ -14,6 +14,7 @@ import uvicorn
 
 from mcpkit import Memory, Server
 from mcpkit.transports.http.sessions.session import Session
+from shared_memory import sessions_in
 from waiting import until
 
 CLIENTS = 200
@@ -170,8 +171,8 @@ def test_abandoned_sessions_are_gone_after_they_expire():
                 await reader.readexactly(int(fields[b"content-length"]))
             writer.close()
             await writer.wait_closed()
-            assert len(broker) > 0
-            await until(lambda: len(broker) == 0)
+            assert sessions_in(broker)
+            await until(lambda: sessions_in(broker) == [])
             gc.collect()
             assert [each for each in gc.get_objects() if type(each) is Session] == []
 

@@ -62,8 +62,15 @@ OWN = [
 ]
 
 
-def served(own=OWN, guard=None, cors=True, health="/health", is_ready=lambda: True, mounts=()) -> Routes:
-    return Routes(own, mounts, guard or Guard(), Settings(cors=cors, health=health), None, is_ready=is_ready)
+async def nothing(is_shared_needed: bool) -> str | None:
+    return None
+
+
+def served(
+    own=OWN, guard=None, cors=True, health="/health", live=None, hindrance=nothing, mounts=()
+) -> Routes:
+    settings = Settings(cors=cors, health=health, live=live)
+    return Routes(own, mounts, guard or Guard(), settings, None, hindrance=hindrance)
 
 
 def client(app, base_url="http://localhost:8000", **options) -> TestClient:
@@ -220,16 +227,43 @@ def test_a_websocket_is_closed():
 
 
 def test_readiness_is_told():
-    is_ready = False
-    http = client(served(is_ready=lambda: is_ready))
+    reason: str | None = "starting"
+    asked: list[bool] = []
+
+    async def hindrance(is_shared_needed: bool) -> str | None:
+        asked.append(is_shared_needed)
+        return reason
+
+    http = client(served(hindrance=hindrance))
     answer = http.get("/health")
-    assert (answer.status_code, answer.json()) == (503, {"status": "not ready"})
-    is_ready = True
+    assert (answer.status_code, answer.json()) == (503, {"status": "not ready", "reason": "starting"})
+    assert answer.headers["cache-control"] == "no-store"
+    reason = None
     answer = http.get("/health")
     assert (answer.status_code, answer.json()) == (200, {"status": "ready"})
     assert answer.headers["cache-control"] == "no-store"
     assert http.head("/health").status_code == 200
     assert http.post("/health").status_code == 405
+    assert all(asked)
+    for query, is_needed in (
+        ("exclude=shared", False),
+        ("exclude=a&exclude=shared", False),
+        ("exclude=a", True),
+    ):
+        assert http.get(f"/health?{query}").status_code == 200
+        assert asked[-1] is is_needed
+
+
+def test_life_is_told_whatever_hinders_work():
+    async def hindrance(is_shared_needed: bool) -> str | None:
+        raise AssertionError("it is not asked")
+
+    http = client(served(hindrance=hindrance, health=None, live="/live"))
+    answer = http.get("/live", headers={"Host": "10.0.0.5:8000"})
+    assert (answer.status_code, answer.json()) == (200, {"status": "live"})
+    assert answer.headers["cache-control"] == "no-store"
+    assert http.post("/live").status_code == 405
+    assert client(served()).get("/live").status_code == 404
 
 
 def test_readiness_is_told_to_a_load_balancer_that_asks_by_address():

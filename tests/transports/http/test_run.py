@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import socket
 import sys
@@ -39,6 +40,18 @@ def test_it_says_how_several_processes_are_started(
         Server("several").run("http", uvicorn=asked)
     Server("one").run("http", uvicorn={"workers": 1, "reload": False})
     assert len(started) == 1
+
+
+def test_it_says_that_it_is_one_process_whatever_the_environment_wants(
+    started: list[uvicorn.Config], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("WEB_CONCURRENCY", "3")
+    logging.getLogger("uvicorn.error").addHandler(caplog.handler)
+    Server("one").run("http", uvicorn={"log_config": None})
+    logging.getLogger("uvicorn.error").removeHandler(caplog.handler)
+    assert "WEB_CONCURRENCY=3 is not used" in caplog.text
+    assert "`uvicorn module:app`, which does" in caplog.text
+    assert [config.workers for config in started] == [1]
 
 
 def test_the_longest_line_is_for_stdio() -> None:

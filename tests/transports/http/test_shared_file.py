@@ -1,8 +1,9 @@
-"""Workers of uvicorn and gunicorn that share a file: whichever of them a client reaches, it is one server."""
+"""Workers of uvicorn and gunicorn that share a file or a Redis: whichever a client reaches, it is one server."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import sys
@@ -17,6 +18,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from redis_server import common_server
 from serving import PATIENCE, Served
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the workers are killed as a group")
@@ -24,11 +26,15 @@ needs_gunicorn = pytest.mark.skipif(find_spec("gunicorn") is None, reason="no gu
 
 PROGRAM = """
 import json, os
-from mcpkit import Context, Server, Sqlite
+from mcpkit import Context, Redis, Server, Sqlite
 from starlette.responses import PlainTextResponse
 
 secret = json.loads(os.environ.get("SECRETS", "null"))
-server = Server("notes", version="1", secret=secret, shared=Sqlite(os.environ["FILE"]))
+if "REDIS" in os.environ:
+    shared = Redis(os.environ["REDIS"], prefix=os.environ["PREFIX"])
+else:
+    shared = Sqlite(os.environ["FILE"])
+server = Server("notes", version="1", secret=secret, shared=shared)
 
 @server.route("/pid")
 async def pid(request):
@@ -190,9 +196,13 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.fixture
-def settings(tmp_path: Path) -> dict[str, str]:
-    return {"MCPKIT_SECRET": SECRET, "FILE": str(tmp_path / "notes.db")}
+@pytest.fixture(params=["sqlite", "redis"])
+def settings(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
+    if request.param == "redis":
+        place = {"REDIS": common_server().url, "PREFIX": f"{tmp_path.name}-{os.urandom(4).hex()}:"}
+    else:
+        place = {"FILE": str(tmp_path / "notes.db")}
+    return {"MCPKIT_SECRET": SECRET, **place}
 
 
 @pytest.fixture
@@ -308,6 +318,7 @@ def test_a_session_outlives_the_secret_that_its_id_was_signed_under(
             served.stop()
 
 
+@pytest.mark.parametrize("settings", ["sqlite"], indirect=True)
 def test_a_file_that_cannot_be_used_is_said_and_what_needs_none_is_served(
     folder: Path, settings: dict[str, str]
 ) -> None:
@@ -321,7 +332,8 @@ def test_a_file_that_cannot_be_used_is_said_and_what_needs_none_is_served(
             refused = here.http.post("/mcp", json=here.message("initialize", CLIENT), headers=BOTH)
             assert refused.status_code == 503
             assert str(file) not in refused.text
-            assert here.http.get("/health").status_code == 200
+            assert here.http.get("/health").status_code == 503
+            assert here.http.get("/health?exclude=shared").status_code == 200
             assert here.call_stateless("change").json()["result"]["isError"], "its arguments are wrong"
             file.unlink()
             assert here.call(here.initialize(), "count") == "1"

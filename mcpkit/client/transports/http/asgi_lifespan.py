@@ -42,6 +42,12 @@ class AppLifespan:
         self._lifespans = lifespans
         self._stay: Lifespan | None = None
 
+    async def __aenter__(self) -> Json:
+        return await self.enter()
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.leave()
+
     async def enter(self) -> Json:
         """Start the app up, unless it has been; return the state that its requests find in their scopes.
 

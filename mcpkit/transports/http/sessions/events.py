@@ -15,7 +15,9 @@ _BESIDES = 400
 """Bytes of memory that an event takes beside its message."""
 
 
-class _Kept(NamedTuple):
+class Kept(NamedTuple):
+    """An event that is kept."""
+
     serial: int
     stream: str
     number: int
@@ -23,6 +25,7 @@ class _Kept(NamedTuple):
 
     @property
     def size(self) -> int:
+        """The bytes of memory that it takes."""
         return len(self.message) + _BESIDES
 
 
@@ -44,17 +47,17 @@ class Shelf:
         self._serial = 0
         self._owners: OrderedDict[int, Events] = OrderedDict()  # of what is kept, the oldest first
 
-    def put(self, owner: Events, stream: str, number: int, message: bytes) -> _Kept:
+    def put(self, owner: Events, stream: str, number: int, message: bytes) -> Kept:
         """Take an event, which its session keeps, and have the oldest ones of all go for it."""
         self._serial += 1
-        kept = _Kept(self._serial, stream, number, message)
+        kept = Kept(self._serial, stream, number, message)
         self.size += kept.size
         while self.size > self._limit:
             next(iter(self._owners.values())).drop()
         self._owners[kept.serial] = owner
         return kept
 
-    def remove(self, kept: _Kept) -> None:
+    def remove(self, kept: Kept) -> None:
         """Let go of an event that its session has dropped."""
         del self._owners[kept.serial]
         self.size -= kept.size
@@ -71,7 +74,7 @@ class Events:
     def __init__(self, process: str, shelf: Shelf) -> None:
         self._process = process
         self._shelf = shelf
-        self._kept: deque[_Kept] = deque()
+        self._kept: deque[Kept] = deque()
         self._bytes = 0
         self._opened = 0
 
@@ -107,10 +110,15 @@ class Events:
             self.drop()
 
     @property
+    def oldest(self) -> str:
+        """The stream of the oldest event."""
+        return self._kept[0].stream
+
+    @property
     def most(self) -> int:
         """The bytes of the largest message that is kept."""
         return max(0, self._shelf.most - _BESIDES)
 
-    def after(self, stream: str, number: int) -> list[_Kept]:
+    def after(self, stream: str, number: int) -> list[Kept]:
         """Return the events of a stream that came after one of them, as far as they are kept."""
         return [kept for kept in self._kept if kept.stream == stream and kept.number > number]

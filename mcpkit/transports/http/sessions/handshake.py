@@ -24,6 +24,7 @@ from ....protocol.types import Json
 from ..exchange import ANSWERED, Exchange, Source
 from ..service import Service
 from ..statuses import headers_of, status_of
+from .relay import take_up
 from .response import IN_SESSION
 from .session import Session
 
@@ -58,6 +59,8 @@ async def serve_handshake(service: Service, message: Any, exchange: Exchange) ->
     session = await _find_session(service, exchange)
     if session is None:
         return
+    if session.may_lack(message):
+        await service.sessions.look_again(session)
     session.post(message, exchange)
     has_middleware = service.engine.has_middleware
     if has_middleware:
@@ -83,10 +86,15 @@ async def serve_get(service: Service, exchange: Exchange) -> None:
     if session is None:
         return
     service.environment.check_room(exchange.caller)
-    problem = session.get(exchange, _header(exchange, b"last-event-id"))
+    last = _header(exchange, b"last-event-id")
     try:
+        problem = await take_up(session, service.environment, last, exchange) if last else False
+        if problem is False:
+            problem = session.get(exchange, last)
         if problem is not None:
             exchange.answer(jsonrpc.error(None, problem), 400)
+        elif (listening := service.environment.changes.listening()) is not None:
+            await listening
         await session.save()
         await service.send(exchange)
     finally:
@@ -292,7 +300,11 @@ def _without_session(result: Outcome) -> Outcome:
     if not isinstance(result, dict) or not is_object(declared):
         return result  # it is a middleware's own
     capabilities = {
-        name: {key: value for key, value in settings.items() if key not in {"listChanged", "subscribe"}}
+        name: {
+            key: value
+            for key, value in settings.items()
+            if not value or key not in {"listChanged", "subscribe"}
+        }
         for name, settings in declared.items()
     }
     return {**result, "capabilities": capabilities}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import math
 import time
@@ -15,10 +16,17 @@ from .token import SessionToken
 
 if TYPE_CHECKING:
     from ....state.broker import Broker
+    from .remote import Remote
 
 logger = logging.getLogger("mcpkit")
 
 T = TypeVar("T")
+
+QUESTION = "question:"
+"""What a process asks its client, by the id of the question."""
+
+OWNER = "owner"
+"""Who it belongs to that was opened by nobody; see `owner_of`."""
 
 _OPEN = "open"
 _ENDED = "ended"
@@ -32,26 +40,33 @@ class Record:
 
     Args:
         broker: Where it is.
+        remote: What tells other processes of it.
         name: The name of the server.
         ttl: Seconds that it lives for after it was written.
         token: What its id says.
 
     Attributes:
         token: What its id says.
-        key: The key of the record in the shared store, and its topic.
+        key: The key of the record in the shared store.
         fields: What the shared store had when it was last looked at.
         changes: What has changed here, and the store is not told of yet: fields to set, and None for those to remove.
         saves: How many times changes have been saved.
         prolonged: When the shared store was last told that the session is in use, by the event loop's clock.
+        looked: When the latest look at it began, by the same clock.
+        is_stale: Whether something is known to have happened since.
     """
 
-    def __init__(self, broker: Broker, name: str, ttl: float, token: SessionToken) -> None:
+    def __init__(self, broker: Broker, remote: Remote, name: str, ttl: float, token: SessionToken) -> None:
         self.token = token
         self.key = f"{name}/session/{token.id}"
         self.fields: Mapping[str, str] = {}
         self.changes: dict[str, str | None] = {}
         self.prolonged = -math.inf
+        self.looked = -math.inf
+        self.is_stale = False
         self._broker = broker
+        self._remote = remote
+        self._loop = asyncio.get_running_loop()
         self._ttl = ttl
         self._loaded: Mapping[str, str] = self.fields
         self._saves_begun = self.saves = 0
@@ -73,8 +88,15 @@ class Record:
         Raises:
             OSError: The shared store does not answer.
         """
-        saves = self.saves
-        return self.take(await self._broker.read(self.key), saves)
+        saves, began = self.saves, self._loop.time()
+        self.is_stale = False
+        try:
+            fields = await self._broker.read(self.key)
+        except BaseException:
+            self.is_stale = True
+            raise
+        self.looked = began
+        return self.take(fields, saves)
 
     def take(self, fields: Mapping[str, str], saves: int) -> Mapping[str, str] | None:
         """Take what the shared store has.
@@ -87,6 +109,9 @@ class Record:
             What the record says; None when the session has ended. While changes of ours are on their way, it is what
             it was before, as what was read may lack them: the next look sees all.
         """
+        if self.changes:  # which the shared store has not been told of yet
+            merged = {**fields, **self.changes}
+            fields = {name: text for name, text in merged.items() if text is not None}
         token = self.token
         is_old = token.expires <= time.time()
         loaded = self._loaded
@@ -100,18 +125,32 @@ class Record:
         return self._loaded
 
     async def save(self) -> None:
-        """Give the shared store what has changed here, and tell others that it has."""
+        """Give the shared store what has changed here, and tell others that it has; where that fails, it is kept."""
+        await _reach(self.try_save())
+        await self.announce()
+
+    async def try_save(self) -> None:
+        """Give the shared store what has changed here.
+
+        Raises:
+            OSError: The shared store does not answer.
+        """
         changes, self.changes = self.changes, {}
         self._saves_begun += 1
         try:
-            await self._write(changes)
+            await self._broker.write(self.key, changes, self._ttl)
+        except BaseException:
+            self.changes = {**changes, **self.changes}
+            raise
+        else:  # what is read next may be what it was before that
+            merged = {**self._loaded, **changes}
+            self._loaded = {name: text for name, text in merged.items() if text is not None}
         finally:
             self.saves += 1
-        await self.announce()
 
     async def prolong(self, now: float) -> None:
         """Tell the shared store that the session is in use."""
-        await self._write({})
+        await _reach(self._broker.write(self.key, {}, self._ttl))
         self.prolonged = now
 
     async def end(self) -> None:
@@ -122,21 +161,20 @@ class Record:
         else:  # its state was elsewhere, so that its absence here says nothing
             await _reach(self._broker.write(self.key, {_ENDED: "1"}, token.expires - time.time()))
 
-    async def pass_on(self, answer: str) -> None:
-        """Give the processes that follow the session what its client has answered."""
-        await _reach(self._broker.publish(self.key, answer))
+    async def tell(self, verb: str, text: str = "") -> None:
+        """Tell other processes something of the session."""
+        await _reach(self._remote.tell(self.token.id, verb, text))
 
-    async def _write(self, changes: Mapping[str, str | None]) -> None:
-        await _reach(self._broker.write(self.key, changes, self._ttl))
-
-    async def announce(self) -> None:
-        """Tell other processes that something has happened to the session; it is logged alone where that fails."""
+    async def announce(self, verb: str = CHANGED) -> None:
+        """Tell other processes what has happened to the session; it is logged alone where that fails."""
         try:
-            await self._broker.publish(self.key, CHANGED)
+            number = await self._remote.tell(self.token.id, verb)
         except OSError:  # others know from its next request on
             logger.exception(
                 "the shared store does not answer: others do not hear of what happened to a session"
             )
+        else:
+            await self._remote.told(number)
 
 
 async def _reach(asked: Awaitable[T]) -> T:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import logging
 import math
 import os
 import time
@@ -28,13 +29,18 @@ from ....state.memory import Memory
 from ....state.owner import owner_of
 from ..environment import Environment
 from ..exchange import Exchange
-from .record import Record, unreachable
-from .session import OWNER, QUESTION, Session
+from .belonging import adopt, is_revoked
+from .freshness import Freshness, in_time
+from .record import OWNER, Record, unreachable
+from .remote import ENDED
+from .session import Session
 from .succession import Succession
 from .token import SessionToken, issue, read
 
 if TYPE_CHECKING:
     from ....state.revocations import Revocation
+
+logger = logging.getLogger("mcpkit")
 
 _SPACING = 10.0
 """Seconds, or a tenth of a session's time to live, in which the shared store is told once that it is in use."""
@@ -63,12 +69,20 @@ class Sessions:
         self._settings = environment.settings
         self._spacing = min(environment.settings.session_ttl / 10, _SPACING)
         ttl = environment.settings.session_ttl + self._spacing
-        self._record = partial(Record, environment.broker, environment.engine.runtime.name, ttl)
+        name, remote = environment.engine.runtime.name, environment.remote
+        self._record = partial(Record, environment.broker, remote, name, ttl)
+        shared = environment.engine.runtime.shared
+        # What lives and dies with the process is looked at with each request.
+        self._freshness: Freshness | None = None
+        if shared.is_lasting:
+            self._freshness = Freshness(remote, is_near=getattr(shared, "is_near", False))
         self._brief = min(environment.settings.session_ttl, _BRIEF)
         self._by_id: dict[str, Session] = {}
         self._unused: dict[str, Session] = {}  # those of which nothing has come after `initialize`
         self._shares = Shares()  # of those that live here, or are about to
         self._revocations = environment.engine.revocations
+        if environment.presence is not None:
+            environment.presence.on_look = self.mend
         self._leaving: set[Session] = set()  # which were nobody's, and whose calls have still to be answered
         self._is_over = False
         self._sweeping: asyncio.TimerHandle | None = None
@@ -141,26 +155,64 @@ class Sessions:
         session = self._by_id.get(id_)
         if session is None or session.owner != owner_of(client.principal):
             return await self._take_in(id_, client, session)
-        record = session.record
-        saves = record.saves
-        try:  # as `look` does: each request comes by here
-            fields = record.take(await self._environment.broker.read(record.key), saves)
-        except OSError:
-            raise unreachable() from None
-        if fields is None:
-            self._forget(session)
-            return None
-        if fields is not session.fields and self._by_id.get(id_) is session:
-            session.take_over(fields)
+        record, freshness = session.record, self._freshness
+        if freshness is None or not freshness.holds(record):
+            try:
+                if freshness is None:  # as `look` does: each request comes by here
+                    saves = record.saves
+                    fields = record.take(await self._environment.broker.read(record.key), saves)
+                else:
+                    fields = await in_time(record.look())
+            except OSError:
+                logger.exception(
+                    "the shared store does not answer: what is known of sessions is used meanwhile"
+                )
+                fields = session.fields
+                if freshness is not None:
+                    freshness.fail()
+            if fields is None:
+                self._end(session)
+                return None
+            if fields is not session.fields and self._by_id.get(id_) is session:
+                session.take_over(fields)
         now = self._loop.time()
         if now - record.prolonged >= self._spacing:
-            await record.prolong(now)
             self._unused.pop(id_, None)
+            record.prolonged = now
+            if freshness is None:
+                await self._prolong(record)
+            else:
+                self._environment.begin(self._prolong(record))
         if self._by_id.get(id_) is not session:  # it has ended meanwhile, made room, or is somebody's now
             return await self.find(id_, client)
         session.principal = client.principal
         self._use(session, now)
         return session
+
+    async def look_again(self, session: Session) -> None:
+        """Take over what others have done to a session up to now.
+
+        Raises:
+            BusyError: The shared store does not answer.
+        """
+        try:
+            fields = await session.record.look()
+        except OSError:
+            raise unreachable() from None
+        if fields is not None and fields is not session.fields and self._by_id.get(session.id) is session:
+            session.take_over(fields)
+
+    def mend(self) -> None:
+        """Have sessions tell what processes cannot any more that have died."""
+        for session in tuple(self._by_id.values()):
+            session.telling.mend()
+
+    async def _prolong(self, record: Record) -> None:
+        """Tell the shared store that a session is in use; where that fails, again with a request a second later."""
+        try:
+            await record.prolong(record.prolonged)
+        except BusyError:  # it has been logged
+            record.prolonged += 1 - self._spacing
 
     async def _take_in(self, id_: str, client: Exchange | Session, other: Session | None) -> Session | None:
         """Return a session that does not live here as its client's, who has perhaps been nobody up to now.
@@ -180,15 +232,17 @@ class Sessions:
             raise unreachable() from None
         if fields is None:
             if other is not None:
-                self._forget(other)
+                self._end(other)
             return None
         holder = record.token.principal or fields.get(OWNER)
         if holder is None and owner is not None:
-            await self._adopt(record, client, owner)
+            await adopt(self._environment.engine.runtime, record, client.principal, owner)
             return await self.find(id_, client)
         if other is not None and other.owner != holder:
             self._leave(other)
-        if holder != owner or await self._is_revoked(record, client):
+        if holder != owner or await is_revoked(
+            self._revocations, record, client.principal, self._opened(record)
+        ):
             return None
         await record.prolong(self._loop.time())
         if id_ in self._by_id:  # another request has been faster
@@ -211,48 +265,12 @@ class Sessions:
             raise unreachable() from None
         return None if token is None else self._record(token)
 
-    async def _adopt(self, record: Record, client: Exchange | Session, owner: str) -> None:
-        """Let somebody have a session that was nobody's, unless somebody else has been faster.
-
-        Raises:
-            BusyError: The shared store does not answer.
-        """
-        shared = self._environment.engine.runtime.shared
-        key = f"{record.key}/{OWNER}"
-        left = max(record.token.expires - time.time(), 1)
-        try:
-            if await shared.put(key, owner.encode(), version=None, ttl=left) is not None:
-                holder = owner
-                self._environment.engine.runtime.audit.tell("adoption", client.principal)
-            else:
-                stored = await shared.get(key)
-                holder = "" if stored is None else stored.value.decode()  # it has just expired
-        except OSError:
-            raise unreachable() from None
-        # Nobody's questions are no more: what is answered now is answered by somebody.
-        record.changes.update(dict.fromkeys(name for name in record.fields if name.startswith(QUESTION)))
-        record.changes[OWNER] = holder
-        await record.save()
-
     def _leave(self, session: Session) -> None:
         """Let a session go that was nobody's, when what it has begun has been answered."""
         if self._remove(session):
             self._leaving.add(session)
             task = self._loop.create_task(session.leave())
             task.add_done_callback(lambda _: self._leaving.discard(session))
-
-    async def _is_revoked(self, record: Record, client: Exchange | Session) -> bool:
-        """Say whether a session that is to be taken in was opened before its client was sent away; then it ends."""
-        if client.principal.id is None or self._revocations is None:
-            return False
-        try:
-            at = await self._revocations.latest(client.principal.id)
-        except OSError:
-            raise unreachable() from None
-        if self._opened(record) > at:
-            return False
-        await record.end()
-        return True
 
     def _opened(self, record: Record) -> float:
         return record.token.expires - self._settings.session_max_age
@@ -267,13 +285,13 @@ class Sessions:
         for session in tuple(self._by_id.values()):
             if revocation.means(session.principal) and self._opened(session.record) <= revocation.at:
                 session.revoke(problem)
-                self._forget(session)
+                self._end(session)
                 self._environment.begin(self._end_record(session.record))
 
     async def _end_record(self, record: Record) -> None:
         with suppress(BusyError):  # it has been logged
             await record.end()
-            await record.announce()
+            await record.announce(ENDED)
 
     async def end(self, session: Session) -> None:
         """End a session because its client says so; from now on its id is not found.
@@ -282,8 +300,8 @@ class Sessions:
             BusyError: The shared store does not answer.
         """
         await session.record.end()
-        self._forget(session)
-        await session.record.announce()
+        self._end(session)
+        await session.record.announce(ENDED)
 
     def end_streams(self) -> None:
         """End all streams that listen."""
@@ -301,17 +319,23 @@ class Sessions:
             await session.aclose()
         if tasks := tuple(self._environment.tasks):
             await asyncio.wait(tasks)
+        if self._environment.journal is not None:
+            await self._environment.journal.flush()
 
     def forget_all(self) -> None:
         """Let go of all sessions, and take no more; their ids stay good for other processes."""
         self._is_over = True
+        if self._freshness is not None:
+            self._freshness.close()
         if self._sweeping is not None:
             self._sweeping.cancel()
             self._sweeping = None
-        for task in self._environment.tasks:
+        for task in (*self._environment.tasks, *self._environment.retries):
             task.cancel()
         for session in (*self._by_id.values(), *self._leaving):
             self._forget(session)
+        if self._environment.journal is not None:
+            self._environment.journal.close()
 
     def _make_room(self, caller: str | None) -> None:
         """Let go of the session that needs its place the least, where there are too many, of all or of one client.
@@ -355,20 +379,26 @@ class Sessions:
     def _add(
         self, id_: str, record: Record, fields: Mapping[str, str], client: Exchange | Session
     ) -> Session:
-        session = Session(self._environment, id_, record, fields, client, self._forget, self._leave)
+        session = Session(self._environment, id_, record, fields, client, self._end, self._leave)
         self._by_id[id_] = session
+        self._environment.remote.follow(record.token.id, session)
+        record.is_stale = True  # what has happened between the look at it and now was not heard
         if self._sweeping is None:
             self._sweep_later()
         return session
 
-    def _forget(self, session: Session) -> None:
+    def _forget(self, session: Session, *, is_over: bool = False) -> None:
         self._remove(session)
-        session.end()
+        session.end(is_over=is_over)
+
+    def _end(self, session: Session) -> None:
+        self._forget(session, is_over=True)
 
     def _remove(self, session: Session) -> bool:
         if self._by_id.get(session.id) is not session:
             return False
         del self._by_id[session.id]
+        self._environment.remote.leave(session.record.token.id, session)
         self._shares.give_back(session.caller)
         self._unused.pop(session.id, None)
         return True
@@ -385,7 +415,7 @@ class Sessions:
         in_use: list[Session] = []
         for session in tuple(self._by_id.values()):
             if session.record.token.expires <= date:
-                self._forget(session)
+                self._end(session)
             elif session.is_busy:
                 if now - session.record.prolonged >= ttl / 2:
                     in_use.append(session)

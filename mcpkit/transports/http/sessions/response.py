@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ....calls.asking.pending import OpenQuestions
+from ....calls.channel import Aside
 from ....errors import INVALID_REQUEST, PARSE_ERROR, ChallengeError
 from ....protocol.jsonrpc import is_array, is_object
 from ..exchange import Exchange, Source
@@ -25,11 +26,13 @@ class Answer(Source):
         exchange: The connection.
         message: What was posted.
         caller: What tells the session's client from others.
+        aside: Where the client hears what belongs to no request.
         questions: What the client is asked.
         streams: The streams of the session.
 
     Attributes:
         caller: What tells the session's client from others.
+        aside: Where the client hears what belongs to no request.
         questions: What the client is asked; nothing where it takes no event stream.
         is_local: Never: see `Channel`.
         request_headers: The headers of the POST.
@@ -42,6 +45,7 @@ class Answer(Source):
         "_message",
         "_stream",
         "_streams",
+        "aside",
         "caller",
         "principal",
         "questions",
@@ -54,10 +58,12 @@ class Answer(Source):
         exchange: Exchange,
         message: Any,
         caller: str | None,
+        aside: Aside,
         questions: OpenQuestions,
         streams: Streams,
     ) -> None:
         self.caller = caller
+        self.aside = aside
         self.questions: OpenQuestions | None = questions if exchange.may_stream else None
         self.request_headers = exchange.request_headers
         self.principal = exchange.principal
@@ -123,7 +129,8 @@ class Answer(Source):
 
     def _open(self) -> Stream:
         if self._stream is None:
-            self._stream = self._streams.open(self._exchange)
+            id_ = self._message.get("id") if self._streams.has_ids else None
+            self._stream = self._streams.open(self._exchange, id_)
         return self._stream
 
 

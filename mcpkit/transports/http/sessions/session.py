@@ -5,20 +5,20 @@ Follows "Streamable HTTP" of basic/transports (2025-11-25), and what was differe
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from ....calls.asking.pending import OpenQuestions
 from ....calls.tasks import Calls, Reply, server_ended
 from ....engine.peer import Peer
-from ....engine.subscriptions.listen import notification
-from ....engine.subscriptions.mailbox import Pending
 from ....errors import BusyError, ProtocolError
 from ....protocol import jsonrpc
 from ....protocol.eras import Envelope, Handshake
-from ....protocol.jsonrpc import is_array
+from ....protocol.jsonrpc import is_array, is_id, is_object
 from ....protocol.messages import invalid
 from ....protocol.revisions import RESUMABLE, SEVERITY
 from ....protocol.types import Json
@@ -27,16 +27,17 @@ from ....state.owner import owner_of
 from ....state.principal import Principal
 from ..environment import Environment
 from ..exchange import Exchange
-from .record import Record
-from .remote import Following
+from .beside import Beside
+from .checks import Checks
+from .record import OWNER, QUESTION, Record
+from .relay import Relay
+from .remote import ANSWERED, CANCELLED, CHANGED, CHECK, CHECKED, ENDED, SAID, TAKEN, TOLD, Refreshing
 from .response import Answer
-from .streams import Stream, Streams, read_event_id
+from .streams import Stream, Streams, not_kept, read_event_id
+from .telling import Listening, Telling
 
 _LEVEL = "level"
 _URI = "uri:"
-QUESTION = "question:"
-OWNER = "owner"
-"""Who it belongs to that was opened by nobody; see `owner_of`."""
 _ASKED_ELSEWHERE = re.compile(r"[0-9a-f]{8}-\d+")
 """The id of a question of a process."""
 
@@ -44,8 +45,8 @@ _PERHAPS_ELSEWHERE = (
     "; where several processes serve, its answer may have reached another one, whose log says what to do"
 )
 
-_TELLER = "teller"
-"""The process with the newest stream that listens: it alone tells what changes."""
+_PAUSE = 1.0
+"""Seconds until what has changed is saved again, where the shared store does not answer."""
 
 
 class Session(Peer):
@@ -68,6 +69,10 @@ class Session(Peer):
         owner: What stands for them; see `owner_of`.
         caller: Whose place it takes; see `Shares`.
         used: When a request of its came last, by the loop's clock.
+        streams: Its streams here.
+        negotiated: What was negotiated, its log level, and what it is subscribed to.
+        telling: Tells what changes.
+        relays: Streams of other processes that are taken up here, by name.
         is_local: Never; see `Channel`.
     """
 
@@ -91,26 +96,34 @@ class Session(Peer):
             late="" if environment.is_shared else _PERHAPS_ELSEWHERE,
         )
         super().__init__(environment.engine, Calls(), questions)
-        self.session = self._negotiated = Handshake(token.revision, token.client, self._subscribed)
+        self.session = self.negotiated = Handshake(token.revision, token.client, self._subscribed)
         self.id = id_
         self.record = record
         self.principal: Principal = client.principal
         self.owner = owner_of(client.principal)
         self.caller: str | None = client.caller
         self.used = environment.loop.time()
-        self.streams = Streams(environment.process, environment.shelf, has_ids=token.revision in RESUMABLE)
+        self.streams = Streams(
+            environment.process,
+            environment.shelf,
+            has_ids=token.revision in RESUMABLE,
+            session=token.id,
+            journal=environment.journal,
+            tell=partial(record.tell, TOLD),
+        )
+        self.relays: dict[str, Relay] = {}
         self._environment = environment
         self._forget = forget
         self._leave = leave
         self._heir = fields.get(OWNER)
-        self._level = self._negotiated.log_level
+        self._level = self.negotiated.log_level
         self._has_ended = False
-        self._answers: list[str] = []
-        self._pending = Pending()
-        self._crowd: dict[Change, None] = {}
-        self._listening: list[_Listener] = []
-        self._following: Following | None = None
-        self._teller: str | None = None
+        self._is_saving = False
+        self._checks = Checks(record, environment.process)
+        self._said: list[tuple[str, str]] = []  # what others are to be told
+        self.telling = Telling(environment, self)
+        self._beside = Beside(self.questions, self.telling)
+        self._refreshing = Refreshing(self._refresh)
         for name in token.lists:
             environment.changes.want(self, Change(name))
         self.load(fields)
@@ -119,14 +132,14 @@ class Session(Peer):
 
     def resume(self) -> None:
         """Take its client for ready for notifications, as it has been for another process, or before."""
-        self._negotiated.is_initialized = True
+        self.negotiated.is_initialized = True
 
     # State that other processes share
 
     def load(self, fields: Mapping[str, str]) -> None:
         """Take over what the record says."""
         self.fields = fields
-        session = self._negotiated
+        session = self.negotiated
         level = fields.get(_LEVEL)
         if level in SEVERITY:
             session.log_level = self._level = level
@@ -138,13 +151,7 @@ class Session(Peer):
             changes.unwant(self, Change("resource", uri))
         session.subscriptions.clear()
         session.subscriptions.update(uris)
-        self._teller = fields.get(_TELLER)
-        if self._is_told_elsewhere:
-            self._pending.take()
-            self._crowd.clear()
-        elif self._listening and self._teller is None:
-            self._claim()
-            self._save_later()
+        self.telling.load(fields)
 
     def take_over(self, fields: Mapping[str, str]) -> None:
         """Take over what the record says by now; where it says that it is somebody's now, this has been nobody's."""
@@ -154,40 +161,57 @@ class Session(Peer):
             self._leave(self)
 
     async def save(self) -> None:
-        """Have other processes know what has changed here, if something has.
+        """Have other processes know what has changed here, if something has; where that fails, again later.
 
         Raises:
-            BusyError: The shared store does not answer.
+            BusyError: The shared store does not answer, and what the client has said has to reach others now.
         """
-        level = self._negotiated.log_level
+        level = self.negotiated.log_level
         if level != self._level:
             self._level = self.record.changes[_LEVEL] = level
-        if self.record.changes:
-            await self.record.save()
-        if self._answers:
-            answers, self._answers = self._answers, []
-            for answer in answers:
-                await self.record.pass_on(answer)
+        if self.record.changes and not self._is_saving:
+            is_wanted = any(name.startswith(_URI) and text for name, text in self.record.changes.items())
+            try:
+                await self.record.save()
+                if is_wanted and self.telling.has_other:
+                    await self._checks.ask()
+            except BusyError:  # it has been logged
+                self._is_saving = True
+                self._environment.insist(self._save_again())
+        if self._said:
+            said, self._said = self._said, []
+            for verb, text in said:
+                await self.record.tell(verb, text)
+
+    async def _save_again(self) -> None:
+        while self.record.changes and not self._has_ended:
+            await asyncio.sleep(_PAUSE)
+            with suppress(OSError):
+                await self.record.try_save()
+                await self.record.announce()
+        self._is_saving = False
 
     async def save_rest(self) -> None:
         """Save what has changed where nobody can be told that it fails; then it is logged alone."""
         with suppress(BusyError):
             await self.save()
 
-    def _save_later(self) -> None:
+    def save_later(self) -> None:
+        """Save what has changed, which nobody waits for."""
         if not self._has_ended:
             self._environment.begin(self.save_rest())
 
-    def _subscribed(self, uri: str, is_subscribed: bool) -> None:
+    def _subscribed(self, uri: str, is_subscribed: bool) -> Coroutine[object, object, None] | None:
         self.record.changes[_URI + uri] = "1" if is_subscribed else None
         changes = self._environment.changes
         (changes.want if is_subscribed else changes.unwant)(self, Change("resource", uri))
+        return changes.listening() if is_subscribed else None
 
     # Requests
 
     def post(self, message: Any, exchange: Exchange) -> None:
         """Begin to serve what one POST brings."""
-        answer = Answer(exchange, message, self.caller, self.questions, self.streams)
+        answer = Answer(exchange, message, self.caller, self._beside, self.questions, self.streams)
         if is_array(message):
             self._receive_batch(message, answer.reply, answer, where="a POST")
         else:
@@ -203,59 +227,107 @@ class Session(Peer):
         Returns:
             Why the stream cannot be taken up.
         """
-        name, is_for_call, number = read_event_id(last_event_id)
-        stream = self.streams.get(name)
+        seen = read_event_id(last_event_id)
+        stream = self.streams.get(seen.stream)
         if stream is None:
-            if is_for_call:
-                return _not_kept()
-            stream = _Listener(self)
-        missed = stream.again(number) if name == stream.name else [stream.prime()]
+            if seen.is_for_call:
+                return not_kept()
+            self.listen(exchange)
+            if seen.stream:  # what it has missed nobody here knows, as the process has been started anew
+                self.telling.note_gap()
+            return None
+        missed = stream.again(seen.number)
         if stream.is_finished and not missed:
-            if stream.has_more(number):
-                return _not_kept()
+            if stream.has_more(seen.number):
+                return not_kept()
             # It was cancelled, or the client has it all: an empty stream would bring the client back for ever.
             exchange.answer(None, 405, ((b"allow", b"POST, DELETE"),))
             return None
+        if stream.is_left and self._environment.is_shared:  # it may be read elsewhere
+            self._environment.begin(self._take_back(stream))
         stream.leave()  # the client has lost what it is sent on, or takes leave of it
+        self._attach(stream, exchange, missed)
+        return None
+
+    def listen(self, exchange: Exchange) -> None:
+        """Open a stream for what belongs to no call."""
+        stream = Listening(self.streams, self.telling)
+        self._attach(stream, exchange, [stream.prime()])
+
+    def _attach(self, stream: Stream, exchange: Exchange, missed: list[bytes]) -> None:
         stream.attach(exchange)
         exchange.open_stream()
         for chunk in missed:
             exchange.push(chunk)
         if stream.is_finished:
             stream.leave()
-        elif isinstance(stream, _Listener):
+        elif isinstance(stream, Listening) and stream.exchange is not None:
             if self._environment.is_shared:  # the notification that says so may have come to another process
                 self.resume()
             self.streams.remember(stream)
-            self._listening.append(stream)
-            self._environment.streams.take(exchange.caller)
-            stream.let_go = self._environment.hold(exchange, stream.leave)
-            self._claim()
-            self._follow()
-        return None
+            self.telling.open(stream, exchange)
+
+    async def _take_back(self, stream: Stream) -> None:
+        with suppress(BusyError):
+            await self.record.tell(TAKEN, stream.name)
 
     @property
     def is_busy(self) -> bool:
         """Whether something of it runs or listens, so that it is in use though no request comes."""
-        return bool(self._calls or self._listening)
+        return bool(self._calls or self.telling.streams or self.relays)
 
     def envelope(self, method: str, params: Json, meta: Json) -> Envelope:
         """Return what was negotiated; a session is initialized once."""
         if method == "initialize":
             raise invalid("this session is initialized already")
-        return self._negotiated
+        return self.negotiated
 
     # What other processes have a part in
 
-    def _follow(self) -> None:
-        """Hear what is done to it elsewhere, as long as it listens or asks here."""
-        is_needed = bool(self._listening or self.questions)
-        if is_needed and self._following is None:
-            broker = self._environment.broker
-            self._following = Following(broker, self.record.key, self._refresh, self._hear_answer)
-        elif not is_needed and self._following is not None:
-            self._following.close()
-            self._following = None
+    def hear(self, verb: str, text: str) -> None:
+        """Take what another process says of it."""
+        if verb == CHANGED:
+            self.record.is_stale = True
+            if self.is_busy or self.questions or self.telling.is_attended:
+                self._refreshing.begin()
+        elif verb == ENDED:
+            self._forget(self)
+        elif verb == ANSWERED:  # nothing happens where it is not to a question of ours
+            self.questions.answer(jsonrpc.decode(text.encode()))
+        elif verb == SAID:
+            self.telling.say_here(text.encode())
+        elif verb == CANCELLED:
+            self._hear_cancellation(text)
+        elif verb in {CHECK, CHECKED}:
+            self._hear_of_check(verb, text)
+        elif verb in {TAKEN, TOLD}:  # a later version may say more
+            self._hear_of_stream(verb, text)
+
+    def _hear_cancellation(self, text: str) -> None:
+        id_: object = jsonrpc.decode(text.encode())
+        if is_id(id_) and self.is_taken(id_):
+            self._cancel(id_)
+
+    def _hear_of_check(self, verb: str, number: str) -> None:
+        if verb == CHECKED:
+            self._checks.hear(number)
+        elif self.telling.is_here:
+            self._environment.begin(self._confirm(number))
+
+    async def _confirm(self, number: str) -> None:
+        with suppress(OSError, BusyError):
+            await self._refresh()
+            await self.record.tell(CHECKED, number)
+
+    def _hear_of_stream(self, verb: str, name: str) -> None:
+        stream, relay = self.streams.get(name), self.relays.get(name)
+        if verb == TOLD:
+            if relay is not None:
+                relay.hear()
+        elif stream is not None:
+            self.streams.hand_over(stream)
+        elif relay is not None:
+            relay.leave()
 
     async def _refresh(self) -> None:
         """Take over what other processes have done to it, though nothing is asked here."""
@@ -267,24 +339,39 @@ class Session(Peer):
 
     async def _ask(self, id_: str) -> None:
         """Have all processes know a question before it is asked, so that any of them takes the answer."""
-        self._follow()
+        if (listening := self._environment.changes.listening()) is not None:
+            await listening
         self.record.changes[QUESTION + id_] = "1"
         await self.record.save()
 
     def _ask_no_more(self, id_: str) -> None:
         self.record.changes[QUESTION + id_] = None
-        self._save_later()
-        self._follow()
+        self.save_later()
 
-    def _hear_answer(self, answer: str) -> None:
-        """Take an answer that another process was given; nothing happens where it is not to a question of ours."""
-        self.questions.answer(jsonrpc.decode(answer.encode()))
+    def may_lack(self, message: object) -> bool:
+        """Say whether a message answers a question that another process may have asked without being heard yet."""
+        if is_array(message):
+            return any(map(self.may_lack, message))
+        id_ = message.get("id") if is_object(message) and "method" not in message else None
+        return (
+            isinstance(id_, str)
+            and _ASKED_ELSEWHERE.fullmatch(id_) is not None
+            and not id_.startswith(f"{self._environment.process}-")
+            and QUESTION + id_ not in self.record.fields
+        )
+
+    def _receive_notification(self, method: str, params: object) -> None:
+        if method == "notifications/cancelled" and self._environment.is_shared and is_object(params):
+            id_ = params.get("requestId")
+            if is_id(id_) and not self.is_taken(id_):
+                self._said.append((CANCELLED, jsonrpc.encode(id_).decode()))
+        super()._receive_notification(method, params)
 
     def _receive_response(self, message: Json, reply: Reply) -> None:
         id_ = message.get("id")
         if isinstance(id_, str) and not id_.startswith(f"{self._environment.process}-"):
             if QUESTION + id_ in self.record.fields:
-                self._answers.append(jsonrpc.encode(message).decode())
+                self._said.append((ANSWERED, jsonrpc.encode(message).decode()))
                 reply(None, None)
                 return
             if _ASKED_ELSEWHERE.fullmatch(id_):
@@ -293,79 +380,31 @@ class Session(Peer):
 
     # Changes
 
-    @property
-    def _is_told_elsewhere(self) -> bool:
-        """Whether it listens here, but a newer stream in another process is told what changes."""
-        return bool(self._listening) and self._teller not in {None, self._environment.process}
-
-    def _claim(self) -> None:
-        if self._teller != self._environment.process:
-            self._teller = self._environment.process
-            self.record.changes[_TELLER] = self._teller
-
     def changed(self, change: Change) -> None:
-        """Take a change: it is told on one listening stream, at once or when there is one.
-
-        Where too many wait, the client is told of what it has subscribed to, be it a template, instead of
-        each resource: so as many can wait as there are subscriptions, and nothing is lost.
-        """
-        if self._is_told_elsewhere:
-            return
-        if not self._pending.add(change):
-            self._crowd.update(dict.fromkeys(self._subscribed_as(change)))
-        self._initialized()
-
-    def _subscribed_as(self, change: Change) -> list[Change]:
-        uri = change.uri
-        assert uri is not None, "for lists there is always room"
-        subscriptions = self._negotiated.subscriptions
-        if uri in subscriptions:
-            return [change]
-        templates = self._engine.registry.resource_templates
-        return [
-            Change("resource", text)
-            for text in subscriptions
-            if (template := templates.get(text)) is not None and template.template.match(uri) is not None
-        ]
+        """Take a change, which is told on one listening stream, at once or when there is one."""
+        self.telling.add(change)
 
     def _initialized(self) -> None:
-        if self._listening:
-            exchange = self._listening[-1].exchange
-            assert exchange is not None
-            exchange.wake()
-
-    def tell(self, stream: Stream) -> list[bytes]:
-        """Return what a stream that listens is to tell: all that has changed, if it is the newest one."""
-        if not self._negotiated.is_initialized or not self._listening or stream is not self._listening[-1]:
-            return []
-        changes = [*self._pending.take(), *self._crowd]
-        self._crowd.clear()
-        return [stream.event(notification(change)) for change in changes]
+        self.telling.wake()
 
     # Streams
 
-    def listen_no_more(self, stream: _Listener, caller: str | None) -> None:
-        """Tell changes on another stream, if there is one."""
-        if stream in self._listening:
-            self._listening.remove(stream)
-            self._environment.streams.give_back(caller)
-            if not self._listening and self._teller == self._environment.process:
-                self._teller = None
-                self.record.changes[_TELLER] = None
-                self._save_later()
-            self._follow()
-            self._initialized()
-
     def end_streams(self) -> None:
-        """End the streams that listen, since the server or the session ends."""
-        for stream in tuple(self._listening):
+        """End the streams that listen, and those of other processes, since the server or the session ends."""
+        for stream in tuple(self.telling.streams):
             stream.leave()
+        for relay in tuple(self.relays.values()):
+            relay.leave()
 
-    def end(self) -> None:
-        """Cancel what runs, end the streams, and hear of changes no more."""
+    def end(self, *, is_over: bool) -> None:
+        """Cancel what runs, end the streams, and hear of changes no more.
+
+        Args:
+            is_over: Whether the session has ended for all processes.
+        """
         self._stop()
         self._calls.cancel_all()
-        self.streams.clear()
+        self.streams.end(is_over=is_over)
 
     def revoke(self, problem: ProtocolError) -> None:
         """Cancel what runs, and tell why: its client has been sent away."""
@@ -382,10 +421,11 @@ class Session(Peer):
         try:
             await self.drain()
         finally:
-            self.end()
+            self.end(is_over=False)
 
     def _stop(self) -> None:
-        self._has_ended = True
+        self._has_ended = self._beside.has_ended = True
+        self._refreshing.end()
         self._environment.changes.forget(self)
         self.end_streams()
 
@@ -394,45 +434,3 @@ class Session(Peer):
         self._environment.changes.forget(self)
         self.end_streams()
         await self._calls.aclose(server_ended())
-
-
-class _Listener(Stream):
-    """A stream of a session that a GET has opened: it tells what changes.
-
-    Args:
-        session: Whose it is.
-
-    Attributes:
-        let_go: Called when it listens no more.
-    """
-
-    __slots__ = ("_session", "let_go")
-    kind = "g"
-
-    def __init__(self, session: Session) -> None:
-        super().__init__(session.streams)
-        self._session = session
-        self.let_go: Callable[[], None] | None = None
-
-    @property
-    def is_alive(self) -> bool:
-        """Whether somebody listens."""
-        return self.exchange is not None
-
-    def refill(self) -> list[bytes]:
-        """Return what has changed."""
-        return self._session.tell(self)
-
-    def lost(self, exchange: Exchange) -> None:
-        """Listen no more, unless the client has come back already."""
-        if self.exchange is exchange:
-            self.exchange = None
-            if self.let_go is not None:
-                self.let_go()
-            self._session.listen_no_more(self, exchange.caller)
-
-
-def _not_kept() -> ProtocolError:
-    return invalid(
-        "the stream of this Last-Event-ID is not kept any more; send the request again, unless its answer has come"
-    )

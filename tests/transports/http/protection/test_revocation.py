@@ -276,16 +276,16 @@ async def test_while_the_store_does_not_answer_nobody_can_tell(
     shared = Memory()
     place = at(shared=shared)
 
-    async def broken(*_: object) -> Any:
+    async def broken(*_: object, **__: object) -> Any:
         raise ConnectionError("the store is gone")
 
     async with serve(place.server) as client:
         with monkeypatch.context() as patch:
-            patch.setattr(shared, "read", broken)
+            patch.setattr(shared, "get", broken)
             answer = await client.call("whoami", headers=ADA).whole()
             assert (answer.status, answer.headers["retry-after"]) == (503, "1")
             assert "www-authenticate" not in answer.headers
-            patch.setattr(shared, "write", broken)
+            patch.setattr(shared, "put", broken)
             with pytest.raises(ConnectionError):
                 await place.server.revoke(WHO)
         assert (await client.call("whoami", headers=ADA).whole()).status == 200

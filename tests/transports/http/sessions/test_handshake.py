@@ -16,6 +16,7 @@ from asgi_client import Client, Headers, Serve, Session, initialize
 from mcpkit import Context, LogHandler, Memory, Server
 from mcpkit.middleware import CallNext, Request, Result
 from session_server import PING
+from shared_memory import sessions_in
 from work import Work
 
 pytestmark = pytest.mark.anyio
@@ -198,7 +199,7 @@ async def test_one_that_fails_leaves_no_session(
         assert response["error"]["message"].startswith("Internal error (ref ")
         assert answer.is_stream is has_reported
         assert "mcp-session-id" not in answer.headers
-        assert len(store) == 0
+        assert sessions_in(store) == []
 
 
 async def test_one_that_fails_once_its_id_is_told_leaves_no_session(
@@ -216,7 +217,7 @@ async def test_one_that_fails_once_its_id_is_told_leaves_no_session(
         work.gate.set()
         assert "error" in await answer.response()
         assert await status_under(client, answer) == 404
-        assert len(store) == 0
+        assert sessions_in(store) == []
 
 
 async def test_one_whose_result_cannot_be_written_leaves_no_session(
@@ -230,7 +231,7 @@ async def test_one_whose_result_cannot_be_written_leaves_no_session(
         answer = await begin(client).whole()
         assert answer.error()["message"].startswith("Internal error (ref ")
         assert "mcp-session-id" not in answer.headers
-        assert len(store) == 0
+        assert sessions_in(store) == []
 
 
 async def test_what_asks_is_told_that_nobody_can_answer(server: Server, serve: Serve, store: Store) -> None:
@@ -244,7 +245,7 @@ async def test_what_asks_is_told_that_nobody_can_answer(server: Server, serve: S
         assert answer.status == 200
         assert answer.error()["code"] == -32602
         assert "mcp-session-id" not in answer.headers
-        assert len(store) == 0
+        assert sessions_in(store) == []
 
 
 async def test_a_client_that_goes_cancels_it(server: Server, serve: Serve, store: Store, work: Work) -> None:
@@ -260,7 +261,7 @@ async def test_a_client_that_goes_cancels_it(server: Server, serve: Serve, store
         await within(work.cancelled.wait())
         await answer.whole()
         assert await status_under(client, answer) == 404
-        assert len(store) == 0
+        assert sessions_in(store) == []
 
 
 async def test_a_client_that_goes_while_the_session_is_opened_leaves_none(
@@ -272,7 +273,7 @@ async def test_a_client_that_goes_while_the_session_is_opened_leaves_none(
         await within(store.is_written.wait())
         answer.disconnect()
         await answer.whole()
-        assert len(store) == 0
+        assert sessions_in(store) == []
 
 
 # How many

@@ -9,7 +9,7 @@ import pytest
 
 from asgi_client import Serve, Session
 from mcpkit import Memory
-from shared_memory import Shared, listen, make_server, next_town, settle, subscribe, two_places
+from shared_memory import Shared, listen, make_server, next_town, say_changed, settle, subscribe, two_places
 from work import Work
 
 pytestmark = pytest.mark.anyio
@@ -91,19 +91,17 @@ async def test_another_thread_is_elsewhere_too(serve: Serve) -> None:
         assert await stream.messages() == []
 
 
-async def test_a_session_is_followed_as_long_as_it_listens(broker: Shared, serve: Serve) -> None:
+async def test_all_sessions_are_followed_by_one_topic(broker: Shared, serve: Serve) -> None:
     async with serve(make_server(broker)) as client:
-        session, other = await client.initialize(), await client.initialize()
-        await subscribe(session, "oslo")
         assert broker.followed == 0
-        streams = [await listen(session), await listen(session), await listen(other)]
-        assert broker.followed == 2
-        for stream in streams[:2]:
-            stream.disconnect()
-            await stream.whole()
-        assert broker.followed == 1
+        session, other = await client.initialize(), await client.initialize()
         await listen(session)
+        assert broker.followed == 1
         assert (await other.delete()).status == 204
+        assert broker.followed == 1
+        assert (await session.delete()).status == 204
+        assert broker.followed == 0
+        await client.initialize()
         assert broker.followed == 1
     assert broker.followed == 0
     assert broker._listeners == {}
@@ -146,12 +144,12 @@ async def test_what_happens_during_a_look_at_the_store_is_looked_at_too(broker: 
     async with serve(server) as client:
         session = await client.initialize()
         stream = await listen(session)
-        key = client.app.door()._begin().sessions._by_id[session.id].record.key
+        record = client.app.door()._begin().sessions._by_id[session.id].record
         broker.gate.clear()
-        await broker.publish(key, "changed")
+        await say_changed(broker, record)
         await settle(stream)
-        await broker.write(key, {"uri:weather://oslo": "1"}, 60)
-        await broker.publish(key, "changed")
+        await broker.write(record.key, {"uri:weather://oslo": "1"}, 60)
+        await say_changed(broker, record)
         await settle(stream)
         broker.gate.set()
         await settle(stream)

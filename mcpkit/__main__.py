@@ -1,0 +1,35 @@
+"""`mcpkit COMMAND ...` and `python -m mcpkit COMMAND ...`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Do what a command line says, and return the status of the process.
+
+    Args:
+        arguments: What follows the name of the program; None for what this process was given.
+    """
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    is_completing = "_MCPKIT_COMPLETE" in os.environ  # a shell asks, in the environment
+    if words in ([], ["--help"], ["-h"]) and not is_completing:
+        # Without what parses command lines, which takes longer than all else.
+        from .cli.commands import overview
+
+        print(overview())
+        return 0 if words else 1
+    try:
+        from .cli.app import run
+    except ModuleNotFoundError as error:
+        if error.name != "click":
+            raise
+        print("mcpkit: its command line needs more packages: pip install 'mcpkit[cli]'", file=sys.stderr)
+        return 1
+    return run(words)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

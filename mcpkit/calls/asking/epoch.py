@@ -1,0 +1,40 @@
+"""Since when the shared store knows what has been used: it may have lost that, and then nobody can tell."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+if TYPE_CHECKING:
+    from ..runtime import Runtime
+
+_TTL = 365 * 86_400.0
+
+_known: WeakKeyDictionary[Runtime, str] = WeakKeyDictionary()
+
+
+async def known_epoch(runtime: Runtime) -> str:
+    """Return a text that is another one after the store has lost what it had, as this process knows it.
+
+    Raises:
+        OSError: It is not known yet, and the store does not answer.
+    """
+    if runtime.is_alone:  # nothing is lost without the process
+        return ""
+    return _known.get(runtime) or await latest_epoch(runtime)
+
+
+async def latest_epoch(runtime: Runtime) -> str:
+    """Return the same as it is now.
+
+    Raises:
+        OSError: The store does not answer.
+    """
+    if runtime.is_alone:
+        return ""
+    key = f"{runtime.name}/requestState/epoch"
+    while (stored := await runtime.shared.get(key)) is None:
+        await runtime.shared.put(key, os.urandom(16).hex().encode(), version=None, ttl=_TTL)
+    epoch = _known[runtime] = stored.value.decode()
+    return epoch

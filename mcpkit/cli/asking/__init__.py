@@ -1,0 +1,4 @@
+"""Commands that ask servers.
+
+Internal: it may change at any time.
+"""

@@ -1,0 +1,76 @@
+"""`mcpkit call`: calls a tool."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from ...client.link.errors import InvalidResultError
+from ...client.link.results import CallResult
+from ...errors import ProtocolError
+from ..output.blocks import show
+from ..output.written import remark, write_json
+from ..statuses import CommandError, Status
+from .server import Asked, converses
+from .tools import called, found, schema_of
+from .values import arguments_of
+
+
+@click.command("call", epilog="Example: mcpkit call server.py forecast city=Oslo days=3")
+@converses
+@click.argument("tool")
+@click.argument("arguments", nargs=-1, metavar="[KEY=VALUE]...")
+@click.option("--args", "given", metavar="JSON|@FILE", help="All arguments at once.")
+@click.option(
+    "--out", metavar="FOLDER", default=".", help="Where pictures and files are saved (default: here)."
+)
+@click.option("--all-revisions", is_flag=True, help="Call it in each revision, and show what differs.")
+@click.option("--yes", is_flag=True, help="Do so also where calling twice may do things twice.")
+async def command(
+    asked: Asked,
+    tool: str,
+    arguments: tuple[str, ...],
+    given: str | None,
+    out: str,
+    all_revisions: bool,
+    yes: bool,
+) -> int:
+    """Call a tool, and show what it answers.
+
+    An argument is key=value, as the tool's schema reads it; key:=JSON; or key=@file for what is in a file (@- for
+    standard input). A key that is repeated gives an array.
+    """
+    assert asked.conversation is not None
+    if all_revisions:
+        from .all_revisions import compare
+
+        return await compare(asked, asked.conversation, tool, arguments, given, is_allowed=yes)
+    async with asked.client() as client:
+        definition = await found(client, tool)
+        values = arguments_of(tool, schema_of(definition), arguments, given)
+        try:
+            result = await called(client, asked.conversation, definition, values)
+        except InvalidResultError as error:
+            _show(error.result, asked, tool, Path(out))
+            raise
+        except ProtocolError as error:
+            details = (
+                "" if error.data is None else f"\n{json.dumps(error.data, indent=2, ensure_ascii=False)}"
+            )
+            raise CommandError(f"{error}{details}", Status.TOOL_ERROR) from error
+    return _show(result, asked, tool, Path(out))
+
+
+def _show(result: CallResult, asked: Asked, tool: str, folder: Path) -> int:
+    if asked.is_json:
+        write_json(result.data)
+    elif result.is_error:
+        remark(result.text or json.dumps(result.data, indent=2, ensure_ascii=False))
+    elif result.type != "complete" or (not result.content and "structuredContent" in result.data):
+        write_json(result.structured if result.type == "complete" else result.data)
+    else:
+        for block in result.content:
+            show(block, folder=folder, name=tool)
+    return Status.TOOL_ERROR if result.is_error else Status.DONE

@@ -1,0 +1,101 @@
+"""`mcpkit inspect`: everything that a server says of itself, and what its tools cost a model."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from ...client.roof import Client
+from ...protocol.jsonrpc import is_array, is_object
+from ...protocol.revisions import STATELESS
+from ...protocol.types import Json
+from ..checking.tokens import tokens
+from ..output.written import printable, write, write_json
+from .lists import show
+from .server import Asked, asks_server
+
+
+@click.command("inspect", epilog="Example: mcpkit inspect server.py")
+@asks_server
+async def command(asked: Asked) -> None:
+    """Show all that a server says of itself, and an estimate of what each tool costs a model in tokens.
+
+    What is counted of a tool is what hosts hand to models: its name, its description and the schema of its arguments.
+    """
+    async with asked.client() as client:
+        there = {name: each for name, each in client.servers.items() if name not in client.failures}
+        reports = {name: await _report(each) for name, each in there.items()}
+    if asked.is_json:
+        write_json(next(iter(reports.values())) if len(reports) == 1 else reports)
+        return
+    for number, report in enumerate(reports.values()):
+        if number:
+            write("")
+        _write(report)
+
+
+async def _report(client: Client) -> Json:
+    declared = client.server_capabilities
+    report: Json = {
+        "server": client.server_info,
+        "revision": client.revision,
+        "reason": client.revision_reason,
+        "capabilities": declared,
+        "instructions": client.instructions,
+    }
+    if client.revision in STATELESS:
+        report["speaks"] = (await client.request("server/discover")).get("supportedVersions")
+    if "tools" in declared:
+        report["tools"] = await client.list_tools()
+        costs = {str(tool.get("name")): cost(tool) for tool in report["tools"]}
+        instructions = tokens(client.instructions or "")
+        total = sum(costs.values()) + instructions
+        report["tokens"] = {"tools": costs, "instructions": instructions, "total": total}
+    if "resources" in declared:
+        report["resources"] = await client.list_resources()
+        report["templates"] = await client.list_resource_templates()
+    if "prompts" in declared:
+        report["prompts"] = await client.list_prompts()
+    return report
+
+
+def cost(tool: Json) -> int:
+    """Return about how many tokens a tool takes of a model's attention, as hosts hand it over."""
+    handed = {
+        "name": tool.get("name"),
+        "description": tool.get("description") or "",
+        "input_schema": tool.get("inputSchema"),
+    }
+    return tokens(json.dumps(handed, ensure_ascii=False, separators=(",", ":")))
+
+
+def _write(report: Json) -> None:
+    server = report["server"]
+    name = " ".join(str(server[key]) for key in ("name", "version") if server.get(key))
+    lines = [name or "a server that does not say its name"]
+    lines += [f"  {key}: {server[key]}" for key in ("title", "description", "websiteUrl") if server.get(key)]
+    lines.append(f"revision {report['revision']}: {report['reason']}")
+    if is_array(spoken := report.get("speaks")):
+        lines.append(f"without sessions it speaks {', '.join(map(str, spoken))}")
+    lines.append(f"it declares {', '.join(map(_capability, report['capabilities'].items())) or 'nothing'}")
+    if report["instructions"]:
+        lines += ["instructions:", *(f"  {line}" for line in report["instructions"].splitlines())]
+    write(printable("\n".join(lines)))
+    if "tools" in report:
+        costs: Json = report["tokens"]["tools"]
+        show("tools", report["tools"], {"tokens": lambda tool: costs[str(tool.get("name"))]})
+        said = " with its instructions" if report["instructions"] else ""
+        write(
+            f"about {report['tokens']['total']:,} tokens in all{said}: an estimate, as models count differently"
+        )
+    for kind in ("resources", "templates", "prompts"):
+        if report.get(kind):
+            show(kind, report[kind])
+
+
+def _capability(declared: tuple[str, object]) -> str:
+    name, options = declared
+    said = options if is_object(options) else {}
+    named = [key for key, value in said.items() if value not in (False, None)]
+    return f"{name} ({', '.join(named)})" if named else name

@@ -1,0 +1,40 @@
+"""`mcpkit listen`: shows what changes at a server."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from ...client.changes.changes import Change
+from ..output.written import remark, write
+from .server import Asked, converses
+
+
+@click.command("listen", epilog="Example: mcpkit listen server.py config://settings")
+@converses
+@click.argument("uris", nargs=-1, metavar="[URI]...")
+async def command(asked: Asked, uris: tuple[str, ...]) -> None:
+    """Show what changes at a server, until Ctrl+C: its lists, or what is read under these URIs."""
+    async with asked.client() as client, client.watch(resources=uris or False) as changes:
+        remark(f"listening ({client.revision}), until Ctrl+C")
+        async for change in changes:
+            write(json.dumps(_told(change)) if asked.is_json else _said(change))
+
+
+def _told(change: Change) -> dict[str, object]:
+    told: dict[str, object] = {"kind": change.kind}
+    if change.uri is not None:
+        told["uri"] = change.uri
+    if change.may_have_missed:
+        told["mayHaveMissed"] = True
+    return told
+
+
+def _said(change: Change) -> str:
+    what = f"the list of {change.kind}" if change.uri is None else change.uri
+    return (
+        f"{what} may have changed: nothing was heard for a while"
+        if change.may_have_missed
+        else f"{what} has changed"
+    )

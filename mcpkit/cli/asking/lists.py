@@ -1,0 +1,81 @@
+"""`mcpkit list`: what a server has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import click
+
+from ...protocol.types import Json
+from ..output.tables import Table
+from ..output.written import remark, write_json
+from .schemas import first_line, of_prompt, signature
+from .server import Asked, asks_server
+from .tools import has, schema_of
+
+_KINDS: Final = ("tools", "resources", "templates", "prompts")
+_CAPABILITIES: Final = {"templates": "resources"}
+
+Columns = Mapping[str, Callable[[Json], object]]
+
+_TITLE: Final[Columns] = {"title": lambda item: item.get("title")}
+_DESCRIPTION: Final[Columns] = {"description": first_line}
+_MIME_TYPE: Final[Columns] = {"mime type": lambda item: item.get("mimeType")}
+_NAME: Final[Columns] = {"name": lambda item: item.get("name")}
+_COLUMNS: Final[Mapping[str, Columns]] = {
+    "tools": {
+        **_NAME, **_TITLE, **_DESCRIPTION, "arguments (? may be left out)": lambda item: signature(schema_of(item)),
+    },
+    "resources": {"uri": lambda item: item.get("uri"), **_NAME, **_TITLE, **_MIME_TYPE, **_DESCRIPTION},
+    "templates": {"uri": lambda item: item.get("uriTemplate"), **_NAME, **_TITLE, **_MIME_TYPE, **_DESCRIPTION},
+    "prompts": {
+        **_NAME, **_TITLE, **_DESCRIPTION, "arguments (? may be left out)": lambda item: signature(of_prompt(item)),
+    },
+}  # fmt: skip
+
+
+@click.command("list", epilog="Example: mcpkit list server.py tools")
+@asks_server
+@click.argument("kinds", nargs=-1, type=click.Choice(_KINDS))
+async def command(asked: Asked, kinds: tuple[str, ...]) -> None:
+    """List what a server has: tools, resources, templates and prompts, or those that are named."""
+    async with asked.client() as client:
+        lists = {
+            "tools": client.list_tools,
+            "resources": client.list_resources,
+            "templates": client.list_resource_templates,
+            "prompts": client.list_prompts,
+        }
+        wanted = dict.fromkeys(kinds or _KINDS)
+        declared = [kind for kind in wanted if has(client, _CAPABILITIES.get(kind, kind))]
+        found: dict[str, list[Json]] = {kind: await lists[kind]() for kind in declared}
+    if asked.is_json:
+        write_json(found)
+        return
+    for kind in wanted if kinds else ():
+        if kind not in found:
+            remark(f"the server has no {kind}")
+    if not declared and not kinds:
+        remark("the server has neither tools nor resources nor prompts")
+    for kind, items in found.items():
+        if items or kinds or kind != "templates":
+            show(kind, items)
+
+
+def show(kind: str, items: list[Json], more: Columns | None = None) -> None:
+    """Show a list as a table.
+
+    Args:
+        kind: What is in it.
+        items: What the server has listed.
+        more: Further columns.
+    """
+    columns = {**_COLUMNS[kind], **(more or {})}
+    title = f"{len(items)} {kind.removesuffix('s') if len(items) == 1 else kind}"
+    rows = [{name: _cell(read(item)) for name, read in columns.items()} for item in items]
+    Table(title, list(columns), rows).show()
+
+
+def _cell(value: object) -> str:
+    return "" if value is None else str(value)

@@ -1,0 +1,56 @@
+"""`mcpkit ping`: asks a server for a sign of life."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from ...client.roof import Client
+from ...protocol.revisions import METHODS
+from ..output.written import remark, write, write_json
+from ..statuses import CommandError, Status
+from .server import Asked, asks_server
+
+
+@click.command("ping", epilog="Example: mcpkit ping https://example.com/mcp")
+@asks_server
+async def command(asked: Asked) -> None:
+    """Ask a server for a sign of life, and say how long it took to connect and to answer."""
+    begin = time.perf_counter()
+    async with asked.client() as client:
+        connected = time.perf_counter() - begin
+        for name, error in client.failures.items():
+            remark(f"{name}: {error}")
+        there = {name: each for name, each in client.servers.items() if name not in client.failures}
+        seconds = {name: await _answered(each) for name, each in there.items()}
+        told = {
+            name: {
+                "name": each.server_info.get("name"),
+                "version": each.server_info.get("version"),
+                "revision": each.revision,
+                "connected": round(connected, 6),
+                "answered": round(seconds[name], 6),
+            }
+            for name, each in there.items()
+        }
+    if asked.is_json:
+        write_json(next(iter(told.values())) if len(told) == 1 else told)
+    else:
+        for name, each in told.items():
+            who = " ".join(str(each[key]) for key in ("name", "version") if each[key]) or name
+            times = f"connected in {connected * 1000:.1f} ms, answered in {seconds[name] * 1000:.1f} ms"
+            write(f"{who} ({each['revision']}): {times}")
+    if client.failures:
+        raise CommandError("not all servers of the configuration can be reached", Status.NOT_REACHED)
+
+
+async def _answered(client: Client) -> float:
+    """Return the seconds that a server takes to answer; since 2026-07-28 there is no `ping`."""
+    revisions, _ = METHODS["ping"]
+    begin = time.perf_counter()
+    if client.revision in revisions:
+        await client.request("ping")
+    else:
+        await client.request("server/discover", fresh=True)
+    return time.perf_counter() - begin

@@ -1,0 +1,45 @@
+"""`mcpkit prompt`: gets a prompt."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from ...common.nearest import nearest
+from ...protocol.jsonrpc import is_object
+from ..output.blocks import show
+from ..output.written import write, write_json
+from ..statuses import CommandError, Status
+from .schemas import of_prompt
+from .server import Asked, converses
+from .tools import has
+from .values import arguments_of
+
+
+@click.command("prompt", epilog="Example: mcpkit prompt server.py review language=Python code=@main.py")
+@converses
+@click.argument("name")
+@click.argument("arguments", nargs=-1, metavar="[KEY=VALUE]...")
+@click.option(
+    "--out", metavar="FOLDER", default=".", help="Where pictures and files are saved (default: here)."
+)
+async def command(asked: Asked, name: str, arguments: tuple[str, ...], out: str) -> None:
+    """Get a prompt, and show its messages. Its arguments are texts: key=value, or key=@file for what is in a file."""
+    async with asked.client() as client:
+        listed = await client.list_prompts() if has(client, "prompts") else []
+        prompts = {str(each.get("name")): each for each in listed}
+        if name not in prompts:
+            close = nearest(name, prompts)
+            there_are = f"there are {', '.join(prompts)}" if prompts else "the server has no prompts"
+            hint = f"did you mean {close}?" if close else there_are
+            raise CommandError(f"there is no prompt {name}; {hint}", Status.NO_SUCH_THING)
+        values = arguments_of(name, of_prompt(prompts[name]), arguments)
+        messages = await client.get_prompt(name, {key: str(value) for key, value in values.items()})
+    if asked.is_json:
+        write_json({"messages": messages})
+        return
+    for message in messages:
+        write(f"{message.get('role')}:")
+        if is_object(content := message.get("content")):
+            show(content, folder=Path(out), name=name)

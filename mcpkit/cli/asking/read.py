@@ -1,0 +1,74 @@
+"""`mcpkit read`: reads a resource."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from ...protocol.types import Json
+from ..output.blocks import save
+from ..output.files import decoded, name_of
+from ..output.written import remark, write, write_json
+from ..statuses import CommandError
+from .server import Asked, converses
+
+
+@click.command("read", epilog="Example: mcpkit read server.py config://settings")
+@converses
+@click.argument("uri")
+@click.option("--out", metavar="PATH", help="Save it: in this folder, or as this file.")
+async def command(asked: Asked, uri: str, out: str | None) -> None:
+    """Read a resource, and write what is in it to standard output.
+
+    Bytes are written as they are, unless that is a terminal; or to a file, by --out.
+    """
+    async with asked.client() as client:
+        contents = await client.read(uri)
+    if asked.is_json:
+        write_json({"contents": contents})
+    else:
+        _show(contents, uri, out)
+
+
+def _show(contents: list[Json], uri: str, out: str | None) -> None:
+    is_folder = out is not None and (Path(out).is_dir() or out.endswith(("/", "\\")) or len(contents) > 1)
+    for each in contents:
+        if out is None:
+            _write(each, uri)
+        elif is_folder:
+            name = name_of(str(each.get("uri", uri)))
+            save(_bytes(each, uri), each.get("mimeType"), folder=Path(out), name=name)
+        else:
+            _save_as(_bytes(each, uri), Path(out))
+
+
+def _write(contents: Json, uri: str) -> None:
+    if "blob" not in contents:
+        write(str(contents.get("text", "")))
+        return
+    content = _bytes(contents, uri)
+    if sys.stdout.isatty():
+        kind = contents.get("mimeType") or "bytes"
+        raise CommandError(
+            f"{uri} is no text ({kind}, {len(content):,} bytes): save it by --out, or send it to a file or a program"
+        )
+    sys.stdout.flush()
+    sys.stdout.buffer.write(content)
+    sys.stdout.buffer.flush()
+
+
+def _bytes(contents: Json, uri: str) -> bytes:
+    if "blob" in contents:
+        return decoded(contents["blob"], f"the blob of {uri}")
+    return str(contents.get("text", "")).encode()
+
+
+def _save_as(content: bytes, path: Path) -> None:
+    try:
+        with path.open("xb") as file:
+            file.write(content)
+    except FileExistsError:
+        raise CommandError(f"there is a file {path} already, which is left as it is") from None
+    remark(f"saved {path} ({len(content):,} bytes)")

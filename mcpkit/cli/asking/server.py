@@ -1,0 +1,243 @@
+"""The server that a command asks: options that all such commands have, and the client."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import wraps
+from typing import Final, Literal
+
+import click
+from click.shell_completion import CompletionItem
+
+from ...client.link.errors import AuthorizationError
+from ...client.roof import Client
+from ...client.targets.meant import Target
+from ...client.targets.targets import ServerEntry, is_configuration, transports_of
+from ...protocol.revisions import LOG_LEVELS
+from ...protocol.types import Json
+from ..output.last_words import LastWords
+from ..statuses import CommandError, Status
+from ..targets.pairs import pairs
+from ..targets.target import target_of
+from .conversation import Conversation
+
+Command = Callable[..., Awaitable["int | None"]]
+"""An `async` command; it returns its status, or nothing where all is done."""
+
+
+def _files(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Have the shell complete the names of files."""
+    return [CompletionItem(incomplete, type="file")]
+
+
+_OPTIONS: Final = (
+    click.argument("target", shell_complete=_files),
+    click.option("--json", "is_json", is_flag=True, help="Write JSON, for scripts."),
+    click.option("--revision", metavar="DATE", help="Speak this revision; else the newest that both know."),
+    click.option("--http", "way", flag_value="http", help="Reach the URL by streamable HTTP alone."),
+    click.option(
+        "--sse", "way", flag_value="sse", help="Reach the URL by HTTP with SSE, as 2024-11-05 has it."
+    ),
+    click.option("--timeout", type=float, metavar="SECONDS", help="Give up after so long without an answer."),
+    click.option("-e", "--env", multiple=True, metavar="NAME=VALUE", help="A variable for its process."),
+    click.option("--cwd", metavar="FOLDER", help="Where its process starts."),
+    click.option("-H", "--header", multiple=True, metavar="NAME:VALUE", help="A header of each request."),
+    click.option("--token", metavar="TOKEN", help="The bearer token of each request."),
+    click.option(
+        "--login", is_flag=True, help="Log in by a browser where the server wants to know who asks."
+    ),
+    click.option("--trace", is_flag=True, help="Show each message on standard error, secrets masked."),
+    click.option("--debug", is_flag=True, hidden=True),
+)
+
+_OF_CONVERSATIONS: Final = (
+    click.option("--answer", multiple=True, metavar="KEY=VALUE", help="Answer a question of the server's."),
+    click.option("--sample-text", metavar="TEXT", help="What a model says, where the server asks one."),
+    click.option(
+        "--root", multiple=True, metavar="FOLDER", help="A folder that the server is to stay within."
+    ),
+    click.option("--log-level", type=click.Choice(LOG_LEVELS), help="The least severe of what it is to log."),
+    click.option(
+        "-v", "--verbose", is_flag=True, help="Tell of progress by lines, where there is no terminal."
+    ),
+)
+
+
+class Asked:
+    """The server that a command asks.
+
+    Args:
+        target: What the command line names.
+        is_json: Whether JSON is to be written.
+        options: How it is reached, as `Client` takes it.
+        way: How a URL is reached; None for whichever it speaks.
+        conversation: What answers the server's questions, and shows what it says meanwhile; None where it asks nothing.
+    """
+
+    def __init__(
+        self,
+        target: str,
+        *,
+        is_json: bool,
+        options: Json,
+        way: Literal["http", "sse"] | None = None,
+        conversation: Conversation | None = None,
+    ) -> None:
+        self.target = target
+        self.is_json = is_json
+        self.options = options
+        self.way: Literal["http", "sse"] | None = way
+        self.conversation = conversation
+
+    @asynccontextmanager
+    async def client(self, **more: object) -> AsyncGenerator[Client]:
+        """Open a client of it, and close it.
+
+        Args:
+            more: Further options of `Client`.
+        """
+        target = target_of(self.target)
+        conversation = self.conversation
+        options: Json = {**self.options, **more}
+        if conversation is not None:
+            options.update(conversation.options(is_of_one=is_one(target)))
+        if isinstance(target, str) and "://" in target and not _says_who_asks(options):
+            options.update(_logged_in(target, may_ask="auth" in options))
+        words = LastWords()
+        if is_process(target):
+            # It is the user's own, and finds what they have set in their shell, as API keys.
+            options["env"] = {**os.environ, **options.get("env", {})}
+            options["stderr"] = words.line
+        served = target if self.way is None else _by(self.way, target, options)
+        async with Client(served, **options) as client:
+            words.pass_on()
+            if conversation is not None and conversation.answers is not None:
+                conversation.answers.server_info = lambda: client.server_info
+            yield client
+
+
+def is_process(target: Target) -> bool:
+    """Say whether a target is a file or a command of the user's own, and neither a URL nor of a configuration."""
+    is_url = isinstance(target, str) and "://" in target
+    return not is_url and not is_configuration(target)
+
+
+def is_one(target: Target) -> bool:
+    """Say whether a target is one server, and no configuration of several."""
+    return not is_configuration(target) or len(transports_of(target)) == 1
+
+
+def asks_server(function: Command) -> Callable[..., int | None]:
+    """Give an `async` command the target and the options of all that ask servers; it gets them as an `Asked` first."""
+    return _with(_OPTIONS, function)
+
+
+def converses(function: Command) -> Callable[..., int | None]:
+    """Do the same for a command during which the server may ask, log and tell of progress."""
+    return _with((*_OPTIONS, *_OF_CONVERSATIONS), function)
+
+
+def _with(
+    options: Sequence[Callable[[Callable[..., int | None]], Callable[..., int | None]]], function: Command
+) -> Callable[..., int | None]:
+    @wraps(function)
+    def command(**given: object) -> int | None:
+        own: Json = given
+        asked = _asked(own)
+        try:
+            return asyncio.run(_awaited(asked, function(asked, **own)))
+        except AuthorizationError as error:
+            if error.status != 401 or "auth" in asked.options or _says_who_asks(asked.options):
+                raise
+            raise CommandError(_to_log_in(error, asked.target), Status.NOT_AUTHORIZED) from error
+
+    made: Callable[..., int | None] = command
+    for option in reversed(options):
+        made = option(made)
+    return made
+
+
+def _asked(given: Json) -> Asked:
+    """Take what all commands are given out of what one is given."""
+    del given["debug"]
+    options: Json = {
+        "revision": given.pop("revision"),
+        "timeout": given.pop("timeout"),
+        "env": pairs(given.pop("env"), "=", "--env NAME=VALUE") or None,
+        "cwd": given.pop("cwd"),
+        "headers": pairs(given.pop("header"), ":", "--header NAME:VALUE") or None,
+        "token": given.pop("token"),
+        "auth": "oauth" if given.pop("login") else None,
+        "trace": given.pop("trace") or None,
+    }
+    conversation = None
+    if "answer" in given:
+        conversation = Conversation(
+            answers=given.pop("answer"),
+            sample_text=given.pop("sample_text"),
+            roots=given.pop("root"),
+            log_level=given.pop("log_level"),
+            is_verbose=given.pop("verbose"),
+        )
+    known = {name: value for name, value in options.items() if value is not None}
+    return Asked(
+        given.pop("target"),
+        is_json=given.pop("is_json"),
+        options=known,
+        way=given.pop("way"),
+        conversation=conversation,
+    )
+
+
+async def _awaited(asked: Asked, awaitable: Awaitable[int | None]) -> int | None:
+    """Wait for a command; where the user has cancelled a question of its, its status says that."""
+    result = await awaitable
+    if asked.conversation is not None and asked.conversation.is_interrupted:
+        return Status.INTERRUPTED
+    return result
+
+
+def _says_who_asks(options: Json) -> bool:
+    """Say whether a token is given, or a header in its place."""
+    return "token" in options or any(name.lower() == "authorization" for name in options.get("headers", ()))
+
+
+def _logged_in(url: str, *, may_ask: bool) -> Json:
+    """Return the option that lets a server know who asks: by the login that is kept, or by one that is made now."""
+    from ..logins.known import login_at  # as most servers are asked without
+
+    login = login_at(url, may_be_new=may_ask)
+    if login is None:
+        return {}
+    from ..logins.authorization import authorized
+
+    return {"auth": authorized(login, may_ask=may_ask)}
+
+
+def _to_log_in(error: AuthorizationError, target: str) -> str:
+    """Say how to log in, where nobody has said who asks."""
+    if "mcpkit auth" in str(error):  # a login has ended
+        return str(error)
+    return f"{target} wants to know who asks: log in with mcpkit auth login {target}, or give --token"
+
+
+def _by(way: Literal["http", "sse"], target: Target, options: Json) -> ServerEntry:
+    """Return a server that is reached in one way alone."""
+    from ...client.transports.http.sse import SseTransport
+
+    if is_process(target):
+        raise CommandError(f"--{way} says how a URL is reached; the target is a process")
+    reaching: Json = {name: options[name] for name in ("headers", "token", "auth") if name in options}
+    entries = transports_of(target, **reaching)
+    if len(entries) != 1:
+        raise CommandError(f"--{way} is for one server; the configuration has {len(entries)}")
+    ways = [each for each in entries[0].transports if isinstance(each, SseTransport) is (way == "sse")]
+    if not ways:
+        raise CommandError(
+            f"the configuration says that {entries[0].name} is reached otherwise than by --{way}"
+        )
+    return replace(entries[0], transports=ways)

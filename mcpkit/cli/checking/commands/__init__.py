@@ -1,0 +1,4 @@
+"""Commands that check servers.
+
+Internal: it may change at any time.
+"""

@@ -1,0 +1,76 @@
+"""`mcpkit check`: what hosts and models will stumble over, and what breaks clients."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from ....client.contract.changes import changes
+from ....client.contract.lockfile import NAME, contract_of, kept, read, write
+from ....client.contract.surface import surfaces_of
+from ...asking.server import Asked, asks_server
+from ...output.written import near, remark
+from ...targets.served import folder_of
+from ..finding import Looked
+from ..hosts import STRICT
+from ..rules.catalogue import findings
+from ..settings import settings
+from ..sources import sources_of
+from .told import tell
+
+
+@click.command("check", epilog="Example: mcpkit check server.py --strict")
+@asks_server
+@click.option("--strict", is_flag=True, help="Fail for advice, too.")
+@click.option("--ignore", multiple=True, metavar="CODE", help="Leave out what has this code.")
+@click.option(
+    "--host", multiple=True, type=click.Choice(list(STRICT)), help="Ask for a host's strict mode, too."
+)
+@click.option(
+    "--budget", type=click.IntRange(min=0), metavar="TOKENS", help="What all tools may cost (10,000)."
+)
+@click.option(
+    "--tool-budget", type=click.IntRange(min=0), metavar="TOKENS", help="What one tool may cost (1,000)."
+)
+@click.option(
+    "--lock",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help=f"The contract ({NAME} of the project, if it is there).",
+)
+@click.option("--update", is_flag=True, help="Write the contract as it is now.")
+async def command(
+    asked: Asked,
+    strict: bool,
+    ignore: tuple[str, ...],
+    host: tuple[str, ...],
+    budget: int | None,
+    tool_budget: int | None,
+    lock: Path | None,
+    update: bool,
+) -> int:
+    """Find what hosts, models and clients will stumble over: names, texts, schemas, annotations, blocking functions.
+
+    Where there is a contract, written by mcpkit lock, it says what has changed since, and what of that breaks clients.
+    """
+    folder = folder_of(asked.target)
+    said = settings(folder)
+    path = lock or near(folder / NAME)
+    old = None if update else read(lock) if lock is not None else kept(path)
+    async with asked.client() as client:
+        surfaces = await surfaces_of(client)
+    contract = contract_of(surfaces)
+    looked = Looked(
+        surfaces,
+        sources_of(asked.target),
+        [] if old is None else changes(old, contract),
+        said.budget if budget is None else budget,
+        said.tool_budget if tool_budget is None else tool_budget,
+        list(dict.fromkeys([*said.hosts, *host])),
+    )
+    found = findings(looked, ignored=[*said.ignore, *ignore])
+    if update:
+        write(path, contract)
+        remark(f"{path} is written")
+    return tell(found, is_json=asked.is_json, is_strict=strict or said.strict)

@@ -1,0 +1,252 @@
+"""Schemas of arguments and results: what hosts drop or refuse, and what refuses itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ....client.contract.schemas import Held, target_of
+from ....protocol.jsonrpc import is_array, is_object
+from ....protocol.types import Json
+from ....schema.references import nodes
+from ..finding import Found, Looked, rule
+from ..hosts import DEEPEST, MOST_CHOICES, MOST_PROPERTIES, schema_of
+
+_ANY_OUTPUT = "2026-07-28"
+"""Since then results may be of any kind (server/tools, "Output Schema")."""
+_UNIONS = ("allOf", "anyOf", "enum", "not", "oneOf")
+_DROPPED = ("$id", "$schema", "dependencies", "patternProperties")
+"""What Qwen Code drops in its mode `openapi_30`; Gemini CLI drops `$schema` always.
+https://github.com/QwenLM/qwen-code/blob/main/packages/core/src/utils/schemaConverter.ts
+https://github.com/google-gemini/gemini-cli/blob/main/docs/tools/mcp-server.md ("Schema processing")"""
+
+
+@rule("schema-invalid", "error")
+def invalid(looked: Looked) -> Iterator[Found]:
+    """A schema is none, or larger than any host takes."""
+    for where, tool in looked.each("tool"):
+        for key in ("inputSchema", "outputSchema"):
+            if (key == "inputSchema" or key in tool) and not Held(tool.get(key), tool.get(key)).is_usable:
+                yield Found(
+                    where,
+                    f"its {key} is no schema that values can be held against",
+                    "write JSON Schema 2020-12",
+                )
+
+
+@rule("input-not-object", "error")
+def input_not_object(looked: Looked) -> Iterator[Found]:
+    """The schema of a tool's arguments is not that of an object."""
+    for where, tool in looked.each("tool"):
+        if schema_of(tool).get("type") != "object":
+            yield Found(where, "clients refuse the tool: arguments are an object", 'write "type": "object"')
+
+
+@rule("output-not-object", "warning")
+def output_not_object(looked: Looked) -> Iterator[Found]:
+    """The schema of a tool's results is not that of an object, in a revision before 2026-07-28, which wants one."""
+    for surface in looked.surfaces:
+        for tool in surface.tools if surface.revision < _ANY_OUTPUT else ():
+            if "outputSchema" in tool and schema_of(tool, "outputSchema").get("type") != "object":
+                yield Found(
+                    f"{looked.prefix(surface)}tool {tool.get('name')}",
+                    f"clients of {surface.revision} refuse the tool: results are an object there",
+                    'put the result into an object, and write "type": "object"',
+                )
+
+
+@rule("union-at-top", "warning")
+def union_at_top(looked: Looked) -> Iterator[Found]:
+    """The schema of a tool's arguments has a union at its top, which OpenAI's and Anthropic's interfaces refuse."""
+    for where, tool in looked.each("tool"):
+        for key in _UNIONS:
+            if key in schema_of(tool):
+                yield Found(
+                    where,
+                    f"OpenAI and Anthropic refuse `{key}` at the top",
+                    "put the union into an argument, or make two tools",
+                )
+
+
+@rule("default-invalid", "error")
+def default_invalid(looked: Looked) -> Iterator[Found]:
+    """A default does not fit its own schema."""
+    for where, tool in looked.each("tool"):
+        for schema in nodes(schema_of(tool)):
+            if "default" in schema and Held(schema, schema_of(tool)).refuses(schema["default"]):
+                yield Found(
+                    where,
+                    f"the default {schema['default']!r:.60} does not fit its schema",
+                    "give one that fits",
+                )
+
+
+@rule("example-invalid", "warning")
+def example_invalid(looked: Looked) -> Iterator[Found]:
+    """An example does not fit its own schema."""
+    for where, tool in looked.each("tool"):
+        for schema in nodes(schema_of(tool)):
+            examples: object = schema.get("examples")
+            for each in examples if is_array(examples) else ():
+                if Held(schema, schema_of(tool)).refuses(each):
+                    yield Found(
+                        where, f"the example {each!r:.60} does not fit its schema", "give one that fits"
+                    )
+
+
+@rule("reference-elsewhere", "error")
+def reference_elsewhere(looked: Looked) -> Iterator[Found]:
+    """A `$ref` leads out of its schema, or nowhere: clients must not follow it."""
+    for where, tool in looked.each("tool"):
+        for key in ("inputSchema", "outputSchema"):
+            root = schema_of(tool, key)
+            for schema in nodes(root):
+                if "$ref" in schema and target_of(schema["$ref"], root) is None:
+                    yield Found(
+                        where,
+                        f"clients do not follow {schema['$ref']!r:.60}",
+                        "write the schema under `$defs`",
+                    )
+
+
+@rule("schema-recursive", "warning")
+def recursive(looked: Looked) -> Iterator[Found]:
+    """The schema of a tool's arguments contains itself, which some hosts refuse."""
+    for where, tool in looked.each("tool"):
+        if is_recursive(schema_of(tool)):
+            yield Found(
+                where,
+                "Anthropic's strict mode refuses it, and hosts that put definitions in place cannot end",
+                "take a list of items that name their parents, or as many levels as there are",
+            )
+
+
+@rule("keyword-dropped", "advice")
+def dropped(looked: Looked) -> Iterator[Found]:
+    """The schema of a tool's arguments has keywords that Gemini CLI or Qwen Code drop."""
+    for where, tool in looked.each("tool"):
+        for key in _DROPPED:
+            if any(key in schema for schema in nodes(schema_of(tool))):
+                host = (
+                    "Gemini CLI and Qwen Code drop"
+                    if key == "$schema"
+                    else "Qwen Code's openapi_30 mode drops"
+                )
+                yield Found(
+                    where, f"{host} `{key}`", "leave it out, or say in the description what it demands"
+                )
+
+
+@rule("map-dropped", "warning")
+def map_dropped(looked: Looked) -> Iterator[Found]:
+    """An argument is a map whose values have a schema, which Gemini CLI drops."""
+    for where, tool in looked.each("tool"):
+        if any(is_object(schema.get("additionalProperties")) for schema in nodes(schema_of(tool))):
+            yield Found(
+                where,
+                "Gemini CLI drops a schema in `additionalProperties`",
+                "take a list of objects with a name and a value",
+            )
+
+
+@rule("default-dropped", "advice")
+def default_dropped(looked: Looked) -> Iterator[Found]:
+    """A default other than null stands beside `anyOf`, where Gemini CLI and Qwen Code drop it."""
+    for where, tool in looked.each("tool"):
+        for name, schema in schema_of(schema_of(tool), "properties").items():
+            if is_object(schema) and "anyOf" in schema and schema.get("default") is not None:
+                yield Found(
+                    where, f"some hosts drop the default of {name}", f"say it in the description of {name}"
+                )
+
+
+@rule("enum-not-texts", "warning")
+def enum_not_texts(looked: Looked) -> Iterator[Found]:
+    """An argument has choices other than texts, which Gemini refuses and Qwen Code's `openapi_30` mode makes texts."""
+    for where, tool in looked.each("tool"):
+        for schema in nodes(schema_of(tool)):
+            choices: object = schema.get("enum", [schema["const"]] if "const" in schema else [])
+            if is_array(choices) and any(
+                choice is not None and not isinstance(choice, str) for choice in choices
+            ):
+                yield Found(
+                    where,
+                    f"Gemini refuses the choices {choices!r:.60}",
+                    "take texts, or a number within bounds",
+                )
+
+
+@rule("types-cut", "advice")
+def types_cut(looked: Looked) -> Iterator[Found]:
+    """An argument has a list of types, or is a tuple: Qwen Code's `openapi_30` mode keeps the first type alone."""
+    for where, tool in looked.each("tool"):
+        for schema in nodes(schema_of(tool)):
+            kinds: object = schema.get("type")
+            if is_array(kinds) and len([kind for kind in kinds if kind != "null"]) > 1:
+                yield Found(
+                    where,
+                    f"some hosts keep only the first type of {kinds!r:.60}",
+                    "write `anyOf`, or take one type",
+                )
+            if "prefixItems" in schema or is_array(schema.get("items")):
+                yield Found(where, "some hosts know no tuples", "take an object with a name for each item")
+
+
+@rule("one-of", "advice")
+def one_of(looked: Looked) -> Iterator[Found]:
+    """The schema of a tool's arguments has `oneOf`, which OpenAI's and Anthropic's strict modes refuse."""
+    for where, tool in looked.each("tool"):
+        if any("oneOf" in schema for schema in nodes(schema_of(tool))):
+            yield Found(where, "strict modes of OpenAI and Anthropic refuse `oneOf`", "write `anyOf`")
+
+
+@rule("schema-too-large", "warning")
+def too_large(looked: Looked) -> Iterator[Found]:
+    """The schema of a tool's arguments is deeper or larger than OpenAI's models take."""
+    for where, tool in looked.each("tool"):
+        root = schema_of(tool)
+        parts = list(nodes(root))
+        counted = {
+            "levels": (_depth(root), DEEPEST),
+            "properties": (sum(len(schema_of(schema, "properties")) for schema in parts), MOST_PROPERTIES),
+            "choices": (
+                sum(len(schema["enum"]) for schema in parts if is_array(schema.get("enum"))),
+                MOST_CHOICES,
+            ),
+        }
+        for what, (count, most) in counted.items():
+            if count > most:
+                yield Found(
+                    where,
+                    f"it has {count:,} {what}, and OpenAI takes {most:,}",
+                    "make several tools, or ask for less",
+                )
+
+
+def is_recursive(root: Json) -> bool:
+    """Say whether a schema contains itself."""
+
+    def leads_back(schema: object, within: tuple[str, ...]) -> bool:
+        if is_array(schema):
+            return any(leads_back(each, within) for each in schema)
+        if not is_object(schema):
+            return False
+        reference: object = schema.get("$ref")
+        if isinstance(reference, str):
+            if reference in within or reference == "#":
+                return True
+            if leads_back(target_of(reference, root), (*within, reference)):
+                return True
+        return any(
+            leads_back(value, within) for key, value in schema.items() if key not in ("$defs", "definitions")
+        )
+
+    return leads_back(root, ())
+
+
+def _depth(schema: object) -> int:
+    if is_array(schema):
+        return max(map(_depth, schema), default=0)
+    if not is_object(schema):
+        return 0
+    inner = max(map(_depth, schema.values()), default=0)
+    return inner + 1 if "properties" in schema else inner

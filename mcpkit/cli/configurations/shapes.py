@@ -1,0 +1,123 @@
+"""Entries of servers: as each host writes them, and as a client reads them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from ...client.targets.reached import Process, Remote
+from ...protocol.jsonrpc import is_array, is_object
+from ...protocol.types import Json
+from ..statuses import CommandError
+from .table import Fixed, Host, Reached
+
+
+def entry_of(host: Host, name: str, server: Process | Remote, env_file: Path | None = None) -> Json:
+    """Return the entry of a server, as a host writes it.
+
+    Args:
+        host: The host.
+        name: What the server is called there.
+        server: How it is reached.
+        env_file: A file of variables, for a host that takes one.
+
+    Raises:
+        CommandError: The host cannot reach it so.
+    """
+    if isinstance(server, Remote):
+        reached = _reached(host, server)
+        entry = {**_named(reached.fixed, name), reached.url: server.url}
+        return {**entry, reached.headers: dict(server.headers)} if server.headers else entry
+    started = host.started
+    program, *arguments = server.command
+    entry = {**_named(started.fixed, name), started.command: program, "args": arguments}
+    if server.env:
+        entry[started.env] = dict(server.env)
+    if started.env_file and env_file is not None:
+        entry[started.env_file] = str(env_file)
+    if started.cwd and server.cwd is not None:
+        entry[started.cwd] = str(server.cwd)
+    return entry
+
+
+def _reached(host: Host, server: Remote) -> Reached:
+    reached = host.sse if server.way == "sse" else host.http
+    if reached is not None:
+        return reached
+    if host.http is None:
+        raise CommandError(
+            f"{host.title} takes no URLs in its configuration: add it in its settings, or give it a command that "
+            f'passes messages on, such as "npx -y mcp-remote {server.url}"'
+        )
+    raise CommandError(f"{host.title} speaks HTTP, and not the HTTP with SSE of 2024-11-05")
+
+
+def _named(fixed: Fixed, name: str) -> Json:
+    return {key: name if value == "{name}" else value for key, value in fixed}
+
+
+def read_by_clients(host: Host, entry: Json) -> Json | None:
+    """Return an entry of a host's as a client reads it; None where it is none of a server that can be reached."""
+    if host.name == "codex":
+        return _of_codex(entry)
+    if host.name == "goose":
+        return _of_goose(entry)
+    return entry if any(isinstance(value, str | dict) for value in _ways(entry)) else None
+
+
+def _ways(entry: Json) -> Iterable[object]:
+    return (entry.get(key) for key in ("command", "url", "httpUrl", "serverUrl"))
+
+
+def _of_codex(entry: Json) -> Json:
+    token = entry.get("bearer_token_env_var")
+    return _without_nothing(
+        {
+            **{key: entry.get(key) for key in ("command", "args", "cwd", "url", "enabled")},
+            "env": {**_texts(entry, "env"), **{name: f"${{{name}}}" for name in _names(entry, "env_vars")}},
+            "headers": {
+                **_texts(entry, "http_headers"),
+                **{name: f"${{{variable}}}" for name, variable in _texts(entry, "env_http_headers").items()},
+                **({"Authorization": f"Bearer ${{{token}}}"} if token else {}),
+            },
+            "timeout": entry.get("tool_timeout_sec"),
+            "enabledTools": entry.get("enabled_tools"),
+            "disabledTools": entry.get("disabled_tools"),
+        }
+    )
+
+
+def _of_goose(entry: Json) -> Json | None:
+    if entry.get("type") not in {"stdio", "streamable_http", "sse"}:
+        return None  # a part of goose itself
+    secrets = {name: f"${{{name}}}" for name in _names(entry, "env_keys") if name in os.environ}
+    is_started = entry.get("type") == "stdio"
+    return _without_nothing(
+        {
+            "command": entry.get("cmd") if is_started else None,
+            "args": entry.get("args"),
+            "env": {**_texts(entry, "envs"), **secrets} if is_started else None,
+            "url": entry.get("uri"),
+            "headers": entry.get("headers"),
+            "enabled": entry.get("enabled"),
+            "timeout": entry.get("timeout"),
+            "includeTools": entry.get("available_tools"),
+        }
+    )
+
+
+def _without_nothing(entry: Json) -> Json:
+    return {key: value for key, value in entry.items() if value not in (None, {}, [])}
+
+
+def _texts(entry: Json, key: str) -> Json:
+    values = entry.get(key)
+    return values if is_object(values) else {}
+
+
+def _names(entry: Json, key: str) -> list[str]:
+    """Return the names of variables, which codex writes as text or as objects."""
+    values = entry.get(key)
+    listed: list[object] = values if is_array(values) else []
+    return [str(each["name"] if is_object(each) else each) for each in listed]

@@ -1,0 +1,4 @@
+"""Projects that begin.
+
+Internal: it may change at any time.
+"""

@@ -1,0 +1,95 @@
+"""`mcpkit new`: begins a project with a server, tests and a CI file."""
+
+from __future__ import annotations
+
+import json
+import keyword
+import re
+import sys
+from pathlib import Path
+from string import Template
+from typing import Final
+
+import click
+
+from ..statuses import CommandError
+
+_TEMPLATES: Final = Path(__file__).parent / "project"
+
+_FILES: Final = {
+    "pyproject.toml.txt": "pyproject.toml",
+    "README.md.txt": "README.md",
+    "gitignore.txt": ".gitignore",
+    "ci.yml.txt": ".github/workflows/ci.yml",
+    "package/__init__.py.txt": "$package/__init__.py",
+    "package/__main__.py.txt": "$package/__main__.py",
+    "package/server.py.txt": "$package/server.py",
+    "tests/test_server.py.txt": "tests/test_server.py",
+}
+"""The files of a project, by those that they are written from."""
+
+_TAKEN: Final = frozenset({"mcp", "mcpkit", "fastmcp", "pydantic", "pytest", "server", "test", "tests"})
+"""Packages that a project's own would hide, or that would hide it."""
+
+
+@click.command("new", epilog="Example: mcpkit new weather")
+@click.argument("path", metavar="NAME", type=click.Path(path_type=Path))
+@click.option("--description", metavar="TEXT", help="What the server is for, in a line.")
+def command(path: Path, description: str | None) -> None:
+    """Begin a project: a server that runs, its tests, types, a CI file, and how it is given to hosts.
+
+    NAME is that of the folder, and of the server; it may be the path of the folder.
+    """
+    folder = path.expanduser().absolute()
+    name = re.sub(r"[\s_]+", "-", folder.name).lower()
+    package = _package(name)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise CommandError(f"{path} is there already, and is not an empty folder: give another name")
+    told = (description or f"The {name} server").strip().rstrip(".")
+    if not told or "\n" in told:
+        raise CommandError("--description is one line")
+    words = {
+        "name": name,
+        "package": package,
+        "title": name.replace("-", " ").capitalize(),
+        "description": _quoted(told),
+        "docstring": f"{told}.".replace("\\", "\\\\").replace('"""', "'''"),
+        "literal": _literal(f"{told}."),
+    }
+    for source, target in _FILES.items():
+        file = folder / Template(target).substitute(words)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        is_prose = source == "README.md.txt"
+        given = {**words, "description": f"{told}."} if is_prose else words
+        text = Template((_TEMPLATES / source).read_text(encoding="utf-8")).substitute(given)
+        file.write_text(text, encoding="utf-8", newline="\n")
+    print(f"{path} is there. Next:")
+    print(f"  cd {path}")
+    print(f"  mcpkit call {package}/server.py greet name=Ada")
+    print(f"  mcpkit run {package}/server.py --reload")
+
+
+def _package(name: str) -> str:
+    """Return what the package of a project is called.
+
+    Raises:
+        CommandError: The name can be no package's.
+    """
+    package = name.replace("-", "_").replace(".", "_")
+    if not re.fullmatch(r"[a-z][a-z0-9_]*[a-z0-9]", package):
+        raise CommandError(
+            f"{name!r} can be no name of a project: take letters, digits and hyphens, and begin with a letter"
+        )
+    if keyword.iskeyword(package) or package in sys.stdlib_module_names or package in _TAKEN:
+        raise CommandError(f"a package called {package} would hide another: write {name}-server, for example")
+    return package
+
+
+def _quoted(text: str) -> str:
+    """Return a text as it stands between double quotes in TOML."""
+    return json.dumps(text, ensure_ascii=False)[1:-1]
+
+
+def _literal(text: str) -> str:
+    """Return a text as Python has it, in double quotes unless it has more of these than of the others."""
+    return repr(text) if text.count('"') > text.count("'") else json.dumps(text, ensure_ascii=False)

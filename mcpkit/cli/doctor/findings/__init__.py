@@ -1,0 +1,4 @@
+"""What is found.
+
+Internal: it may change at any time.
+"""

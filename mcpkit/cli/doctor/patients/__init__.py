@@ -1,0 +1,4 @@
+"""The server that is looked at, and how it is talked to.
+
+Internal: it may change at any time.
+"""

@@ -1,0 +1,157 @@
+"""`mcpkit install`: gives a server to a host."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from ...client.targets.entry import read_env
+from ...client.targets.reached import Process, Remote
+from ...protocol.types import Json
+from ..configurations.places import File, file_of, host_of, is_there
+from ..configurations.reading import Document
+from ..configurations.shapes import entry_of
+from ..configurations.table import Host, Scope
+from ..statuses import CommandError
+from ..targets.pairs import pairs
+from . import completing, files
+from .records import Record, Records, hash_of, hash_of_entry
+from .wanted import plain, server_at
+
+
+@click.command("install", epilog="Example: mcpkit install claude-code server.py -e TOKEN=...")
+@click.argument("host", metavar="HOST", shell_complete=completing.hosts)
+@click.argument("target", shell_complete=completing.files)
+@click.option("--name", metavar="NAME", help="What it is called there (default: what it calls itself).")
+@click.option(
+    "--scope",
+    type=click.Choice(["user", "project", "local"]),
+    default="user",
+    show_default=True,
+    help="For all that you do, for the project in this folder, or for it and for you alone.",
+)
+@click.option("-e", "--env", multiple=True, metavar="NAME=VALUE", help="A variable for its process.")
+@click.option(
+    "--env-file", type=click.Path(path_type=Path), metavar="FILE", help="A file with such variables."
+)
+@click.option("--cwd", type=click.Path(path_type=Path), metavar="FOLDER", help="Where its process starts.")
+@click.option(
+    "-H", "--header", multiple=True, metavar="NAME:VALUE", help="A header of each request to a URL."
+)
+@click.option("--uv", "is_run_by_uv", is_flag=True, help="Start it by uv, in the environment of its project.")
+@click.option(
+    "--reload", "is_reloading", is_flag=True, help="Start it so that the host stays while its code is edited."
+)
+@click.option("--force", is_flag=True, help="Put it in the place of another server of that name.")
+@click.option("--dry-run", "is_tried", is_flag=True, help="Show what would change in the host's file.")
+@click.option("--print", "is_printed", is_flag=True, help="Show the entry, as it is written in the file.")
+def command(
+    host: str,
+    target: str,
+    name: str | None,
+    scope: Scope,
+    env: Sequence[str],
+    env_file: Path | None,
+    cwd: Path | None,
+    header: Sequence[str],
+    is_run_by_uv: bool,
+    is_reloading: bool,
+    force: bool,
+    is_tried: bool,
+    is_printed: bool,
+) -> None:
+    """Give a server to a host: an entry in the host's own configuration, with all else in it left as it is.
+
+    HOST is one of those that `mcpkit hosts` lists.
+    """
+    known = host_of(host)
+    file = file_of(known, scope, Path.cwd())
+    if cwd is not None and known.started.cwd is None:
+        raise click.UsageError(f"--cwd: {known.title} starts servers in a folder of its own choice")
+    given = pairs(env, "=", "--env NAME=VALUE")
+    read = {} if env_file is None else read_env(env_file, "--env-file")
+    called, server = server_at(
+        target,
+        env={**read, **given},
+        headers=pairs(header, ":", "--header NAME:VALUE"),
+        cwd=cwd.absolute() if cwd is not None else None,
+        is_run_by_uv=is_run_by_uv,
+        is_reloading=is_reloading,
+        name=name,
+    )
+    if known.has_plain_names and called != plain(called):
+        raise CommandError(
+            f"{known.title} takes names of letters, digits, - and _: add --name {plain(called)}"
+        )
+    if isinstance(server, Process) and known.started.env_file is not None:  # which the host reads itself
+        server = replace(
+            server, env={key: server.env[key] for key in server.env if key in given or key not in read}
+        )
+    entry = entry_of(known, called, server, None if env_file is None else env_file.absolute())
+    if is_printed:
+        click.echo(Document(file, b"").with_entry(called, entry).decode().rstrip())
+        return
+    before = files.content_of(file.path)
+    document = Document(file, before or b"")
+    if document.entries.get(called) == entry:
+        click.echo(f"{called} is in {file.path} as it should be", err=True)
+        return
+    record = Records().find(file, called)
+    _check_free(document, file, called, record, is_forced=force)
+    after = document.with_entry(called, entry)
+    if is_tried:
+        _show_change(file, before or b"", after)
+        return
+    was_there = is_there(known)
+    _write(file, called, entry, before, after, record)
+    click.echo(f"{called} is in {file.path}, for {known.title}", err=True)
+    if not was_there:
+        click.echo(f"{known.title} does not seem to be installed here", err=True)
+    _tell(known, file, server.headers if isinstance(server, Remote) else server.env)
+
+
+def _check_free(document: Document, file: File, name: str, record: Record | None, *, is_forced: bool) -> None:
+    there = document.entries.get(name)
+    is_ours = record is not None and record.entry == hash_of_entry(there)
+    if name in document.entries and not is_ours and not is_forced:
+        raise CommandError(
+            f"{file.path} has another server {name}: choose another --name, or put this one in its place by --force"
+        )
+
+
+def _show_change(file: File, before: bytes, after: bytes) -> None:
+    lines = difflib.unified_diff(
+        before.decode().splitlines(), after.decode().splitlines(), str(file.path), str(file.path), lineterm=""
+    )
+    click.echo("\n".join(lines))
+
+
+def _write(
+    file: File, name: str, entry: Json, before: bytes | None, after: bytes, record: Record | None
+) -> None:
+    folders = tuple(str(folder) for folder in files.missing_folders(file.path))
+    if record is not None and before is not None and record.after == hash_of(before):
+        backup, folders = record.backup, record.folders  # as nobody but us has written since
+    else:
+        backup = None if before is None else str(files.keep(file.path, before))
+    files.replace(file.path, before, after, is_shared=file.scope == "project")
+    Records().add(file, name, Record(hash_of_entry(entry), hash_of(after), backup, folders))
+
+
+def _tell(host: Host, file: File, secrets: Mapping[str, str]) -> None:
+    if secrets:
+        shared = ", which may be shared with others" if file.scope == "project" else ""
+        click.echo(f"the values of {', '.join(secrets)} are in it as they are{shared}", err=True)
+    taken = [name for name, value in secrets.items() if host.variables and re.search(host.variables, value)]
+    if taken:
+        click.echo(
+            f"{host.title} puts in a variable where $ is in the values of {', '.join(taken)}", err=True
+        )
+    for remark in (host.remark, host.project_remark if file.scope == "project" else ""):
+        if remark:
+            click.echo(remark, err=True)

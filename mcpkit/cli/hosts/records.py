@@ -1,0 +1,103 @@
+"""What has been installed: which entries are ours, and what their files were before."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+from ...protocol.jsonrpc import is_array, is_object
+from ...protocol.types import Json
+from ..configurations.places import File
+from ..statuses import CommandError
+from . import files
+
+_NAME: Final = "installed.json"
+
+
+@dataclass(frozen=True)
+class Record:
+    """An entry that has been installed.
+
+    Attributes:
+        entry: The hash of the entry.
+        after: The hash of its file, as it was left.
+        backup: Where the file is kept as it was before; None where there was none.
+        folders: Folders that were made for it, the innermost first.
+    """
+
+    entry: str
+    after: str
+    backup: str | None
+    folders: tuple[str, ...]
+
+
+class Records:
+    """The entries that have been installed on this machine. No secret is among it: of contents there are hashes."""
+
+    def __init__(self) -> None:
+        self.path = _folder() / _NAME
+
+    def find(self, file: File, name: str) -> Record | None:
+        """Return what is known of an entry; None where it was not installed from here."""
+        known = self._read().get(_key(file, name))
+        if not is_object(known):
+            return None
+        backup, folders = known.get("backup"), known.get("folders")
+        return Record(
+            str(known.get("entry")),
+            str(known.get("after")),
+            backup if isinstance(backup, str) else None,
+            tuple(map(str, folders)) if is_array(folders) else (),
+        )
+
+    def add(self, file: File, name: str, record: Record) -> None:
+        """Note that an entry has been installed."""
+        self._write({**self._read(), _key(file, name): asdict(record)})
+
+    def forget(self, file: File, name: str) -> None:
+        """Note that an entry is not there any more."""
+        known = self._read()
+        if known.pop(_key(file, name), None) is not None:
+            self._write(known)
+
+    def _read(self) -> Json:
+        content = files.content_of(self.path)
+        try:
+            known: object = json.loads(content or b"{}")
+        except ValueError:
+            known = None
+        if not is_object(known):
+            raise CommandError(f"{self.path}, where mcpkit notes what it has installed, is broken: delete it")
+        return known
+
+    def _write(self, known: Json) -> None:
+        text = json.dumps(known, indent=2) + "\n"
+        files.replace(self.path, files.content_of(self.path), text.encode())
+
+
+def hash_of(content: bytes) -> str:
+    """Return a hash of the content of a file."""
+    return sha256(content).hexdigest()
+
+
+def hash_of_entry(entry: object) -> str:
+    """Return a hash of an entry, whatever the order of its keys."""
+    return hash_of(json.dumps(entry, sort_keys=True, default=str).encode())
+
+
+def _key(file: File, name: str) -> str:
+    return json.dumps([str(file.path.resolve()), *file.keys, name])
+
+
+def _folder(platform: str = sys.platform) -> Path:
+    if platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "mcpkit"
+    if platform == "darwin":
+        return Path.home() / "Library" / "Application Support" / "mcpkit"
+    named = Path(os.environ.get("XDG_STATE_HOME", ""))
+    return (named if named.is_absolute() else Path.home() / ".local" / "state") / "mcpkit"

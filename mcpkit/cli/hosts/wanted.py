@@ -1,0 +1,152 @@
+"""The server that is to be installed: what it is called, and how a host that stands anywhere starts or reaches it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+import sys
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+import click
+
+from ...client.roof import Client
+from ...client.targets.meant import meant
+from ...client.targets.reached import Process, Remote
+from ..statuses import CommandError, Status
+from ..targets.served import Place, place_of
+from ..targets.target import target_of
+
+_UNUSUAL: Final = re.compile(r"[^A-Za-z0-9_-]+")
+
+
+def server_at(
+    word: str,
+    *,
+    env: Mapping[str, str],
+    headers: Mapping[str, str],
+    cwd: Path | None,
+    is_run_by_uv: bool,
+    is_reloading: bool,
+    name: str | None,
+) -> tuple[str, Process | Remote]:
+    """Return what a server is called, and how it is reached from anywhere.
+
+    Args:
+        word: What the command line names.
+        env: Variables for its process.
+        headers: Headers of each request to it.
+        cwd: The folder in which its process starts; None where nothing is said.
+        is_run_by_uv: Whether uv starts it, in the environment of its project.
+        is_reloading: Whether it is started anew when its code is edited, and the host stays.
+        name: What it is to be called; None for what it calls itself.
+
+    Raises:
+        CommandError: It cannot be told; the message says what to write instead.
+    """
+    scheme, separator, _ = word.partition("://")
+    if separator and scheme.isalnum():
+        for option, value in (
+            ("-e and --env-file", env),
+            ("--cwd", cwd),
+            ("--uv", is_run_by_uv),
+            ("--reload", is_reloading),
+        ):
+            if value:
+                raise click.UsageError(f"{option} is for processes, and {word} is a URL")
+        names_sse = "sse" in word.partition("?")[0].split("/")
+        remote = Remote(word, headers, way="sse" if names_sse else None)
+        return name or asyncio.run(_asked(remote)), remote
+    if headers:
+        raise click.UsageError(f"--header is for URLs, and {word} is none")
+    is_one_word = Path(word).is_file() or not any(map(str.isspace, word))
+    place = place_of(word) if is_one_word else None
+    if place is not None:
+        process = Process(_run(place, is_run_by_uv=is_run_by_uv), env, Path.cwd() if cwd is None else cwd)
+    elif is_run_by_uv or is_reloading:
+        option = "--uv" if is_run_by_uv else "--reload"
+        raise click.UsageError(f"{option} is for servers in Python files, and {word} is none")
+    else:
+        found = _process(word)
+        process = Process(found.command, {**found.env, **env}, cwd)
+    called = name or asyncio.run(_asked(process))
+    if is_reloading:
+        process = Process([*process.command, "--reload"], process.env, process.cwd)
+    return called, process
+
+
+def _run(place: Place, *, is_run_by_uv: bool) -> list[str]:
+    """Return the command that runs a server in a file or a module of Python, by the path of its file."""
+    path = _file_of(place.module) if place.path is None else Path(os.path.normpath(place.path))
+    run = ["-m", "mcpkit", "run", f"{path}:{place.name}" if place.name else str(path)]
+    if is_run_by_uv:
+        return [_uv(), "run", "--directory", str(_project(path)), "python", *run]
+    return [sys.executable, *run]
+
+
+def _file_of(module: str) -> Path:
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        spec = find_spec(module)
+    except ModuleNotFoundError:
+        spec = None
+    finally:
+        sys.path.remove(str(Path.cwd()))
+    if spec is None or spec.origin is None:
+        raise CommandError(f"there is no module {module} in {Path.cwd()}", Status.NO_SUCH_THING)
+    return Path(spec.origin).absolute()
+
+
+def _uv() -> str:
+    program = shutil.which("uv")
+    if program is None:
+        raise CommandError(
+            "--uv: there is no uv on the PATH: https://docs.astral.sh/uv/ tells how to install it"
+        )
+    return program
+
+
+def _project(path: Path) -> Path:
+    for folder in path.parents:
+        if (folder / "pyproject.toml").is_file():
+            return folder
+    raise CommandError(f"--uv: there is no pyproject.toml in {path.parent}, nor above")
+
+
+def _process(word: str) -> Process:
+    target = target_of(word)
+    if isinstance(target, Mapping) or str(target).casefold().endswith((".json", ".jsonc")):
+        raise CommandError(f"{word} is a server of a host already: give its file, its URL or its command")
+    process = meant(target)
+    assert isinstance(process, Process), "it is neither a URL nor an object"
+    if isinstance(target, list):
+        return process
+    program, *arguments = process.command  # of a script or a folder
+    return Process([shutil.which(program) or program, *arguments], process.env)
+
+
+async def _asked(server: Process | Remote) -> str:
+    """Ask a server for its name."""
+    if isinstance(server, Remote):
+        client = Client(server.url, headers=server.headers, timeout=30)
+    else:
+        client = Client(list(server.command), env=server.env, cwd=server.cwd, timeout=30)
+    try:
+        async with client:
+            name = str(client.server_info.get("name") or "")
+    except (OSError, ValueError) as error:
+        raise CommandError(
+            f"the server cannot be asked for its name: {error}; give it one with --name", Status.NOT_REACHED
+        ) from error
+    if not plain(name):
+        raise CommandError("the server does not say what it is called: give it a name with --name")
+    return plain(name)
+
+
+def plain(name: str) -> str:
+    """Return a name in the letters that all hosts take."""
+    return _UNUSUAL.sub("-", name).strip("-")

@@ -1,0 +1,4 @@
+"""What operators start.
+
+Internal: it may change at any time.
+"""

@@ -1,0 +1,125 @@
+"""`mcpkit auth login`: logs in at a server, for all commands."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+import click
+
+from ...auth.discovery import protected_resource_urls
+from ...auth.fetching import own_client
+from ...auth.urls import MetadataError, canonical
+from ...client.authorization.browser import in_words, open_browser
+from ...client.authorization.errors import AuthorizationFailedError
+from ...client.authorization.loopback import Loopback
+from ...client.authorization.oauth import OAuth
+from ...client.authorization.web import NotThereError, Web
+from ...client.roof import Client
+from ...client.transports.http.challenge import Challenge
+from ..logins.authorization import Sender, authorized, keep_secret
+from ..logins.known import Login
+from ..statuses import CommandError, Status
+
+
+@click.command("login", epilog="Example: mcpkit auth login https://mcp.example.com/mcp")
+@click.argument("url")
+@click.option("--no-browser", is_flag=True, help="Say which page to visit, rather than open it.")
+@click.option("--scope", "scopes", multiple=True, metavar="SCOPE", help="A scope to ask for.")
+@click.option("--client-id", metavar="ID", help="The client's id, where it was registered by hand.")
+@click.option(
+    "--client-secret",
+    metavar="SECRET",
+    envvar="MCPKIT_CLIENT_SECRET",
+    help="Its secret; better in MCPKIT_CLIENT_SECRET.",
+)
+@click.option("--issuer", metavar="URL", help="The authorization server; needed with --client-id.")
+@click.option("--client-metadata", metavar="URL", help="The URL of the client's metadata document.")
+@click.option(
+    "--port",
+    type=int,
+    default=0,
+    metavar="PORT",
+    help="Where the browser comes back to, where that was agreed upon.",
+)
+@click.option("--dpop", is_flag=True, help="Bind the tokens to a key of this machine's.")
+def login(
+    url: str,
+    no_browser: bool,
+    scopes: tuple[str, ...],
+    client_id: str | None,
+    client_secret: str | None,
+    issuer: str | None,
+    client_metadata: str | None,
+    port: int,
+    dpop: bool,
+) -> None:
+    """Log in at a server, by the browser.
+
+    All commands that ask the server use the login from then on. Tokens are kept in the keyring of the system, or, where
+    there is none, in a file that nobody else can read.
+    """
+    if client_id is not None and issuer is None:
+        raise click.UsageError(
+            "--client-id is known to one authorization server alone: name it with --issuer"
+        )
+    if client_secret is not None and client_id is None:
+        raise click.UsageError("--client-secret is that of a client: name it with --client-id")
+    try:
+        known_as = canonical(url)
+    except MetadataError as error:
+        raise click.UsageError(f"{url} is no URL of a server: {error}") from None
+    wanted = Login(
+        known_as,
+        client_id,
+        issuer,
+        client_metadata,
+        tuple(name for each in scopes for name in each.split()) or None,
+        has_secret=client_secret is not None,
+        has_key=dpop,
+    )
+    browser = Loopback(port=port, open_browser=_say if no_browser else open_browser)
+    asyncio.run(_logged_in(wanted, browser, client_secret))
+
+
+def _say(url: str) -> None:
+    sys.stderr.write(f"{in_words(url)}\n")
+    sys.stderr.flush()
+
+
+async def _logged_in(wanted: Login, browser: Loopback, secret: str | None) -> None:
+    if secret is not None:
+        await keep_secret(wanted, secret)
+    auth = authorized(wanted, browser=browser, is_anew=True)
+    async with Client(wanted.url, auth=auth):
+        pass
+    authorizer = auth.authorizer(wanted.url)
+    if authorizer.tokens is None:
+        await _asked_for(auth, wanted.url)
+    tokens = authorizer.tokens
+    if tokens is None:
+        click.echo(f"{wanted.url} lets everybody in: nobody has to log in there")
+        return
+    scopes = ", ".join(sorted(tokens.scopes)) or "no scope by name"
+    click.echo(f"logged in at {wanted.url} by {tokens.issuer}: {scopes}")
+
+
+async def _asked_for(auth: OAuth, url: str) -> None:
+    """Log in at a server that has asked for nothing yet, as it does for some tools alone; else do nothing."""
+    http = own_client(url)
+    async with http:
+        web = Web(http, url, {})
+        if not [place for place in protected_resource_urls(url) if await _is_there(web, place)]:
+            return
+        try:
+            await auth.authorizer(url).renew(Sender(http), None, Challenge("Bearer", {}))
+        except AuthorizationFailedError as error:
+            raise CommandError(str(error), Status.NOT_AUTHORIZED) from None
+
+
+async def _is_there(web: Web, place: str) -> bool:
+    try:
+        await web.document(place, "the metadata of the server")
+    except (NotThereError, AuthorizationFailedError):
+        return False
+    return True

@@ -1,0 +1,4 @@
+"""What a command shows.
+
+Internal: it may change at any time.
+"""

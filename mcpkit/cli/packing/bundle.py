@@ -1,0 +1,274 @@
+"""`mcpkit bundle`: packs a server for people who install it by a click, and describes it for the registry."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import json
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import click
+
+from ...client.roof import Client
+from ...protocol.revisions import LATEST
+from ...protocol.types import Json
+from ..statuses import CommandError
+from ..targets.served import Found, found
+from . import files, vendored
+from .archive import write_archive
+from .manifest import LAUNCHER, LIBRARIES, Described, Setting, check_version, manifest
+from .project import Project, project_of
+from .registry import server_json
+
+_LAUNCHER: Final = '''\
+"""Starts the server of this bundle."""
+
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE / folder) for folder in {folders!r}]
+
+from {module} import {name} as server  # noqa: E402
+
+server.run()
+'''
+
+_PYPROJECT: Final = """\
+[project]
+name = {name}
+version = {version}
+requires-python = {python}
+dependencies = {dependencies}
+
+[tool.uv]
+package = false
+"""
+
+
+class Lists(NamedTuple):
+    """What a server has."""
+
+    tools: Sequence[Json]
+    prompts: Sequence[Json]
+    is_complete: bool
+
+
+@click.command("bundle", epilog="Example: mcpkit bundle server.py --secret API_KEY")
+@click.argument("target")
+@click.option(
+    "-o", "--out", type=click.Path(path_type=Path), help="The file to write (default: NAME-VERSION.mcpb)."
+)
+@click.option(
+    "--vendor",
+    is_flag=True,
+    help="Take all that it needs along, as it is installed here; without, uv gets it.",
+)
+@click.option(
+    "--secret", "secrets", multiple=True, metavar="NAME", help="A secret variable that the user sets."
+)
+@click.option(
+    "--setting", "settings", multiple=True, metavar="NAME[=DEFAULT]", help="A variable that the user sets."
+)
+@click.option("--name", help="Its name for programs; else that of the project, or of the server.")
+@click.option("--title", help="Its name for people; else the server's title or name.")
+@click.option("--version", help="Its version; else that of the project, or of the server.")
+@click.option("--description", help="What it is, in a line.")
+@click.option("--author", help="Who wrote it.")
+@click.option("--registry", metavar="NAMESPACE/NAME", help="Write server.json for the MCP registry, too.")
+@click.option("--pypi", metavar="NAME", help="In server.json: its distribution on PyPI.")
+@click.option("--download", metavar="URL", help="In server.json: where the bundle can be downloaded.")
+@click.option("--remote", metavar="URL", help="In server.json: where it is served over HTTP.")
+def command(
+    target: str,
+    out: Path | None,
+    vendor: bool,
+    secrets: Sequence[str],
+    settings: Sequence[str],
+    name: str | None,
+    title: str | None,
+    version: str | None,
+    description: str | None,
+    author: str | None,
+    registry: str | None,
+    pypi: str | None,
+    download: str | None,
+    remote: str | None,
+) -> None:
+    """Pack a server as an .mcpb, which hosts install by a click.
+
+    TARGET is a file with a server (server.py, or server.py:name). All files of its project go in that neither
+    .gitignore nor .mcpbignore names; hidden files, tests and keys never do.
+    """
+    named = found(target)
+    file = Path(named.module.__file__ or "").resolve()
+    project = project_of(file)
+    asked = [
+        *(_setting(each, is_secret=True) for each in secrets),
+        *(_setting(each, is_secret=False) for each in settings),
+    ]
+    lists = asyncio.run(_lists(named))
+    info = named.server.engine.declared.identity(LATEST).info
+    told = Described(
+        name=re.sub(r"[^a-z0-9._-]+", "-", (name or project.name or str(info["name"])).lower()).strip("-"),
+        title=title or str(info.get("title") or info["name"]),
+        version=version or project.version or str(info["version"]),
+        description=description
+        or project.description
+        or _first_line(named)
+        or f"The MCP server {info['name']}",
+        author=author or project.author or _user(),
+        email=None if author else project.email,
+        license=project.license,
+        python=project.python,
+        keywords=project.keywords,
+        urls=project.urls,
+        tools=lists.tools,
+        prompts=lists.prompts,
+        has_more=not lists.is_complete,
+    )
+    check_version(told.version)
+    content = _content(project, named, file, told, is_vendored=vendor)
+    is_compiled = vendor and any(each.endswith((".so", ".pyd", ".dylib", ".dll")) for each in content)
+    if registry:  # what it would refuse is told before anything is written
+        _detail(told, registry, asked, "0" * 64, pypi, download, remote)
+    elif pypi or download or remote:
+        raise click.UsageError(
+            "--pypi, --download and --remote are for server.json: say --registry NAMESPACE/NAME"
+        )
+    content["manifest.json"] = _json(manifest(told, asked, is_vendored=vendor, is_compiled=is_compiled))
+    path = out or Path(f"{told.name}-{told.version}.mcpb")
+    digest = write_archive(path.absolute(), content)
+    print(f"{path}  {_size(path.stat().st_size)}, {len(content)} files")
+    print(f"sha256  {digest}")
+    if registry:
+        detail = _detail(told, registry, asked, digest, pypi, download, remote)
+        Path("server.json").write_bytes(_json(detail))
+        print("server.json")
+
+
+def _content(
+    project: Project, named: Found, file: Path, told: Described, *, is_vendored: bool
+) -> dict[str, bytes | Path]:
+    """Return the files of a bundle, without its manifest."""
+    module = named.module.__name__
+    depth = module.count(".") + (file.name == "__init__.py")
+    root = file.parents[depth]
+    if module.startswith("_") or not all(part.isidentifier() for part in module.split(".")):
+        raise CommandError(f"{file.name} cannot be imported by its name: call it server.py, for example")
+    folder = project.folder.resolve()
+    content: dict[str, bytes | Path] = {path.as_posix(): folder / path for path in files.files_of(folder)}
+    if file.relative_to(folder).as_posix() not in content:
+        raise CommandError(
+            f"{file.relative_to(folder)} is named by .gitignore or .mcpbignore, and is the server"
+        )
+    if taken := content.keys() & {"manifest.json", LAUNCHER}:
+        raise CommandError(f"{folder} has a {min(taken)}, which mcpkit writes: name it in .mcpbignore")
+    folders = [root.relative_to(folder).as_posix()]
+    if is_vendored:
+        folders.append(LIBRARIES)
+        for distribution in vendored.needed(project.dependencies):
+            content |= {f"{LIBRARIES}/{each.name}": each.path for each in vendored.files_of(distribution)}
+    elif not project.has_pyproject:
+        content["pyproject.toml"] = _pyproject(project, told)
+    launcher = _LAUNCHER.format(folders=folders, module=module, name=named.name)
+    content[LAUNCHER] = launcher.encode()
+    return content
+
+
+def _pyproject(project: Project, told: Described) -> bytes:
+    text = _PYPROJECT.format(
+        name=json.dumps(told.name),
+        version=json.dumps(told.version),
+        python=json.dumps(project.python or ">=3.10"),
+        dependencies=json.dumps(list(project.dependencies)),
+    )
+    return text.encode()
+
+
+async def _lists(named: Found) -> Lists:
+    """Return what a server has; where it does not start here, for want of a key say, nothing, and a remark is made."""
+    try:
+        async with Client(named.server) as client:
+            capabilities = client.server_capabilities
+            tools = await client.list_tools() if "tools" in capabilities else []
+            prompts = await client.list_prompts() if "prompts" in capabilities else []
+            return Lists(tools, prompts, is_complete=True)
+    except Exception as error:  # noqa: BLE001 - whatever the author's code raises: the bundle is good without
+        print(
+            f"mcpkit: the manifest names no tools, as the server does not start here: {error}",
+            file=sys.stderr,
+        )
+        return Lists([], [], is_complete=False)
+
+
+def _setting(text: str, *, is_secret: bool) -> Setting:
+    name, has_default, default = text.partition("=")
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        raise click.UsageError(f"{name!r} is no name of a variable")
+    if is_secret and has_default:
+        raise click.UsageError(f"a secret has no default, which anybody could read: write --secret {name}")
+    return Setting(name, default if has_default else None, is_secret)
+
+
+def _detail(
+    told: Described,
+    registry: str,
+    settings: Sequence[Setting],
+    digest: str,
+    pypi: str | None,
+    download: str | None,
+    remote: str | None,
+) -> Json:
+    variables = [
+        {
+            "name": each.variable,
+            "isRequired": each.default is None,
+            "isSecret": each.is_secret,
+            "default": each.default,
+        }
+        for each in settings
+    ] or None
+    packages: list[Mapping[str, object]] = []
+    if pypi:
+        packages.append(
+            {"registryType": "pypi", "identifier": pypi, "version": told.version, "runtimeHint": "uvx"}
+        )
+    if download:
+        packages.append({"registryType": "mcpb", "identifier": download, "fileSha256": digest})
+    source = next((told.urls[key] for key in ("repository", "source", "github") if key in told.urls), None)
+    host = re.match(r"https://(github|gitlab)\.com/", source or "")
+    return server_json(
+        name=registry,
+        title=told.title,
+        description=told.description,
+        version=told.version,
+        websiteUrl=told.urls.get("homepage"),
+        repository={"url": source, "source": host[1]} if host else None,
+        packages=[{**package, "environmentVariables": variables} for package in packages] or None,
+        remotes=[{"url": remote}] if remote else None,
+    )
+
+
+def _first_line(named: Found) -> str | None:
+    instructions = named.server.engine.declared.instructions
+    return instructions.strip().splitlines()[0] if instructions and instructions.strip() else None
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # of a container without users
+        return "unknown"
+
+
+def _json(value: Json) -> bytes:
+    return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def _size(count: int) -> str:
+    return f"{count / 1_000_000:.1f} MB" if count >= 1_000_000 else f"{count / 1_000:.1f} kB"

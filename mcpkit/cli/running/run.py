@@ -1,0 +1,120 @@
+"""`mcpkit run`: serves a server."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import click
+
+from ..serving.script import given, is_foreign, is_script, run_object, run_script, told
+from ..statuses import CommandError
+from ..targets.served import Found, NoServerInError, found, place_of
+
+
+@click.command("run", epilog="Example: mcpkit run server.py --http --port 8080")
+@click.argument("target")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@click.option("--http", "transport", flag_value="http", help="Serve over HTTP.")
+@click.option("--sse", "transport", flag_value="sse", help="Serve over HTTP with SSE, as 2024-11-05 has it.")
+@click.option("--host", metavar="HOST", help="Where to listen (default: 127.0.0.1).")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), metavar="PORT", help="Where to listen (default: 8000)."
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Processes that serve over HTTP (default: WEB_CONCURRENCY, or 1).",
+)
+@click.option(
+    "--reload", "is_reloading", is_flag=True, help="Start anew when the code is edited; clients stay."
+)
+@click.option("--compat", is_flag=True, help="Run a server that was written for mcp or fastmcp, on mcpkit.")
+def command(
+    target: str,
+    arguments: tuple[str, ...],
+    transport: Literal["http", "sse"] | None,
+    host: str | None,
+    port: int | None,
+    workers: int | None,
+    is_reloading: bool,
+    compat: bool,
+) -> int | None:
+    """Serve a server, over stdio where nothing else is said.
+
+    TARGET is a file with a server (server.py, or server.py:name), or module:name. A file without a server of mcpkit is
+    run as a script. ARGUMENTS after -- are its own.
+    """
+    if transport is None and any(each is not None for each in (host, port, workers)):
+        raise click.UsageError("--host, --port and --workers are for servers at a port: add --http")
+    if compat and transport is not None:
+        raise click.UsageError(
+            "with --compat the file says itself how it is served; leave --http and --sse out"
+        )
+    if is_reloading and workers is not None:
+        raise click.UsageError("--reload serves by one process; leave --workers out")
+    if is_reloading and transport is None:
+        from ..reloading.stdio import run_reloading
+
+        return run_reloading(target, arguments, ["--compat"] if compat else [])
+    if compat:
+        _run_compat(target, arguments)
+        return None
+    if transport is None:
+        named = _found(target, arguments, is_at_port=False)
+        if named is not None:
+            with told():
+                named.server.run()
+        return None
+    from ..serving.http import Address, serve
+
+    address = Address(host or "127.0.0.1", 8000 if port is None else port)
+    if is_reloading:
+        from ..reloading.http import run_reloading_at
+
+        return run_reloading_at(target, arguments, address)
+    named = _found(target, arguments, is_at_port=True)
+    if named is not None:
+        with told():
+            serve(named.server, target, transport, address, workers)
+    return None
+
+
+def _found(target: str, arguments: Sequence[str], *, is_at_port: bool) -> Found | None:
+    """Import the server that a target means; where its file has none it is run instead, until that ends."""
+    place = place_of(target)
+    path = None if place is None or place.name is not None else place.path
+    own = target if path is None else str(path)
+    if path is not None and is_foreign(path):
+        _check_port(target, is_at_port=is_at_port)
+        run_script(path, arguments)
+        return None
+    try:
+        with given(own, arguments):
+            return found(target)
+    except NoServerInError as error:
+        if path is None:
+            raise
+        if is_script(path):
+            _check_port(target, is_at_port=is_at_port)
+            run_script(path, arguments)
+            return None
+        with given(own, arguments):
+            if is_at_port or not run_object(error.module):
+                raise
+    return None
+
+
+def _check_port(target: str, *, is_at_port: bool) -> None:
+    if is_at_port:
+        raise CommandError(
+            f"{target} has no Server of mcpkit in it, so it says itself how it is served: leave --http and --sse out"
+        )
+
+
+def _run_compat(target: str, arguments: Sequence[str]) -> None:
+    from ...compat.__main__ import main
+
+    with told():
+        main([target, *arguments])

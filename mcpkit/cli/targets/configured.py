@@ -1,0 +1,126 @@
+"""Servers by the names that they have in configurations: of hosts, or in a file that is named."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from ...client.targets.configuration import Configuration, load, workspace
+from ...client.targets.entry import is_disabled
+from ...client.targets.meant import Target
+from ...common.nearest import nearest
+from ...protocol.jsonrpc import is_object
+from ...protocol.types import Json
+from ..configurations.places import File, project_files
+from ..configurations.reading import entries_in, host_of_file
+from ..configurations.shapes import read_by_clients
+from ..configurations.table import HOSTS
+from ..statuses import CommandError, Status
+
+logger = logging.getLogger("mcpkit")
+
+
+def configured(name: str) -> Target:
+    """Return the entry of a server that is known by name.
+
+    Args:
+        name: Its name in the configuration of a host, for a project in this folder or one above, or for its user;
+            `HOST:NAME`; or `FILE:NAME`, where the file is of one of the kinds that hosts have.
+
+    Raises:
+        CommandError: There is none of that name, or hosts have several that differ; the message names them.
+        ValueError: A file that is named is broken.
+    """
+    place, colon, key = name.rpartition(":")
+    path = Path(place).expanduser()
+    if colon and path.is_file():
+        return _only_in(path, key)
+    host = HOSTS.get(place.casefold()) if colon else None
+    wanted = name if host is None else key
+    known = [each for each in _known() if host is None or each.file.host == host]
+    found: dict[str, _Named] = {}
+    for each in known:  # the first of a host, as what is of a project goes before what is its user's
+        if each.name == wanted:
+            found.setdefault(each.file.host.name, each)
+    if not found:
+        close = nearest(wanted, [each.name for each in known])
+        hint = f"; did you mean {close}?" if close else ""
+        what = "is no file, no URL, no command of several words, and no server that a host knows"
+        message = f"{name} {what}" if host is None else f"{host.title} has no server {wanted}"
+        raise CommandError(message + hint, Status.NO_SUCH_THING)
+    entries = [each.entry for each in found.values()]
+    if any(_essence(entry) != _essence(entries[0]) for entry in entries):
+        named = " or ".join(f"{each}:{wanted}" for each in found)
+        raise CommandError(f"hosts have servers {wanted} that differ: write {named}", Status.NO_SUCH_THING)
+    return entries[0]
+
+
+def is_at_host(word: str) -> bool:
+    """Say whether a word is `HOST:NAME` or `FILE:NAME`: neither a module of this folder nor a file of Python."""
+    place, colon, _ = word.rpartition(":")
+    if not colon:
+        return False
+    path = Path(place).expanduser()
+    if path.is_file():
+        return path.suffix.casefold() != ".py"
+    return place.casefold() in HOSTS and not (path.is_dir() or path.with_suffix(".py").is_file())
+
+
+class _Named(NamedTuple):
+    """A server of a host, as a client reads it."""
+
+    file: File
+    name: str
+    entry: Json
+
+
+def _only_in(path: Path, name: str) -> Json:
+    """Return a server of a file that is named."""
+    host = host_of_file(path)
+    if host is None:
+        entries = Configuration(load(path), str(path), workspace(path)).entries
+    else:
+        entries = entries_in(File(host, "user", path, host.keys))
+    entry = entries.get(name)
+    read = (entry if host is None else read_by_clients(host, entry)) if is_object(entry) else None
+    if read is None:
+        close = nearest(name, entries)
+        hint = f"; did you mean {close}?" if close else f"; it has {', '.join(entries)}" if entries else ""
+        raise CommandError(f"{path} has no server {name}{hint}", Status.NO_SUCH_THING)
+    return _placed(read, workspace(path))
+
+
+def _known() -> Iterator[_Named]:
+    """Yield the servers that hosts have; a file that is broken is told of, and left out."""
+    for file in project_files(Path.cwd()):
+        try:
+            entries = entries_in(file)
+        except (CommandError, OSError) as error:
+            logger.warning("%s", error)
+            continue
+        for name, entry in entries.items():
+            read = read_by_clients(file.host, entry) if is_object(entry) else None
+            if read is not None and not is_disabled(read):
+                folder = None if file.scope == "user" else workspace(file.path)
+                yield _Named(file, name, read if folder is None else _placed(read, folder))
+
+
+def _placed(entry: Json, folder: Path) -> Json:
+    """Return an entry of a file in a project, as it is meant from anywhere."""
+    written = json.dumps(str(folder))[1:-1]
+    placed: Json = json.loads(json.dumps(entry, default=str).replace("${workspaceFolder}", written))
+    if "command" in placed:
+        placed["cwd"] = str(folder / Path(str(placed.get("cwd") or "")).expanduser())
+    if isinstance(env_file := placed.get("envFile"), str) and not env_file.startswith("$"):
+        placed["envFile"] = str(folder / Path(env_file).expanduser())
+    return placed
+
+
+def _essence(entry: Json) -> tuple[object, ...]:
+    """Return what tells one server from another: not how a host names the same, nor where it starts it."""
+    url = entry.get("url") or entry.get("httpUrl") or entry.get("serverUrl")
+    parts = (entry.get(key) or None for key in ("command", "args", "env", "headers"))
+    return (url, *parts)

@@ -1,0 +1,235 @@
+"""The server object that a word of a command line means: in a file or in a module."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeGuard
+
+from ...client.targets.existing import existing
+from ...common.nearest import nearest
+from ..statuses import CommandError, Status
+
+if TYPE_CHECKING:
+    from ...server import Server  # which those who ask servers do without
+
+_STANDARD: Final = str(Path(traceback.__file__).parent)
+_INSTALLED: Final = frozenset({"site-packages", "dist-packages"})
+
+
+class Place(NamedTuple):
+    """Where a server is looked for.
+
+    Attributes:
+        path: The file; None where a module is named.
+        module: The module, as it is imported.
+        name: The object in it, which may have dots; None for the only server.
+    """
+
+    path: Path | None
+    module: str
+    name: str | None
+
+
+class Found(NamedTuple):
+    """A server, and where it was found.
+
+    Attributes:
+        server: The server.
+        name: The object's name in its module.
+        module: The module.
+    """
+
+    server: Server
+    name: str
+    module: ModuleType
+
+
+class NoServerInError(CommandError):
+    """A module that can be imported has no server of mcpkit in it.
+
+    Args:
+        module: The module.
+        word: What the command line calls it.
+    """
+
+    def __init__(self, module: ModuleType, word: str) -> None:
+        super().__init__(f"{word} has no Server in it", Status.NO_SUCH_THING)
+        self.module = module
+
+
+def place_of(word: str) -> Place | None:
+    """Return where a word says that a server is: `FILE.py`, `FILE.py:OBJECT`, `MODULE:OBJECT`; None for other words.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+    """
+    path, colon, name = word.rpartition(":")
+    if not (colon and path and _is_dotted(name)) or len(path) == 1:  # C:\server.py has no object
+        path, name = word, ""
+    if path.casefold().endswith(".py"):
+        file = existing(Path(path).expanduser())
+        return Place(file.absolute(), _module_of(file.absolute()), name or None)
+    if name and _is_dotted(path):
+        return Place(None, path, name)
+    return None
+
+
+def found(word: str) -> Found:
+    """Import the server that a word means.
+
+    Args:
+        word: `FILE.py`, whose only server is meant; `FILE.py:OBJECT`; or `MODULE:OBJECT`, found from this folder.
+
+    Raises:
+        CommandError: There is none; the message says what to write instead.
+        FileNotFoundError: There is no such file.
+    """
+    place = place_of(word)
+    if place is None:
+        raise CommandError(f"a server is named as FILE.py, FILE.py:OBJECT or MODULE:OBJECT, got {word!r}")
+    module = imported(place)
+    return _only(module, word) if place.name is None else _named(module, place.name, word)
+
+
+def imported(place: Place) -> ModuleType:
+    """Import the module of a place; the folder that it is found from goes first where Python looks.
+
+    Raises:
+        CommandError: There is no such module, or it raises; the message has its file, line and error.
+    """
+    folder = str(Path.cwd() if place.path is None else root_of(place.path))
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    try:
+        if place.path is None or _is_free(place):
+            return import_module(place.module)
+        return _loaded(place.path)
+    except ModuleNotFoundError as error:
+        if place.path is None and error.name is not None and f"{place.module}.".startswith(f"{error.name}."):
+            raise CommandError(
+                f"there is no module {error.name} in {folder}, or wherever Python looks", Status.NO_SUCH_THING
+            ) from None
+        raise CommandError(broken(error)) from error
+    except Exception as error:
+        raise CommandError(broken(error)) from error
+
+
+def broken(error: BaseException) -> str:
+    """Say what an author's module raised, and where: file, line and error."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{error.filename}:{error.lineno}: SyntaxError: {error.msg}"
+    files = [
+        frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")
+    ]
+    ours = str(Path(__file__).parents[2])
+    theirs = [frame for frame in files if not frame.filename.startswith((ours, _STANDARD))]
+    own = [frame for frame in theirs if not _INSTALLED.intersection(Path(frame.filename).parts)]
+    where = next((f"{frame.filename}:{frame.lineno}: " for frame in reversed(own or theirs)), "")
+    return f"{where}{type(error).__name__}: {error}"
+
+
+def servers_in(module: ModuleType) -> dict[str, Server]:
+    """Return the servers that a module has, each once, by the first of its names."""
+    servers: dict[str, Server] = {}
+    for name, value in vars(module).items():
+        if is_server(value) and not any(value is other for other in servers.values()):
+            servers[name] = value
+    return servers
+
+
+def is_server(found: object) -> TypeGuard[Server]:
+    """Say whether an object is a server of mcpkit."""
+    from ...server import Server
+
+    return isinstance(found, Server)
+
+
+def _only(module: ModuleType, word: str) -> Found:
+    servers = servers_in(module)
+    if not servers:
+        raise NoServerInError(module, word)
+    if len(servers) > 1:
+        named = " or ".join(f"{word}:{name}" for name in servers)
+        raise CommandError(f"{word} has {len(servers)} servers: write {named}", Status.NO_SUCH_THING)
+    [(name, server)] = servers.items()
+    return Found(server, name, module)
+
+
+def _named(module: ModuleType, name: str, word: str) -> Found:
+    value: object = module
+    instead = _instead(module, name, word.rpartition(":")[0])
+    for part in name.split("."):
+        try:
+            value = getattr(value, part)
+        except AttributeError:
+            raise CommandError(f"{module.__name__} has no {name}{instead}", Status.NO_SUCH_THING) from None
+    if not is_server(value):
+        raise CommandError(
+            f"{word} is no Server but of type {type(value).__name__}{instead}", Status.NO_SUCH_THING
+        )
+    return Found(value, name, module)
+
+
+def _instead(module: ModuleType, name: str, path: str) -> str:
+    names = list(servers_in(module))
+    if not names:
+        return f", nor has {module.__name__} any"
+    return f"; did you mean {path}:{nearest(name, names) or names[0]}?"
+
+
+def _is_dotted(text: str) -> bool:
+    return all(part.isidentifier() for part in text.split("."))
+
+
+def folder_of(word: str) -> Path:
+    """Return the folder of the project that a server is in: of a file, that of its `pyproject.toml` or its own.
+
+    Args:
+        word: What the command line names; of all that is no file, the folder is this one.
+    """
+    try:
+        place = place_of(word)
+    except FileNotFoundError:  # a command that ends with a file
+        place = None
+    if place is None or place.path is None:
+        return Path.cwd()
+    path = place.path.resolve()
+    return next((each for each in path.parents if (each / "pyproject.toml").is_file()), root_of(path))
+
+
+def root_of(path: Path) -> Path:
+    """Return the folder from which a file is imported: above the packages that it is in."""
+    folder = path.parent
+    while (folder / "__init__.py").is_file():
+        folder = folder.parent
+    return folder
+
+
+def _module_of(path: Path) -> str:
+    parts = path.relative_to(root_of(path)).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts)
+
+
+def _is_free(place: Place) -> bool:
+    """Say whether importing a file's module by its name brings that file: none of that name has been imported yet."""
+    if not _is_dotted(place.module):
+        return False
+    known = sys.modules.get(place.module)
+    return known is None or getattr(known, "__file__", None) == str(place.path)
+
+
+def _loaded(path: Path) -> ModuleType:
+    """Load a file under a name of its own: its name is no module's, or another module has it."""
+    name = "".join(letter if letter.isidentifier() or letter.isdigit() else "_" for letter in path.stem)
+    spec = spec_from_file_location(f"_{name}", path)
+    assert spec is not None
+    assert spec.loader is not None, "its name ends with .py"
+    module = module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module

@@ -1,0 +1,24 @@
+"""Whether there is something at a path, and what is called nearly so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ...common.nearest import nearest
+
+
+def existing(path: Path) -> Path:
+    """Return a path where there is something.
+
+    Raises:
+        FileNotFoundError: There is nothing; the message names what is there and is called nearly so.
+    """
+    if path.exists():
+        return path
+    folder = path.parent
+    if not folder.is_dir():
+        raise FileNotFoundError(f"there is no {path}: there is not even the folder {folder.absolute()}")
+    close = nearest(path.name, (each.name for each in folder.iterdir()))
+    raise FileNotFoundError(
+        f"there is no {path} in {folder.absolute()}" + (f"; did you mean {folder / close}?" if close else "")
+    )

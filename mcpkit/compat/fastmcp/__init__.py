@@ -1,0 +1,20 @@
+"""The decorators of `mcp.server.fastmcp`, over mcpkit's engine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...common.late_names import late_names
+from ...common.version import __version__ as __version__
+
+if TYPE_CHECKING:
+    from ..types import Icon
+    from .context import Context
+    from .media import Audio, Image
+    from .server import FastMCP
+
+__all__ = ["Audio", "Context", "FastMCP", "Icon", "Image"]
+
+_MEDIA = dict.fromkeys(("Audio", "Image"), ".media")
+_HOMES = {"Context": ".context", "FastMCP": ".server", "Icon": "..types", **_MEDIA}
+__getattr__ = late_names(globals(), _HOMES)

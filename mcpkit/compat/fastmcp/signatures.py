@@ -1,0 +1,235 @@
+"""Signatures of functions as models: what of a call is validated, passed on and converted back to content."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import logging
+from collections.abc import Sequence
+from contextlib import suppress
+from types import GenericAlias, UnionType
+from typing import Annotated, Any, ClassVar, Final, Union, get_args, get_origin, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, WithJsonSchema, create_model
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
+from pydantic_core import SchemaError, to_json
+from typing_extensions import NotRequired, ReadOnly, Required, is_typeddict
+
+from ...protocol.types import Incomplete, Json
+from .. import types
+from ..foreign import BLOCKS, is_kind, is_several, own
+from .exceptions import InvalidSignature
+
+MODULE = "mcp.server.fastmcp.utilities.func_metadata"
+"""Where made models say that they are from: schemas name it where two definitions have one name."""
+DEFINITIONS = "#/$defs/"
+QUALIFIERS = (ClassVar, Final, Required, NotRequired, ReadOnly)
+
+logger = logging.getLogger(MODULE)
+
+
+class ArgModelBase(BaseModel):
+    """What models of arguments inherit from."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    def model_dump_one_level(self) -> Json:
+        """Return the arguments by the names of the parameters; models among them stay models."""
+        return {field.alias or name: getattr(self, name) for name, field in type(self).model_fields.items()}
+
+
+class FuncMetadata(BaseModel, arbitrary_types_allowed=True, defer_build=True):
+    """The model of a function's arguments, and what its structured content is if it has any."""
+
+    arg_model: Annotated[type[ArgModelBase], WithJsonSchema(None)]
+    output_schema: Json | None = None
+    output_model: Annotated[type[BaseModel], WithJsonSchema(None)] | None = None
+    wrap_output: bool = False
+
+    async def call_fn_with_arg_validation(
+        self,
+        fn: types.AnyFunction,
+        fn_is_async: bool,
+        arguments_to_validate: Json,
+        arguments_to_pass_directly: Json | None,
+    ) -> object:
+        """Call a function with arguments that were validated, and with others as they are."""
+        parsed = self.arg_model.model_validate(self.pre_parse_json(arguments_to_validate))
+        result = fn(**(parsed.model_dump_one_level() | (arguments_to_pass_directly or {})))
+        return await result if fn_is_async else result  # type: ignore[misc]  # an async function's
+
+    def convert_result(self, result: object) -> object:
+        """Return content of a result, or a pair of that and of structured content if there is a schema for it.
+
+        A `CallToolResult` is returned as it is, once its structured content was validated.
+        """
+        if isinstance(result, BaseModel) and is_kind(type(result), "CallToolResult"):
+            called = own(result)
+            if self.output_schema is not None:
+                self._validate(called.structuredContent)
+            return called
+        content = convert_to_content(result)
+        if self.output_schema is None:
+            return content
+        validated = self._validate({"result": result} if self.wrap_output else result)
+        return content, validated.model_dump(mode="json", by_alias=True)
+
+    def _validate(self, structured: object) -> BaseModel:
+        if self.output_model is None:
+            raise AssertionError("Output model must be set if output schema is defined")
+        return self.output_model.model_validate(structured)
+
+    def pre_parse_json(self, data: Json) -> Json:
+        """Return the arguments with JSON of objects, of arrays and of null parsed where more than text is taken."""
+        parsed = data.copy()
+        for key, value in data.items():
+            is_text = isinstance(value, str) and value.lstrip(" \t\n\r")[:1] in ("{", "[", "n")
+            if is_text and not self._is_text(key):
+                with suppress(json.JSONDecodeError):
+                    parsed[key] = json.loads(value)
+        return parsed
+
+    def _is_text(self, key: str) -> bool:
+        fields = reversed(self.arg_model.model_fields.items())
+        return next((field.annotation is str for name, field in fields if key in (name, field.alias)), True)
+
+
+def func_metadata(
+    func: types.AnyFunction, skip_names: Sequence[str] = (), structured_output: bool | None = None
+) -> FuncMetadata:
+    """Return what is needed to call a function with JSON. Raises InvalidSignature.
+
+    Args:
+        func: The function.
+        skip_names: Parameters that are no arguments.
+        structured_output: False for no structured content, True to refuse what cannot have any.
+    """
+    try:
+        signature = inspect.signature(func, eval_str=True)
+    except NameError as error:
+        text = f"Unable to evaluate type annotations for callable {func.__name__!r}"
+        raise InvalidSignature(text) from error
+    name, fields = func.__name__, Json()
+    for each in signature.parameters.values():
+        if each.name.startswith("_"):
+            raise InvalidSignature(f"Parameter {each.name} of {name} cannot start with '_'")
+        if each.name not in skip_names:
+            fields.update(_field(each))
+    arguments = create_model(f"{name}Arguments", __base__=ArgModelBase, __module__=MODULE, **fields)
+    if structured_output and signature.return_annotation is signature.empty:
+        raise InvalidSignature(f"Function {name}: return annotation required for structured output")
+    result = None if structured_output is False else result_type(signature.return_annotation, name)
+    output = describe(*result, name) if result else {}
+    if structured_output and result and not output:
+        text = f"Function {name}: return type {result[1]} is not serializable for structured output"
+        raise InvalidSignature(text)
+    return FuncMetadata(arg_model=arguments, **output)
+
+
+def _field(parameter: inspect.Parameter) -> Json:
+    name, annotation, metadata = parameter.name, parameter.annotation, [Field()]
+    if callable(getattr(BaseModel, name, None)):  # no field can have this name
+        name, metadata = f"field_{name}", [Field(alias=name)]
+    if annotation is parameter.empty:
+        annotation = Any
+        metadata.insert(0, WithJsonSchema({"title": parameter.name, "type": "string"}))
+    field = annotated(annotation, *metadata)
+    return {name: field if parameter.default is parameter.empty else (field, parameter.default)}
+
+
+class StrictJsonSchema(GenerateJsonSchema):
+    """Raises ValueError where pydantic only warns that a schema does not say all of a type."""
+
+    def emit_warning(self, kind: JsonSchemaWarningKind, detail: str) -> None:
+        """Raise what would be warned of."""
+        raise ValueError(f"JSON schema warning: {kind} - {detail}")
+
+
+def result_type(annotation: object, name: str) -> tuple[object, object] | None:
+    """Return what structured content of a function is made after: an annotation, and the type in it.
+
+    None stands for a `CallToolResult` of which nothing more is said. Raises InvalidSignature.
+    """
+    of, *metadata = get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
+    if of in QUALIFIERS or get_origin(of) in QUALIFIERS:
+        raise InvalidSignature(f"Function {name}: return annotation contains an invalid type qualifier")
+    if get_origin(of) in (Union, UnionType) and any(map(_is_call_result, get_args(of))):
+        raise InvalidSignature(
+            f"Function {name}: CallToolResult cannot be used in Union or Optional types. "
+            "To return empty results, use: CallToolResult(content=[])"
+        )
+    if not _is_call_result(of):
+        return annotation, of
+    if not metadata:
+        return None
+    return annotated(*metadata) if metadata[1:] else metadata[0], metadata[0]
+
+
+def annotated(*parts: object) -> Incomplete:
+    """Return `Annotated` of parts that are not known before."""
+    form: Incomplete = Annotated
+    return form[parts]
+
+
+def _is_call_result(of: object) -> bool:
+    return isinstance(of, type) and is_kind(of, "CallToolResult")
+
+
+def describe(annotation: object, of: object, name: str) -> Json:
+    """Return the fields of a `FuncMetadata` for what a function returns, none if pydantic cannot describe it."""
+    model, is_wrapped = _model(annotation, of, name)
+    if model is None:
+        return {}
+    try:
+        schema = model.model_json_schema(schema_generator=StrictJsonSchema)
+    except (PydanticUserError, TypeError, ValueError, SchemaError) as error:
+        logger.info("Cannot create schema for type %s in %s: %s: %s", of, name, type(error).__name__, error)
+        return {}
+    reference: str = schema.pop("$ref", "")
+    if reference.startswith(DEFINITIONS):  # a model that refers to itself: the root has to say its type
+        schema = {**schema["$defs"][reference.removeprefix(DEFINITIONS)], **schema}
+    return {"output_model": model, "output_schema": schema, "wrap_output": is_wrapped}
+
+
+def _model(annotation: object, of: Incomplete, name: str) -> tuple[type[BaseModel] | None, bool]:
+    """Return the model of what a function returns, and whether it holds that under the name `result`."""
+    is_alias = isinstance(of, GenericAlias)
+    if is_alias and of.__origin__ is dict and len(of.__args__) == 2 and of.__args__[0] is str:
+        from pydantic import RootModel  # which is built when it is imported
+
+        root: Json = {"root": of}
+        model: type[BaseModel] = create_model("DictModel", __base__=RootModel, __module__=MODULE, **root)
+        model.__name__ = model.__qualname__ = f"{name}DictOutput"
+        return model, False
+    if is_alias or not inspect.isclass(of) or of in (str, int, float, bool, bytes, type(None)):
+        wrapped: Json = {"result": annotation}
+        return create_model(f"{name}Output", __module__=MODULE, **wrapped), True
+    return of if issubclass(of, BaseModel) else _model_like(of), False
+
+
+def _model_like(of: type[Incomplete]) -> type[BaseModel] | None:
+    fields: Json = get_type_hints(of)
+    if is_typeddict(of):
+        fields |= {each: (fields[each], None) for each in fields if each not in of.__required_keys__}
+        return create_model(of.__name__, __module__=MODULE, **fields)
+    defaults = {each: (fields[each], getattr(of, each)) for each in fields if hasattr(of, each)}
+    public: Json = {each: kind for each, kind in {**fields, **defaults}.items() if each[0] != "_"}
+    config = ConfigDict(from_attributes=True)
+    return create_model(of.__name__, __config__=config, __module__=MODULE, **public) if fields else None
+
+
+def convert_to_content(result: Incomplete) -> list[object]:
+    """Return a result as content blocks: blocks, pictures and sounds, also in lists; all else as text."""
+    if is_several(result):
+        return [block for each in result for block in convert_to_content(each)]
+    if result is None:
+        return []
+    kind: type[object] = result.__class__
+    if kind is not str:
+        if is_kind(kind, *BLOCKS):
+            return [own(result)]
+        if is_kind(kind, "Image", "Audio"):
+            return [own(result.to_image_content() if is_kind(kind, "Image") else result.to_audio_content())]
+        if not isinstance(result, str):
+            result = to_json(result, fallback=str, indent=2).decode()
+    return [types.TextContent(type="text", text=result)]

@@ -1,0 +1,157 @@
+"""Tools of `FastMCP`, and what keeps them."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from functools import cached_property, partial
+from typing import TypedDict
+
+from pydantic import Field
+from typing_extensions import Self, Unpack
+
+from ...protocol.types import Incomplete, Json
+from ..foreign import find_context_parameter, is_kind
+from ..tool_names import validate_and_warn_tool_name
+from ..types import AnyFunction, Icon, ToolAnnotations
+from .described import Described, check_names, name_of
+from .exceptions import ToolError
+from .late import can_wait
+from .signatures import FuncMetadata, func_metadata
+
+logger = logging.getLogger("mcp.server.fastmcp.tools.tool_manager")
+
+
+class ToolOptions(TypedDict, total=False):
+    """What else may be said of a tool."""
+
+    annotations: ToolAnnotations | None
+    icons: list[Icon] | None
+    meta: Json | None
+    structured_output: bool | None
+
+
+class Tool(Described, arbitrary_types_allowed=True):
+    """A function that clients call, and what is said of it."""
+
+    fn: AnyFunction = Field(exclude=True)
+    name: str
+    description: str
+    parameters: Json
+    fn_metadata: FuncMetadata
+    is_async: bool
+    context_kwarg: str | None = None
+    annotations: ToolAnnotations | None = None
+    meta: Json | None = None
+
+    @cached_property
+    def output_schema(self) -> Json | None:
+        """The schema of structured content."""
+        return self.fn_metadata.output_schema
+
+    @classmethod
+    def from_function(
+        cls,
+        fn: AnyFunction,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        context_kwarg: str | None = None,
+        **options: Unpack[ToolOptions],
+    ) -> Self:
+        """Return the tool that calls a function. Raises InvalidSignature; ValueError for lambdas without a name."""
+        check_names("Tool.from_function", options, ToolOptions.__annotations__)
+        validate_and_warn_tool_name(name or fn.__name__)
+        context_kwarg = find_context_parameter(fn) if context_kwarg is None else context_kwarg
+        skipped = [] if context_kwarg is None else [context_kwarg]
+        made: Json = {"name": name_of(fn, name), "title": title, **options}
+        metadata = func_metadata(fn, skipped, made.pop("structured_output", None))
+        made |= {"description": description or fn.__doc__ or "", "fn_metadata": metadata}
+        parameters = metadata.arg_model.model_json_schema(by_alias=True)
+        is_async = is_async_callable(fn)
+        return cls(fn=fn, parameters=parameters, is_async=is_async, context_kwarg=context_kwarg, **made)
+
+    async def run(self, arguments: Json, context: object = None, convert_result: bool = False) -> object:
+        """Call the function, and return its result or what is sent for it. Raises ToolError for all that fails."""
+        metadata = self.fn_metadata
+        direct = None if self.context_kwarg is None else {self.context_kwarg: context}
+        try:
+            result = await metadata.call_fn_with_arg_validation(self.fn, self.is_async, arguments, direct)
+            return metadata.convert_result(result) if convert_result else result
+        except Exception as error:
+            if is_kind(type(error), "UrlElicitationRequiredError"):
+                raise
+            raise ToolError(f"Error executing tool {self.name}: {error}") from error
+
+
+def is_async_callable(of: object) -> bool:
+    """Whether calls return awaitables: of an async function, a partial of one, or what has such a `__call__`."""
+    while isinstance(of, partial):
+        of = of.func
+    return inspect.iscoroutinefunction(of) or (callable(of) and inspect.iscoroutinefunction(of.__call__))
+
+
+class ToolManager:
+    """The tools of a server, by name: each is made when it is added, or when somebody asks for them."""
+
+    def __init__(self, warn_on_duplicate_tools: bool = True, *, tools: list[Tool] | None = None) -> None:
+        self.warn_on_duplicate_tools = warn_on_duplicate_tools
+        self._made: dict[str, Incomplete] = {}
+        for tool in tools or ():
+            self._is_known(tool.name)
+            self._made[tool.name] = tool
+
+    @property
+    def _tools(self) -> dict[str, Tool]:
+        for name, made in self._made.items():
+            if isinstance(made, partial):
+                self._made[name] = made()
+        return self._made
+
+    @_tools.setter
+    def _tools(self, tools: dict[str, Tool]) -> None:
+        self._made = tools
+
+    def _is_known(self, name: str) -> bool:
+        is_known = name in self._made
+        if is_known and self.warn_on_duplicate_tools:
+            logger.warning("Tool already exists: %s", name)
+        return is_known
+
+    def get_tool(self, name: str) -> Tool | None:
+        """Return a tool, if it is there."""
+        return self._tools.get(name)
+
+    def list_tools(self) -> list[Tool]:
+        """Return all tools, in the order in which they were added."""
+        return list(self._tools.values())
+
+    def add_tool(self, fn: AnyFunction, name: str | None = None, **said: Incomplete) -> Tool:
+        """Add the tool that `Tool.from_function` makes, and return it, or the one that has its name already."""
+        tool = Tool.from_function(fn, name, **said)
+        if not self._is_known(tool.name):
+            self._made[tool.name] = tool
+            return tool
+        return self._tools[tool.name]
+
+    def register(self, fn: AnyFunction, name: str | None = None, **said: Incomplete) -> None:
+        """Add the same tool, which need not be there yet where nothing of it would be refused."""
+        is_other = getattr(self.add_tool, "__func__", None) is not ToolManager.add_tool
+        if is_other or not can_wait(fn, name, said):
+            self.add_tool(fn, name, **said)
+        elif not self._is_known(name := name or fn.__name__):
+            said["description"] = said.get("description") or fn.__doc__
+            self._made[name] = partial(Tool.from_function, fn, name, **said)
+
+    def remove_tool(self, name: str) -> None:
+        """Remove a tool. Raises ToolError if it is not there."""
+        if self._tools.pop(name, None) is None:
+            raise ToolError(f"Unknown tool: {name}")
+
+    async def call_tool(
+        self, name: str, arguments: Json, context: object = None, convert_result: bool = False
+    ) -> object:
+        """Call a tool. Raises ToolError if it is not there, or has failed."""
+        if tool := self.get_tool(name):
+            return await tool.run(arguments, context=context, convert_result=convert_result)
+        raise ToolError(f"Unknown tool: {name}")

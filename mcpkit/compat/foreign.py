@@ -1,0 +1,62 @@
+"""Classes of an SDK, known by their names: those of an `mcp` or `fastmcp` that is installed count as ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import TypeGuard, get_args, get_origin, get_type_hints
+
+from pydantic import BaseModel
+
+from ..protocol.types import Incomplete
+from . import types
+
+INSTALLED = ("mcp.", "mcp_types.", "fastmcp.")
+BLOCKS = ("TextContent", "ImageContent", "AudioContent", "ResourceLink", "EmbeddedResource")
+
+
+def is_kind(of: type, *names: str) -> bool:
+    """Whether a class, or one that it inherits from, has one of these names in an SDK."""
+    return _is_kind(of, names)
+
+
+def _look(of: type, names: tuple[str, ...]) -> bool:
+    homes = ("mcpkit.compat.", *INSTALLED)
+    return any(each.__name__ in names and each.__module__.startswith(homes) for each in of.__mro__)
+
+
+_is_kind: Callable[[type, tuple[str, ...]], bool] = lru_cache(1024)(_look)
+
+
+def find_context_parameter(fn: object) -> str | None:
+    """Return the name of the first parameter that is annotated with `Context`, also with one that may be None."""
+    try:
+        hints = get_type_hints(fn)
+    except Exception:  # noqa: BLE001 - whatever keeps annotations from being evaluated
+        return None
+    for name, hint in hints.items():
+        for each in (hint, *get_args(hint)):
+            of = get_origin(each) or each
+            if isinstance(of, type) and is_kind(of, "Context"):
+                return name
+    return None
+
+
+def is_several(value: object) -> TypeGuard[Sequence[object]]:
+    """Whether this is a list or a tuple."""
+    return isinstance(value, list | tuple)
+
+
+def own(value: Incomplete) -> Incomplete:
+    """Return a model of an installed SDK as one of ours, also in a list, and all else as it is."""
+    if is_several(value):
+        return [own(each) for each in value]
+    if isinstance(value, BaseModel):
+        for each in type(value).__mro__:
+            model = getattr(types, each.__name__, None) if each.__module__.startswith(INSTALLED) else None
+            if model is not None:
+                dumped = value.model_dump(
+                    mode="json", by_alias=True, exclude_none=True, exclude={"result_type"}
+                )
+                return model.model_validate(dumped)  # without what mcp 2.x says for clients of 2026-07-28
+    return value

@@ -1,0 +1,115 @@
+"""The one middleware by which the handlers of a low-level server answer what its mcpkit server is asked."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Mapping
+
+from pydantic import ValidationError
+from pydantic_core import to_json
+
+from ...components.component import optional
+from ...errors import INVALID_PARAMS, METHOD_NOT_FOUND, HandlerError, ProtocolError
+from ...middleware import CallNext, Request, Result, ToolCallResult
+from ...protocol.eras import SERVER_INFO, Handshake
+from ...protocol.revisions import RESUMABLE
+from ...protocol.types import Incomplete, Json
+from ..types.messages import FACTS
+from .context import RequestContext, http_request, request_ctx
+from .session import dumped, session_of
+
+logger = logging.getLogger("mcpkit.compat")
+
+_NAMES = {found[1]: name for name, fact in FACTS.items() if (found := re.search(r"method = ([\w/]+)", fact))}
+"""The classes of requests and notifications, by method."""
+
+
+class Bridge:
+    """Answers by the handlers of a low-level server; what is not for them is answered by the engine."""
+
+    def __init__(self, server: Incomplete) -> None:
+        self._server = server
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def __call__(self, request: Request, call_next: CallNext) -> Mapping[str, object]:
+        """Answer one request, in either era."""
+        method, ctx = request.method, request.ctx
+        name = _NAMES.get(method)
+        if name is None or method == "initialize":
+            result = await call_next(request)
+            if method in {"initialize", "server/discover"}:
+                self._introduce(request, result)
+            return result
+        found = found_by(self._server.request_handlers, name)
+        if found is None:
+            raise ProtocolError(METHOD_NOT_FOUND, "Method not found")
+        kind, handler = found
+        message: Json = {"method": method, "params": request.params} if request.params else {"method": method}
+        try:
+            asked = kind.model_validate(message)
+        except ValidationError:
+            raise ProtocolError(INVALID_PARAMS, "Invalid request parameters", "") from None
+        http = http_request.get()
+        meta = asked.params.meta if request.params else None
+        state: object = {} if ctx.state is None else ctx.state
+        close = ctx.close_stream if http is not None and ctx.revision in RESUMABLE else None
+        context: RequestContext[object] = RequestContext(
+            ctx.request_id, meta, session_of(ctx), state, request=http, close_sse_stream=close, native=ctx
+        )
+        token = request_ctx.set(context)
+        try:
+            answer = await handler(asked)
+            answer = getattr(answer, "root", answer)
+            if ctx.era == "stateless":  # the engine adds what that wants
+                return dumped(answer)
+            written = to_json(answer, by_alias=True, exclude_none=True, inf_nan_mode="null")
+            return (ToolCallResult if method == "tools/call" else Result)(written)
+        except (HandlerError, ProtocolError):
+            raise
+        except Exception as error:
+            said: Incomplete = getattr(error, "error", None)
+            if hasattr(said, "code") and hasattr(said, "message"):  # McpError
+                raise ProtocolError(said.code, said.message, said.data) from error
+            raise ProtocolError(0, str(error)) from error
+        finally:
+            request_ctx.reset(token)
+
+    def _introduce(self, request: Request, result: Result) -> None:
+        """Say of the server what it has been told to say."""
+        options = self._server.initialization_options or self._server.create_initialization_options()
+        said = dumped(options)
+        info = {"name": said["server_name"], "version": said["server_version"]}
+        info |= optional(websiteUrl=said.get("website_url"), icons=said.get("icons"))
+        result["capabilities"] = said["capabilities"]
+        if "instructions" in said:
+            result["instructions"] = said["instructions"]
+        envelope = request.ctx.call.envelope
+        if isinstance(envelope, Handshake):
+            result["serverInfo"] = info
+            envelope.lists = frozenset()  # the server says itself what changes
+        else:
+            result["_meta"] = {SERVER_INFO: info}
+
+    def hear(self, method: str, params: object) -> None:
+        """Hand a notification of a client to its handler, if it has one."""
+        name = _NAMES.get(method)
+        if name is not None and (found := found_by(self._server.notification_handlers, name)):
+            told = _heard(found, optional(method=method, params=params))
+            task = asyncio.get_running_loop().create_task(told)
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+
+async def _heard(found: Incomplete, told: Json) -> None:
+    kind, handler = found
+    try:
+        await handler(kind.model_validate(told))
+    except Exception:
+        logger.exception("a notification could not be handled")
+
+
+def found_by(handlers: Mapping[type, Incomplete], name: str) -> Incomplete:
+    """Return the class of that name and its handler, of whichever package the class is; None where there is none."""
+    return next((each for each in handlers.items() if each[0].__name__ == name), None)

@@ -1,0 +1,348 @@
+"""The low-level server of `mcp` 1.x: handlers by the class of the request that they answer."""
+
+from __future__ import annotations
+
+import base64
+import inspect
+import json
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, get_type_hints
+
+from pydantic import BaseModel
+from typing_extensions import TypeVar
+
+from ... import server as native
+from ...common.version import __version__
+from ...engine.identity import CAPABILITIES
+from ...errors import MissingCapabilityError
+from ...protocol.eras import Cache
+from ...protocol.revisions import CACHEABLE
+from ...protocol.types import Incomplete, Json
+from .. import types
+from ..differences import differs
+from ..foreign import is_kind, own
+from .bridge import Bridge, found_by
+from .context import NoTasks, RequestContext, request_ctx
+
+if TYPE_CHECKING:
+    from .schemas import ToolSchema
+
+LifespanResultT = TypeVar("LifespanResultT", default=object)
+RequestT = TypeVar("RequestT", default=object)
+Handler: TypeAlias = Callable[..., Awaitable["Incomplete"]]
+F = TypeVar("F", bound=Handler)
+AnyServer: TypeAlias = "Server[Incomplete, Incomplete]"
+Method: TypeAlias = "Callable[[AnyServer], Decorator]"
+
+
+_OFFERS = {
+    "prompts": "ListPromptsRequest",
+    "resources": "ListResourcesRequest",
+    "tools": "ListToolsRequest",
+    "logging": "SetLevelRequest",
+    "completions": "CompleteRequest",
+}
+"""The capabilities, and what is answered by whoever has them."""
+
+
+class Decorator(Protocol):
+    """Takes any handler, and returns it."""
+
+    def __call__(self, function: F, /) -> F:
+        """Register it."""
+        ...
+
+
+@dataclass
+class NotificationOptions:
+    """Which lists are said to change."""
+
+    prompts_changed: bool = False
+    resources_changed: bool = False
+    tools_changed: bool = False
+
+
+class InitializationOptions(BaseModel, defer_build=True):
+    """What clients are told at the beginning."""
+
+    server_name: str
+    server_version: str
+    capabilities: types.ServerCapabilities
+    instructions: str | None = None
+    website_url: str | None = None
+    icons: list[types.Icon] | None = None
+
+
+@dataclass
+class ReadResourceContents:
+    """A part of what has been read."""
+
+    content: str | bytes
+    mime_type: str | None = None
+    meta: Json | None = None
+
+
+@dataclass
+class Answer:
+    """What handlers return, as `types.ServerResult` has it, whose dozen of models need not be made."""
+
+    root: Incomplete
+
+
+@asynccontextmanager
+async def lifespan(_: AnyServer) -> AsyncGenerator[Json]:
+    """Do nothing, for servers without a lifespan."""
+    yield {}
+
+
+def _registers(kind: str, serves: Callable[[AnyServer, Handler], Handler]) -> Method:
+    """Return a method that decorates functions: what `serves` makes of them handles requests or notifications."""
+
+    def method(server: AnyServer) -> Decorator:
+        def decorator(function: F) -> F:
+            asks = kind.endswith("Request")
+            handlers = server.request_handlers if asks else server.notification_handlers
+            handlers[getattr(types, kind)] = serves(server, function)
+            return function
+
+        return decorator
+
+    return method
+
+
+def _answers(kind: str, *members: str, finish: Callable[..., object] | None = None) -> Method:
+    """Return a method that decorates functions of members of the params of a request or notification."""
+
+    def serves(_: AnyServer, function: Handler) -> Handler:
+        async def handler(asked: Incomplete) -> object:
+            answer = await function(*(getattr(asked.params, member) for member in members))
+            return Answer(answer if finish is None else finish(answer, asked.params))
+
+        return handler
+
+    return _registers(kind, serves)
+
+
+def _lists(of: str, member: str) -> Method:
+    """Return a method that decorates functions that return a list, or a result, and may take the request."""
+    name, result = f"List{of}Request", f"List{of}Result"
+
+    def serves(server: AnyServer, function: Handler) -> Handler:
+        async def handler(request: object) -> object:
+            answer: Incomplete = await call(request)
+            if not (is_result := is_kind(answer.__class__, result)):
+                answer = getattr(types, result)(**{member: [own(each) for each in answer]})
+            if of == "Tools":
+                server.keep(answer.tools, adds=is_result)
+            return Answer(answer)
+
+        call = _with_request(function, name)
+        return handler
+
+    return _registers(name, serves)
+
+
+def _with_request(function: Handler, name: str) -> Handler:
+    """Return what calls a function with a request, where it has a parameter for one."""
+
+    def call(request: object) -> Awaitable[object]:
+        return function(**dict.fromkeys(words, request))
+
+    words: list[str] = []
+    try:
+        hints = get_type_hints(function) if (parameters := inspect.signature(function).parameters) else {}
+    except (ValueError, TypeError, NameError):
+        return call
+    for each in parameters.values():
+        if getattr(hints.get(each.name), "__name__", None) == name and each.default is each.empty:
+            if each.kind is each.POSITIONAL_ONLY:
+                return function
+            words.append(each.name)
+            break
+    return call
+
+
+def _contents(answer: Incomplete, asked: Incomplete) -> object:
+    """Return what has been read as the result of `resources/read`."""
+    contents: list[Json] = []
+    for part in [ReadResourceContents(answer)] if isinstance(answer, (str, bytes)) else answer:
+        said: Json = {"uri": asked.uri, "_meta": part.meta}
+        if isinstance(part.content, str):
+            said |= {"text": part.content, "mimeType": part.mime_type or "text/plain"}
+        else:
+            blob = base64.b64encode(part.content).decode()
+            said |= {"blob": blob, "mimeType": part.mime_type or "application/octet-stream"}
+        contents.append(said)
+    return types.ReadResourceResult(contents=contents)
+
+
+def _empty(_: object, asked: object) -> object:
+    return types.EmptyResult()
+
+
+def _completed(answer: object, asked: object) -> object:
+    return types.CompleteResult(completion=answer or types.Completion(values=[]))
+
+
+@dataclass(eq=False, repr=False)
+class Server(Generic[LifespanResultT, RequestT]):
+    """A server whose handlers stand in `request_handlers` and `notification_handlers`, which may be written."""
+
+    list_prompts = _lists("Prompts", "prompts")
+    list_resources = _lists("Resources", "resources")
+    list_resource_templates = _lists("ResourceTemplates", "resourceTemplates")
+    list_tools = _lists("Tools", "tools")
+    get_prompt = _answers("GetPromptRequest", "name", "arguments")
+    read_resource = _answers("ReadResourceRequest", "uri", finish=_contents)
+    completion = _answers("CompleteRequest", "ref", "argument", "context", finish=_completed)
+    set_logging_level = _answers("SetLevelRequest", "level", finish=_empty)
+    subscribe_resource = _answers("SubscribeRequest", "uri", finish=_empty)
+    unsubscribe_resource = _answers("UnsubscribeRequest", "uri", finish=_empty)
+    experimental = NoTasks()
+    progress_notification = _answers("ProgressNotification", "progressToken", "progress", "total", "message")
+
+    name: str
+    version: str | None = None
+    instructions: str | None = None
+    website_url: str | None = None
+    icons: list[types.Icon] | None = None
+    lifespan: Callable[[AnyServer], AbstractAsyncContextManager[object]] = lifespan
+    request_handlers: dict[type, Handler] = field(default_factory=dict[type, Handler], init=False)
+    notification_handlers: dict[type, Handler] = field(default_factory=dict[type, Handler], init=False)
+    initialization_options: InitializationOptions | None = field(default=None, init=False)
+    _tool_cache: dict[str, Incomplete] = field(default_factory=dict[str, "Incomplete"], init=False)
+    _schemas: dict[int, ToolSchema] = field(default_factory=dict[int, "ToolSchema"], init=False)
+
+    @cached_property
+    def served(self) -> native.Server:
+        """The mcpkit server behind this one; whatever serves, serves it."""
+        served = native.Server(
+            self.name or "mcp",
+            version=self.version or __version__,
+            lifespan=None if self.lifespan is lifespan else lambda _: self.lifespan(self),
+            lifespan_wait=None,
+            offers=CAPABILITIES,
+            cache=dict.fromkeys(CACHEABLE, Cache(scope="private")),
+        )
+        bridge = Bridge(self)
+        served.middleware(bridge)
+        served.engine.heard.add(bridge.hear)
+        return served
+
+    @property
+    def request_context(self) -> RequestContext[Incomplete, Incomplete, Incomplete]:
+        """The request that is served here; without one, this is a LookupError."""
+        return request_ctx.get()
+
+    def create_initialization_options(
+        self,
+        notification_options: NotificationOptions | None = None,
+        experimental_capabilities: dict[str, Json] | None = None,
+    ) -> InitializationOptions:
+        """Return what clients are told at the beginning."""
+        changing = notification_options or NotificationOptions()
+        capabilities = self.get_capabilities(changing, experimental_capabilities or {})
+        said: Json = {"instructions": self.instructions, "website_url": self.website_url, "icons": self.icons}
+        named: Json = {"server_name": self.name, "server_version": self.version or __version__}
+        return InitializationOptions(capabilities=capabilities, **named, **said)
+
+    def get_capabilities(
+        self, notification_options: NotificationOptions, experimental_capabilities: dict[str, Json]
+    ) -> Incomplete:
+        """Return the capabilities for which there are handlers."""
+        there = {each: Json() for each in _OFFERS if found_by(self.request_handlers, _OFFERS[each])}
+        for each in there.keys() & {"prompts", "resources", "tools"}:
+            there[each] = {"listChanged": getattr(notification_options, f"{each}_changed")}
+        if "resources" in there:
+            there["resources"]["subscribe"] = False
+        return types.ServerCapabilities(experimental=experimental_capabilities, **there)
+
+    async def run(
+        self,
+        read_stream: Incomplete,
+        write_stream: Incomplete,
+        initialization_options: InitializationOptions,
+        raise_exceptions: bool = False,
+        stateless: bool = False,
+    ) -> None:
+        """Serve one client, until it goes: by what `stdio_server` and the like give, or by streams of objects."""
+        if raise_exceptions or stateless:
+            differs(
+                "run", "run(raise_exceptions=, stateless=) has no effect: errors are answered, sessions begun"
+            )
+        self.initialization_options = initialization_options
+        if (serve := getattr(read_stream, "serve", None)) is not None:
+            await serve(self.served)
+            return
+        from ...transports.agent_sdk.session_messages import serve_messages
+
+        await serve_messages(self.served, read_stream, write_stream)
+
+    # Tools
+
+    def call_tool(self, *, validate_input: bool = True) -> Decorator:
+        """Register what calls tools; arguments and structured results are held against the tool's schemas."""
+
+        def serves(_: AnyServer, function: Handler) -> Handler:
+            return partial(self._answer, function, validate_input)
+
+        return _registers("CallToolRequest", serves)(self)
+
+    async def _answer(self, function: Handler, validates: bool, request: Incomplete) -> object:
+        try:
+            return await self._call(function, request.params.name, request.params.arguments or {}, validates)
+        except Exception as error:
+            if isinstance(error, MissingCapabilityError) or is_kind(
+                type(error), "UrlElicitationRequiredError"
+            ):
+                raise
+            return self._make_error_result(str(error))
+
+    async def _call(self, function: Handler, name: str, arguments: Json, validates: bool) -> object:
+        tool = await self._get_cached_tool_definition(name)
+        if validates and tool and (problem := self._problem(arguments, tool.inputSchema)):
+            return self._make_error_result(f"Input validation error: {problem}")
+        answer: Incomplete = await function(name, arguments)
+        kind: type[object] = answer.__class__
+        structured: Incomplete = None
+        if is_kind(kind, "CallToolResult", "CreateTaskResult"):
+            return Answer(answer)
+        if issubclass(kind, tuple) and len(answer) == 2:
+            answer, structured = answer
+        elif issubclass(kind, dict):
+            answer, structured = [types.TextContent(type="text", text=json.dumps(answer, indent=2))], answer
+        elif not issubclass(kind, Iterable):
+            return self._make_error_result(f"Unexpected return type from tool: {kind.__name__}")
+        if tool and tool.outputSchema is not None:
+            problem = "outputSchema defined but no structured output returned"
+            if structured is None or (problem := self._problem(structured, tool.outputSchema)):
+                return self._make_error_result(f"Output validation error: {problem}")
+        content: list[Incomplete] = [own(each) for each in answer]
+        return Answer(types.CallToolResult(content=content, structuredContent=structured, isError=False))
+
+    def _make_error_result(self, error_message: str) -> object:
+        text = types.TextContent(type="text", text=error_message)
+        return Answer(types.CallToolResult(content=[text], isError=True))
+
+    async def _get_cached_tool_definition(self, tool_name: str) -> Incomplete:
+        found = None if tool_name in self._tool_cache else found_by(self.request_handlers, "ListToolsRequest")
+        if found is not None:
+            await found[1](None)
+        return self._tool_cache.get(tool_name)
+
+    def keep(self, tools: Iterable[Incomplete], *, adds: bool) -> None:
+        """Keep the tools that have been listed, for what is called: beside those of earlier pages, or alone."""
+        if not adds:
+            self._tool_cache.clear()
+            self._schemas.clear()
+        self._tool_cache.update((tool.name, tool) for tool in tools)
+
+    def _problem(self, value: object, schema: Json) -> str | None:
+        if (known := self._schemas.get(id(schema))) is None:
+            from .schemas import ToolSchema
+
+            known = self._schemas[id(schema)] = ToolSchema(schema)
+        return known.problem(value)

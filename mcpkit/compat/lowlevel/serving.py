@@ -1,0 +1,195 @@
+"""How low-level servers are served: the streams and managers of `mcp`, for which mcpkit's transports stand in."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qs, quote
+
+from pydantic import BaseModel
+
+from ...protocol.types import Incomplete
+from ...server import Server as Native
+from ...transports.http.options import Settings
+from ..differences import differs
+from .context import http_request
+
+if TYPE_CHECKING:
+    from starlette.types import Message, Receive, Scope, Send
+
+    from ...transports.http.app import HttpApp
+    from .server import AnyServer
+
+DEFAULT_MAX_REQUEST_BODY_SIZE = Settings.max_body
+DEFAULT_SESSION_IDLE_TIMEOUT = 30 * 60
+DEFAULT_MAX_SESSIONS = Settings.max_sessions
+_YEARS = 1e9
+_ENDPOINT = re.compile(rb"^data: (.*\?session_id=(\w+))$", re.MULTILINE)
+
+
+class Stream:
+    """Stands for a stream of messages: none pass by here, as `Server.run` serves by `serve`."""
+
+    def __init__(self, serve: Callable[[Native], Awaitable[None]]) -> None:
+        self.serve = serve
+
+    def __getattr__(self, name: str) -> object:
+        raise AttributeError(f"no messages pass by this stream, so that it has no {name}: give it to run()")
+
+
+@asynccontextmanager
+async def stdio_server(stdin: object = None, stdout: object = None) -> AsyncGenerator[tuple[Stream, Stream]]:
+    """Give the streams by which `Server.run` serves the process that has started this one."""
+    if stdin is not None or stdout is not None:
+        raise NotImplementedError(
+            "stdio_server() takes the standard streams as they are: leave stdin= and stdout= out"
+        )
+    from ...transports.stdio import serve_stdio
+
+    yield (stream := Stream(serve_stdio)), stream
+
+
+class TransportSecuritySettings(BaseModel, defer_build=True):
+    """Which hosts and origins are answered."""
+
+    enable_dns_rebinding_protection: bool = True
+    allowed_hosts: list[str] = []
+    allowed_origins: list[str] = []
+
+
+def _app(server: Native, security: TransportSecuritySettings | None, **options: Incomplete) -> HttpApp:
+    hosts, origins = ["*"], ["*"]
+    if security is not None and security.enable_dns_rebinding_protection:
+        hosts, origins = security.allowed_hosts, security.allowed_origins
+    return server.asgi(allowed_hosts=hosts, allowed_origins=origins, cors=False, **options)
+
+
+async def _serve(app: HttpApp, path: str, scope: Scope, receive: Receive, send: Send) -> None:
+    """Serve a request at a path of the app's, wherever it has come to."""
+    from starlette.requests import Request
+
+    token = http_request.set(Request(scope))
+    try:
+        await app({**scope, "path": path, "raw_path": path.encode(), "root_path": ""}, receive, send)
+    finally:
+        http_request.reset(token)
+
+
+@dataclass
+class StreamableHTTPSessionManager:
+    """Serves a low-level server by mcpkit's HTTP app, at whichever path `handle_request` is mounted."""
+
+    app: AnyServer
+    event_store: object = None
+    json_response: bool = False
+    stateless: bool = False
+    security_settings: TransportSecuritySettings | None = None
+    retry_interval: int | None = None
+    session_idle_timeout: float | None = DEFAULT_SESSION_IDLE_TIMEOUT
+    max_request_body_size: int = DEFAULT_MAX_REQUEST_BODY_SIZE
+    max_sessions: int | None = DEFAULT_MAX_SESSIONS
+
+    def __post_init__(self) -> None:
+        """Make the app."""
+        if self.event_store is not None or self.retry_interval is not None:
+            differs(
+                "event_store", "mcpkit keeps events itself: event_store= and retry_interval= are not used"
+            )
+        limits = {"max_body": self.max_request_body_size, "max_sessions": self.max_sessions or sys.maxsize}
+        ages = {"session_ttl": float(self.session_idle_timeout or _YEARS), "session_max_age": _YEARS}
+        served, security = self.app.served, self.security_settings
+        self._app = _app(served, security, sse=False, stateless=self.stateless, **limits, **ages)
+        self._has_started = self._is_running = False
+
+    @asynccontextmanager
+    async def run(self) -> AsyncGenerator[None]:
+        """Serve within the block, once."""
+        if self._has_started:
+            raise RuntimeError(
+                "run() of a StreamableHTTPSessionManager is for one time: make another manager"
+            )
+        self._has_started = True
+        from ...client.transports.http.asgi_lifespan import AppLifespan
+
+        async with AppLifespan(self._app):
+            self._is_running = True
+            try:
+                yield
+            finally:
+                self._is_running = False
+
+    async def handle_request(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request, as an ASGI app."""
+        if not self._is_running:
+            raise RuntimeError("Task group is not initialized. Make sure to use run().")
+        if self.json_response and scope["method"] == "POST":
+            headers = [(name, value) for name, value in scope["headers"] if name.lower() != b"accept"]
+            scope = {**scope, "headers": [*headers, (b"accept", b"application/json")]}
+        await _serve(self._app, "/mcp", scope, receive, send)
+
+
+@dataclass
+class SseServerTransport:
+    """Serves low-level servers by HTTP+SSE, the transport of 2024-11-05, where an app has it."""
+
+    endpoint: str
+    security_settings: TransportSecuritySettings | None = None
+    max_request_body_size: int = DEFAULT_MAX_REQUEST_BODY_SIZE
+
+    def __post_init__(self) -> None:
+        """Refuse what is no path, and begin without a session."""
+        endpoint = self.endpoint
+        if "://" in endpoint or endpoint.startswith("//") or "?" in endpoint or "#" in endpoint:
+            raise ValueError(f"endpoint is a path such as '/messages/', got {endpoint!r}")
+        self._endpoint = endpoint if endpoint.startswith("/") else f"/{endpoint}"
+        self._apps: dict[str, HttpApp] = {}
+
+    @asynccontextmanager
+    async def connect_sse(
+        self, scope: Scope, receive: Receive, send: Send
+    ) -> AsyncGenerator[tuple[Stream, Stream]]:
+        """Give the streams by which `Server.run` answers a request with the event stream of a session."""
+        path = quote(scope.get("root_path", "").rstrip("/") + self._endpoint).encode()
+        opened: list[str] = []
+        refused: list[int] = []
+
+        async def serve(server: Native) -> None:
+            from ...client.transports.http.asgi_lifespan import AppLifespan
+
+            app = _app(server, self.security_settings, max_body=self.max_request_body_size)
+
+            async def announce(message: Message) -> None:
+                if message.get("status", 200) != 200:
+                    refused.append(message["status"])
+                elif not opened and (found := _ENDPOINT.search(message.get("body", b""))):
+                    opened.append(found[2].decode())
+                    self._apps[opened[0]] = app
+                    where = path + b"?session_id=" + found[2]
+                    message = {**message, "body": message["body"].replace(found[1], where, 1)}
+                await send(message)
+
+            async with AppLifespan(app):
+                await _serve(app, "/sse", scope, receive, announce)
+            if refused:
+                raise ValueError("Request validation failed")
+
+        try:
+            yield (stream := Stream(serve)), stream
+        finally:
+            for session in opened:
+                self._apps.pop(session, None)
+
+    async def handle_post_message(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Take a message of a session, as an ASGI app."""
+        from starlette.responses import Response
+
+        (session,) = parse_qs(scope.get("query_string", b"").decode("latin-1")).get("session_id", [""])[:1]
+        app = self._apps.get(session)
+        if app is None:
+            await Response("Could not find session", status_code=404)(scope, receive, send)
+        else:
+            await _serve(app, "/messages", scope, receive, send)

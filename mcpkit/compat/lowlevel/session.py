@@ -1,0 +1,266 @@
+"""The client, as handlers of low-level servers talk to it: by the request that is served, or beside it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from pydantic.alias_generators import to_camel
+
+from ...calls.asking.questions import Question
+from ...calls.coroutines import within
+from ...errors import INVALID_PARAMS, INVALID_REQUEST, AnswerError, MissingCapabilityError
+from ...protocol import jsonrpc
+from ...protocol.eras import Handshake
+from ...protocol.jsonrpc import is_object
+from ...protocol.revisions import CLIENT_METHODS, ELICITATION_IDS, knows
+from ...protocol.types import Incomplete, Json
+from ...state.change import LIST_NAMES, Change
+from .. import types
+from ..differences import differs
+from .context import NoTasks, request_ctx
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from ...calls.channel import Aside
+    from ...context import Context
+
+_CLOSED = -32000
+_CHANGES = {f"notifications/{name}/list_changed": name for name in LIST_NAMES} | {
+    "notifications/resources/updated": "resource"
+}
+_ASKED = {  # what a client must have declared to be asked this, and what is not supported where it has not
+    "elicitation/create": ("elicitation.form", "Elicitation"),
+    "sampling/createMessage": ("sampling", "Sampling"),
+    "roots/list": ("roots", "List roots"),
+}
+
+
+def dumped(value: Incomplete) -> Json:
+    """Return a model of `mcp.types`, of whichever package, as the JSON object that is sent."""
+    root: Incomplete = getattr(value, "root", value)
+    if is_object(root):
+        return root
+    said: Json = root.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return said
+
+
+class _Asked(Question[Json]):
+    """A request to the client as a low-level server words it; its answer is read where it is awaited."""
+
+    def __init__(self, method: str, params: Json) -> None:
+        needed = "elicitation.url" if params.get("mode") == "url" else _ASKED.get(method, ("",))[0]
+        super().__init__(None, *filter(None, (needed,)))
+        self.method = method
+        self._params = params
+
+    def params(self, revision: str) -> Json:
+        known = {
+            "mode": knows(revision, "ElicitRequestParams", "mode"),
+            "elicitationId": revision in ELICITATION_IDS,
+        }
+        return {name: value for name, value in self._params.items() if known.get(name, True)}
+
+    def read(self, result: Mapping[str, object]) -> Json:
+        return dict(result)
+
+
+def _tells(of: str, kind: str = "", members: str = "") -> Callable[..., Coroutine[object, object, None]]:
+    """Return a method that sends a notification; its arguments are those of `mcp`, by position or name."""
+    names = members.split()
+
+    async def tell(
+        session: ServerSession, *values: object, related_request_id: object = None, **named: object
+    ) -> None:
+        given = {**dict(zip(names, values, strict=False)), **named}
+        if given.keys() - names:
+            raise TypeError(f"notifications/{of} has {', '.join(names)}, not {', '.join(given)}")
+        said = {to_camel(name): value for name, value in given.items()}
+        params = dumped(getattr(types, f"{kind}NotificationParams")(**said)) if kind else {}
+        await session.tell(f"notifications/{of}", params)
+
+    return tell
+
+
+class ServerSession:
+    """One client: the same object for all requests of a session; without a session there is one for each request."""
+
+    experimental = NoTasks()
+    send_log_message = _tells("message", "LoggingMessage", "level data logger")
+    send_progress_notification = _tells("progress", "Progress", "progress_token progress total message")
+    send_elicit_complete = _tells("elicitation/complete", "ElicitComplete", "elicitation_id")
+    send_resource_updated = _tells("resources/updated", "ResourceUpdated", "uri")
+    send_resource_list_changed = _tells("resources/list_changed")
+    send_tool_list_changed = _tells("tools/list_changed")
+    send_prompt_list_changed = _tells("prompts/list_changed")
+
+    def __init__(self, ctx: Context) -> None:
+        has_session = ctx.call.envelope.has_session
+        self._native = None if has_session else ctx
+        self._aside: Aside | None = ctx.call.channel.aside if has_session else None
+        self._is_stateless = ctx.era == "stateless"
+        self._client, self._revision, self._server = ctx.client, ctx.revision, ctx.server
+        self._patience = ctx.call.runtime.question_timeout
+
+    @property
+    def client_params(self) -> Incomplete:
+        """What the client has said of itself, as `InitializeRequestParams`."""
+        client = self._client
+        info = {"name": "", "version": "", **client.info}
+        said = {"protocolVersion": self._revision, "capabilities": client.capabilities, "clientInfo": info}
+        return types.InitializeRequestParams.model_validate(said)
+
+    def check_client_capability(self, capability: BaseModel) -> bool:
+        """Say whether the client has declared all of it."""
+        return _has(self._client.capabilities, dumped(capability))
+
+    def _here(self) -> Context | None:
+        """Return the request of this client that is served here, as long as it is not answered."""
+        context = request_ctx.get(None)
+        native = self._native if context is None or context.session is not self else context.native
+        return None if native is None or native.is_ended else native
+
+    def _beside(self) -> Aside:
+        """Return the way to the client beside its requests; as in `mcp`, where there is none it is a closed stream."""
+        if self._aside is not None and not self._aside.has_ended:
+            return self._aside
+        anyio = sys.modules.get("anyio")
+        raise (RuntimeError if anyio is None else anyio.ClosedResourceError)(
+            "the client has gone"
+            if self._aside is not None
+            else "this request has been answered, and its client has no session in which it could be told more"
+        )
+
+    async def tell(self, method: str, params: Json) -> None:
+        """Send a notification: with the answer to the request that is served, or beside it."""
+        here, is_change = self._here(), method in _CHANGES
+        if self._is_stateless and is_change:  # whoever listens is told
+            self._server.listeners.tell(Change(_CHANGES[method], params.get("uri")))
+        elif self._is_stateless and here is not None and method == "notifications/message":
+            await here.log(params["level"], params["data"], logger=params.get("logger"))
+        else:
+            is_beside = here is None or (is_change and self._aside is not None and self._aside.is_open)
+            channel = self._beside() if here is None or is_beside else here.call.channel
+            channel.send(jsonrpc.notification(method, params or None))
+            await channel.ready()
+
+    async def send_notification(self, notification: BaseModel, related_request_id: object = None) -> None:
+        """Send any notification."""
+        said = dumped(notification)
+        await self.tell(said["method"], said.get("params", {}))
+
+    async def send_request(
+        self,
+        request: BaseModel,
+        result_type: type[Incomplete],
+        request_read_timeout_seconds: timedelta | None = None,
+        metadata: object = None,
+        progress_callback: Callable[..., Awaitable[None]] | None = None,
+    ) -> Incomplete:
+        """Ask the client anything, and wait for the answer; where it gives none, this is an McpError."""
+        if progress_callback is not None:
+            raise NotImplementedError("send_request has no progress_callback= here: leave it out")
+        said, limit = dumped(request), request_read_timeout_seconds
+        asking = self._ask(_Asked(said["method"], said.get("params", {})))
+        try:
+            answer = await (asking if limit is None else within(limit.total_seconds(), asking))
+        except TimeoutError:
+            raise _error(408, f"Timed out while waiting for response to {type(request).__name__}") from None
+        return result_type.model_validate(answer)
+
+    async def _ask(self, asked: _Asked) -> Json:
+        here = self._here()
+        if self._is_stateless:
+            differs(
+                "rounds", "a handler that asks a client of 2026-07-28 runs again from the top with the answer"
+            )
+        try:
+            if here is not None and asked.method in CLIENT_METHODS:
+                return (await here.ask(asked))[0]
+            self._client.require(*asked.capabilities)
+            way = self._beside()
+            if way.questions is None or not way.is_open:
+                raise _error(_CLOSED, "the client has no stream open on which it could be asked")
+            answers = await way.questions.ask([asked], [asked.request(self._revision)], way, self._patience)
+            return dict(answers[0])
+        except AnswerError as error:
+            raise _error(error.code or 0, error.said or str(error)) from None
+        except MissingCapabilityError:
+            if self._is_stateless:
+                raise  # the client is told what it lacks
+            raise _error(INVALID_REQUEST, f"{_ASKED[asked.method][1]} not supported") from None
+
+    async def send_ping(self) -> Incomplete:
+        """See whether the client is there."""
+        return await self.send_request(types.PingRequest(), types.EmptyResult)
+
+    async def list_roots(self) -> Incomplete:
+        """Ask for the client's roots."""
+        return await self.send_request(types.ListRootsRequest(), types.ListRootsResult)
+
+    async def elicit_form(
+        self,
+        message: str,
+        requestedSchema: Json,  # noqa: N803 - the name that it has in `mcp`
+        related_request_id: object = None,
+    ) -> Incomplete:
+        """Ask the user to fill in a form."""
+        form = types.ElicitRequestFormParams(message=message, requestedSchema=requestedSchema)
+        return await self.send_request(types.ElicitRequest(params=form), types.ElicitResult)
+
+    elicit = elicit_form
+
+    async def elicit_url(
+        self, message: str, url: str, elicitation_id: str, related_request_id: object = None
+    ) -> Incomplete:
+        """Ask the user to visit a page."""
+        page = types.ElicitRequestURLParams(message=message, url=url, elicitationId=elicitation_id)
+        return await self.send_request(types.ElicitRequest(params=page), types.ElicitResult)
+
+    async def create_message(
+        self, messages: list[Incomplete], *, related_request_id: object = None, **options: object
+    ) -> Incomplete:
+        """Ask for words of the client's model, with the options of `mcp`, such as `max_tokens=`."""
+        has_tools = options.get("tools") is not None
+        wants_tools = has_tools or options.get("tool_choice") is not None
+        if wants_tools and not self._client.supports("sampling.tools"):
+            raise _error(INVALID_PARAMS, "Client does not support sampling tools capability")
+        said = {to_camel(name): value for name, value in options.items()}
+        asked = types.CreateMessageRequestParams(messages=messages, **said)
+        kind = types.CreateMessageResultWithTools if has_tools else types.CreateMessageResult
+        return await self.send_request(types.CreateMessageRequest(params=asked), kind)
+
+
+def session_of(ctx: Context) -> ServerSession:
+    """Return what stands for the client of a request."""
+    envelope = ctx.call.envelope
+    if not isinstance(envelope, Handshake) or not envelope.has_session:
+        return ServerSession(ctx)
+    if not isinstance(envelope.companion, ServerSession):
+        envelope.companion = ServerSession(ctx)
+    return envelope.companion
+
+
+def _error(code: int, text: str) -> Exception:
+    from ..shared import McpError
+
+    return McpError(types.ErrorData(code=code, message=text))
+
+
+def _has(declared: Json, wanted: Json) -> bool:
+    """Say whether all that is wanted has been declared."""
+    return all(_holds(name, declared.get(name), value) for name, value in wanted.items())
+
+
+def _holds(name: str, declared: object, wanted: object) -> bool:
+    """Say so of one capability; what is experimental has to be declared as it is wanted."""
+    if not is_object(wanted):
+        return not wanted or bool(declared)
+    if not is_object(declared):
+        return False
+    if name == "experimental":
+        return all(declared.get(each) == how for each, how in wanted.items())
+    return name == "elicitation" or _has(declared, wanted)

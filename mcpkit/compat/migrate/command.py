@@ -1,0 +1,178 @@
+"""`mcpkit migrate`, or `python -m mcpkit.compat.migrate`: its arguments, what it shows, and what it writes."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import libcst as cst
+
+    from .project import Project
+
+_LEFT_OUT = {"node_modules", "site-packages", "__pycache__", "build", "dist", "venv"}
+_WORDS = (b"mcp", b".tool(", b".resource(", b".prompt(", b".run(", b".settings", b".lifespan_context")
+_REASONS = {
+    "lowlevel": "is written for the low-level Server of the official SDK, whose handlers are not rewritten: it runs "
+    "as it is by `python -m mcpkit.compat {file}`",
+    "standalone": "is written for the package fastmcp, which is not rewritten: it runs as it is by "
+    "`python -m mcpkit.compat {file}`",
+}
+
+
+def main(arguments: Sequence[str] | None = None, program: str = "python -m mcpkit.compat.migrate") -> int:
+    """Do what a command line says.
+
+    Args:
+        arguments: What follows the name of the program; None for what this process was given.
+        program: How it is called, for its help.
+
+    Returns:
+        The status of the process: 0; 1 where `--check` is given and something would change; 2 where something could
+        not be read, understood or written.
+
+    Raises:
+        SystemExit: The arguments are not what they must be, or are a request for help.
+    """
+    given = _parser(program).parse_args(arguments)
+    try:
+        from .project import Project
+    except ModuleNotFoundError as error:
+        if error.name != "libcst":
+            raise
+        _say("mcpkit.compat.migrate needs libcst: pip install 'mcpkit[migrate]'")
+        return 2
+    is_well, changes = _changes(given.paths, Project())
+    for change in changes:
+        _show(change)
+    for change in changes:
+        for line, text in change.marks:
+            _say(f"{change.file}:{line}: {text}")
+    for change in changes if given.write else ():
+        try:
+            _write(change.file, change.after.bytes)
+        except OSError as error:
+            _say(f"{change.file}: {error}")
+            is_well = False
+    if not is_well:
+        return 2
+    return 1 if given.check and changes else 0
+
+
+@dataclass(frozen=True)
+class Change:
+    """A file that changes.
+
+    Attributes:
+        file: Which.
+        before: What is in it.
+        after: What comes into it.
+        marks: What a person must decide, by its line.
+    """
+
+    file: Path
+    before: cst.Module
+    after: cst.Module
+    marks: tuple[tuple[int, str], ...]
+
+
+def _changes(paths: Sequence[Path], project: Project) -> tuple[bool, list[Change]]:
+    """Return whether all could be read, and what changes; say what could not be read or is not rewritten."""
+    is_well, changes = True, list[Change]()
+    modules: dict[Path, cst.Module] = {}
+    for path in paths:
+        files = list(_files(path))
+        if not files:
+            _say(f"{path}: there is no such file, nor a folder with Python files")
+            is_well = False
+        for file in files:
+            try:
+                if path == file or _may_matter(file):
+                    modules[file] = project.module(file)
+            except (OSError, ValueError) as error:
+                _say(f"{file}: {error}")
+                is_well = False
+    from .rewriting import makes_servers, rewritten
+
+    is_part = any(map(makes_servers, modules.values()))
+    for file, before in modules.items():
+        servers = project.servers_in(file)
+        are_native = bool(servers) and all(servers.values())
+        after = rewritten(before, set(servers), are_native=are_native, is_part=is_part)
+        if after.reason is not None:
+            _say(f"{file}: {_REASONS[after.reason].format(file=file)}")
+        if after.module is not None:
+            changes.append(Change(file, before, after.module, after.marks))
+    return is_well, changes
+
+
+def _parser(program: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=program,
+        description="Rewrite servers that were written for mcp.server.fastmcp to native mcpkit. What would change is "
+        "shown as a diff on standard output; what a person must decide is marked there by a comment `# mcpkit: ...`, "
+        "and listed on standard error.",
+        epilog=f"Example: {program} server.py",
+    )
+    parser.add_argument("paths", nargs="+", type=Path, metavar="FILE", help="a file, or a folder of them")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--write", action="store_true", help="write the files, once the diff has been shown")
+    what.add_argument("--check", action="store_true", help="exit with 1 where something would change")
+    return parser
+
+
+def _files(path: Path) -> Iterator[Path]:
+    if not path.is_dir():
+        if path.exists():
+            yield path
+        return
+    for file in sorted(path.rglob("*.py")):
+        parts = file.relative_to(path).parts
+        if not any(part in _LEFT_OUT or part.startswith(".") for part in parts):
+            yield file
+
+
+def _may_matter(file: Path) -> bool:
+    """Tell whether a file that was found in a folder may have to do with servers at all."""
+    source = file.read_bytes()
+    return any(word in source for word in _WORDS)
+
+
+def _show(change: Change) -> None:
+    old, new, name = _lines(change.before.code), _lines(change.after.code), f"{change.file}"
+    for line in difflib.unified_diff(old, new, name, name):
+        sys.stdout.write(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n")
+
+
+def _lines(text: str) -> list[str]:
+    return text.replace("\r\n", "\n").replace("\r", "\n").splitlines(keepends=True)
+
+
+def _write(file: Path, source: bytes) -> None:
+    """Put a source in the place of what is in a file, all at once.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    file = file.resolve()
+    handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as written:
+            written.write(source)
+        temporary.chmod(file.stat().st_mode & 0o7777)
+        temporary.replace(file)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)

@@ -1,0 +1,372 @@
+"""All that is known of version 1 by name: one table for each kind of thing.
+
+Whole names are those under which something is imported. What is in none of these tables stays as it is, with a mark.
+"""
+
+from __future__ import annotations
+
+from .shapes import Shape
+
+_FASTMCP = "mcp.server.fastmcp"
+_TYPES = "mcp.types"
+
+
+def _in(*modules: str, **names: str) -> dict[str, str]:
+    return {f"{module}.{name}": native for module in modules for name, native in names.items()}
+
+
+SERVER_CLASSES = frozenset({f"{_FASTMCP}.FastMCP", f"{_FASTMCP}.server.FastMCP", "mcp.server.FastMCP"})
+CONTEXT_CLASSES = frozenset({f"{_FASTMCP}.Context", f"{_FASTMCP}.server.Context"})
+LOWLEVEL_CLASSES = frozenset(
+    {"mcp.server.Server", "mcp.server.lowlevel.Server", "mcp.server.lowlevel.server.Server"}
+)
+
+RENAMED: dict[str, str] = {
+    # name of version 1: name in mcpkit. Calls of some are rebuilt as well, see below.
+    **dict.fromkeys(SERVER_CLASSES, "Server"),
+    **dict.fromkeys(CONTEXT_CLASSES, "Context"),
+    **_in(_FASTMCP, f"{_FASTMCP}.utilities.types", Image="Image", Audio="Audio"),
+    f"{_FASTMCP}.Icon": "Icon",
+    **_in(f"{_FASTMCP}.exceptions", ToolError="ToolError", ResourceError="ResourceError"),
+    **_in(f"{_FASTMCP}.tools", f"{_FASTMCP}.tools.base", ToolError="ToolError"),
+    **_in(
+        f"{_FASTMCP}.prompts.base",
+        Message="Message",
+        UserMessage="user",
+        AssistantMessage="assistant",
+    ),
+    **_in(f"{_FASTMCP}.prompts", Message="Message", UserMessage="user", AssistantMessage="assistant"),
+    **_in(
+        _TYPES,
+        Icon="Icon",
+        ToolAnnotations="ToolAnnotations",
+        Annotations="Annotations",
+        TextContent="Text",
+        ImageContent="Image",
+        AudioContent="Audio",
+        EmbeddedResource="EmbeddedResource",
+        ResourceLink="ResourceLink",
+        CallToolResult="ToolResult",
+        PromptMessage="Message",
+        SamplingMessage="Message",
+        CreateMessageResult="Sampled",
+        Root="Root",
+    ),
+    **_in("mcp.shared.exceptions", "mcp", McpError="ProtocolError"),
+    **_in(
+        "mcp.server.elicitation",
+        ElicitationResult="Answer",
+        AcceptedElicitation="Answer",
+        DeclinedElicitation="Answer",
+        CancelledElicitation="Answer",
+    ),
+}
+
+CONTENT: dict[str, Shape] = {
+    f"{_TYPES}.TextContent": Shape(
+        "Text",
+        ("type", "text", "annotations", "_meta", "meta"),
+        first=("text",),
+        renamed={"_meta": "meta"},
+        dropped=frozenset({"type"}),
+    ),
+    **{
+        f"{_TYPES}.{name}Content": Shape(
+            name,
+            ("type", "data", "mimeType", "annotations", "_meta", "meta"),
+            renamed={"mimeType": "mime_type", "_meta": "meta"},
+            dropped=frozenset({"type"}),
+            encoded=frozenset({"data"}),
+        )
+        for name in ("Image", "Audio")
+    },
+    f"{_TYPES}.ResourceLink": Shape(
+        "ResourceLink",
+        (
+            "type",
+            "uri",
+            "name",
+            "title",
+            "description",
+            "mimeType",
+            "size",
+            "icons",
+            "annotations",
+            "_meta",
+            "meta",
+        ),
+        first=("uri", "name"),
+        renamed={"mimeType": "mime_type", "_meta": "meta"},
+        dropped=frozenset({"type"}),
+        urls=frozenset({"uri"}),
+    ),
+    f"{_TYPES}.CallToolResult": Shape(
+        "ToolResult",
+        ("content", "structuredContent", "isError", "_meta", "meta"),
+        first=("content",),
+        renamed={"structuredContent": "structured", "isError": "is_error", "_meta": "meta"},
+    ),
+}
+"""Content and results that are built alike, but for the names of their arguments."""
+
+RESOURCE_CONTENTS: dict[str, Shape] = {
+    f"{_TYPES}.TextResourceContents": Shape(
+        "EmbeddedResource",
+        ("uri", "text", "mimeType", "_meta", "meta"),
+        first=("uri",),
+        renamed={"mimeType": "mime_type", "_meta": "meta"},
+        urls=frozenset({"uri"}),
+    ),
+    f"{_TYPES}.BlobResourceContents": Shape(
+        "EmbeddedResource",
+        ("uri", "blob", "mimeType", "_meta", "meta"),
+        first=("uri",),
+        renamed={"mimeType": "mime_type", "_meta": "meta"},
+        encoded=frozenset({"blob"}),
+        urls=frozenset({"uri"}),
+    ),
+}
+"""What an `EmbeddedResource` of version 1 holds, and mcpkit's one is."""
+
+FILES: dict[str, str] = {
+    f"{module}.{name}": name.lower()
+    for module in (_FASTMCP, f"{_FASTMCP}.utilities.types")
+    for name in ("Image", "Audio")
+}
+"""Images and sounds of FastMCP, whose `format=` is the second half of a media type."""
+
+SAID_MESSAGES: dict[str, str] = {
+    f"{module}.{name}": native
+    for module in (f"{_FASTMCP}.prompts.base", f"{_FASTMCP}.prompts")
+    for name, native in (("UserMessage", "user"), ("AssistantMessage", "assistant"))
+}
+"""Messages whose class says who speaks."""
+
+ROLE_MESSAGES = frozenset(
+    {
+        f"{_TYPES}.PromptMessage",
+        f"{_TYPES}.SamplingMessage",
+        f"{_FASTMCP}.prompts.base.Message",
+        f"{_FASTMCP}.prompts.Message",
+    }
+)
+"""Messages whose `role=` says who speaks."""
+
+ANSWER_CLASSES: dict[str, str] = {
+    "mcp.server.elicitation.AcceptedElicitation": "accept",
+    "mcp.server.elicitation.DeclinedElicitation": "decline",
+    "mcp.server.elicitation.CancelledElicitation": "cancel",
+}
+
+CONTEXT_METHODS: dict[str, Shape] = {
+    "report_progress": Shape(
+        "progress", ("progress", "total", "message"), first=("progress",), renamed={"progress": "done"}
+    ),
+    **{
+        level: Shape(level, ("message", "logger_name"), first=("message",), renamed={"logger_name": "logger"})
+        for level in ("debug", "info", "warning", "error")
+    },
+    "log": Shape(
+        "log",
+        ("level", "message", "logger_name"),
+        first=("level", "message"),
+        renamed={"logger_name": "logger"},
+    ),
+    "elicit": Shape("elicit", ("message", "schema"), first=("message", "schema")),
+    "elicit_url": Shape(
+        "elicit_url",
+        ("message", "url", "elicitation_id"),
+        first=("message", "url"),
+        dropped=frozenset({"elicitation_id"}),
+    ),
+    "close_sse_stream": Shape("close_stream", ()),
+}
+"""Methods of the Context, which are awaited."""
+
+SESSION_METHODS: dict[str, Shape] = {
+    "create_message": Shape(
+        "sample",
+        ("messages", "max_tokens", "system_prompt", "include_context", "temperature", "stop_sequences"),
+        first=("messages",),
+        renamed={"system_prompt": "system"},
+        dropped=frozenset({"related_request_id"}),
+    ),
+    "elicit": Shape(
+        "elicit",
+        ("message", "requestedSchema", "related_request_id"),
+        first=("message", "requestedSchema"),
+        dropped=frozenset({"related_request_id"}),
+    ),
+    "send_log_message": Shape(
+        "log",
+        ("level", "data", "logger", "related_request_id"),
+        first=("level", "data"),
+        dropped=frozenset({"related_request_id"}),
+    ),
+}
+"""Methods of the session that are methods of mcpkit's Context, which are awaited."""
+SESSION_METHODS["elicit_form"] = SESSION_METHODS["elicit"]
+
+ANNOUNCEMENTS = frozenset(
+    {"send_tool_list_changed", "send_resource_list_changed", "send_prompt_list_changed"}
+)
+"""Methods of the session that say what mcpkit says by itself."""
+
+CONTEXT_PATHS: dict[str, str] = {
+    "request_context.lifespan_context": "state",
+    "request_context.request_id": "request_id",
+    "request_context.meta": "meta",
+    "request_context.request.headers": "headers",
+    "session.client_params.clientInfo": "client",
+    "fastmcp": "server",
+}
+"""What hangs on a Context, by its path of attributes; `request_context.session` is read as `session`."""
+
+DECORATORS: dict[str, Shape] = {
+    "tool": Shape(
+        "tool",
+        ("name", "title", "description", "annotations", "icons", "meta", "structured_output"),
+        renamed={"structured_output": "structured"},
+    ),
+    "add_tool": Shape(
+        "tool",
+        ("fn", "name", "title", "description", "annotations", "icons", "meta", "structured_output"),
+        first=("fn",),
+        renamed={"structured_output": "structured"},
+    ),
+    "resource": Shape("resource", ("uri",), first=("uri",)),
+    "prompt": Shape("prompt", ("name", "title", "description", "icons")),
+    "custom_route": Shape(
+        "route",
+        ("path", "methods", "name", "include_in_schema"),
+        first=("path",),
+        dropped=frozenset({"include_in_schema"}),
+    ),
+}
+"""Methods of the server that register a function."""
+
+CONSTRUCTOR = Shape(
+    "Server",
+    (
+        "name",
+        "instructions",
+        "website_url",
+        "icons",
+        "auth_server_provider",
+        "token_verifier",
+        "event_store",
+        "retry_interval",
+    ),
+    first=("name",),
+    dropped=frozenset(
+        {
+            "debug",
+            "json_response",
+            "warn_on_duplicate_resources",
+            "warn_on_duplicate_tools",
+            "warn_on_duplicate_prompts",
+            "sse_path",
+            "message_path",
+            "mount_path",
+            "event_store",
+            "retry_interval",
+            "dependencies",
+            "log_level",
+        }
+    ),
+)
+
+SERVED: dict[str, str] = {
+    "host": "host",
+    "port": "port",
+    "stateless_http": "stateless",
+    "streamable_http_path": "path",
+    "max_request_body_size": "max_body",
+    "session_idle_timeout": "session_ttl",
+    "max_sessions": "max_sessions",
+}
+"""Arguments of the constructor, and settings, that are arguments of `run` and `asgi`."""
+
+DEFAULT_SETTINGS: dict[str, str] = {
+    "host": '"127.0.0.1"',
+    "port": "8000",
+    "sse_path": '"/sse"',
+    "message_path": '"/messages/"',
+    "mount_path": '"/"',
+    "streamable_http_path": '"/mcp"',
+    "stateless_http": "False",
+    "json_response": "False",
+    "debug": "False",
+    "log_level": '"INFO"',
+}
+"""What settings are in version 1 where nobody has said otherwise."""
+
+OF_THREADS = frozenset({"sqlite3.connect", "sqlite3.dbapi2.connect", "threading.local"})
+"""What belongs to the thread that has made it."""
+
+HINTS: dict[str, str] = {
+    "auth": "mcpkit protects a server by auth=, such as Server(..., auth=Jwt(issuer)) with "
+    "`from mcpkit.auth import Jwt`: see the page on authorization",
+    "token_verifier": "a TokenVerifier of mcpkit.auth goes into auth=; its method is `verify`",
+    "auth_server_provider": "mcpkit issues no tokens for others: name the authorization server, auth=Jwt(issuer)",
+    "tools": "register these with tool(...) once the server is made",
+    "sse_path": "mcpkit serves this transport at /sse",
+    "message_path": "mcpkit serves this transport at /messages",
+    "mount_path": "mcpkit's app finds its prefix by itself: mount what asgi() returns",
+    "dependencies": "`mcp install` is what reads these: list them where the project lists its dependencies",
+    "completion": "complete each argument where it is declared: Annotated[str, Complete(function)]",
+    "session_manager": "asgi() enters and leaves the lifespan by itself",
+    "read_resource": "call the resource's own function instead",
+    "call_tool": "call the tool's own function instead, or mcpkit.testing.connect(server) in a test",
+    "list_resources": "the resources are in `resources`, by URI",
+    "list_prompts": "the prompts are in `prompts`, by name",
+    "list_resource_templates": "the templates are in `resource_templates`, by URI",
+    "get_prompt": "call the prompt's own function instead, or mcpkit.testing.connect(server) in a test",
+    "add_resource": "register a function: resource(uri)(function), or include(resource_dir(folder, uri))",
+    "add_prompt": "register a function: prompt(function)",
+    "_mcp_server": "there is no low-level server; middleware sees every request",
+    "_tool_manager": "the tools are in `tools`, by name",
+    "_resource_manager": "the resources are in `resources` and `resource_templates`, by URI",
+    "_prompt_manager": "the prompts are in `prompts`, by name",
+    "set_logging_level": "mcpkit answers logging/setLevel by itself",
+    "subscribe_resource": "mcpkit keeps subscriptions by itself; watch= of a resource hears of them",
+    "unsubscribe_resource": "mcpkit keeps subscriptions by itself; watch= of a resource hears of them",
+    "settings": "there are no settings: what run() and asgi() take is passed to them",
+}
+"""What to do about what has no counterpart, by its name; whoever reads it stands at the line."""
+
+LEFT: dict[str, str] = {
+    **dict.fromkeys(
+        (
+            "PromptReference",
+            "ResourceTemplateReference",
+            "Completion",
+            "CompletionArgument",
+            "CompletionContext",
+        ),
+        "completion",
+    ),
+    **dict.fromkeys(
+        ("AuthSettings", "TokenVerifier", "AccessToken", "ClientRegistrationOptions", "RevocationOptions"),
+        "auth",
+    ),
+    "TransportSecuritySettings": "security",
+    **dict.fromkeys(("EventStore", "EventCallback", "EventMessage", "EventId", "StreamId"), "events"),
+}
+"""Names that go with something that is marked where it is used, and what that is."""
+
+ABSENT: dict[str, str] = {
+    "get_access_token": "ctx.principal is who asks",
+    "create_connected_server_and_client_session": "mcpkit.testing.connect(server) connects a client in this process",
+    "UrlElicitationRequiredError": "`await ctx.elicit_url(message, url)` asks the user to visit a page",
+    "ReadResourceContents": "a resource returns text, bytes, or a File with its media type",
+    "GetPromptResult": "a prompt returns its messages; its description is that of the decorator",
+    "Server": "the low-level Server has no counterpart",
+    "FastMCPError": "catch ToolError, ResourceError or PromptError",
+    "ValidationError": "catch ToolError, ResourceError or PromptError",
+    "EventStore": "mcpkit keeps events by itself; Server(shared=...) has several processes share them",
+    "stdio_server": "`serve_stdio` of mcpkit.transports.stdio serves by stdio",
+    "SseServerTransport": "the app of asgi() serves HTTP+SSE as well",
+    "StreamableHTTPSessionManager": "the app of asgi() serves HTTP by itself",
+}
+"""What has no counterpart of its name, and what there is instead."""

@@ -1,0 +1,19 @@
+"""The package `fastmcp`, 2 to 4, over mcpkit's engine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...common.late_names import late_names
+
+if TYPE_CHECKING:
+    from .client import Client
+    from .context import Context
+    from .options import settings
+    from .server import FastMCP
+
+__all__ = ["Client", "Context", "FastMCP", "settings"]
+__version__ = "4.1.2"
+
+_HOMES = {"Client": ".client", "Context": ".context", "FastMCP": ".server", "settings": ".options"}
+__getattr__ = late_names(globals(), _HOMES)

@@ -1,0 +1,110 @@
+"""What tools, resources, templates and prompts have in common: what is said of them, and what may not be said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from copy import copy
+from typing import ClassVar
+
+from pydantic import BaseModel
+from typing_extensions import Self
+
+from ...protocol.types import Incomplete, Json
+from ..differences import differs
+from ..foreign import own
+from ..lowlevel.session import dumped
+
+Change = Callable[[Json], Json]
+"""What is done to schemas before they are shown."""
+
+COMMON = frozenset({"name", "title", "description", "icons", "tags", "meta", "version", "enabled"})
+REFUSED = {
+    "app": "pages of MCP apps are not here: return a resource of type text/html from a tool",
+    "auth": "write Server(auth=...) of mcpkit, and @server.tool(scopes=...)",
+    "exclude_args": "give the parameter a default of Depends(...)",
+    "serializer": "return a ToolResult",
+    "security": "a path that leads out is refused in all parameters: take the parameter by another name than a URI",
+    "task": "write @server.tool(task=True) of mcpkit",
+}
+
+
+def check(
+    what: str, given: Json, known: Collection[str], refused: dict[str, str], ignored: Collection[str] = ()
+) -> None:
+    """Refuse by name what is not known, and warn of what is not used; what is empty says nothing.
+
+    Raises:
+        NotImplementedError: fastmcp has it, and it is not here.
+        TypeError: Nobody has it.
+    """
+    for name, value in given.items():
+        if name in known:
+            continue
+        if name in refused:
+            if value:
+                raise NotImplementedError(f"{what} has no {name}= in mcpkit.compat: {refused[name]}")
+        elif name in ignored:
+            if value is not None:
+                differs(f"{what}({name}=)", f"{what} does not use {name}=")
+        else:
+            raise TypeError(f"{what} got an unexpected keyword argument {name!r}")
+
+
+class Component:
+    """A tool, a resource, a template or a prompt."""
+
+    kind: ClassVar[str]
+    more: ClassVar[frozenset[str]] = frozenset()
+    server: Incomplete
+
+    def __init__(self, name: str, description: str | None, said: Json) -> None:
+        check(f"{self.kind}()", said, COMMON | self.more, REFUSED)
+        self.name: str = said.get("name") or name
+        if self.name == "<lambda>":
+            raise ValueError("You must provide a name for lambda functions")
+        given = said.get("description")
+        self.description: str | None = description if given is None else given
+        self.title: str | None = said.get("title")
+        self.tags: set[str] = set(said.get("tags") or ())
+        self.meta: Json | None = said.get("meta")
+        self.version: str | None = None if said.get("version") is None else str(said["version"])
+        self.icons: list[Incomplete] | None = said.get("icons")
+        annotations = said.get("annotations")
+        self.annotations: Json | None = (
+            dumped(annotations) if isinstance(annotations, BaseModel) else annotations
+        )
+        self.enabled: bool = said.get("enabled", True)
+
+    @property
+    def key(self) -> str:
+        """What it is found by."""
+        return self.name
+
+    def said(self, **more: object) -> Json:
+        """Return what a list says of it."""
+        ours = (self.meta or {}).get("fastmcp", {})
+        version = {} if self.version is None else {"version": self.version, "versions": [self.version]}
+        said = {
+            "name": self.name,
+            "title": self.title,
+            "description": self.description,
+            "icons": None if self.icons is None else [dumped(own(each)) for each in self.icons],
+            "annotations": self.annotations,
+            "_meta": {**(self.meta or {}), "fastmcp": {**ours, "tags": sorted(self.tags), **version}},
+            **more,
+        }
+        return {name: each for name, each in said.items() if each is not None}
+
+    def within(self, namespace: str) -> Self:
+        """Return the same under another name."""
+        found = copy(self)
+        found.name = f"{namespace}_{self.name}"
+        return found
+
+    def enable(self) -> None:
+        """Show it in lists, and answer for it."""
+        self.enabled = True
+
+    def disable(self) -> None:
+        """Hide it, as if it were not there."""
+        self.enabled = False

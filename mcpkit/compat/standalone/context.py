@@ -1,0 +1,232 @@
+"""What a function may ask of the request that it serves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partialmethod
+from typing import TYPE_CHECKING
+from uuid import uuid4
+from weakref import WeakKeyDictionary
+
+from pydantic_core import PydanticSerializationError, to_json
+
+from ...protocol.jsonrpc import is_array
+from ...protocol.types import Incomplete, Json
+from .. import types
+from ..fastmcp.context import Context as PlainContext
+from ..fastmcp.elicitation import CancelledElicitation, DeclinedElicitation
+from ..lowlevel.context import http_request
+from .elicitation import AcceptedElicitation, Form
+
+if TYPE_CHECKING:
+    from ...context import Context as NativeContext
+    from .resources import ResourceResult
+
+_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+
+
+class Sessions:
+    """What a server keeps for each session: its id, its state, and the least severe level that it wants logged."""
+
+    def __init__(self) -> None:
+        self.ids: WeakKeyDictionary[object, str] = WeakKeyDictionary()
+        self.states: WeakKeyDictionary[object, Json] = WeakKeyDictionary()
+        self.levels: WeakKeyDictionary[object, str] = WeakKeyDictionary()
+
+
+class Context(PlainContext["Incomplete", "Incomplete", "Incomplete"]):
+    """The request that a function serves; a parameter of this type gets it."""
+
+    __slots__ = ("_own",)
+
+    def __init__(self, fastmcp: Incomplete, request_context: Incomplete = None) -> None:
+        super().__init__(request_context=request_context, fastmcp=fastmcp)
+        self._own: Json = {}
+
+    if TYPE_CHECKING:
+
+        @property
+        def fastmcp(self) -> Incomplete:
+            """The server."""
+
+    @property
+    def request_context(self) -> Incomplete:
+        """What the low-level server knows of the request; None outside of one."""
+        return self._request_context
+
+    @property
+    def native(self) -> NativeContext | None:
+        """The context of mcpkit; None outside of a request."""
+        native: NativeContext | None = getattr(self._request_context, "native", None)
+        return native
+
+    @property
+    def session(self) -> Incomplete:
+        """What speaks to the client.
+
+        Raises:
+            RuntimeError: This is no request.
+        """
+        if self._request_context is None:
+            raise RuntimeError("session is not available outside of a request")
+        return self._request_context.session
+
+    @property
+    def request_id(self) -> str:
+        """The id of the request."""
+        if self._request_context is None:
+            raise RuntimeError("request_id is not available outside of a request")
+        return str(self._request_context.request_id)
+
+    @property
+    def session_id(self) -> str:
+        """The id of the session: over HTTP its own, otherwise one that is made."""
+        request: Incomplete = http_request.get()
+        given = None if request is None else request.headers.get("mcp-session-id")
+        made: str = given or self.fastmcp.sessions.ids.setdefault(self.session, str(uuid4()))
+        return made
+
+    @property
+    def transport(self) -> str | None:
+        """The transport that `run` was told; None where it was not."""
+        transport: str | None = self.fastmcp.transport
+        return transport
+
+    @property
+    def lifespan_context(self) -> Incomplete:
+        """What the lifespan has yielded; an empty dict without one."""
+        return {} if self._request_context is None else self._request_context.lifespan_context
+
+    # What it tells
+
+    async def _tell(
+        self,
+        level: str,
+        message: str,
+        logger_name: str | None = None,
+        extra: Mapping[str, Incomplete] | None = None,
+    ) -> None:
+        """Tell the client something, unless it wants only what is more severe."""
+        least = self.fastmcp.sessions.levels.get(self.session, self.fastmcp.client_log_level)
+        if least is None or _LEVELS.index(level) >= _LEVELS.index(least):
+            data = {"msg": message, "extra": None if extra is None else dict(extra)}
+            await self.session.send_log_message(level, data, logger_name)
+
+    debug: Incomplete = partialmethod(_tell, "debug")
+    info: Incomplete = partialmethod(_tell, "info")
+    warning: Incomplete = partialmethod(_tell, "warning")
+    error: Incomplete = partialmethod(_tell, "error")
+
+    async def log(  # type: ignore[override]  # as fastmcp has it
+        self, message: str, level: str | None = None, *said: Incomplete, **more: Incomplete
+    ) -> None:
+        """Tell the client something: at level `info` unless another is given."""
+        await self._tell(level or "info", message, *said, **more)
+
+    # What it asks of the client
+
+    async def elicit(  # type: ignore[override]  # as fastmcp has it
+        self,
+        message: str,
+        response_type: Incomplete,
+        *,
+        response_title: str | None = None,
+        response_description: str | None = None,
+    ) -> AcceptedElicitation[Incomplete] | DeclinedElicitation | CancelledElicitation:
+        """Ask the user for a value of a type."""
+        form = Form(response_type, response_title, response_description)
+        result = await self.session.elicit_form(message, form.schema, self.request_id)
+        if result.action == "accept":
+            return form.accepted(result.content)
+        return DeclinedElicitation() if result.action == "decline" else CancelledElicitation()
+
+    async def sample(
+        self,
+        messages: Incomplete,
+        system_prompt: str | None = None,
+        include_context: str | None = None,
+        temperature: float | None = None,
+        max_tokens: int | None = None,
+        model_preferences: Incomplete = None,
+    ) -> Incomplete:
+        """Return content that the client's model makes of texts or messages; it has a `text`."""
+        given = [messages] if isinstance(messages, str) else messages
+        asked = [
+            types.SamplingMessage(role="user", content=types.TextContent(type="text", text=each))
+            if isinstance(each, str)
+            else each
+            for each in given
+        ]
+        names: Incomplete = [model_preferences] if isinstance(model_preferences, str) else model_preferences
+        if is_array(names):
+            model_preferences = types.ModelPreferences(hints=[types.ModelHint(name=each) for each in names])
+        result = await self.session.create_message(
+            asked,
+            max_tokens=max_tokens or 512,
+            system_prompt=system_prompt,
+            include_context=include_context,
+            temperature=temperature,
+            model_preferences=model_preferences,
+        )
+        return result.content
+
+    async def list_roots(self) -> list[Incomplete]:
+        """Return the client's roots."""
+        roots: list[Incomplete] = (await self.session.list_roots()).roots
+        return roots
+
+    # What it asks of the server
+
+    async def read_resource(self, uri: Incomplete) -> ResourceResult:  # type: ignore[override]  # as fastmcp has it
+        """Read a resource of the same server."""
+        found: ResourceResult = await self.fastmcp.read_resource(str(uri))
+        return found
+
+    # What it keeps
+
+    async def set_state(self, key: str, value: Incomplete, *, serializable: bool = True) -> None:
+        """Keep a value for the session; one that is no JSON for the request alone, with `serializable=False`."""
+        if not serializable:
+            self._own[key] = value
+            return
+        try:
+            to_json(value)
+        except PydanticSerializationError as error:
+            raise TypeError(
+                f"Value for state key {key!r} is not serializable. Use set_state({key!r}, value, serializable=False)"
+            ) from error
+        self._own.pop(key, None)
+        self.fastmcp.sessions.states.setdefault(self.session, {})[key] = value
+
+    async def get_state(self, key: str) -> Incomplete:
+        """Return what is kept; None where nothing is."""
+        return (
+            self._own[key]
+            if key in self._own
+            else self.fastmcp.sessions.states.get(self.session, {}).get(key)
+        )
+
+    async def delete_state(self, key: str) -> None:
+        """Keep it no longer."""
+        self._own.pop(key, None)
+        self.fastmcp.sessions.states.get(self.session, {}).pop(key, None)
+
+    def __getattr__(self, name: str) -> Incomplete:
+        if name in REFUSED:
+            raise AttributeError(f"Context has no {name} in mcpkit.compat: {REFUSED[name]}")
+        raise AttributeError(f"'Context' object has no attribute {name!r}")
+
+
+_VISIBLE = "write @server.tool(visible=...) of mcpkit"
+REFUSED = {
+    "list_resources": "await ctx.fastmcp.list_resources()",
+    "list_prompts": "await ctx.fastmcp.list_prompts()",
+    "get_prompt": "await ctx.fastmcp.render_prompt(name, arguments)",
+    "enable_components": _VISIBLE,
+    "disable_components": _VISIBLE,
+    "reset_visibility": _VISIBLE,
+    "input_responses": "ask by `await ctx.elicit(...)`, which works in every revision",
+    "request_state": "ask by `await ctx.elicit(...)`, which works in every revision",
+    "task_id": "write @server.tool(task=True) of mcpkit",
+    "is_background_task": "write @server.tool(task=True) of mcpkit",
+}

@@ -1,0 +1,53 @@
+"""What may be said of a server: by its constructor, or by the environment; and what to write instead of the rest."""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+from ..fastmcp.settings import Settings as PlainSettings
+
+_HTTP = "host port sse_path message_path streamable_http_path json_response stateless_http debug log_level"
+_OWN = """
+website_url icons tools version lifespan on_duplicate on_duplicate_tools on_duplicate_resources on_duplicate_prompts
+mask_error_details strict_input_validation dereference_schemas client_log_level experimental_capabilities
+"""
+_UNUSED = """
+dependencies list_page_size request_state_security session_state_store sampling_handler sampling_handler_behavior
+include_fastmcp_meta
+"""
+HTTP: Final = frozenset(_HTTP.split())
+OWN: Final = HTTP | frozenset(_OWN.split())
+UNUSED: Final = frozenset(_UNUSED.split())
+_VISIBLE = "call tool.disable(), or write @server.tool(visible=...) of mcpkit"
+_CHANGED = "give the components the names and arguments that they should have"
+_INCLUDED = "write server.include(...) of mcpkit, or call the other server by mcpkit.Client"
+REFUSED: Final = {
+    **dict.fromkeys(("include_tags", "exclude_tags", "enable", "disable"), _VISIBLE),
+    **dict.fromkeys(
+        ("transforms", "tool_transformations", "add_transform", "add_tool_transformation"), _CHANGED
+    ),
+    **dict.fromkeys(("providers", "add_provider", "as_proxy", "from_openapi", "from_fastapi"), _INCLUDED),
+    **dict.fromkeys(("middleware", "add_middleware"), "write @server.middleware of mcpkit"),
+    **dict.fromkeys(("cache_ttl", "cache_scope"), "write Server(cache=...) of mcpkit"),
+    **dict.fromkeys(("tasks", "add_extension"), "write @server.tool(task=True) of mcpkit"),
+    **dict.fromkeys(
+        ("_tool_manager", "_resource_manager", "_prompt_manager", "local_provider"), "await mcp.list_tools()"
+    ),
+    "auth": "write Server(auth=...) of mcpkit",
+    "resource_security": "leave it out: paths that lead out are refused",
+    "tool_serializer": "return a ToolResult",
+}
+
+
+class Settings(PlainSettings):
+    """What environment variables `FASTMCP_...` may set."""
+
+    mask_error_details: bool = False
+    strict_input_validation: bool = False
+    client_log_level: str | None = None
+    transport: str = "stdio"
+
+
+_GIVEN = {name: os.environ.get(f"FASTMCP_{name.upper()}") for name in Settings.model_fields}
+settings = Settings.model_validate({name: value for name, value in _GIVEN.items() if value is not None})

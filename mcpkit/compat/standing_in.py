@@ -1,0 +1,323 @@
+"""Modules that stand in for those of `mcp` and `fastmcp`: what servers import from there comes from mcpkit.
+
+`TABLE` has a line for each module: where its names come from, and which names these are. `*` are all names of a
+module of ours, `Name=Ours` is one that is called otherwise here, and what stands after `absent:` may be imported and
+named in annotations, but raises NotImplementedError as soon as it is called.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from importlib.machinery import ModuleSpec
+from types import FunctionType, ModuleType
+from typing import TYPE_CHECKING, Final, NoReturn
+
+if TYPE_CHECKING:
+    from importlib.abc import Loader, MetaPathFinder
+
+    class _Finder(MetaPathFinder, Loader):
+        pass
+else:
+    _Finder = (
+        object  # `importlib.abc` brings `importlib.resources`, which takes longer than all that stands here
+    )
+
+TABLE: Final = """
+fastmcp = standalone: * __version__; absent: ClientGroup FastMCPApp
+fastmcp.client = standalone.client: *
+fastmcp.client.client = standalone.client: *
+fastmcp.dependencies = standalone.dependencies: *
+fastmcp.exceptions = standalone.exceptions: *; shared: McpError; fastmcp.exceptions: InvalidSignature
+fastmcp.prompts = standalone.prompts: *
+fastmcp.prompts.base = standalone.prompts: *
+fastmcp.prompts.prompt = standalone.prompts: *; types: PromptMessage TextContent ImageContent EmbeddedResource
+fastmcp.resources = standalone.resources: *; absent: HttpResource DirectoryResource
+fastmcp.resources.resource = standalone.resources: *
+fastmcp.resources.template = standalone.resources: ResourceTemplate
+fastmcp.resources.types = standalone.resources: *; absent: HttpResource DirectoryResource
+fastmcp.server = standalone.server: FastMCP; standalone.context: Context
+fastmcp.server.context = standalone.context: Context
+fastmcp.server.dependencies = standalone.dependencies: *
+fastmcp.server.elicitation = standalone.elicitation: AcceptedElicitation ScalarElicitationType
+    fastmcp.elicitation: CancelledElicitation DeclinedElicitation
+fastmcp.server.server = standalone.server: FastMCP
+fastmcp.tools = standalone.tools: * FunctionTool=Tool
+fastmcp.tools.base = standalone.tools: *
+fastmcp.tools.function_tool = standalone.tools: Tool FunctionTool=Tool
+fastmcp.tools.tool = standalone.tools: * FunctionTool=Tool
+fastmcp.utilities
+fastmcp.utilities.logging = fastmcp.settings: configure_logging get_logger
+fastmcp.utilities.types = standalone.media: *
+mcp = types: * SamplingRole=Role; shared: McpError UrlElicitationRequiredError; lowlevel.session: ServerSession
+    lowlevel.serving: stdio_server; absent: ClientSession ClientSessionGroup StdioServerParameters stdio_client
+mcp.types = types: *
+mcp.client
+mcp.client.auth = absent: OAuthClientProvider TokenStorage
+mcp.client.session = absent: ClientSession
+mcp.client.session_group = absent: ClientSessionGroup SseServerParameters StreamableHttpParameters
+mcp.client.sse = absent: sse_client
+mcp.client.stdio = absent: StdioServerParameters stdio_client get_default_environment
+mcp.client.streamable_http = absent: streamablehttp_client streamable_http_client GetSessionIdCallback
+mcp.server = fastmcp.server: FastMCP; lowlevel.server: Server NotificationOptions InitializationOptions
+mcp.server.auth
+mcp.server.auth.middleware
+mcp.server.auth.middleware.auth_context = auth: get_access_token
+mcp.server.auth.middleware.bearer_auth = fastmcp.http: AuthenticatedUser
+mcp.server.auth.provider = auth: AccessToken TokenVerifier; absent: OAuthAuthorizationServerProvider
+mcp.server.auth.settings = auth: AuthSettings; absent: ClientRegistrationOptions RevocationOptions
+mcp.server.elicitation = fastmcp.elicitation: AcceptedElicitation AcceptedUrlElicitation CancelledElicitation
+    fastmcp.elicitation: DeclinedElicitation ElicitationResult ElicitSchemaModelT UrlElicitationResult
+    fastmcp.elicitation: elicit_url elicit_with_validation
+mcp.server.fastmcp = fastmcp: *
+mcp.server.fastmcp.exceptions = fastmcp.exceptions: *
+mcp.server.fastmcp.prompts = fastmcp.prompts: Prompt PromptManager
+mcp.server.fastmcp.prompts.base = fastmcp.prompts: Prompt PromptArgument
+    fastmcp.messages: Message UserMessage AssistantMessage message_validator
+mcp.server.fastmcp.prompts.manager = fastmcp.prompts: PromptManager
+mcp.server.fastmcp.resources = fastmcp.resources: Resource FunctionResource ResourceManager ResourceTemplate
+    fastmcp.resource_kinds: TextResource BinaryResource FileResource; absent: HttpResource DirectoryResource
+mcp.server.fastmcp.resources.base = fastmcp.resources: Resource
+mcp.server.fastmcp.resources.resource_manager = fastmcp.resources: ResourceManager
+mcp.server.fastmcp.resources.templates = fastmcp.resources: ResourceTemplate
+mcp.server.fastmcp.resources.types = fastmcp.resources: FunctionResource
+    fastmcp.resource_kinds: TextResource BinaryResource FileResource; absent: HttpResource DirectoryResource
+mcp.server.fastmcp.server = fastmcp.server: FastMCP; fastmcp.context: Context
+    fastmcp.settings: Settings; fastmcp.http: StreamableHTTPASGIApp
+mcp.server.fastmcp.tools = fastmcp.tools: Tool ToolManager
+mcp.server.fastmcp.tools.base = fastmcp.tools: Tool
+mcp.server.fastmcp.tools.tool_manager = fastmcp.tools: ToolManager
+mcp.server.fastmcp.utilities
+mcp.server.fastmcp.utilities.context_injection = foreign: find_context_parameter
+mcp.server.fastmcp.utilities.func_metadata = fastmcp.signatures: ArgModelBase FuncMetadata func_metadata
+    fastmcp.signatures: StrictJsonSchema; fastmcp.exceptions: InvalidSignature
+mcp.server.fastmcp.utilities.logging = fastmcp.settings: configure_logging get_logger
+mcp.server.fastmcp.utilities.types = fastmcp.media: Audio Image
+mcp.server.lowlevel = lowlevel.server: Server NotificationOptions
+mcp.server.lowlevel.helper_types = lowlevel.server: ReadResourceContents
+mcp.server.lowlevel.server = lowlevel.server: *; lowlevel.context: request_ctx RequestContext
+mcp.server.models = lowlevel.server: InitializationOptions; types: Icon ServerCapabilities
+mcp.server.session = lowlevel.session: ServerSession
+mcp.server.sse = lowlevel.serving: SseServerTransport TransportSecuritySettings
+mcp.server.stdio = lowlevel.serving: stdio_server
+mcp.server.streamable_http = absent: EventStore EventMessage StreamableHTTPServerTransport
+mcp.server.streamable_http_manager = lowlevel.serving: StreamableHTTPSessionManager
+mcp.server.transport_security = lowlevel.serving: TransportSecuritySettings
+mcp.shared
+mcp.shared.context = lowlevel.context: RequestContext SessionT LifespanContextT RequestT
+mcp.shared.exceptions = shared: McpError UrlElicitationRequiredError
+mcp.shared.memory = absent: create_connected_server_and_client_session create_client_server_memory_streams
+mcp.shared.message = shared: SessionMessage
+    absent: ServerMessageMetadata ClientMessageMetadata MessageMetadata ResumptionToken
+mcp.shared.session = absent: BaseSession RequestResponder ProgressFnT
+mcp.shared.tool_name_validation = tool_names: SEP_986_URL validate_and_warn_tool_name
+    absent: ToolNameValidationResult validate_tool_name
+mcp.shared.version = shared: SUPPORTED_PROTOCOL_VERSIONS; types: LATEST_PROTOCOL_VERSION
+"""
+
+_CLIENT: Final = "A client is `mcpkit.Client`."
+_RESOURCES: Final = "Write a function that reads it, under `@mcp.resource(uri)`."
+_TASKS: Final = "A tool that takes long is `@server.tool(task=True)` of `mcpkit.Server`."
+
+CURES: Final = {
+    "fastmcp.": "`mcpkit.compat` has the constructor, decorators, `Context`, `run` and `Client(server)` of `fastmcp`.",
+    "fastmcp.cli": "`python -m mcpkit.compat FILE` runs a server.",
+    "fastmcp.client.": _CLIENT,
+    "fastmcp.contrib": "Write it by the decorators of `FastMCP`.",
+    "fastmcp.resources": _RESOURCES,
+    "fastmcp.server.auth": 'Write `Server(auth=...)` of mcpkit: see its documentation, "Authorization".',
+    "fastmcp.server.middleware": "Write `@server.middleware` of mcpkit.",
+    "fastmcp.server.openapi": "Call the API in tools, by an HTTP client.",
+    "fastmcp.server.proxy": _CLIENT,
+    "fastmcp.server.tasks": _TASKS,
+    "mcp.Client": _CLIENT,
+    "mcp.StdioServerParameters": _CLIENT,
+    "mcp.stdio_client": _CLIENT,
+    "mcp.cli": "`python -m mcpkit.compat FILE` runs a server.",
+    "mcp.client": _CLIENT,
+    "mcp.server.auth": (
+        "Give `FastMCP` a `token_verifier=` and `auth=` to accept the tokens of an authorization server; "
+        "`mcpkit.auth` has one that issues them."
+    ),
+    "mcp.server.experimental": _TASKS,
+    "mcp.server.fastmcp.resources": _RESOURCES,
+    "mcp.server.streamable_http": "mcpkit keeps the events itself: `mcp.streamable_http_app()` serves HTTP.",
+    "mcp.server.websocket": 'mcpkit speaks no WebSocket: serve HTTP by `mcp.run(transport="streamable-http")`.',
+    "mcp.shared._httpx_utils": "An HTTP client is `httpx.AsyncClient(follow_redirects=True)`.",
+    "mcp.shared.auth": "Give `FastMCP` a `token_verifier=`; `mcpkit.auth` has what issues tokens.",
+    "mcp.shared.experimental": _TASKS,
+    "mcp.shared.message": "What goes along with a message is mcpkit's own: make a `SessionMessage` without it.",
+    "mcp.shared.memory": "A test of a server uses `mcpkit.testing`, or `mcpkit.Client(server)`.",
+    "mcp.shared.progress": "Progress is reported by `await ctx.report_progress(progress, total)`.",
+    "mcp.shared.tool_name_validation": "`validate_and_warn_tool_name` says whether a name is a right one.",
+    "mcp.types.": f"If it is about tasks: {_TASKS[0].lower()}{_TASKS[1:]}",
+}
+"""What to do instead, for the names that begin so: the longest beginning counts."""
+
+OTHERWISE: Final = (
+    'Leave it away, or write this part for mcpkit itself: see its documentation, "Servers of other SDKs".'
+)
+
+PLACES: Final[dict[str, list[tuple[str, dict[str, str]]]]] = {}
+"""The modules, each with where its names come from, and what they are called there."""
+
+for _line in TABLE.replace("\n    ", "; ").split("\n")[1:-1]:
+    _name, _, _parts = _line.partition(" = ")
+    _places = [part.split(": ") for part in _parts.split("; ") if part]
+    PLACES[_name] = [
+        (home, {name: ours or name for name, _, ours in (each.partition("=") for each in names.split())})
+        for home, names in _places
+    ]
+
+ROOTS: Final = {name for name in PLACES if "." not in name}
+
+
+def refusal(name: str) -> str:
+    """Say that there is no such module or name, and what to do instead."""
+    fitting = [beginning for beginning in CURES if name.startswith(beginning)]
+    cure = CURES[max(fitting, key=len)] if fitting else OTHERWISE
+    return f"mcpkit has no {name!r}, for which it stands in here. {cure}"
+
+
+class Absent:
+    """What may be imported and named, and no more."""
+
+    def __new__(cls, *_: object, **__: object) -> NoReturn:
+        """Refuse to be called."""
+        raise NotImplementedError(refusal(f"{cls.__module__}.{cls.__name__}"))
+
+    def __class_getitem__(cls, _: object) -> type[Absent]:
+        return cls
+
+
+class StandIn(ModuleType):
+    """A module whose names are looked up when they are asked for.
+
+    It is a package, though it has no folder: so `from mcp.x import y` asks the finder for a module `mcp.x.y` when there
+    is no such name, and what the finder raises says what to do.
+    """
+
+    def __getattr__(self, name: str) -> object:
+        full = f"{self.__name__}.{name}"
+        if full in PLACES:
+            return import_module(full)
+        if name == "__all__":
+            return sorted(self._names())
+        for home, names in PLACES[self.__name__]:
+            if name in names or ("*" in names and not name.startswith("__")):
+                found = _found(home, names.get(name, name), self.__name__)
+                if found is not _MISSING:
+                    setattr(self, name, found)
+                    return found
+        raise AttributeError(refusal(full))
+
+    def __dir__(self) -> list[str]:
+        inner = (name.rpartition(".")[2] for name in PLACES if name.rpartition(".")[0] == self.__name__)
+        return sorted({*super().__dir__(), *inner, *self._names()})
+
+    def _names(self) -> set[str]:
+        """Return the public names, without the modules that it has."""
+        there = {name for _, names in PLACES[self.__name__] for name in names} - {"*"}
+        for home, names in PLACES[self.__name__]:
+            if "*" in names:
+                there.update(name for name in dir(_room(home)) if not name.startswith("_"))
+        return there
+
+
+_MISSING: Final = object()
+_is_own_process = False
+
+
+def _room(home: str) -> ModuleType:
+    return import_module(f".{home}", __package__)
+
+
+@contextmanager
+def _uncollected() -> Generator[None]:
+    """Keep the garbage collector from looking at what is imported in the block again and again, as it stays anyway.
+
+    That takes a tenth of a start, but is for a process that is all the server's: whatever else there is when the block
+    ends is not collected either, unless its last reference goes.
+    """
+    if not _is_own_process or not gc.isenabled():
+        yield
+        return
+    before = len(sys.modules)
+    gc.disable()
+    try:
+        yield
+    finally:
+        if len(sys.modules) > before:
+            gc.freeze()
+        gc.enable()
+
+
+def _found(home: str, name: str, module: str) -> object:
+    """Look the name up in a module of ours."""
+    if home == "absent":
+        return type(name, (Absent,), {"__module__": module})
+    with _uncollected():
+        return getattr(_room(home), name, _MISSING)
+
+
+class Finder(_Finder):
+    """Finds the modules of the table before anything that is installed, and nothing else that has their names."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Give the module of the table; for others of `mcp` this is a ModuleNotFoundError that names the cure."""
+        root = fullname.partition(".")[0]
+        if root not in ROOTS:
+            return None
+        if fullname in PLACES:
+            return ModuleSpec(fullname, self, is_package=True)
+        raise ModuleNotFoundError(refusal(fullname), name=root)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """Give the module, which is complete from its beginning."""
+        return StandIn(spec.name, f"Stands in for `{spec.name}`, by `mcpkit.compat`.")
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Do nothing: names come when they are asked for."""
+
+
+def stand_in(*, is_own_process: bool = False) -> None:
+    """Put the finder in front of all others; `mcpkit.compat.install` says what comes of it.
+
+    Args:
+        is_own_process: Whether the process is all the server's: what it imports of ours is then frozen (`gc.freeze`).
+    """
+    global _is_own_process  # noqa: PLW0603 - modules belong to the process, and so does this
+    if any(isinstance(finder, Finder) for finder in sys.meta_path):
+        return
+    if there := sorted(name for name in sys.modules if name.partition(".")[0] in ROOTS):
+        said = f"{there[0]!r} has been imported before mcpkit could stand in for it"
+        holders = sorted(set(_holders()))
+        by = f", by {', '.join(holders[:5])}" if holders else ", and no module holds a part of it"
+        raise RuntimeError(
+            f"{said}{by}. Call `mcpkit.compat.install()` before that, as the first thing in the process, or start the "
+            "server with `python -m mcpkit.compat FILE`."
+        )
+    sys.meta_path.insert(0, Finder())
+    _is_own_process = is_own_process
+
+
+def _holders() -> Iterator[str]:
+    """Name the modules that hold a part of `mcp`, with their files."""
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] in ROOTS or name == "__mp_main__":
+            continue
+        for held in list(getattr(module, "__dict__", {}).values()):
+            if isinstance(held, ModuleType):
+                origin = held.__name__
+            elif isinstance(held, type | FunctionType):
+                origin = held.__module__
+            else:
+                origin = type(held).__module__
+            if str(origin).partition(".")[0] in ROOTS:
+                yield f"{name} ({getattr(module, '__file__', None) or 'no file'})"
+                break

@@ -1,0 +1,25 @@
+"""The classes of `mcp.types` that all notifications inherit from."""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+from pydantic import BaseModel, Field
+
+from ...protocol.types import Json
+from .basic import MethodT, Model
+
+
+class NotificationParams(BaseModel, defer_build=True):
+    class Meta(Model):
+        pass
+
+    meta: Meta | None = Field(alias="_meta", default=None)
+
+
+NotificationParamsT = TypeVar("NotificationParamsT", bound=NotificationParams | Json | None)
+
+
+class Notification(Model, Generic[NotificationParamsT, MethodT]):
+    method: MethodT
+    params: NotificationParamsT

@@ -1,0 +1,108 @@
+"""Measurements of tasks, by OpenTelemetry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+from weakref import WeakSet
+
+from ..state.task_meter import TaskMeter
+
+if TYPE_CHECKING:
+    from opentelemetry import metrics
+
+    from ..state.queue import Waiting
+    from ..state.task_meter import Waits
+
+_BUCKETS = (0.01, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 900, 1800, 3600, 7200, 14400)
+"""Seconds: a task takes what it takes."""
+
+
+class TaskMeasures(TaskMeter):
+    """Measures the runs of tasks, and how many wait, by tool.
+
+    What waits is seen by each process that serves, as all of them have one queue: take the greatest of what they say,
+    not the sum.
+
+    Args:
+        meter: Makes the instruments.
+    """
+
+    def __init__(self, meter: metrics.Meter) -> None:
+        self._task_meter = meter
+        self._tasks: WeakSet[Waits] = WeakSet()
+        self._is_observed = False
+        self._waits = meter.create_histogram(
+            "mcpkit.task.wait.duration",
+            unit="s",
+            description="How long tasks waited for their runs.",
+            explicit_bucket_boundaries_advisory=_BUCKETS,
+        )
+        self._runs = meter.create_histogram(
+            "mcpkit.task.run.duration",
+            unit="s",
+            description="How long runs of tasks took.",
+            explicit_bucket_boundaries_advisory=_BUCKETS,
+        )
+        self._attempts = meter.create_histogram(
+            "mcpkit.task.attempts",
+            unit="{run}",
+            description="How many runs it took until tasks had ended.",
+            explicit_bucket_boundaries_advisory=(1, 2, 3, 4, 5, 10, 20),
+        )
+
+    def attach_tasks(self, tasks: Waits) -> None:
+        """Look at these tasks as well when somebody asks how many wait."""
+        self._tasks.add(tasks)
+        if self._is_observed:
+            return
+        self._is_observed = True
+        seen: list[tuple[str, str, str, Callable[[Waiting], float]]] = [
+            ("ready", "{task}", "Tasks that somebody may run now.", lambda each: each.ready),
+            (
+                "held",
+                "{task}",
+                "Tasks that are run, wait for an answer, or may be run later.",
+                lambda each: each.held,
+            ),
+            (
+                "age",
+                "s",
+                "How long the first of those has waited that somebody may run.",
+                lambda each: each.oldest,
+            ),
+        ]
+        for name, unit, description, value in seen:
+            self._task_meter.create_observable_gauge(
+                f"mcpkit.task.queue.{name}",
+                callbacks=[self._observer(value, max if name == "age" else lambda one, two: one + two)],
+                unit=unit,
+                description=description,
+            )
+
+    def _observer(
+        self, value: Callable[[Waiting], float], together: Callable[[float, float], float]
+    ) -> Callable[[metrics.CallbackOptions], Iterable[metrics.Observation]]:
+        """Return what says how something is of each tool, whose versions have queues of their own."""
+
+        def observe(_: metrics.CallbackOptions) -> Iterable[metrics.Observation]:
+            from opentelemetry.metrics import Observation
+
+            found: dict[str, float] = {}
+            for tasks in tuple(self._tasks):
+                for tool, each in tasks.waiting():
+                    found[tool] = together(found[tool], value(each)) if tool in found else value(each)
+            return [Observation(number, {"gen_ai.tool.name": tool}) for tool, number in found.items()]
+
+        return observe
+
+    def run_began(self, tool: str, seconds: float) -> None:
+        """Measure how long a task has waited."""
+        self._waits.record(seconds, {"gen_ai.tool.name": tool})
+
+    def run_ended(self, tool: str, outcome: str, attempt: int, seconds: float) -> None:
+        """Measure a run, and how many of them it took where the task has ended."""
+        attributes = {"gen_ai.tool.name": tool, "mcpkit.task.outcome": outcome}
+        self._runs.record(seconds, attributes)
+        if outcome in {"completed", "failed", "cancelled", "given_up"}:
+            self._attempts.record(attempt, attributes)

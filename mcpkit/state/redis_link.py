@@ -1,0 +1,278 @@
+"""A Redis as one process has it open: connections that belong to an event loop of their own, in a thread."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import selectors
+import threading
+from collections.abc import Coroutine, Mapping, Sequence
+from contextvars import Context
+from importlib import import_module
+from typing import Protocol, TypeVar, Union
+from weakref import WeakSet
+
+from .redis_scripts import Script
+
+logger = logging.getLogger("mcpkit")
+
+T = TypeVar("T")
+Text = bytes | str | int
+Reply = Union[bytes, int, None, list["Reply"]]  # noqa: UP007 - it names itself
+"""What Redis answers, as it is on the wire."""
+
+PATIENCE = 5.0
+"""Seconds after which whoever waits is told that Redis does not answer."""
+
+REPLY = 2.0
+"""Seconds for one reply; then the connection is given up, and another one tried."""
+
+_CONNECTIONS = 16
+
+_PAUSES = (0.0, 0.05, 0.1, 0.2, 0.4)
+"""Seconds before each attempt to do something where the connection breaks."""
+
+_OLDEST = (6, 2)
+
+
+class Client(Protocol):
+    """What is used of redis-py, with replies as they are on the wire."""
+
+    async def execute_command(self, *args: Text) -> Reply:
+        """Send a command, and return its reply."""
+        ...
+
+    async def aclose(self) -> None:
+        """Close its connections."""
+        ...
+
+
+class Link:
+    """Connections to a Redis, from one process.
+
+    What goes wrong is an OSError that names the Redis without its credentials.
+
+    Args:
+        url: Where Redis is, with credentials.
+        shown: The same without.
+
+    Raises:
+        ImportError: redis-py is not installed.
+
+    Attributes:
+        shown: Where Redis is, as it may be shown.
+        process: The process that has them.
+        loop: Their event loop.
+        errors: What redis-py raises.
+    """
+
+    def __init__(self, url: str, shown: str) -> None:
+        self._url = url
+        self.shown = shown
+        self.process = os.getpid()
+        selector = selectors.DefaultSelector()
+        self.loop = asyncio.SelectorEventLoop(selector)
+        _selectors.add(selector)
+        self.errors = import_module("redis.exceptions")
+        self._room = asyncio.Semaphore(_CONNECTIONS)
+        self._knowing = asyncio.Lock()
+        self._is_known = False
+        self._told: str | None = None  # of which start it has been logged what Redis is set to
+        self._end = asyncio.Event()
+        self._client = self.client(REPLY)
+        self._thread = threading.Thread(target=self._serve, name="mcpkit-redis", daemon=True)
+        self._thread.start()
+
+    def client(self, reply: float) -> Client:
+        """Make a client, whose connections are opened when they are used.
+
+        Args:
+            reply: Seconds for which it waits for a reply.
+        """
+        module = import_module("redis.asyncio")
+        never = import_module("redis.asyncio.retry").Retry(import_module("redis.backoff").NoBackoff(), 0)
+        made = module.Redis.from_url(
+            self._url, protocol=2, socket_timeout=reply, socket_connect_timeout=REPLY, retry=never
+        )
+        made.response_callbacks.clear()  # they differ between its versions
+        client: Client = made
+        return client
+
+    async def run(self, operation: Coroutine[object, object, T]) -> T:
+        """Have something done in the thread, from any event loop, and return its result.
+
+        Raises:
+            OSError: Redis does not answer, or refuses.
+        """
+        bounded = self.bounded(operation)
+        try:
+            # Without the context of who asks: a connection that is opened for them keeps it for as long as it lasts.
+            done = Context().run(asyncio.run_coroutine_threadsafe, bounded, self.loop)
+        except RuntimeError:  # it has been closed meanwhile
+            bounded.close()
+            operation.close()
+            raise ConnectionError(f"{self.shown} was closed") from None
+        return await asyncio.wrap_future(done)
+
+    async def bounded(self, operation: Coroutine[object, object, T]) -> T:
+        """Await something in the thread's loop, for some seconds.
+
+        Raises:
+            OSError: Redis does not answer, or refuses.
+        """
+        try:
+            return await asyncio.wait_for(operation, PATIENCE)
+        except asyncio.TimeoutError:
+            raise TimeoutError(f"{self.shown} does not answer within {PATIENCE:g} s") from None
+        except asyncio.CancelledError:
+            if self._end.is_set():
+                raise ConnectionError(f"{self.shown} was closed") from None
+            raise
+        except self.errors.RedisError as error:
+            raise self.failure(error) from None
+
+    async def command(self, *args: Text) -> Reply:
+        """Send a command, again where the connection breaks, and return its reply; in the thread's loop."""
+        async with self._room:
+            for pause in _PAUSES:
+                await asyncio.sleep(pause)
+                try:
+                    if not self._is_known:
+                        await self._know()
+                    return await self._client.execute_command(*args)
+                except (self.errors.ConnectionError, self.errors.TimeoutError, OSError) as error:
+                    if pause == _PAUSES[-1] or isinstance(error, self.errors.AuthenticationError):
+                        raise
+                except self.errors.ResponseError as error:
+                    is_read_only = isinstance(error, self.errors.ReadOnlyError) or "READONLY" in str(error)
+                    if pause == _PAUSES[-1] or not is_read_only:
+                        raise
+                    await self._client.aclose()  # it is a primary no more: another one may be there by now
+        raise AssertionError  # pragma: no cover - the last attempt returns or raises
+
+    async def script(self, script: Script, keys: Sequence[Text], *args: Text) -> Reply:
+        """Run a script, which Redis may have or not, and return its result; in the thread's loop."""
+        try:
+            return await self.command("EVALSHA", script.digest, len(keys), *keys, *args)
+        except self.errors.NoScriptError:
+            return await self.command("EVAL", script.text, len(keys), *keys, *args)
+
+    async def look(self, client: Client) -> str:
+        """Have a Redis say about itself what it must not be, and log once for each start what it is set to.
+
+        Returns:
+            What tells this start of it from others; empty where its user may not ask.
+
+        Raises:
+            OSError: It is one that will not do.
+        """
+        try:
+            said = await client.execute_command("INFO")
+        except self.errors.NoPermissionError:
+            return ""
+        text = said.decode() if isinstance(said, bytes) else str(said)
+        about = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+        self._check(about)
+        run = about.get("run_id", "")
+        if run != self._told:
+            self._told = run
+            self._tell(about)
+        return run
+
+    def _check(self, about: Mapping[str, str]) -> None:
+        version = about.get("redis_version", "")
+        numbers = tuple(int(each) for each in version.split(".")[:2] if each.isdigit())
+        if numbers and numbers < _OLDEST:
+            raise _UnfitError(f"{self.shown} is Redis {version}: 6.2 is the oldest that will do")
+        mode = about.get("redis_mode") or about.get("server_mode", "standalone")  # the second is Valkey's
+        if mode != "standalone":
+            raise _UnfitError(f"{self.shown} is a {mode} of Redis: name a primary that is in none")
+
+    def _tell(self, about: Mapping[str, str]) -> None:
+        policy = about.get("maxmemory_policy")
+        if policy not in {None, "noeviction"}:
+            logger.warning(
+                "%s has maxmemory-policy %s, and may forget sessions, claims and what handlers keep as if they had "
+                "never been: set it to noeviction",
+                self.shown,
+                policy,
+            )
+        if about.get("aof_enabled") == "0":
+            logger.warning(
+                "%s has appendonly no, and forgets when it ends what has been kept since it last wrote a snapshot, "
+                "or all: set it to yes",
+                self.shown,
+            )
+
+    async def _know(self) -> None:
+        async with self._knowing:
+            if not self._is_known:
+                await self.look(self._client)
+                self._is_known = True
+
+    def failure(self, error: Exception) -> OSError:
+        """Return what is raised in the place of an error of redis-py's."""
+        errors = self.errors
+        if isinstance(error, _UnfitError):
+            return OSError(str(error))
+        if isinstance(error, errors.TimeoutError):
+            return TimeoutError(f"{self.shown} does not answer within {REPLY:g} s")
+        if isinstance(error, errors.NoPermissionError):  # it names the user
+            return PermissionError(f"{self.shown} does not let its user do what is needed: see its ACL LOG")
+        if isinstance(error, errors.AuthenticationError):
+            return PermissionError(f"{self.shown} refuses the user or the password of the URL")
+        if isinstance(error, errors.ConnectionError | OSError):
+            return ConnectionError(f"{self.shown} cannot be reached: {error}")
+        return OSError(f"{self.shown} refuses: {error}")
+
+    # The thread
+
+    def _serve(self) -> None:
+        try:
+            self.loop.run_until_complete(self._last())
+        finally:
+            self.loop.close()
+
+    async def _last(self) -> None:
+        await self._end.wait()
+        while others := asyncio.all_tasks() - {asyncio.current_task()}:
+            for each in others:
+                each.cancel()
+            await asyncio.wait(others, timeout=1)
+        await self._client.aclose()
+
+    def close(self) -> None:
+        """Close the connections and end the thread; in a forked child, which has neither, nothing is done."""
+        if self.process == os.getpid() and not self.loop.is_closed():
+            try:
+                self.loop.call_soon_threadsafe(self._end.set)
+            except RuntimeError:  # somebody else has closed it
+                return
+            if threading.current_thread() is not self._thread:
+                self._thread.join(PATIENCE)
+
+
+_selectors: WeakSet[selectors.BaseSelector] = WeakSet()
+"""What watches the sockets of this process."""
+
+
+def _let_go() -> None:
+    """Close the sockets that a forked child has inherited, without a word: the parent goes on with them.
+
+    Their numbers stay taken, by what leads nowhere, as there are copies of the parent's objects that refer to them.
+    """
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for selector in tuple(_selectors):
+        for each in tuple((selector.get_map() or {}).values()):
+            os.dup2(nowhere, each.fd, inheritable=False)
+    os.close(nowhere)
+    _selectors.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_let_go)
+
+
+class _UnfitError(OSError):
+    """A Redis that will not do."""

@@ -1,0 +1,165 @@
+"""Jobs at a Redis."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from math import inf
+
+from .queue import Added, Job, Message, Taken, Waiting, check_job, server_of
+from .redis_link import Link, Reply, Text
+from .redis_log import LONG, MOST_MESSAGES, Log, decoded, encoded
+from .redis_queue_scripts import ADD, CHANGE, OWNED, RENEW, TAKE, WAITING
+from .turns import Turns
+
+_SHARD = b"q{0}:"
+"""What the keys of all jobs begin with, a hash tag in it: there is one shard, and others would go by the owner."""
+
+_ADDED: Mapping[object, Added] = {
+    b"added": "added",
+    b"exists": "exists",
+    b"full": "full",
+    b"owner_full": "owner_full",
+}
+
+
+class RedisQueue(ABC):
+    """The part of a `Redis` that keeps jobs.
+
+    Args:
+        prefix: What all keys begin with.
+    """
+
+    def __init__(self, prefix: bytes) -> None:
+        self._prefix = prefix
+        self._jobs = prefix + _SHARD
+        self._turns = Turns()
+
+    @abstractmethod
+    def _opened(self) -> tuple[Link, Log]:
+        """Return the connections of this process, and what listens by them."""
+
+    def _operation(self) -> bytes:
+        return self._prefix + b"o:" + os.urandom(16).hex().encode()
+
+    def _telling(self, log: Log) -> tuple[tuple[bytes, bytes], tuple[Text, ...]]:
+        """Return the keys and the arguments that scripts begin with which publish something."""
+        beside = self._prefix + b"m:" + os.urandom(16).hex().encode()
+        return (log.key, beside), (MOST_MESSAGES, LONG, self._jobs)
+
+    async def add(
+        self, key: str, value: bytes, *, queue: str, owner: str, most: int, most_of_owner: int
+    ) -> Added:
+        """Make a job that may be taken at once, and wake who waits for one."""
+        check_job(value)
+        link, log = self._opened()
+        keys, args = self._telling(log)
+        args += (encoded(key), value, os.urandom(16).hex(), os.urandom(16).hex())
+        args += (encoded(queue), encoded(server_of(queue)), encoded(owner), most, most_of_owner)
+        done = await link.run(link.script(ADD, keys, *args))
+        return _ADDED[self._told(log, done)]
+
+    async def look(self, key: str) -> Job | None:
+        """Return a job as it is now; None where there is none, or it has expired."""
+        link, _ = self._opened()
+        found = await link.run(
+            link.command("HMGET", self._jobs + b"j:" + encoded(key), "value", "version", "fence")
+        )
+        match found:
+            case [bytes(value), bytes(version), bytes(fence)]:
+                return Job(key, value, decoded(version), int(fence))
+            case _:
+                return None
+
+    async def change(
+        self,
+        key: str,
+        value: bytes,
+        *,
+        version: str,
+        fence: int | None = None,
+        due: float | None = None,
+        keep: float | None = None,
+        message: Message | None = None,
+    ) -> str | None:
+        """Set what a job holds, if it still has this version and this fence; return the new version, or None."""
+        check_job(value)
+        link, log = self._opened()
+        keys, args = self._telling(log)
+        new = os.urandom(16).hex()
+        args += (encoded(key), value, new, encoded(version))
+        args += ("" if fence is None else fence, "" if due is None else _microseconds(due))
+        args += ("" if keep is None else max(0, round(keep * 1000)), *map(encoded, message or ()))
+        done = await link.run(link.script(CHANGE, (*keys, self._operation()), *args))
+        return new if self._told(log, done) == b"1" else None
+
+    async def take(self, queues: Sequence[str], *, most: int, lease: float, late: float = 0.0) -> Taken:
+        """Take jobs that are ready."""
+        link, _ = self._opened()
+        order = map(encoded, self._turns.order(queues))
+        args = (self._jobs, most, _microseconds(lease), _microseconds(late), *order)
+        match await link.run(link.script(TAKE, (self._operation(),), *args)):
+            case [bytes(now), list(found)]:
+                pass
+            case _:
+                raise AssertionError("it is a time, and jobs")
+        jobs: list[Job] = []
+        for each in found:
+            assert isinstance(each, list), "it is a job, and its queue"
+            jobs.append(_job(each[:4]))
+            assert isinstance(each[4], bytes), "it has one"
+            self._turns.serve(decoded(each[4]))
+        return Taken(int(now) / 1e6, jobs)
+
+    async def renew(self, leases: Mapping[str, tuple[int, float]]) -> set[str]:
+        """Prolong leases; return the keys of those that are lost."""
+        if not leases:
+            return set()
+        link, _ = self._opened()
+        args: list[Text] = [self._jobs]
+        for key, (fence, seconds) in leases.items():
+            args += (encoded(key), fence, _microseconds(seconds))
+        lost = await link.run(link.script(RENEW, (self._operation(),), *args))
+        assert isinstance(lost, list), "it is those that are lost"
+        return {decoded(key) for key in lost if isinstance(key, bytes)}
+
+    async def owned(self, owner: str, *, server: str, after: str, most: int) -> list[Job]:
+        """Return somebody's jobs, the newest first."""
+        link, _ = self._opened()
+        args = (self._jobs, encoded(f"{server}/{owner}"), encoded(after), most)
+        found = await link.run(link.script(OWNED, (), *args))
+        assert isinstance(found, list), "it is jobs"
+        return [_job(each) for each in found]
+
+    async def waiting(self, server: str) -> list[Waiting]:
+        """Return what is in the queues of a server."""
+        link, _ = self._opened()
+        found = await link.run(link.script(WAITING, (), self._jobs, encoded(server)))
+        assert isinstance(found, list), "there is something of each queue"
+        waiting: list[Waiting] = []
+        for each in found:
+            match each:
+                case [bytes(queue), int(ready), int(held), bytes(waited)]:
+                    waiting.append(Waiting(decoded(queue), ready, held, int(waited) / 1e6))
+                case _:
+                    raise AssertionError("it is a name, and numbers")
+        return waiting
+
+    def _told(self, log: Log, done: Reply) -> Reply:
+        """Return what came of a script that may have published something."""
+        assert isinstance(done, list), "it is what came of it, and a position"
+        log.note(done[1])
+        return done[0]
+
+
+def _job(found: Reply) -> Job:
+    match found:
+        case [bytes(key), bytes(value), bytes(version), bytes(fence)]:
+            return Job(decoded(key), value, decoded(version), int(fence))
+        case _:
+            raise AssertionError("it is what a job has")
+
+
+def _microseconds(seconds: float) -> Text:
+    return "inf" if seconds == inf else round(seconds * 1e6)

@@ -1,0 +1,303 @@
+"""Tasks of 2025-11-25, from the same records: clients want them made, and wait for results (basic/utilities/tasks)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+
+from ..calls.asking.dialogue import Dialogue
+from ..calls.asking.multi_round import digest
+from ..calls.asking.questions import Question
+from ..calls.call import Call
+from ..calls.runtime import Runtime
+from ..components.tools import AnyTool, Tool
+from ..engine.registry import Registry
+from ..engine.subscriptions.hub import Hubs
+from ..errors import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    AnswerError,
+    ElicitationError,
+    MalformedError,
+    ProtocolError,
+)
+from ..protocol import content
+from ..protocol.jsonrpc import Outcome, is_object
+from ..protocol.revisions import TASKS_IN_CORE
+from ..protocol.types import Json
+from .attending import Attending
+from .ids import is_of
+from .ledger import Held, UnreadableTaskError
+from .options import Tasks
+from .record import Record
+from .run import Serving
+from .service import TaskService, owner_of_call, unreachable_by
+from .wire import related, task_2025
+
+_SHORTEST = 10.0
+"""Seconds for which a result is kept at least, however short a time its client asks for."""
+
+_LONGEST = 10**15
+"""Milliseconds that a client may wish for, as many as can be counted; fewer are granted."""
+
+_PAGE = 50
+"""Tasks in one page of a list."""
+
+
+class TasksOfBoth(TaskService):
+    """The tasks of a server, for clients of either generation; see `TaskService`."""
+
+    def __init__(
+        self, registry: Registry, runtime: Runtime, serving: Serving, hubs: Hubs, options: Tasks
+    ) -> None:
+        super().__init__(registry, runtime, serving, hubs, options)
+        self._attendance: dict[asyncio.AbstractEventLoop, _Attendance] = {}
+
+    # Life
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        """Have tasks run in this event loop, and those who wait for them hear, for as long as the block lasts."""
+        loop = asyncio.get_running_loop()
+        async with super().running():
+            attendance = self._attendance.setdefault(loop, _Attendance())
+            attendance.users += 1
+            try:
+                yield
+            finally:
+                attendance.users -= 1
+                if attendance.users == 0:
+                    del self._attendance[loop]
+                    await attendance.aclose()
+
+    # Making tasks
+
+    async def call(self, call: Call, tool: AnyTool, arguments: Json) -> Json | bytes:
+        """Make a task of a call, or call its tool; see `TaskKeeper`."""
+        if tool.task is not None:
+            return await super().call(call, tool, arguments)
+        if call.revision == TASKS_IN_CORE:
+            raise ProtocolError(METHOD_NOT_FOUND, f"{tool.key} cannot be called as a task")
+        result: Json = await tool.call(arguments, call)  # to which the wish for a task means nothing
+        return result
+
+    async def begin(self, call: Call, tool: Tool, arguments: Json) -> bytes | None:
+        """Make a task of a call, where its client wants that (2025-11-25) or can have it (2026-07-28)."""
+        if call.era == "stateless":
+            return await super().begin(call, tool, arguments)
+        assert tool.task is not None, "it is one that its author has said so of"
+        if call.revision != TASKS_IN_CORE or "task" not in call.params:
+            if tool.task.required:
+                raise ProtocolError(METHOD_NOT_FOUND, f"{tool.name} is called as a task alone")
+            return None
+        ttl = _wished(call.params["task"])
+        keep = tool.task.keep if ttl is None else min(tool.task.keep, max(_SHORTEST, ttl))
+        record = await self.create(call, tool, await _asked_first(call, tool), keep)
+        if call.channel.aside is not None and not record.is_over:
+            self._attend(call, record.id)
+        return call.render({"task": task_2025(record, self.polls.load)})
+
+    # What is asked of them
+
+    async def serve(self, call: Call) -> Outcome:
+        """Answer a request about tasks."""
+        if call.era == "stateless":
+            return await super().serve(call)
+        if call.method == "tasks/list":
+            return call.render(await self._list(call))
+        held = await self.find(call)
+        if call.method == "tasks/get":
+            self.polls.count()
+            self._attendance[asyncio.get_running_loop()].see(call, held)
+        elif call.method == "tasks/cancel":
+            held = await self._cancelled(held)
+        elif held.record.is_over:
+            return call.render(self._outcome(call, held.record))
+        else:
+            ended = await self._attend(call, held.record.id).wait(call)
+            return call.render(self._outcome(call, ended.record))
+        return call.render(task_2025(held.record, self.polls.load))
+
+    async def _list(self, call: Call) -> Json:
+        """Return a page of the tasks of whoever asks, without those that they may not ask for today.
+
+        Raises:
+            ProtocolError: Nobody says who asks, or there is no such page.
+            BusyError: The engine does not answer.
+        """
+        owner = owner_of_call(call)
+        if not owner:
+            raise ProtocolError(
+                METHOD_NOT_FOUND, "Method not found: tasks/list (here nobody can be told from others)"
+            )
+        cursor: object = call.params.get("cursor")
+        if cursor is not None and not (isinstance(cursor, str) and is_of(self.runtime.keys, owner, cursor)):
+            raise _bad_cursor()
+        try:
+            records, rest = await self.ledger.owned(owner, cursor or "", _PAGE)
+            if cursor and not records and await self.ledger.look(cursor) is None:
+                raise _bad_cursor()  # it has expired, and what came after it cannot be told
+        except (OSError, UnreadableTaskError) as error:
+            raise unreachable_by(error) from None
+        tasks = [task_2025(record, self.polls.load) for record in records if self._may_ask(call, record)]
+        return {"tasks": tasks, **({} if rest is None else {"nextCursor": rest})}
+
+    def _may_ask(self, call: Call, record: Record) -> bool:
+        """Say whether whoever asks may ask for a task today."""
+        return call.principal.scopes.issuperset(self.needs(record).scopes)
+
+    async def _cancelled(self, held: Held) -> Held:
+        """Cancel a task, and return it.
+
+        Raises:
+            ProtocolError: It had ended.
+            BusyError: The engine does not answer.
+        """
+        if not held.record.is_over:
+            held = await self.cancel(held)
+            if held.record.status == "cancelled":
+                return held
+        status = task_2025(held.record)["status"]
+        raise ProtocolError(
+            INVALID_PARAMS, f"Cannot cancel task: it has ended already, with status {status!r}"
+        )
+
+    def _outcome(self, call: Call, record: Record) -> Json:
+        """Return the result of a task that has ended.
+
+        Raises:
+            ProtocolError: It has ended without one.
+        """
+        if record.error is not None:
+            raise ProtocolError(record.error["code"], record.error["message"], record.error.get("data"))
+        if record.result is None:
+            raise ProtocolError(INVALID_PARAMS, "The task was cancelled: there is no result")
+        result = {name: value for name, value in record.result.items() if name != "resultType"}
+        if record.revision > call.revision:
+            tool = self.registry.tools.get(record.tool)
+            result = content.tool_result(result, call.revision, wrapped=tool is not None and tool.is_wrapped)
+        return {**result, "_meta": {**result.get("_meta", {}), **related(record.id)}}
+
+    # Who waits
+
+    def _attend(self, call: Call, id_: str) -> Attending:
+        """Return what tells the client of a request of a task, which goes by the request's own token."""
+        attendance = self._attendance[asyncio.get_running_loop()]
+        return attendance.of(self, call, id_, self.runtime.question_timeout)
+
+
+class _Attendance:
+    """Those who attend tasks in one event loop, by their sessions and the tasks."""
+
+    def __init__(self) -> None:
+        self.users = 0
+        self._attending: dict[tuple[object, str], tuple[Attending, asyncio.Task[None]]] = {}
+
+    def of(self, service: TaskService, call: Call, id_: str, seconds: float) -> Attending:
+        """Return who attends a task for the client of a request, where it has no session for the request alone."""
+        aside = call.channel.aside
+        key = (call if aside is None else aside, id_)
+        if key not in self._attending:
+            attending = Attending(service, call, id_, seconds)
+            running = asyncio.get_running_loop().create_task(attending.run())
+            self._attending[key] = attending, running
+            running.add_done_callback(lambda _: self._attending.pop(key))
+        return self._attending[key][0]
+
+    def see(self, call: Call, held: Held) -> None:
+        """Have whoever attends a task for the client of a request see how it is."""
+        if (found := self._attending.get((call.channel.aside, held.record.id))) is not None:
+            found[0].looked(held)
+
+    async def aclose(self) -> None:
+        """Have nobody attend any more."""
+        running = [task for _, task in self._attending.values()]
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+
+class _AskedFirst(Dialogue):
+    """What is asked by requests before there is a task, and the answers for its run.
+
+    Attributes:
+        answers: Digests of the questions, and answers.
+    """
+
+    def __init__(self, call: Call) -> None:
+        super().__init__(call, call.paused)
+        self.answers: list[Json] = []
+
+    async def ask(
+        self, questions: Sequence[Question], requests: Sequence[Json], names: Sequence[str]
+    ) -> list[object]:
+        """Return the answers."""
+        kept = [_Kept(question) for question in questions]
+        answers = await super().ask(kept, requests, names)
+        self.answers += [
+            {"digest": digest(request), "result": each.result}
+            for request, each in zip(requests, kept, strict=True)
+        ]
+        return answers
+
+
+class _Kept(Question):
+    """A question whose answer is kept as it came."""
+
+    def __init__(self, question: Question) -> None:
+        super().__init__(question.key, *question.capabilities)
+        self.result: Json = {}
+        self._question = question
+
+    def params(self, revision: str) -> Json:
+        """Return the request's params."""
+        return self._question.params(revision)
+
+    def read(self, result: Mapping[str, object]) -> object:
+        """Return the answer, where it is one."""
+        answer = self._question.read(result)
+        self.result = dict(result)
+        return answer
+
+
+async def _asked_first(call: Call, tool: Tool) -> list[Json]:
+    """Ask by requests what the parameters of the function ask, and return the answers.
+
+    Where the user does not accept, the task is made all the same: its result says so.
+
+    Raises:
+        ProtocolError: The client cannot be asked, or does not answer.
+    """
+    if not tool.questions:
+        return []
+    dialogue = call.dialogue = _AskedFirst(call)
+    try:
+        for ask in tool.questions:
+            await ask(call)
+    except ElicitationError:
+        pass
+    except AnswerError as error:
+        raise ProtocolError(INTERNAL_ERROR, str(error)) from None
+    return dialogue.answers
+
+
+def _wished(task: object) -> float | None:
+    """Return for how many seconds a client wants its task to be kept; None where it does not say.
+
+    Raises:
+        MalformedError: It is no such wish.
+    """
+    if not is_object(task):
+        raise MalformedError("task: expected an object")
+    ttl: object = task.get("ttl")
+    if ttl is None:
+        return None
+    if isinstance(ttl, bool) or not isinstance(ttl, (int, float)) or not ttl >= 0:
+        raise MalformedError("task.ttl: expected a number of milliseconds from 0")
+    return min(ttl, _LONGEST) / 1000
+
+
+def _bad_cursor() -> MalformedError:
+    return MalformedError("Invalid cursor: pass the nextCursor of a previous page, or none")

@@ -1,0 +1,65 @@
+"""Ids of tasks: nobody can guess one, and whose it is can be told without a look at any store."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+
+from ..protocol.types import Json
+from ..state.keys import Keys
+
+_RANDOM = 16
+_LENGTH = 64
+_PURPOSE = "task id 1"
+
+IDEMPOTENCY_KEY = "mcpkit/idempotencyKey"
+"""The member of a request's `_meta` by which a client that asks twice gets one task."""
+
+MAX_KEY = 200
+"""Characters of an idempotency key."""
+
+
+def new_id(keys: Keys, owner: str) -> str:
+    """Return an id for a task of somebody's: 64 characters."""
+    return _id(keys, owner, os.urandom(_RANDOM))
+
+
+def same_id(keys: Keys, owner: str, whose: str, tool: str, arguments: Json, key: str) -> str:
+    """Return the id that all get who ask for the same under one idempotency key.
+
+    Args:
+        keys: What signs it.
+        owner: Whose the task is; empty for whoever knows the id.
+        whose: Who asks, as far as that can be told: strangers may think of the same key.
+        tool: The tool.
+        arguments: What it is called with.
+        key: The key.
+    """
+    said = json.dumps([whose, tool, arguments, key], sort_keys=True, separators=(",", ":"))
+    return _id(keys, owner, keys.sign("task idempotency 1", hashlib.sha256(said.encode()).digest())[:_RANDOM])
+
+
+def is_of(keys: Keys, owner: str, id_: str) -> bool:
+    """Say whether an id was given here, to this owner, under any of the secrets."""
+    if len(id_) != _LENGTH or not id_.isascii():
+        return False
+    try:
+        packed = urlsafe_b64decode(id_)
+    except ValueError:
+        return False
+    random, mac = packed[:_RANDOM], packed[_RANDOM:]
+    # Decoding skips what is not of the alphabet; encoding shows it.
+    return urlsafe_b64encode(packed).decode() == id_ and keys.verify(_PURPOSE, _signed(owner, random), mac)
+
+
+def _id(keys: Keys, owner: str, random: bytes) -> str:
+    random = (
+        bytes([random[0] & 0x7F]) + random[1:]
+    )  # so that no id begins with a hyphen, as options of commands do
+    return urlsafe_b64encode(random + keys.sign(_PURPOSE, _signed(owner, random))).decode()
+
+
+def _signed(owner: str, random: bytes) -> bytes:
+    return random + owner.encode()

@@ -1,0 +1,49 @@
+"""Who runs the tasks of a server, and how many there may be."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from ..common.numbers import check_count, check_seconds
+
+
+class Tasks(NamedTuple):
+    """Who runs the tasks of a server, and how many there may be: `Server(tasks=Tasks(by="workers", slots=4))`.
+
+    Attributes:
+        by: Who runs them: `replicas`, each process that serves; or `workers` alone, which
+            `python -m mcpkit worker server:server` starts.
+        slots: How many tasks one process runs at a time.
+        lease: Seconds after which a task whose process has ended is another one's.
+        per_owner: How many tasks one principal may have open; over HTTP, of those who have not said who they are, one
+            address.
+        most: How many may be open in all.
+    """
+
+    by: Literal["replicas", "workers"] = "replicas"
+    slots: int = 8
+    lease: float = 30.0
+    per_owner: int = 100
+    most: int = 10_000
+
+
+def options_of(tasks: object) -> Tasks:
+    """Return what stands in `Server(tasks=...)`, checked.
+
+    Raises:
+        TypeError: It is something else.
+        ValueError: It is out of range.
+    """
+    if tasks is None:
+        return Tasks()
+    if tasks in ("workers", "replicas"):
+        return Tasks(by="workers" if tasks == "workers" else "replicas")
+    if not isinstance(tasks, Tasks):
+        raise TypeError(f'tasks must be "workers", "replicas" or Tasks(...), got {tasks!r}')
+    if tasks.by not in {"replicas", "workers"}:
+        raise ValueError(f'Tasks(by=...) is "replicas" or "workers", got {tasks.by!r}')
+    check_count("Tasks(slots=...)", tasks.slots)
+    check_seconds("Tasks(lease=...)", tasks.lease)
+    check_count("Tasks(per_owner=...)", tasks.per_owner)
+    check_count("Tasks(most=...)", tasks.most)
+    return tasks

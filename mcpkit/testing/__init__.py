@@ -1,0 +1,20 @@
+"""An in-memory client for the tests of a server; it speaks the real protocol of any revision.
+
+async with connect(server) as client:
+    result = await client.call("get_forecast", {"latitude": 38.9, "longitude": -77.0})
+    assert result.text.startswith("Sunny")
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..common.late_names import late_names
+
+if TYPE_CHECKING:
+    from .client import Answers, CallResult, Client, ProgressCallback, connect
+
+__all__ = ["Answers", "CallResult", "Client", "ProgressCallback", "connect"]
+
+# pytest imports this folder for its plugin alone, which must cost nothing.
+__getattr__ = late_names(globals(), dict.fromkeys(__all__, ".client"))

@@ -1,0 +1,97 @@
+"""What the fixtures `mcp_lock` and `mcp_check` do with a server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from ..cli.checking.finding import Looked
+from ..cli.checking.rules.catalogue import findings
+from ..cli.checking.settings import settings
+from ..client.client import Client
+from ..client.contract.changes import Change, changes
+from ..client.contract.lockfile import contract_of, kept, write
+from ..client.contract.surface import Surface, surfaces_of
+from ..client.contract.verdict import Effect
+
+
+def compare(target: object, path: Path, *, is_updated: bool, allows_compatible: bool) -> str | None:
+    """Compare a server with the contract in a file.
+
+    Args:
+        target: The server, as `Client` takes it.
+        path: The file.
+        is_updated: Whether it is written as the server is now.
+        allows_compatible: Whether changes that break no client are fine.
+
+    Returns:
+        Why the test fails; None where it passes.
+
+    Raises:
+        ValueError: The file is no contract.
+    """
+    contract = contract_of(_surfaces(target))
+    if is_updated:
+        write(path, contract)
+        return None
+    old = kept(path)
+    if old is None:
+        return f"there is no {path}: pytest --mcp-lock-update writes it"
+    found = [
+        each
+        for each in changes(old, contract)
+        if not (allows_compatible and each.effect is Effect.COMPATIBLE)
+    ]
+    if not found:
+        return None
+    told = "\n".join(map(_told, found))
+    return f"the server differs from {path.name}; pytest --mcp-lock-update accepts that:\n{told}"
+
+
+def check(target: object, folder: Path, *, ignore: Sequence[str], is_strict: bool) -> str | None:
+    """Look for what hosts and models will stumble over, by the settings of the project in a folder.
+
+    Args:
+        target: The server, as `Client` takes it.
+        folder: The project's folder.
+        ignore: Codes that are of no interest, besides those of the settings.
+        is_strict: Whether advice fails the test, too.
+
+    Returns:
+        Why the test fails; None where it passes.
+
+    Raises:
+        ValueError: A setting is none, or there is no rule of a code.
+    """
+    said = settings(folder)
+    looked = Looked(
+        _surfaces(target), budget=said.budget, tool_budget=said.tool_budget, strict_hosts=said.hosts
+    )
+    found = [
+        f"{each.severity}: {each.where}: {each.what} [{each.code}]\n  {each.cure}"
+        for each in findings(looked, ignored=[*said.ignore, *ignore])
+        if is_strict or said.strict or each.severity != "advice"
+    ]
+    return "\n".join(found) or None
+
+
+def _told(change: Change) -> str:
+    words = {
+        Effect.BREAKING: "breaks clients",
+        Effect.UNTOLD: "may break clients",
+        Effect.COMPATIBLE: "changed",
+    }
+    return f"{words[change.effect]}: {change.where}: {change.what}"
+
+
+def _surfaces(target: object) -> list[Surface]:
+    """Ask a server in a thread of its own: the test may have an event loop that runs."""
+
+    async def ask() -> list[Surface]:
+        async with Client(target) as client:  # type: ignore[arg-type]  # it says what is wrong
+            return await surfaces_of(client)
+
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, ask()).result()

@@ -1,0 +1,66 @@
+"""Whether what processes share can be reached, for whoever sends requests to one that is ready."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from ...calls.coroutines import within
+
+if TYPE_CHECKING:
+    from ...state.broker import Broker
+
+logger = logging.getLogger("mcpkit")
+
+_PATIENCE = 0.8
+"""Seconds in which it has to answer: whoever asks may wait no longer than one."""
+
+_FRESH = 1.0
+"""Seconds for which what was found is told again, however often somebody asks."""
+
+
+class Readiness:
+    """Looks whether the shared store answers, in one event loop.
+
+    Args:
+        broker: The store.
+        name: The server's name.
+    """
+
+    def __init__(self, broker: Broker, name: str) -> None:
+        self._broker = broker
+        self._key = f"{name}/ready"
+        self._answers = True
+        self._looked = 0.0
+        self._looking: asyncio.Future[None] | None = None
+
+    async def answers(self) -> bool:
+        """Say whether it does, or did within the last second."""
+        if self._looking is not None:
+            await asyncio.shield(self._looking)
+        elif monotonic() - self._looked >= _FRESH or not self._looked:
+            self._looking = asyncio.get_running_loop().create_future()
+            try:
+                await self._look()
+            finally:
+                self._looking.set_result(None)
+                self._looking = None
+        return self._answers
+
+    async def _look(self) -> None:
+        is_early = iter(
+            (True, False)
+        )  # where the event loop is late itself, what has come is taken before it is too late
+        try:
+            await within(_PATIENCE / 2, self._broker.read(self._key), lambda: next(is_early))
+        except OSError as error:
+            if self._answers:
+                logger.warning("not ready: the shared store does not answer (%s)", error)
+            self._answers = False
+        else:
+            if not self._answers:
+                logger.warning("ready again: the shared store answers")
+            self._answers = True
+        self._looked = monotonic()

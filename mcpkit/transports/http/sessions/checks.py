@@ -1,0 +1,58 @@
+"""Waiting until the process that tells a client what changes knows of what that has subscribed to elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from ....calls.coroutines import within
+from .remote import CHECK
+
+if TYPE_CHECKING:
+    from .record import Record
+
+logger = logging.getLogger("mcpkit")
+
+_PATIENCE = 5.0
+"""Seconds in which it must know, however busy it is; then the client is answered all the same."""
+
+
+class Checks:
+    """What this process waits for.
+
+    Args:
+        record: The record of the session.
+        process: What this process is called.
+    """
+
+    __slots__ = ("_count", "_open", "_process", "_record")
+
+    def __init__(self, record: Record, process: str) -> None:
+        self._record = record
+        self._process = process
+        self._count = 0
+        self._open: dict[str, asyncio.Future[None]] = {}
+
+    async def ask(self) -> None:
+        """Wait until it knows of all that has been saved, so that it tells what changes from now on.
+
+        Raises:
+            BusyError: The shared store does not answer.
+        """
+        self._count += 1
+        number = f"{self._process}-{self._count}"
+        checked = self._open[number] = asyncio.get_running_loop().create_future()
+        try:
+            await self._record.tell(CHECK, number)
+            await within(_PATIENCE, checked)
+        except TimeoutError:
+            logger.debug("the process that tells what changes does not say that it knows of a subscription")
+        finally:
+            del self._open[number]
+
+    def hear(self, number: str) -> None:
+        """Take note that it knows."""
+        checked = self._open.get(number)
+        if checked is not None and not checked.done():
+            checked.set_result(None)

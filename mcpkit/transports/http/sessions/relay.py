@@ -1,0 +1,247 @@
+"""A stream of another process, taken up in this one: its client has come back here."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from ....calls.coroutines import within
+from ....errors import INTERNAL_ERROR, BusyError, ProtocolError
+from ....protocol import jsonrpc
+from ..exchange import Exchange, Source, event
+from .remote import TAKEN
+from .streams import EventId, not_kept, read_event_id
+
+if TYPE_CHECKING:
+    from ..environment import Environment
+    from .journal import Journal, Page
+    from .record import Record
+    from .streams import Streams
+    from .telling import Telling
+
+logger = logging.getLogger("mcpkit")
+
+_POLL = 2.0
+"""Seconds after which it is looked for more though nobody has told of it."""
+
+_WRITTEN = 3.0
+"""Seconds in which another process must have written down what it has said, however busy it is."""
+
+_PATIENCE = 1.0
+"""Seconds in which another process must say what it has not written down yet, or end a stream that listens."""
+
+
+class Relays(Protocol):
+    """The session of a relay."""
+
+    relays: dict[str, Relay]
+    record: Record
+    streams: Streams
+    telling: Telling
+
+    def listen(self, exchange: Exchange) -> None:
+        """Open a stream for what belongs to no call."""
+        ...
+
+    def save_later(self) -> None:
+        """Save what has changed, which nobody waits for."""
+        ...
+
+
+async def take_up(
+    session: Relays, environment: Environment, last_event_id: str, exchange: Exchange
+) -> ProtocolError | Literal[False] | None:
+    """Take a stream of another process up.
+
+    Args:
+        session: The session.
+        environment: What all lives in.
+        last_event_id: The last event that the client has seen.
+        exchange: The connection.
+
+    Returns:
+        Why it cannot be taken up; False where it is none of another process, nor one that was here.
+
+    Raises:
+        BusyError: The shared store does not answer.
+    """
+    seen, journal = read_event_id(last_event_id), environment.journal
+    is_here = seen.process == "" or session.streams.get(seen.stream) is not None
+    if journal is None or not session.streams.has_ids or is_here:
+        return False
+    relay = Relay(session, environment, journal, seen, exchange)
+    if not await relay.begin():
+        return not_kept()
+    if not relay.has_begun:  # as a session does with streams of its own
+        exchange.answer(None, 405, ((b"allow", b"POST, DELETE"),))
+    return None
+
+
+class Relay(Source):
+    """Sends on what a stream of another process has said, and says, as it finds it in the shared store.
+
+    The other process leaves its own connection to the client, and tells when it has written more. Where it has died, a
+    call is answered with an error, unless its response was written before.
+
+    Args:
+        session: Whose stream it is.
+        environment: What all lives in.
+        journal: Where it is written.
+        seen: The last event that the client has seen.
+        exchange: The connection.
+    """
+
+    def __init__(
+        self, session: Relays, environment: Environment, journal: Journal, seen: EventId, exchange: Exchange
+    ) -> None:
+        self._session = session
+        self._environment = environment
+        self._journal = journal
+        self._seen = seen
+        self._number = seen.number
+        self._exchange = exchange
+        self._news = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._page: Page | None = None
+
+    async def begin(self) -> bool:
+        """Take the stream up, and say whether anything is known of it, or it is one that only listens.
+
+        Raises:
+            BusyError: The shared store does not answer.
+        """
+        session, seen = self._session, self._seen
+        before = session.relays.get(seen.stream)
+        if before is not None:
+            before.leave()
+        session.relays[seen.stream] = self
+        try:
+            await self._environment.broker.listening()
+            await session.record.tell(TAKEN, seen.stream)
+            page = await self._read()
+            if page is None and seen.process != self._environment.process:
+                await self._wait(_WRITTEN)
+                page = await self._read()
+        except OSError:
+            self._forget()
+            raise BusyError("What the stream has said cannot be reached; try again later") from None
+        except BaseException:
+            self._forget()
+            raise
+        self._page = page
+        if seen.is_for_call and (page is None or (page.is_over and page.sent <= seen.number)):
+            self._forget()
+            return page is not None
+        self._exchange.attach(self)
+        self._exchange.open_stream()
+        self._task = asyncio.get_running_loop().create_task(self._run())
+        return True
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether it has anything to say."""
+        return self._task is not None
+
+    def hear(self) -> None:
+        """Look for more."""
+        self._news.set()
+
+    def leave(self) -> None:
+        """End the connection after what has been said."""
+        self._forget()
+        self._exchange.finish()
+
+    def lost(self, exchange: Exchange) -> None:
+        """Look for nothing more, as the client has gone."""
+        self._forget()
+
+    def _forget(self) -> None:
+        if self._session.relays.get(self._seen.stream) is self:
+            del self._session.relays[self._seen.stream]
+        if self._task is not None and self._task is not asyncio.current_task():
+            self._task.cancel()
+
+    async def _read(self) -> Page | None:
+        self._news.clear()
+        return await self._journal.read(self._session.record.token.id, self._seen.stream)
+
+    async def _wait(self, seconds: float) -> None:
+        try:
+            await within(seconds, self._news.wait())
+        except TimeoutError:
+            logger.debug("nobody has told of more of a stream of another process")
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        while True:
+            try:
+                is_over = await self._go_on(loop.time() - began)
+            except OSError:
+                logger.exception(
+                    "the shared store does not answer: a client waits for what another process says"
+                )
+                is_over = False
+            if is_over:
+                break
+            await self._wait(_POLL if self._seen.is_for_call else _PATIENCE)
+            try:
+                self._page = await self._read() or self._page
+            except OSError:
+                logger.debug("the shared store does not answer yet")
+        self._forget()
+        if self._seen.is_for_call:
+            self._exchange.finish()
+        else:
+            self._session.listen(self._exchange)
+            self._session.save_later()
+
+    async def _go_on(self, seconds: float) -> bool:
+        """Send what is new, and say whether that was all.
+
+        Args:
+            seconds: Since when.
+        """
+        page, seen = self._page, self._seen
+        id_, name = self._session.record.token.id, seen.stream
+        if page is not None:
+            for number, message in await self._journal.events(id_, name, page, self._number):
+                self._say(number, message)
+            if page.is_over:
+                if seen.is_for_call and self._number < page.sent and page.id is not None:
+                    self._say(page.sent, _error(page, "is not kept any more"))
+                return True
+        presence = self._environment.presence
+        is_lost = seen.process == self._environment.process  # it was here before the session made room
+        is_gone = is_lost or (presence is not None and presence.is_gone(seen.process))
+        problem: bytes | None = None
+        if page is None:  # it only listens, and nobody has written down what it has said
+            self._session.telling.note_gap()
+            return True
+        if seen.is_for_call and page.id is not None:
+            if not is_gone:
+                return False
+            problem = _error(page, "is not known, as the process that served it has ended")
+        elif not is_gone and seconds < _PATIENCE:
+            return False
+        if await self._journal.end(id_, name, page, problem, self._environment.process) is None:
+            self._news.set()
+            return False
+        if problem is not None:
+            self._say(page.sent + 1, problem)
+        self._session.telling.note_gap()
+        return True
+
+    def _say(self, number: int, message: bytes) -> None:
+        self._number = number
+        self._exchange.push(event(message, f"{self._seen.stream}-{number}"))
+
+
+def _error(page: Page, what: str) -> bytes:
+    assert page.id is not None, "it answers a request"
+    problem = ProtocolError(
+        INTERNAL_ERROR,
+        f"The response {what}: what was asked for may or may not have happened; look before you repeat it",
+    )
+    return jsonrpc.error(page.id, problem)

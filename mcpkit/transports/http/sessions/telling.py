@@ -1,0 +1,247 @@
+"""The streams of a session that GETs have opened: the newest one, in whichever process, tells what changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Protocol
+
+from ....engine.subscriptions.hub import ChangeListener
+from ....engine.subscriptions.listen import notification
+from ....engine.subscriptions.mailbox import Pending
+from ....errors import BusyError
+from ....state.change import Change
+from ..exchange import Exchange
+from .remote import SAID
+from .streams import Stream, Streams
+
+if TYPE_CHECKING:
+    from ....protocol.eras import Handshake
+    from ..environment import Environment
+    from .record import Record
+
+_TELLER = "teller"
+"""The process with the newest stream that listens: it alone tells what changes."""
+
+
+class Told(ChangeListener, Protocol):
+    """A session, as far as its client is told of changes."""
+
+    record: Record
+    negotiated: Handshake
+
+    def save_later(self) -> None:
+        """Save what has changed, which nobody waits for."""
+        ...
+
+
+class Telling:
+    """The streams of a session that listen in this process, and what they are to tell.
+
+    Args:
+        environment: What it lives in.
+        session: The session.
+
+    Attributes:
+        streams: Those that listen, the newest one last.
+    """
+
+    __slots__ = ("_attending", "_crowd", "_environment", "_pending", "_session", "_teller", "streams")
+
+    def __init__(self, environment: Environment, session: Told) -> None:
+        self.streams: list[Listening] = []
+        self._attending: dict[object, Callable[[], None]] | None = None
+        self._environment = environment
+        self._session = session
+        self._pending = Pending()
+        self._crowd: dict[Change, None] = {}
+        self._teller: str | None = None
+
+    def load(self, fields: Mapping[str, str]) -> None:
+        """Take over what the record of the session says."""
+        was_heard = self.is_heard
+        self._teller = fields.get(_TELLER)
+        if self.is_heard and not was_heard:
+            self._begin()
+        if self.is_elsewhere:
+            self._pending.take()
+            self._crowd.clear()
+        elif self.streams and self._teller is None:
+            self._claim()
+            self._session.save_later()
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether there are streams here, but a newer one in another process is told what changes."""
+        return bool(self.streams) and self.has_other
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the newest stream is one of this process."""
+        return self._teller == self._environment.process
+
+    @property
+    def has_other(self) -> bool:
+        """Whether the newest stream is one of another process."""
+        return self._teller is not None and not self.is_here and not self._is_untold
+
+    @property
+    def _is_untold(self) -> bool:
+        """Whether the process that tells what changes has died."""
+        presence = self._environment.presence
+        return self._teller is not None and presence is not None and presence.is_gone(self._teller)
+
+    def mend(self) -> None:
+        """Tell what changes in the place of a process that has died."""
+        if self.streams and self._is_untold:
+            self._claim()
+            self._session.save_later()
+            self.note_gap()
+
+    def note_gap(self) -> None:
+        """Have the client told of all that it wants to hear of, as something may have been lost to it."""
+        self._crowd.update(dict.fromkeys(self._environment.changes.wanted(self._session)))
+        self.wake()
+
+    def _claim(self) -> None:
+        if self._teller != self._environment.process:
+            self._teller = self._environment.process
+            self._session.record.changes[_TELLER] = self._teller
+
+    def open(self, stream: Listening, exchange: Exchange) -> None:
+        """Tell what changes on a stream from now on; that is to be saved."""
+        self.streams.append(stream)
+        self._environment.streams.take(exchange.caller)
+        stream.let_go = self._environment.hold(exchange, stream.leave)
+        self._claim()
+        self._begin()
+
+    @property
+    def is_attended(self) -> bool:
+        """Whether somebody wants to hear when the client begins to listen."""
+        return bool(self._attending)
+
+    def attend(self, begun: Callable[[], None]) -> Callable[[], None]:
+        """Call a function when the client begins to listen, here or at another process; return what ends this."""
+        key = object()
+        if self._attending is None:
+            self._attending = {}
+        attending = self._attending
+        attending[key] = begun
+        return lambda: attending.pop(key, None) and None
+
+    def _begin(self) -> None:
+        for begun in tuple((self._attending or {}).values()):
+            begun()
+
+    def close(self, stream: Listening, caller: str | None) -> None:
+        """Tell what changes on another stream, if there is one."""
+        if stream in self.streams:
+            self.streams.remove(stream)
+            self._environment.streams.give_back(caller)
+            if not self.streams and self._teller == self._environment.process:
+                self._teller = None
+                self._session.record.changes[_TELLER] = None
+                self._session.save_later()
+            self.wake()
+
+    def add(self, change: Change) -> None:
+        """Take a change: it is told at once, or when there is a stream.
+
+        Where too many wait, the client is told of what it has subscribed to, be it a template, instead of
+        each resource: so as many can wait as there are subscriptions, and nothing is lost.
+        """
+        if self.is_elsewhere:
+            return
+        if not self._pending.add(change):
+            self._crowd.update(dict.fromkeys(self._subscribed_as(change)))
+        self.wake()
+
+    def _subscribed_as(self, change: Change) -> list[Change]:
+        uri = change.uri
+        assert uri is not None, "for lists there is always room"
+        subscriptions = self._session.negotiated.subscriptions
+        if uri in subscriptions:
+            return [change]
+        templates = self._environment.engine.registry.resource_templates
+        return [
+            Change("resource", text)
+            for text in subscriptions
+            if (template := templates.get(text)) is not None and template.template.match(uri) is not None
+        ]
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether the client listens, here or at another process, as far as that is known."""
+        return bool(self.streams) or self.has_other
+
+    def say(self, message: bytes) -> None:
+        """Say a message on the newest stream, in whichever process it is."""
+        if self.has_other:
+            said = self._session.record.tell(SAID, message.decode())
+            self._environment.begin(_unheard(said))
+        else:
+            self.say_here(message)
+
+    def say_here(self, message: bytes) -> None:
+        """Say a message on the newest stream, if that is here."""
+        if self.streams and not self.is_elsewhere:
+            self.streams[-1].send(message)
+
+    def wake(self) -> None:
+        """Have the newest stream tell what waits."""
+        if self.streams:
+            exchange = self.streams[-1].exchange
+            assert exchange is not None
+            exchange.wake()
+
+    def take(self, stream: Listening) -> list[bytes]:
+        """Return what a stream is to tell: all that has changed, if it is the newest one."""
+        if not self._session.negotiated.is_initialized or not self.streams or stream is not self.streams[-1]:
+            return []
+        changes = [*self._pending.take(), *self._crowd]
+        self._crowd.clear()
+        return [stream.event(notification(change)) for change in changes]
+
+
+async def _unheard(said: Coroutine[object, object, None]) -> None:
+    with suppress(BusyError):  # it has been logged
+        await said
+
+
+class Listening(Stream):
+    """A stream of a session that a GET has opened: it tells what changes.
+
+    Args:
+        streams: Those of its session.
+        telling: What it tells.
+
+    Attributes:
+        let_go: Called when it listens no more.
+    """
+
+    __slots__ = ("_telling", "let_go")
+    kind = "g"
+
+    def __init__(self, streams: Streams, telling: Telling) -> None:
+        super().__init__(streams)
+        self._telling = telling
+        self.let_go: Callable[[], None] | None = None
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether somebody listens."""
+        return self.exchange is not None
+
+    def refill(self) -> list[bytes]:
+        """Return what has changed."""
+        return self._telling.take(self)
+
+    def lost(self, exchange: Exchange) -> None:
+        """Listen no more, unless the client has come back already."""
+        if self.exchange is exchange:
+            self.exchange = None
+            self.is_left = True
+            if self.let_go is not None:
+                self.let_go()
+            self._telling.close(self, exchange.caller)

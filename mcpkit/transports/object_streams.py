@@ -1,0 +1,235 @@
+"""A pair of streams in the same process whose messages are Python objects, as anyio's memory streams carry them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections import deque
+from collections.abc import AsyncIterable, Awaitable, Callable
+from typing import Generic, Protocol, TypeVar
+
+from pydantic_core import from_json
+
+from ..common.current import running_loop
+from ..engine.connection import Connection
+from ..engine.engine import Served
+from ..protocol import jsonrpc
+from ..protocol.types import Json
+from ..state.principal import ANYONE, Principal
+
+_FULL = 1024 * 1024
+"""Bytes waiting for the client beyond which nothing more is read, and handlers that wait for room are held."""
+
+_LAST_WORDS = 1.0
+"""Seconds in which the last messages must be taken when the client has said its last."""
+
+logger = logging.getLogger("mcpkit")
+
+Item = TypeVar("Item")
+Item_co = TypeVar("Item_co", covariant=True)
+Sent = TypeVar("Sent")
+Sent_contra = TypeVar("Sent_contra", contravariant=True)
+
+
+class ObjectSource(AsyncIterable[Item_co], Protocol[Item_co]):
+    """Gives messages, one after the other, and ends; such as `anyio.abc.ObjectReceiveStream`."""
+
+    def aclose(self) -> Awaitable[None]:
+        """Take no more."""
+        ...
+
+
+class ObjectSink(Protocol[Sent_contra]):
+    """Takes messages, such as `anyio.abc.ObjectSendStream`."""
+
+    def send(self, item: Sent_contra, /) -> Awaitable[None]:
+        """Hand one message over, as soon as there is room for it."""
+        ...
+
+    def aclose(self) -> Awaitable[None]:
+        """Say that there are no more."""
+        ...
+
+
+async def serve_objects(
+    server: Served,
+    read: ObjectSource[Item | Exception],
+    write: ObjectSink[Sent],
+    *,
+    dump: Callable[[Item], Json],
+    make: Callable[[Json], Sent],
+    principal: Principal = ANYONE,
+) -> None:
+    """Serve one client whose messages are objects, until `read` ends or breaks, or nobody takes what is written.
+
+    What still runs then is cancelled, and answered with an error where the client still listens; the lifespan is left,
+    and both streams are closed. All of that is done, too, before a cancellation of this gets out, but for the answers.
+
+    A client may do the handshake again, as agents do that have lost track of it: what runs goes on.
+
+    Nothing is read while more than a megabyte waits to be taken by the client. Exceptions in `read`, which stand for
+    messages that could not be read, are logged, as nobody can be told: they have no id. So are messages that `dump` or
+    `make` raises for.
+
+    Args:
+        server: The server.
+        read: What the client says.
+        write: What it is told.
+        dump: Returns the JSON-RPC message of an item of `read`.
+        make: Returns the item of `write` for a JSON-RPC message.
+        principal: Who the client is.
+
+    Raises:
+        RuntimeError: No event loop of asyncio runs here.
+        BaseException: Whatever entering or leaving the server's lifespan raised, or a stream, unless it was one of
+            anyio's errors that say that its other end has gone.
+    """
+    if running_loop() is None:
+        raise RuntimeError(
+            "mcpkit serves in an event loop of asyncio, and none runs here: with anyio, take that backend"
+        )
+    from anyio import CancelScope
+
+    # A cancel scope of anyio cancels what it holds over and over; in a task of its own the end is reached in order.
+    serving = asyncio.create_task(_serve(server, read, write, dump, make, principal))
+    try:
+        await asyncio.shield(serving)
+    except asyncio.CancelledError:
+        serving.cancel()
+        with CancelScope(shield=True):
+            await asyncio.wait((serving,))
+        if not serving.cancelled():
+            serving.result()
+        raise
+
+
+async def _serve(
+    server: Served,
+    read: ObjectSource[Item | Exception],
+    write: ObjectSink[Sent],
+    dump: Callable[[Item], Json],
+    make: Callable[[Json], Sent],
+    principal: Principal,
+) -> None:
+    output = _Output(write, make)
+    async with server.engine.running():
+        connection = Connection(
+            server, output.send, ready=output.room, principal=principal, may_begin_again=True
+        )
+        entering = asyncio.create_task(server.engine.ready())
+        reading = asyncio.create_task(_receive(read, dump, connection, output))
+        sending = asyncio.create_task(output.run())
+        is_heard = False
+        try:
+            while not (reading.done() or sending.done()):
+                await asyncio.wait(
+                    {reading, sending} if entering.done() else {reading, sending, entering},
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+                if entering.done():
+                    entering.result()
+            is_heard = not sending.done()
+        finally:
+            for task in (entering, reading):
+                task.cancel()
+            await connection.aclose(graceful=is_heard)
+            output.end()
+            if is_heard:
+                await asyncio.wait((sending,), timeout=_LAST_WORDS)
+            sending.cancel()
+            await asyncio.wait((entering, reading, sending))
+            await write.aclose()
+            await read.aclose()
+        for task in (reading, sending):
+            if not task.cancelled():
+                task.result()
+
+
+async def _receive(
+    read: ObjectSource[Item | Exception],
+    dump: Callable[[Item], Json],
+    connection: Connection,
+    output: _Output[Sent],
+) -> None:
+    """Hand over what the client says, until it says no more."""
+    from anyio import BrokenResourceError, ClosedResourceError
+
+    try:
+        async for item in read:
+            if isinstance(item, Exception):
+                logger.warning("a message that could not be read is passed over: %s", item)
+                continue
+            try:
+                line = _line(dump(item))
+            except Exception:
+                logger.exception("a message is no JSON-RPC, and is passed over: %.200r", item)
+                continue
+            connection.receive(line)
+            await output.room()
+    except (BrokenResourceError, ClosedResourceError):
+        pass
+
+
+def _line(message: Json) -> bytes:
+    try:
+        return jsonrpc.encode(message)
+    except ValueError:  # half of a surrogate pair: what reads the line refuses it under its id
+        return json.dumps(message).encode()
+
+
+class _Output(Generic[Sent]):
+    """Sends messages in the order in which they are given, as fast as they are taken."""
+
+    def __init__(self, write: ObjectSink[Sent], make: Callable[[Json], Sent]) -> None:
+        self._write = write
+        self._make = make
+        self._waiting: deque[bytes] = deque()
+        self._size = 0
+        self._is_ending = False
+        self._has_news = asyncio.Event()
+        self._has_room = asyncio.Event()
+        self._has_room.set()
+
+    def send(self, message: bytes) -> None:
+        """Let a message wait until it is its turn."""
+        self._waiting.append(message)
+        self._size += len(message)
+        if self._size > _FULL:
+            self._has_room.clear()
+        self._has_news.set()
+
+    async def room(self) -> None:
+        """Wait until the client keeps up."""
+        if self._size > _FULL:
+            await self._has_room.wait()
+
+    def end(self) -> None:
+        """Let `run` return when all that waits has been sent."""
+        self._is_ending = True
+        self._has_news.set()
+
+    async def run(self) -> None:
+        """Send until the end, or until nobody takes it any more."""
+        from anyio import BrokenResourceError, ClosedResourceError
+
+        try:
+            while not self._is_ending:
+                await self._has_news.wait()
+                self._has_news.clear()
+                while self._waiting:
+                    await self._send_first()
+        except (BrokenResourceError, ClosedResourceError):
+            pass
+
+    async def _send_first(self) -> None:
+        message = self._waiting.popleft()
+        try:
+            item = self._make(from_json(message))
+        except Exception:
+            logger.exception("a message cannot be said to the client: %.200r", message)
+        else:
+            await self._write.send(item)
+        self._size -= len(message)
+        if self._size <= _FULL:
+            self._has_room.set()

@@ -1,0 +1,90 @@
+"""A process that serves nobody and runs the tasks of a server: `python -m mcpkit worker server:server`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+
+from ..common.numbers import check_count, check_seconds
+from ..engine.engine import Engine, Served
+from ..tasks.service import TaskService
+from .watchdog import Watchdog
+
+logger = logging.getLogger("mcpkit")
+
+_SHARE_OF_TASKS = 0.8
+"""The part of the grace period in which tasks may end; the rest is for leaving the lifespan."""
+
+
+class NoWorkError(Exception):
+    """There is nothing that a worker could do for a server."""
+
+
+def run_worker(server: Served, *, slots: int | None = None, grace: float = 10.0) -> None:
+    """Run the tasks of a server until a signal comes.
+
+    SIGINT and SIGTERM end it: no more tasks are taken, and what runs is handed back to the others that run tasks, or
+    finishes meanwhile. A second signal ends the process at once, and others run its tasks when their leases are over.
+
+    Args:
+        server: The server.
+        slots: How many tasks run at a time; None for as many as the server says.
+        grace: Seconds from a signal to the end of the process.
+
+    Raises:
+        TypeError: An option is of another type.
+        ValueError: An option is out of range.
+        NoWorkError: The server has no tasks, or shares them with no other process.
+        BaseException: Whatever entering or leaving the server's lifespan raised.
+    """
+    check_options(slots, grace)
+    engine = server.engine
+    runtime = engine.runtime
+    if not runtime.shared.is_lasting:
+        raise NoWorkError(
+            f"{runtime.name} keeps its tasks in its own process, where no other sees them: "
+            f'give it an engine that processes share, such as Server("{runtime.name}", shared=Sqlite("tasks.db"))'
+        )
+    tasks = engine.methods.tasks
+    assert isinstance(tasks, TaskService), "all servers have this one"
+    tasks.work_here(slots)
+    with Watchdog(grace, is_hasty=True) as watchdog:
+        asyncio.run(_work(engine, tasks.slots, grace * _SHARE_OF_TASKS, watchdog))
+
+
+def check_options(slots: int | None, grace: float) -> None:
+    """Check the options of a worker.
+
+    Raises:
+        TypeError: One of them is of another type.
+        ValueError: One of them is out of range.
+    """
+    check_count("slots", slots, none="as many as the server says")
+    check_seconds("grace", grace, may_be_zero=True)
+
+
+async def _work(engine: Engine, slots: int, grace: float, watchdog: Watchdog) -> None:
+    loop, told = asyncio.get_running_loop(), asyncio.Event()
+    name = engine.runtime.name
+
+    def stop() -> None:
+        with suppress(RuntimeError):  # the loop has been closed
+            loop.call_soon_threadsafe(told.set)
+
+    watchdog.watch(None, on_signal=stop)
+    async with engine.running():
+        entering, waiting = loop.create_task(engine.ready()), loop.create_task(told.wait())
+        try:
+            await asyncio.wait((entering, waiting), return_when=asyncio.FIRST_COMPLETED)
+            if entering.done():
+                entering.result()
+                if not engine.declared.has("tasks"):
+                    raise NoWorkError(f"{name} has no tool that may be a task: write @server.tool(task=True)")
+                logger.info("a worker of %s is ready: %d slots, %r", name, slots, engine.runtime.shared)
+                await waiting
+        finally:
+            entering.cancel()
+            waiting.cancel()
+            engine.drain(grace)
+    logger.info("a worker of %s has ended", name)

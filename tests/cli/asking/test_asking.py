@@ -1,0 +1,155 @@
+"""`mcpkit list, read, prompt, complete, ping, inspect`: what they write where, and how they end."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mcpkit import Server
+from mcpkit.cli.checking.tokens import tokens
+from serving import in_thread
+from workbench_server import PIXEL
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+def test_lists_are_tables(mcpkit: Run, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    status, out, err = mcpkit("list", url)
+    assert (status, err) == (0, "")
+    lines = [line.split("  ") for line in out.splitlines()]
+    cells = [[cell.strip() for cell in line if cell.strip()] for line in lines]
+    assert ["name", "description", "arguments (? may be left out)"] in cells
+    assert ["add", "Add two numbers.", "first: integer, second?: integer = 1"] in cells
+    assert ["note://hello", "note", "text/plain", "A note."] in cells
+    assert ["greet", "A greeting", "Greet somebody.", "name: string, tone?: string"] in cells
+    assert "\x1b" not in out
+    status, out, _ = mcpkit("list", url, "prompts", "templates")
+    assert [line for line in out.splitlines() if not line.startswith(" ")] == ["1 prompt", "1 template"]
+
+
+def test_lists_are_json(mcpkit: Run, url: str) -> None:
+    status, out, _ = mcpkit("list", url, "--json")
+    assert status == 0
+    assert {kind: len(items) for kind, items in json.loads(out).items()} == {
+        "tools": 15, "resources": 2, "templates": 1, "prompts": 1,
+    }  # fmt: skip
+
+
+def test_a_server_without_prompts_is_no_error(mcpkit: Run) -> None:
+    bare = Server("bare")
+
+    @bare.tool
+    def only() -> None:
+        """The only one.
+
+        \x1b[31mred
+        """
+
+    with in_thread(bare.asgi()) as origin:
+        status, out, err = mcpkit("list", f"{origin}/mcp")
+        assert (status, err) == (0, "")
+        assert out.splitlines()[0] == "1 tool"
+        status, out, err = mcpkit("list", f"{origin}/mcp", "prompts")
+        assert (status, out, err) == (0, "", "the server has no prompts\n")
+        assert mcpkit("prompt", f"{origin}/mcp", "any")[0] == 2
+        assert mcpkit("read", f"{origin}/mcp", "any://thing")[0] == 2
+
+
+def test_resources_are_read(mcpkit: Run, url: str, tmp_path: Path) -> None:
+    assert mcpkit("read", url, "note://of/Ada") == (0, "Hello, Ada\n", "")
+    status, out, _ = mcpkit("read", url, "note://hello", "--json")
+    assert json.loads(out) == {
+        "contents": [{"uri": "note://hello", "mimeType": "text/plain", "text": "Hello"}]
+    }
+    status, out, err = mcpkit("read", url, "note://nobody")
+    assert (status, out) == (2, "")
+    assert "note://nobody" in err
+    picture = ("read", url, "picture://pixel", "--out")
+    assert mcpkit(*picture, str(tmp_path)) == (
+        0,
+        "",
+        f"saved {tmp_path / 'pixel.png'} (image/png, 69 bytes)\n",
+    )
+    path = tmp_path / "mine.png"
+    assert mcpkit(*picture, str(path)) == (0, "", f"saved {path} (69 bytes)\n")
+    assert path.read_bytes() == PIXEL
+    status, _, err = mcpkit(*picture, str(path))
+    assert (status, err) == (1, f"mcpkit: there is a file {path} already, which is left as it is\n")
+
+
+def test_prompts_show_their_messages(mcpkit: Run, url: str) -> None:
+    assert mcpkit("prompt", url, "greet", "name=5", "tone=cold") == (0, "user:\nGreet 5 in a cold tone\n", "")
+    status, out, _ = mcpkit("prompt", url, "greet", "name=Ada", "--json")
+    assert [message["role"] for message in json.loads(out)["messages"]] == ["user"]
+    status, _, err = mcpkit("prompt", url, "greet", "nme=Ada")
+    assert status == 5
+    assert err.startswith(
+        "mcpkit: nme: there is no such argument; did you mean name?\nname is missing\ngreet takes:"
+    )
+    status, _, err = mcpkit("prompt", url, "gret")
+    assert (status, err) == (2, "mcpkit: there is no prompt gret; did you mean greet?\n")
+
+
+def test_arguments_are_completed(mcpkit: Run, url: str) -> None:
+    assert mcpkit("complete", url, "greet", "tone=") == (0, "warm\ncold\n", "")
+    assert mcpkit("complete", url, "greet", "tone=c", "name=Ada", "--revision", "2024-11-05")[1] == "cold\n"
+    assert json.loads(mcpkit("complete", url, "greet", "tone=w", "--json")[1]) == {"values": ["warm"]}
+    assert mcpkit("complete", url, "gret", "tone=w")[0] in (2, 5)
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+def test_a_ping_tells_the_time(mcpkit: Run, url: str, revision: str) -> None:
+    status, out, err = mcpkit("ping", url, "--revision", revision)
+    assert (status, err) == (0, "")
+    assert re.fullmatch(
+        rf"workbench 1\.0\.0 \({revision}\): connected in [\d.]+ ms, answered in [\d.]+ ms\n", out
+    )
+    told = json.loads(mcpkit("ping", url, "--revision", revision, "--json")[1])
+    assert told["name"] == "workbench"
+    assert told["answered"] > 0
+
+
+def test_a_server_is_inspected(mcpkit: Run, url: str) -> None:
+    status, out, err = mcpkit("inspect", url, "--json")
+    assert (status, err) == (0, "")
+    report = json.loads(out)
+    assert report["server"]["name"] == "workbench"
+    assert report["instructions"] == "Use it for tests.\nSecond line."
+    [add] = [tool for tool in report["tools"] if tool["name"] == "add"]
+    handed = {"name": "add", "description": add["description"], "input_schema": add["inputSchema"]}
+    costs = report["tokens"]
+    assert costs["tools"]["add"] == tokens(json.dumps(handed, separators=(",", ":")))
+    assert costs["total"] == sum(costs["tools"].values()) + costs["instructions"]
+    _, out, _ = mcpkit("inspect", url)
+    assert out.startswith("workbench 1.0.0\nrevision 2026-07-28: the newest that both know\n")
+    assert f"about {costs['total']:,} tokens in all with its instructions: an estimate" in out
+
+
+def test_what_cannot_be_reached_has_its_status(mcpkit: Run, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.py"
+    broken.write_text("import sys\nsys.exit('it is Monday')\n")
+    status, out, err = mcpkit("list", "no-such-program --now")
+    assert (status, out) == (4, ""), err
+    status, out, err = mcpkit("list", str(broken))
+    assert (status, out) == (4, ""), err
+    assert err.count("it is Monday") == 1
+    assert mcpkit("list", "http://127.0.0.1:1/mcp")[0] == 4
+
+
+def test_without_rich_tables_say_what_to_install_and_texts_need_none(
+    mcpkit: Run, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [*sys.modules]:
+        if name.partition(".")[0] == "rich":
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "rich", None)
+    status, out, err = mcpkit("list", url)
+    assert (status, out, err) == (1, "", "mcpkit: tables are drawn by rich: pip install 'mcpkit[cli]'\n")
+    assert mcpkit("call", url, "add", "first=1") == (0, "2\n", "")
+    assert mcpkit("list", url, "--json")[0] == 0

@@ -1,0 +1,196 @@
+"""`mcpkit call`: what it writes where, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import workbench_server
+from mcpkit import Server
+from mcpkit.auth import StaticTokens
+from serving import in_thread_at
+from workbench_server import PIXEL
+
+Run = Callable[..., tuple[int, str, str]]
+ERAS = pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "out", "err"),
+    [
+        (["add", "first=2"], 0, "3\n", ""),
+        (["add", "--args", '{"first": 40}', "second=2"], 0, "42\n", ""),
+        (["echo", "value:=[1, null]"], 0, '{"value":[1,null]}\n', ""),
+        (["work"], 0, "worked\n", ""),
+        (["work", "-v", "--log-level", "warning"], 0, "worked\n",
+         "progress: 1/2 half\nwarning: careful\nprogress: 2/2 done\n"),
+        (["fail"], 5, "", "it does not work\n"),
+        (["fail", "kind=protocol"], 5, "", 'mcpkit: out of order\n{\n  "since": 1984\n}\n'),
+        (["add", "first=two"], 5, "",
+         'mcpkit: first: expected integer, got "two"\nadd takes:\n  first   integer      required  The one.\n'),
+        (["ad"], 2, "", "mcpkit: there is no tool ad; did you mean add?\n"),
+        (["nothing like it"], 2, "", "mcpkit: there is no tool nothing like it; there are add, make.order, "),
+        (["add", "first"], 1, "", "mcpkit: an argument is written as key=value"),
+        (["add", "--cwd", ".", "first=1"], 1, "", "mcpkit: cwd= is nothing that a URL has"),
+        (["add", "first=1", "--revision", "2020-01-01"], 1, "", "mcpkit: "),
+    ],
+)  # fmt: skip
+def test_results_errors_and_statuses(
+    mcpkit: Run, url: str, arguments: list[str], status: int, out: str, err: str
+) -> None:
+    ended = mcpkit("call", url, *arguments)
+    assert ended[:2] == (status, out)
+    assert ended[2].startswith(err)
+    assert err or not ended[2]
+
+
+def test_the_whole_result_is_json_also_of_an_error(mcpkit: Run, url: str) -> None:
+    status, out, err = mcpkit("call", url, "add", "first=1", "--json")
+    assert (status, err) == (0, "")
+    assert json.loads(out)["content"] == [{"type": "text", "text": "2"}]
+    status, out, err = mcpkit("call", url, "fail", "--json")
+    assert (status, err) == (5, "")
+    assert json.loads(out)["isError"] is True
+
+
+def test_pictures_and_sounds_are_saved_over_nothing(mcpkit: Run, url: str, tmp_path: Path) -> None:
+    (tmp_path / "draw.png").write_bytes(b"mine")
+    status, out, err = mcpkit("call", url, "draw", "--out", str(tmp_path))
+    assert status == 0
+    assert out == "here:\na note\nhttps://example.com/report  report, text/html\n"
+    names = ["draw-2.png", "draw-3.png", "draw.wav", "data.bin"]
+    assert [line.split(" (")[0] for line in err.splitlines()] == [
+        f"saved {tmp_path / name}" for name in names
+    ]
+    assert (tmp_path / "draw.png").read_bytes() == b"mine"
+    assert (tmp_path / "draw-2.png").read_bytes() == PIXEL
+    assert (tmp_path / "data.bin").read_bytes() == b"\0\1\2"
+
+
+@ERAS
+def test_questions_are_answered_beforehand(mcpkit: Run, url: str, revision: str) -> None:
+    plan = ("call", url, "plan", "--revision", revision)
+    status, out, _ = mcpkit(*plan, "--answer", "city=Oslo", "--answer", "is_paid=true", "--answer", "days=5")
+    assert status == 0
+    assert json.loads(out) == {"city": "Oslo", "days": 5, "style": "food", "is_paid": True}
+    status, out, err = mcpkit(*plan, "--answer", "days=50")
+    assert (status, out) == (1, "")
+    assert err.startswith("mcpkit: --answer days: expected an integer from 1 to 30, got 50")
+
+
+@ERAS
+def test_without_a_terminal_questions_are_cancelled_with_what_would_answer_them(
+    mcpkit: Run, url: str, revision: str
+) -> None:
+    status, out, err = mcpkit("call", url, "plan", "--revision", revision, "--answer", "city=Oslo")
+    assert (status, out) == (0, "no trip: cancel\n")
+    assert err == (
+        "mcpkit: workbench asks: Where shall it go?\n"
+        "mcpkit: days (integer, optional), style (one of these, optional), is_paid (y or n): nobody is at a "
+        "terminal, so it is cancelled; give --answer is_paid=VALUE\n"
+    )
+    status, out, err = mcpkit("call", url, "pay", "--revision", revision)
+    assert (status, out) == (0, "not paid: cancel\n")
+    assert "It wants a page visited at pay.example.com:\n  https://pay.example.com/7\n" in err
+
+
+@ERAS
+def test_models_and_roots_are_there_where_they_are_given(
+    mcpkit: Run, url: str, revision: str, tmp_path: Path
+) -> None:
+    to = ("--revision", revision)
+    assert mcpkit("call", url, "praise", "--sample-text", "Lovely!", *to)[:2] == (0, "Lovely!\n")
+    assert mcpkit("call", url, "folders", "--root", str(tmp_path), *to)[1] == f'["{tmp_path.as_uri()}"]\n'
+    assert mcpkit("call", url, "praise", *to)[0] == 5
+    assert mcpkit("call", url, "folders", *to)[0] == 5
+    assert mcpkit("call", url, "folders", "--root", str(tmp_path / "absent"), *to)[0] == 2
+
+
+@ERAS
+def test_a_task_is_waited_for_and_what_it_asks_is_answered(mcpkit: Run, url: str, revision: str) -> None:
+    report = ("call", url, "report", "--revision", revision)
+    assert mcpkit(*report, "--answer", "value=Ada") == (0, "a report for Ada\n", "")
+    status, out, err = mcpkit(*report, "-v")
+    assert (status, out) == (0, "no report\n")
+    assert "asks: In whose name?" in err
+    status, out, err = mcpkit("call", url, "report", "--revision", "2025-06-18")
+    assert (status, out) == (5, "")
+
+
+def test_all_revisions_show_what_differs(mcpkit: Run, url: str) -> None:
+    status, out, err = mcpkit("call", url, "add", "first=1", "--all-revisions", "--json")
+    assert (status, err) == (0, "")
+    told = json.loads(out)
+    assert told["unspoken"] == {}
+    content = [{"text": "2", "type": "text"}]
+    assert told["results"] == [
+        {"revisions": ["2024-11-05", "2025-03-26"], "result": {"content": content}},
+        {
+            "revisions": ["2025-06-18", "2025-11-25"],
+            "result": {"content": content, "structuredContent": {"result": 2}},
+        },
+        {"revisions": ["2026-07-28"], "result": {"content": content, "structuredContent": 2}},
+    ]
+    status, out, _ = mcpkit("call", url, "add", "first=1", "--all-revisions")
+    assert out.startswith("2024-11-05, 2025-03-26:\n{\n")
+    assert (
+        '2026-07-28: it differs from 2024-11-05\n@@ -6,3 +6,4 @@\n     }\n-  ]\n+  ],\n+  "structuredContent": 2\n'
+        in out
+    )
+
+
+def test_what_may_do_things_five_times_is_called_so_by_permission_alone(mcpkit: Run, url: str) -> None:
+    workbench_server.made.clear()
+    status, out, err = mcpkit("call", url, "make.order", "item=tea", "--all-revisions")
+    assert (status, out, workbench_server.made) == (1, "", [])
+    assert "make.order says neither that it is read-only nor that it is idempotent" in err
+    status, out, err = mcpkit("call", url, "make.order", "item=tea", "--all-revisions", "--yes")
+    assert status == 0
+    assert workbench_server.made == ["tea"] * 5
+
+
+def test_a_way_that_is_named_is_the_only_one(mcpkit: Run, url: str) -> None:
+    assert mcpkit("call", url, "add", "first=1", "--http")[:2] == (0, "2\n")
+    status, out, err = mcpkit("call", url, "add", "first=1", "--sse")
+    assert (status, out) == (4, ""), err
+    status, _, err = mcpkit("call", "python server.py", "add", "first=1", "--sse")
+    assert (status, err) == (1, "mcpkit: --sse says how a URL is reached; the target is a process\n")
+
+
+def test_an_own_server_finds_the_shells_environment_and_a_hosts_what_hosts_give(
+    mcpkit: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = Path(str(workbench_server.__file__))
+    entry = {"command": sys.executable, "args": [str(file)], "env": {"GIVEN": "by the host"}}
+    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"bench": entry}}))
+    monkeypatch.setenv("OF_THE_SHELL", "a key")
+    configured = f"{tmp_path / 'mcp.json'}:bench"
+    for target, name, value in (
+        (str(file), "OF_THE_SHELL", "a key"),
+        (f'"{sys.executable}" "{file}"', "OF_THE_SHELL", "a key"),
+        (configured, "OF_THE_SHELL", "unset"),
+        (configured, "GIVEN", "by the host"),
+    ):
+        assert mcpkit("call", target, "variable", f"name={name}")[:2] == (0, f"{value}\n")
+    assert mcpkit("call", str(file), "variable", "name=MORE", "-e", "MORE=x=y")[1] == "x=y\n"
+
+
+def test_who_may_not_ask_has_its_status(mcpkit: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))  # where nobody has logged in
+    token, _ = StaticTokens.make()
+    closed = Server("closed", auth=StaticTokens({token: "ada"}))
+
+    @closed.tool
+    def whoami() -> str:
+        """Say who asks."""
+        return "ada"
+
+    with in_thread_at(lambda url: closed.asgi(public_url=f"{url}/mcp")) as origin:
+        status, out, err = mcpkit("call", f"{origin}/mcp", "whoami")
+        assert (status, out) == (3, ""), err
+        assert mcpkit("call", f"{origin}/mcp", "whoami", "--token", f"{token}x")[0] == 3
+        assert mcpkit("call", f"{origin}/mcp", "whoami", "--token", token)[:2] == (0, "ada\n")

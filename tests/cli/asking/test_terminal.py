@@ -1,0 +1,116 @@
+"""Commands at a terminal: questions answered by keys, a bar, and what is not written to a terminal."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+if sys.platform == "win32":
+    pytest.skip("pseudo-terminals are POSIX's", allow_module_level=True)
+
+from pseudo_terminal import PATIENCE, PseudoTerminal, at_terminal
+from workbench_server import ended
+
+
+@contextmanager
+def mcpkit(*arguments: str, **env: str) -> Iterator[PseudoTerminal]:
+    with at_terminal(sys.executable, "-m", "mcpkit", *arguments, **env) as terminal:
+        yield terminal
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+def test_a_form_is_filled_in_field_by_field(url: str, revision: str) -> None:
+    with mcpkit("call", url, "plan", "--revision", revision) as terminal:
+        terminal.shows("workbench asks: Where shall it go?\n(Ctrl+D declines, Ctrl+C cancels)\n")
+        terminal.shows("City (string, at least 2 characters): Where to\ncity> ")
+        terminal.press("\n")
+        terminal.shows("an answer is needed\ncity> ")
+        terminal.press("X\n")
+        terminal.shows("expected a string of at least 2 characters")
+        terminal.shows("city> ")
+        terminal.press("Tromsø\n")
+        terminal.shows("days (integer, optional, at least 1, at most 30)\ndays [3]> ")
+        terminal.press("50\n")
+        terminal.shows("expected an integer from 1 to 30, got 50\ndays [3]> ")
+        terminal.press("\n")
+        terminal.shows("  1  museums\n  2  food\nstyle [food]> ")
+        terminal.press("7\n")
+        terminal.shows("choose from museums, food\nstyle [food]> ")
+        terminal.press("1\n")
+        terminal.shows("is_paid> ")
+        terminal.press("y\n")
+        assert terminal.end() == 0
+    answer = terminal.screen.splitlines()[-1]
+    assert json.loads(answer) == {"city": "Tromsø", "days": 3, "style": "museums", "is_paid": True}
+
+
+def test_an_end_of_input_declines_and_an_interrupt_cancels(url: str) -> None:
+    with mcpkit("call", url, "plan", "--answer", "city=Oslo") as terminal:
+        terminal.shows("days [3]> ")
+        terminal.press("\x04")
+        terminal.shows("no trip: decline\n")
+        assert terminal.end() == 0
+    with mcpkit("call", url, "plan") as terminal:
+        terminal.shows("city> ")
+        terminal.press("\x03")
+        terminal.shows("no trip: cancel\n")
+        assert terminal.end() == 130
+
+
+def test_a_page_is_shown_and_opened_by_consent_alone(url: str) -> None:
+    with mcpkit("call", url, "pay", BROWSER="echo opened %s") as terminal:
+        terminal.shows("It wants a page visited at pay.example.com:\n  https://pay.example.com/7\n")
+        terminal.shows("Open it in the browser? [y/n] ")
+        terminal.press("what\n")
+        terminal.shows("answer with y or n\nOpen it in the browser? [y/n] ")
+        terminal.press("y\n")
+        terminal.shows("opened https://pay.example.com/7\n")
+        terminal.shows("paid\n")
+        assert terminal.end() == 0
+
+
+def test_progress_is_a_bar_that_goes_and_log_messages_stay(url: str) -> None:
+    with mcpkit("call", url, "work", "--log-level", "info") as terminal:
+        assert terminal.end() == 0
+    assert "━" in terminal.screen
+    assert "1/2 half" in terminal.screen
+    assert "warning: careful\n" in terminal.screen
+    assert "\x1b[2K" in terminal.screen  # the bar's line is erased
+    assert terminal.screen.rstrip().endswith("worked")
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+def test_an_interrupt_ends_a_call_without_a_traceback_and_cancels_a_task(url: str, revision: str) -> None:
+    with mcpkit("call", url, "wait", "--revision", revision) as terminal:
+        terminal.shows("1/2 waiting")
+        terminal.press("\x03")
+        assert terminal.end() == 130
+    assert "Traceback" not in terminal.screen
+    ended.clear()
+    with mcpkit("call", url, "wait_long", "--revision", revision) as terminal:
+        terminal.shows("waiting long")
+        terminal.press("\x03")
+        assert terminal.end() == 130
+    assert ended.wait(PATIENCE)
+    assert "Traceback" not in terminal.screen
+
+
+def test_bytes_are_not_written_to_a_terminal(url: str) -> None:
+    with mcpkit("read", url, "picture://pixel") as terminal:
+        assert terminal.end() == 1
+    assert "picture://pixel is no text (image/png, 69 bytes): save it by --out" in terminal.screen
+
+
+def test_changes_are_shown_until_an_interrupt(url: str) -> None:
+    with mcpkit("listen", url, "note://hello", "--json") as listening:
+        listening.shows("listening (2026-07-28), until Ctrl+C\n")
+        with mcpkit("call", url, "change") as changing:
+            assert changing.end() == 0
+        listening.shows('{"kind": "resource", "uri": "note://hello"}\n')
+        listening.press("\x03")
+        assert listening.end() == 130
+    assert "Traceback" not in listening.screen

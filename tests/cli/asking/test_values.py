@@ -1,0 +1,167 @@
+"""Values of a command line, as schemas want them."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcpkit.cli.asking.values import arguments_of
+from mcpkit.cli.statuses import CommandError, Status
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "$defs": {"Point": {"type": "object", "properties": {"x": {"type": "integer"}}}},
+    "properties": {
+        "text": {"type": "string"},
+        "count": {"type": "integer", "default": 1},
+        "size": {"type": "number"},
+        "is-on": {"type": "boolean"},
+        "kind": {"enum": ["tea", "coffee", 3, None]},
+        "one": {"const": "fixed"},
+        "tags": {"type": "array", "items": {"type": "string"}},
+        "counts": {"type": "array", "items": {"anyOf": [{"type": "integer"}, {"type": "null"}]}},
+        "point": {"$ref": "#/$defs/Point"},
+        "a.b": {"allOf": [{"$ref": "#/$defs/Point"}]},
+        "maybe": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+        "either": {"type": ["string", "integer", "boolean"]},
+        "loose": {"oneOf": [{"type": "array", "items": {"type": "integer"}}, {"type": "string"}]},
+        "any": {},
+        "bytes": {"type": "string", "contentEncoding": "base64"},
+        "limited": {"minimum": 3},
+    },
+    "required": ["text"],
+}
+
+
+def given(*texts: str, **options: Any) -> dict[str, Any]:
+    return arguments_of("tool", {**SCHEMA, "required": []}, texts, **options)
+
+
+@pytest.mark.parametrize(
+    ("texts", "value"),
+    [
+        (["text=hello"], "hello"),
+        (["text=5"], "5"),
+        (["text=null"], "null"),
+        (["text="], ""),
+        (["text=a=b==c"], "a=b==c"),
+        (['text:="@ada"'], "@ada"),
+        (["text=a:=b"], "a:=b"),
+        (["count=-5"], -5),
+        (["count:=7"], 7),
+        (["size=2"], 2),
+        (["size=2.5e3"], 2500.0),
+        (["limited=4"], 4),
+        (["is-on=true"], True),
+        (["is-on=False"], False),
+        (["kind=tea"], "tea"),
+        (["kind=3"], 3),
+        (["kind=null"], None),
+        (["one=fixed"], "fixed"),
+        (["tags=a"], ["a"]),
+        (["tags=a", "tags=b"], ["a", "b"]),
+        (['tags=["a", "b"]'], ["a", "b"]),
+        (["tags="], []),
+        (["counts=1", "counts=null"], [1, None]),
+        (['point={"x": 1}'], {"x": 1}),
+        (['a.b={"x": 1}'], {"x": 1}),
+        (["maybe=null"], None),
+        (["maybe=nul"], "nul"),
+        (["either=5"], 5),
+        (["either=true"], True),
+        (["either=five"], "five"),
+        (["loose=1", "loose=2"], [1, 2]),
+        (["loose=abc"], "abc"),
+        (["any=5"], 5),
+        (["any=abc"], "abc"),
+        (['any:={"deep": [1, {"x": null}]}'], {"deep": [1, {"x": None}]}),
+    ],
+)
+def test_what_texts_become(texts: list[str], value: object) -> None:
+    [found] = given(*texts).values()
+    assert found == value
+    assert type(found) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("texts", "told"),
+    [
+        (["count=five"], 'count: expected integer, got "five"'),
+        (["count=1.5"], 'count: expected integer, got "1.5"'),
+        (["size=nan"], 'size: expected number, got "nan"'),
+        (["is-on=perhaps"], 'is-on: expected boolean, got "perhaps"'),
+        (["kind=water"], 'kind: expected tea, coffee, 3 or null, got "water"'),
+        (["counts=a"], 'counts: expected array of integer or null, got "a"'),
+        (["tags=[1"], 'tags: expected array of string, got "[1"'),
+        (["point=1"], 'point: expected object, got "1"'),
+        (["text=a", "text=b"], "text: it is given 2 times, and takes string"),
+        (["tags=a", 'tags:=["b"]'], "tags: it is given twice; write an array as key:=[...]"),
+        (["text:=a"], "text: it is no JSON: "),
+        (["size:=NaN"], "size: it is no JSON: NaN is no JSON"),
+        (["txt=a"], "txt: there is no such argument; did you mean text?"),
+    ],
+)
+def test_what_does_not_fit_is_told_with_what_is_taken(texts: list[str], told: str) -> None:
+    with pytest.raises(CommandError) as caught:
+        given(*texts)
+    assert caught.value.status == Status.TOOL_ERROR
+    message = str(caught.value)
+    assert message.startswith(told)
+    assert "tool takes:\n  text     string" in message
+    assert "count    integer = 1" in message
+
+
+def test_what_is_missing_is_told() -> None:
+    with pytest.raises(CommandError, match=r"^text is missing\ntool takes:") as caught:
+        arguments_of("tool", SCHEMA, ["count=1"])
+    assert caught.value.status == Status.TOOL_ERROR
+
+
+def test_files_are_text_or_bytes_as_the_schema_wants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text, data, json_file = tmp_path / "text.txt", tmp_path / "data.bin", tmp_path / "point.json"
+    text.write_text("Blåbær\n", encoding="utf-8")
+    data.write_bytes(b"\xff\x00\xfe")
+    json_file.write_text('{"x": 1}\n', encoding="utf-8")
+    assert given(f"text=@{text}") == {"text": "Blåbær\n"}
+    assert given(f"bytes=@{data}") == {"bytes": base64.b64encode(b"\xff\x00\xfe").decode()}
+    assert given(f"point=@{json_file}") == {"point": {"x": 1}}
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"from here")))
+    assert given("text=@-") == {"text": "from here"}
+    with pytest.raises(CommandError, match=r"data\.bin is no UTF-8 text, and bytes are not taken"):
+        given(f"text=@{data}")
+    with pytest.raises(CommandError, match=r"absent\.txt cannot be read") as caught:
+        given("text=@absent.txt")
+    assert caught.value.status == Status.NO_SUCH_THING
+
+
+def test_all_at_once_is_sent_as_it_is_with_others_on_top(tmp_path: Path) -> None:
+    path = tmp_path / "all.json"
+    path.write_text(json.dumps({"unknown": 1, "text": "a"}), encoding="utf-8")
+    for written in (f"@{path}", path.read_text(encoding="utf-8")):
+        found = arguments_of("tool", SCHEMA, ["text=b"], written)
+        assert found == {"unknown": 1, "text": "b"}
+    for wrong, told in (("[1]", "takes a JSON object"), ("{", "--args: it is no JSON")):
+        with pytest.raises(CommandError, match=told) as caught:
+            arguments_of("tool", SCHEMA, [], wrong)
+        assert caught.value.status == Status.USAGE
+
+
+@pytest.mark.parametrize("text", ["hello", "=5", ":=5", ""])
+def test_what_is_no_argument_is_wrong_usage(text: str) -> None:
+    with pytest.raises(CommandError, match="an argument is written as key=value") as caught:
+        given(text)
+    assert caught.value.status == Status.USAGE
+
+
+def test_others_are_taken_where_the_schema_says_so() -> None:
+    schema = {"type": "object", "properties": {}, "additionalProperties": {"type": "integer"}}
+    assert arguments_of("tool", schema, ["x=5"]) == {"x": 5}
+    assert arguments_of("tool", {"type": "object"}, ["x=5"]) == {"x": 5}
+    with pytest.raises(CommandError, match=r"x: there is no such argument\ntool takes no arguments"):
+        arguments_of("tool", {"type": "object", "properties": {}}, ["x=5"])

@@ -1,0 +1,194 @@
+"""`mcpkit check` and `mcpkit lock` as they are typed: against examples, a server written by hand, and a changed one."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcpkit.cli.app import run
+from mcpkit.cli.checking.hosts import schema_of
+from mcpkit.cli.checking.settings import Settings, settings
+from mcpkit.cli.checking.sources import sources_of
+
+from .planted import PLANTED, serving, tool
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def command_of(path: Path) -> str:
+    return shlex.join([sys.executable, str(path)])
+
+
+@pytest.mark.parametrize(
+    "example", ["weather/server.py", "quickstart/weather_on_mcpkit.py", "notes/server.py"]
+)
+def test_examples_have_no_faults(capsys: pytest.CaptureFixture[str], example: str) -> None:
+    status = run(["check", str(EXAMPLES / example), "--strict"])
+    assert capsys.readouterr().out == "nothing found\n"
+    assert status == 0
+
+
+def test_a_server_of_others_is_checked_through_its_process(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    codes = [
+        "name-letters",
+        "annotations-contradict",
+        "default-invalid",
+        "map-dropped",
+        "description-missing",
+    ]
+    planted = [{**each.surfaces[0].tools[0], "name": f"tool{number}"} for number, each in enumerate(
+        looked for code in codes[1:] for looked in PLANTED[code][:1])]  # fmt: skip
+    path = folder / "planted.py"
+    path.write_text(serving(tools=[tool("a.b", "First.", outputSchema={"type": "array"}), *planted]))
+    assert run(["check", command_of(path), "--json"]) == 6
+    found = {each["code"] for each in json.loads(capsys.readouterr().out)["findings"]}
+    assert found >= {*codes, "output-not-object"}
+
+    ignored = [part for code in found for part in ("--ignore", code)]
+    assert run(["check", command_of(path), *ignored]) == 0
+    assert capsys.readouterr().out == "nothing found\n"
+    assert run(["check", command_of(path), "--ignore", "name-leters"]) == 1
+    assert "there is no rule name-leters; did you mean name-letters?" in capsys.readouterr().err
+    (folder / "pyproject.toml").write_text(
+        f"[tool.mcpkit.check]\nignore = {sorted(found)}\nhosts = ['openai-strict']\n"
+    )
+    assert run(["check", command_of(path)]) == 6
+    assert "OpenAI's strict mode wants each property to be required [strict-mode]" in capsys.readouterr().out
+
+
+def test_several_servers_of_a_configuration_are_told_apart(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    servers: dict[str, Any] = {}
+    for name in ("one", "two"):
+        (folder / f"{name}.py").write_text(serving(tools=[tool("get_it"), tool(f"{name}.x", "Other.")]))
+        servers[name] = {"command": sys.executable, "args": [str(folder / f"{name}.py")]}
+    (folder / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    assert run(["check", "mcp.json"]) == 6
+    told = capsys.readouterr().out
+    assert (
+        "warning: tool get_it: one and two have it; some hosts show one alone [name-of-several-servers]"
+        in told
+    )
+    assert "warning: one: tool one.x: OpenAI and Anthropic take" in told
+    assert run(["lock", "mcp.json"]) == 0
+    assert json.loads((folder / "mcp.lock.json").read_text())["servers"].keys() == {"one", "two"}
+    assert run(["lock", "mcp.json"]) == 0
+
+
+def test_a_lock_is_written_compared_and_updated(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = folder / "planted.py"
+    path.write_text(serving(tools=[tool()]))
+    target = command_of(path)
+    assert run(["lock", target]) == 0
+    assert capsys.readouterr().err == "mcp.lock.json is written\n"
+    first = (folder / "mcp.lock.json").read_bytes()
+    assert run(["check", target]) == 0
+
+    path.write_text(serving(tools=[tool(), tool("report", "Say more.")]))
+    assert run(["check", target]) == 0
+    assert "advice: tool report: it is new [contract-changed]" in capsys.readouterr().out
+    assert run(["check", target, "--strict"]) == 6
+
+    city = {**schema_of(schema_of(tool()), "properties")["city"], "maxLength": 3}
+    inputs = {"type": "object", "properties": {"city": city}, "additionalProperties": False}
+    path.write_text(serving(tools=[tool(inputSchema=inputs)]))
+    assert run(["check", target]) == 6
+    assert (
+        "error: tool forecast: argument city: it has to have at most 3 characters" in capsys.readouterr().out
+    )
+    assert run(["lock", target]) == 6
+    told = capsys.readouterr()
+    assert "[contract-broken]" in told.out
+    assert "mcp.lock.json is left as it is" in told.err
+    assert (folder / "mcp.lock.json").read_bytes() == first
+    assert run(["lock", target, "--update"]) == 0
+    assert (folder / "mcp.lock.json").read_bytes() != first
+    assert run(["check", target]) == 0
+
+    assert run(["check", target, "--lock", "other.json"]) == 2
+    assert run(["check", target, "--lock", "other.json", "--update"]) == 0
+    assert (folder / "other.json").read_bytes() == (folder / "mcp.lock.json").read_bytes()
+    (folder / "mcp.lock.json").write_text("{}")
+    assert run(["check", target]) == 1
+    assert "mcp.lock.json is no contract: write it by `mcpkit lock`" in capsys.readouterr().err
+
+
+def test_the_files_of_a_server_are_its_own_modules(folder: Path) -> None:
+    package = folder / "shop"
+    (package / "inner").mkdir(parents=True)
+    for name, text in {
+        "shop/__init__.py": "",
+        "shop/server.py": "import json, helpers\nfrom . import prices\nfrom .inner.deep import x",
+        "shop/prices.py": "from shop import server",
+        "shop/inner/__init__.py": "",
+        "shop/inner/deep.py": "from ..absent import y",
+        "helpers.py": "def broken(:",
+        "unused.py": "",
+    }.items():
+        (folder / name).write_text(text)
+    expected = {"server.py", "helpers.py", "__init__.py", "prices.py", "deep.py"}
+    assert {path.name for path in sources_of("shop/server.py")} == expected
+    assert {path.name for path in sources_of("shop.server:mcp")} == expected
+    assert sources_of("https://example.com/mcp") == []
+
+
+def test_settings_are_those_of_the_project(folder: Path) -> None:
+    assert settings(folder) == Settings()
+    (folder / "pyproject.toml").write_text(
+        "[tool.mcpkit.check]\nbudget = 5\nstrict = true\ntool-budget = 7\n"
+    )
+    (folder / "inner").mkdir()
+    assert settings(folder / "inner") == Settings(strict=True, budget=5, tool_budget=7)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("bugdet = 5", "has no bugdet, but strict, ignore, hosts, budget, tool-budget"),
+        ("budget = 'x'", "budget of .* is a int, got 'x'"),
+        ("budget = true", "budget of .* is a int, got True"),
+        ("ignore = 'x'", "ignore of .* is a list of texts"),
+        ("hosts = ['x']", "hosts of .* are openai-strict and anthropic-strict, got x"),
+        ("=", "pyproject.toml: "),
+    ],
+)
+def test_settings_that_are_none_are_told(folder: Path, text: str, told: str) -> None:
+    (folder / "pyproject.toml").write_text(f"[tool.mcpkit.check]\n{text}\n")
+    with pytest.raises(ValueError, match=told):
+        settings(folder)
+
+
+def test_a_contract_lies_beside_the_project_wherever_it_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project, elsewhere = tmp_path / "project", tmp_path / "elsewhere"
+    (project / "shop").mkdir(parents=True)
+    elsewhere.mkdir()
+    (project / "pyproject.toml").write_text("[tool.mcpkit.check]\nstrict = true\n")
+    source = 'from mcpkit import Server\n\nserver = Server("shop")\n\n\n@server.tool\ndef price(item: str) -> str:\n'
+    (project / "shop" / "server.py").write_text(
+        f'{source}    """Say what an item costs."""\n    return item\n'
+    )
+    (elsewhere / "other.py").write_text('from mcpkit import Server\n\nserver = Server("other")\n')
+    monkeypatch.chdir(elsewhere)
+    assert run(["lock", "../project/shop/server.py"]) == 0
+    assert [path.name for path in elsewhere.iterdir()] == ["other.py"]
+    assert (project / "mcp.lock.json").is_file()
+    monkeypatch.chdir(project)
+    assert run(["check", "../elsewhere/other.py"]) == 0, "the contract is another server's"
+    (project / "shop" / "server.py").write_text('from mcpkit import Server\n\nserver = Server("shop")\n')
+    assert run(["check", "shop/server.py"]) == 6

@@ -1,0 +1,130 @@
+"""`mcpkit doctor` at processes: a table of planted faults is found, and nothing else; a sound server has none."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcpkit.cli.app import run
+from mcpkit.cli.doctor.checks import leaving, starting
+from mcpkit.client.link import negotiation
+from serving import HELPERS, ROOT
+
+WEATHER = f"{sys.executable} {ROOT / 'examples' / 'weather' / 'server.py'} --sample"
+
+
+@pytest.fixture(autouse=True)
+def haste(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait less for what does not come."""
+    monkeypatch.setattr(leaving, "_ENDING", 1.0)
+    monkeypatch.setattr(leaving, "_REPEATING", 1.0)
+    monkeypatch.setattr(negotiation, "PROBE", 0.5)
+
+
+def faulty(*faults: str) -> str:
+    return f"{sys.executable} -S {HELPERS / 'faulty_process.py'} {' '.join(faults)}"
+
+
+def doctor(capfd: pytest.CaptureFixture[str], target: str, *options: str) -> tuple[int, dict[str, Any]]:
+    """Return the status, and what is written as JSON; `codes` are those of the findings, in order."""
+    status = run(["doctor", target, "--json", *options])
+    report: dict[str, Any] = json.loads(capfd.readouterr().out)
+    report["codes"] = [each["code"] for each in report["findings"]]
+    return status, report
+
+
+def test_the_weather_example_has_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    status, report = doctor(capfd, WEATHER, "--call")
+    assert (status, report["findings"]) == (0, [])
+    seen = {each["step"]: each["seen"] for each in report["steps"]}
+    assert "weather 1.0.0" in seen["start"]
+    assert seen["revisions"] == "speaks 2024-11-05, 2025-03-26, 2025-06-18, 2025-11-25, 2026-07-28"
+    assert seen["capabilities"] == "completions, logging, resources.subscribe, subscriptions/listen"
+
+
+@pytest.mark.parametrize(
+    ("faults", "found"),
+    [
+        ("", []),
+        ("noise", ["noise", "noise"]),
+        ("byte-order-mark crlf", ["byte-order-mark", "crlf"]),
+        ("encoding", ["encoding"]),
+        ("encoding-windows", ["encoding-windows"]),
+        ("echoed-revision", ["echoed-revision"]),
+        ("no-common-revision", ["no-common-revision"]),
+        ("unknown-revision", ["unknown-revision"]),
+        ("discover-ends", ["discover-ends"]),
+        ("tools/list prompts/list", ["list-fails", "list-fails"]),
+        ("undeclared-tools undeclared-prompts", ["undeclared", "undeclared"]),
+        ("cursor-loops", ["cursor-loops", "cursor-accepted"]),
+        ("pages", []),
+        ("pages cursor-accepted", ["cursor-accepted"]),
+        ("resources/subscribe logging/setLevel", ["logging-fails", "subscribe-fails"]),
+        ("completion/complete", ["completions-fail"]),
+        ("ping unknown-method", ["ping-fails", "unknown-method"]),
+        ("client-fails", ["client-fails"]),
+        ("output-mismatch", ["output-mismatch"]),
+        ("tools/call", ["call-fails"]),
+        ("listen-refused", ["listen-refused"]),
+        ("malformed-ends", ["malformed-ends"]),
+        ("orphans", ["orphans"]),
+    ],
+)
+def test_planted_faults(faults: str, found: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    status, report = doctor(capfd, faulty(*faults.split()), "--call")
+    assert report["codes"] == found, report
+    assert status == (6 if found else 0)
+    assert all(each["cure"] and "{" not in each["seen"] + each["cure"] for each in report["findings"])
+
+
+@pytest.mark.parametrize(
+    ("faults", "found", "status"),
+    [
+        ("discover-silent", ["discover-silent"], 6),
+        ("no-answer", ["no-answer"], 4),
+        ("buffered-output", ["buffered-output"], 6),
+        ("ended-at-start", ["ended-at-start"], 4),
+        ("input-end-ignored", ["input-end-ignored"], 6),
+        ("sigterm-ignored", ["sigterm-ignored"], 6),
+    ],
+)
+def test_what_does_not_come(
+    faults: str, found: list[str], status: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    ended, report = doctor(capfd, faulty(*faults.split()), "--timeout", "2")
+    assert (report["codes"], ended) == (found, status), report
+
+
+def test_what_is_seen_is_said_with_its_cure(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(starting, "_SLOW", 0.0)
+    assert run(["doctor", faulty("noise", "no-common-revision")]) == 6
+    said = capfd.readouterr().out
+    assert "error noise: Line 1 of standard output is no message: 'Server is running...'" in said
+    assert "What to change: write to standard error what is no message: print(..., file=sys.stderr)" in said
+    assert "A client that asks for the revision 2099-12-31 gets error -32602 (refused)" in said
+    assert "warning slow-start: " in said
+    assert run(["doctor", faulty("ended-at-start")]) == 4
+    assert "with the exit status 1 before it answered: DATABASE_URL is not set" in capfd.readouterr().out
+
+
+def test_a_program_that_is_not_there_is_a_finding(capfd: pytest.CaptureFixture[str]) -> None:
+    status, report = doctor(capfd, "no-such-program --serve")
+    assert (status, report["codes"]) == (4, ["not-started"])
+    assert "it is not on PATH" in report["findings"][0]["seen"]
+    assert "absolute path" in report["findings"][0]["cure"]
+
+
+def test_an_entry_of_a_configuration_is_a_target(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    [program, *arguments] = faulty("crlf", "$FAULT").split()
+    entry = {"command": program, "args": [*arguments[:-1], "ping"]}
+    file = tmp_path / "mcp.json"
+    file.write_text(json.dumps({"mcpServers": {"one": entry, "two": entry}}))
+    assert doctor(capfd, f"{file}:two")[1]["codes"] == ["crlf", "ping-fails"]
+    assert run(["doctor", str(file)]) == 1
+    assert "write " in capfd.readouterr().err

@@ -1,0 +1,214 @@
+"""`mcpkit doctor` at URLs: planted faults of servers, of proxies, of machines; sound servers have none."""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from faulty_app import faulty_app
+from granting import granting
+from mcpkit import Server
+from mcpkit.cli.app import run
+from mcpkit.cli.doctor.checks import http, reaching
+from nginx import free_ports, proxying
+from serving import HELPERS, in_thread
+
+sys.path.insert(0, str(HELPERS.parents[1] / "examples" / "weather"))
+
+
+def shop(**options: Any) -> Any:
+    server = Server("shop", **options)
+
+    @server.tool
+    def price(item: str) -> float:
+        """Say what an item costs."""
+        return 3.5
+
+    return server.asgi()
+
+
+def doctor(capfd: pytest.CaptureFixture[str], target: str, *options: str) -> tuple[int, dict[str, Any]]:
+    """Return the status, and what is written as JSON; `codes` are those of the findings, in order."""
+    capfd.readouterr()
+    status = run(["doctor", target, "--json", *options])
+    report: dict[str, Any] = json.loads(capfd.readouterr().out)
+    report["codes"] = [each["code"] for each in report["findings"]]
+    return status, report
+
+
+def test_the_weather_example_has_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    from server import server  # the example
+
+    with in_thread(server.asgi()) as origin:
+        for path, way in (("/mcp", "HTTP, after"), ("/sse", "HTTP with SSE, after")):
+            status, report = doctor(capfd, origin + path)
+            assert (status, report["findings"]) == (0, [])
+            assert report["steps"][0]["seen"].startswith(way)
+
+
+@pytest.mark.parametrize(
+    ("faults", "found"),
+    [
+        ("", []),
+        ("cors", []),
+        ("clock", ["clock"]),
+        ("unknown-session", ["unknown-session", "session-goes-on"]),
+        ("revision-header notification-status", ["notification-status", "revision-header"]),
+        ("malformed-status get-status", ["malformed-status", "get-status"]),
+        ("foreign-origin", ["foreign-origin"]),
+        ("foreign-host", ["foreign-host"]),
+        ("cors cors-preflight cors-exposed", ["cors-preflight", "cors-exposed"]),
+        ("cors cors-answer", ["cors-answer"]),
+        ("session-goes-on", ["session-goes-on"]),
+        ("delete-fails", ["delete-fails"]),
+        ("session-id", ["session-id", "client-fails"]),
+        ("content-type", ["content-type"]),
+    ],
+)
+def test_planted_faults(faults: str, found: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    with in_thread(faulty_app(faults.split()), date_header=False) as origin:
+        status, report = doctor(capfd, f"{origin}/mcp")
+    assert report["codes"] == found, report
+    assert status == (4 if "content-type" in found else 6 if found else 0)
+    assert all(each["cure"] and "{" not in each["seen"] + each["cure"] for each in report["findings"])
+
+
+@pytest.mark.parametrize(
+    ("faults", "path", "found", "status"),
+    [
+        ("", "/nothing", "no-mcp", 4),
+        ("server-error", "/mcp", "server-error", 4),
+        ("endpoint-origin", "/sse", "endpoint-origin", 6),
+        ("buffered-events", "/sse", "buffered-events", 6),
+    ],
+)
+def test_there_is_no_way_on_from_some(
+    faults: str, path: str, found: str, status: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with in_thread(faulty_app(faults.split())) as origin:
+        ended, report = doctor(capfd, origin + path)
+    assert (report["codes"], ended) == ([found], status)
+
+
+def test_a_server_that_hangs_up_is_found(capfd: pytest.CaptureFixture[str]) -> None:
+    def hang_up() -> None:
+        listener.accept()[0].close()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        hanging = threading.Thread(target=hang_up)
+        hanging.start()
+        status, report = doctor(capfd, f"http://127.0.0.1:{listener.getsockname()[1]}/mcp")
+        hanging.join()
+    assert (report["codes"], status) == (["closed"], 4)
+
+
+PROXIED = """
+    location / {{
+        proxy_pass {url};
+        proxy_set_header Host $http_host;
+        {more}
+    }}
+"""
+COMPRESSED = "gzip on; gzip_proxied any; gzip_types text/event-stream; gzip_min_length 1;"
+IGNORING = "proxy_buffering on; proxy_ignore_headers X-Accel-Buffering;"
+
+
+def test_a_proxy_that_buffers_events_is_found(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "_OPENING", 2.0)
+    ports = free_ports()
+    with in_thread(shop()) as url:
+        for more, found in (
+            (IGNORING + COMPRESSED, ["buffered-events", "buffered-events"]),
+            (COMPRESSED, []),  # which a header of mcpkit's has nginx do without keeping anything back
+            (IGNORING, []),  # which keeps back what is read slowly alone
+        ):
+            folder = tmp_path / str(len(more))
+            folder.mkdir()
+            with proxying(ports, folder, PROXIED.format(url=url, more=more)) as proxy:
+                status, report = doctor(capfd, f"{proxy.plain}/mcp")
+            assert (report["codes"], status) == (found, 6 if found else 0), report
+
+
+def test_instances_that_do_not_know_each_others_sessions_are_found(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for folder, secrets, found in (
+        (
+            "apart",
+            ("one secret of the tests, long enough", "another secret of the tests, long"),
+            ["no-affinity"],
+        ),
+        ("shared", ("one secret of the tests, long enough",) * 2, ["session-goes-on"]),
+    ):
+        (tmp_path / folder).mkdir()
+        ports = free_ports()
+        with in_thread(shop(secret=secrets[0])) as one, in_thread(shop(secret=secrets[1])) as other:
+            servers = "".join(f"server {each.removeprefix('http://')};" for each in (one, other))
+            locations = f"""{PROXIED.format(url="http://both", more="")} }}
+                upstream both {{ {servers} }}
+                server {{ listen 127.0.0.1:{free_ports().plain};"""
+            with proxying(ports, tmp_path / folder, locations) as proxy:
+                status, report = doctor(capfd, f"{proxy.plain}/mcp")
+        assert (report["codes"], status) == (found, 6 if found else 0), report
+
+
+REDIRECTS = """
+    location = /mcp {{ return 307 /mcp/; }}
+    location = /old {{ return 301 {url}/mcp/; }}
+    location = /down {{ return 307 http://localhost:{plain}/mcp/; }}
+    location = /mcp/ {{ proxy_pass {url}/mcp; proxy_buffering off; proxy_set_header Host $http_host; }}
+"""
+
+
+def test_redirects_certificates_and_machines(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ports = free_ports()
+    with (
+        in_thread(shop()) as url,
+        proxying(ports, tmp_path, REDIRECTS.format(url=url, plain=ports.plain)) as proxy,
+    ):
+        status, report = doctor(capfd, f"{proxy.plain}/mcp")
+        assert (report["codes"], status) == (["redirect-kept"], 6), report
+        assert "several connections" in [each["step"] for each in report["steps"]], "the rest is seen, too"
+        assert doctor(capfd, f"{proxy.plain}/old")[1]["codes"][0] == "redirect"
+        status, report = doctor(capfd, f"{proxy.url}/mcp")
+        assert (report["codes"], status) == (["tls"], 4), report
+        assert "certificate" in report["findings"][0]["seen"]
+
+        monkeypatch.setenv("SSL_CERT_FILE", str(proxy.authority))
+        monkeypatch.setattr(reaching, "_SOON", 1e12)
+        assert doctor(capfd, f"{proxy.url}/mcp/")[1]["codes"] == ["certificate-ends"]
+        assert doctor(capfd, f"{proxy.url}/down")[1]["codes"][0] == "redirect-downgrade"
+    for target, code in (
+        ("http://127.0.0.1:1/mcp", "refused"),
+        ("http://no-such-host.invalid/mcp", "dns"),
+    ):
+        status, report = doctor(capfd, target)
+        assert (report["codes"], status) == ([code], 4)
+
+
+def test_a_protected_server_is_seen_whole_by_who_has_logged_in(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("BROWSER", f"{sys.executable} {HELPERS / 'clicking_browser.py'} %s")
+    with granting() as server:
+        status, report = doctor(capfd, server.url)
+        assert status == (6 if report["codes"] else 3)
+        assert f"mcpkit auth login {server.url}" in report["steps"][0]["seen"]
+        assert run(["auth", "login", server.url]) == 0
+        status, report = doctor(capfd, server.url)
+        seen: Mapping[str, str] = {each["step"]: each["seen"] for each in report["steps"]}
+        assert "4 tools" in seen["lists"]
+        server.metadata["code_challenge_methods_supported"] = None
+        assert "no-pkce" in doctor(capfd, server.url)[1]["codes"]

@@ -1,0 +1,198 @@
+"""Servers by the names that they have at hosts, as targets of commands."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.shell_completion import ShellComplete
+
+from mcpkit import Client
+from mcpkit.cli.app import mcpkit as mcpkit_command
+from mcpkit.cli.statuses import CommandError, Status
+from mcpkit.cli.targets.target import target_of
+
+NPX = {"command": "npx", "args": ["-y", "shop"]}
+
+
+def write(path: Path, content: object) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return path
+
+
+@pytest.mark.anyio
+async def test_what_was_installed_is_reached_by_its_name(mcpkit, home, project):
+    for host in ("cursor", "codex", "goose", "vscode"):
+        assert mcpkit("install", host, "server.py", "--name", "shop")[0] == 0
+    for name in (
+        "shop",
+        "goose:shop",
+        "codex:shop",
+        f"{home}/.codex/config.toml:shop",
+        f"{home}/.cursor/mcp.json:shop",
+    ):
+        target = target_of(name)
+        assert isinstance(target, dict)
+        assert [target["command"], *target["args"]] == [
+            sys.executable, "-m", "mcpkit", "run", str(project / "server.py")
+        ]  # fmt: skip
+    async with Client(target_of("goose:shop")) as client:
+        assert (await client.call("price", {"item": "tea"})).text == "3.5"
+
+
+def test_the_files_of_a_project_count_from_its_folder_and_go_before_those_of_the_user(
+    home, project, monkeypatch
+):
+    write(
+        home / ".cursor/mcp.json",
+        {"mcpServers": {"shop": {"command": "old"}, "far": {"url": "https://x.example"}}},
+    )
+    write(project / ".cursor/mcp.json", {"mcpServers": {"shop": {**NPX, "cwd": "in"}}})
+    write(
+        project / ".vscode/mcp.json",
+        '{"servers": {"v": {"command": "${workspaceFolder}/x", "envFile": ".env"}},}',
+    )
+    (project / "below").mkdir()
+    monkeypatch.chdir(project / "below")
+    assert target_of("shop") == {**NPX, "cwd": str(project / "in")}
+    assert target_of("far") == {"url": "https://x.example"}
+    assert target_of("vscode:v") == {
+        "command": f"{project}/x", "envFile": str(project / ".env"), "cwd": str(project)
+    }  # fmt: skip
+
+
+def test_servers_of_codex_and_goose_are_read_as_theirs(home, monkeypatch):
+    write(
+        home / ".codex/config.toml",
+        '[mcp_servers.far]\nurl = "https://x.example"\nbearer_token_env_var = "TOKEN"\ntool_timeout_sec = 5\n'
+        'http_headers = { A = "b" }\nenv_http_headers = { C = "D" }\n'
+        '[mcp_servers.here]\ncommand = "x"\nenv_vars = ["A", { name = "B" }]\nenabled_tools = ["t"]\n'
+        '[mcp_servers.off]\ncommand = "x"\nenabled = false\n',
+    )
+    write(
+        home / ".config/goose/config.yaml",
+        "extensions:\n  developer: {type: builtin, enabled: true}\n"
+        "  keyed: {type: stdio, cmd: x, args: [], env_keys: [SET, UNSET], envs: {E: '1'}, enabled: true, "
+        "timeout: 300}\n",
+    )
+    monkeypatch.setenv("SET", "1")
+    monkeypatch.delenv("UNSET", raising=False)
+    assert target_of("far") == {
+        "url": "https://x.example",
+        "headers": {"A": "b", "C": "${D}", "Authorization": "Bearer ${TOKEN}"},
+        "timeout": 5,
+    }
+    assert target_of("here") == {"command": "x", "env": {"A": "${A}", "B": "${B}"}, "enabledTools": ["t"]}
+    assert target_of("keyed") == {
+        "command": "x",
+        "env": {"E": "1", "SET": "${SET}"},
+        "enabled": True,
+        "timeout": 300,
+    }
+    for name in ("off", "developer", "goose:developer"):
+        with pytest.raises(CommandError, match="no server"):
+            target_of(name)
+
+
+def test_the_same_server_at_several_hosts_is_one_and_others_have_to_be_told_apart(home):
+    write(home / ".cursor/mcp.json", {"mcpServers": {"shop": {**NPX, "type": "stdio", "env": {}}}})
+    write(home / ".config/Code/User/mcp.json", {"servers": {"shop": {**NPX, "cwd": "/"}}})
+    assert target_of("shop") == {**NPX, "type": "stdio", "env": {}}
+    write(home / ".qwen/settings.json", {"mcpServers": {"shop": {"httpUrl": "https://x.example"}}})
+    with pytest.raises(CommandError) as caught:
+        target_of("shop")
+    assert (
+        str(caught.value)
+        == "hosts have servers shop that differ: write cursor:shop or vscode:shop or qwen-code:shop"
+    )
+    assert caught.value.status == Status.NO_SUCH_THING
+    assert target_of("qwen-code:shop") == {"httpUrl": "https://x.example"}
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("shob", "shob is no file, no URL, .* that a host knows; did you mean shop"),
+        ("cursor:shob", "Cursor has no server shob; did you mean shop"),
+        ("mcp.json:shob", "mcp.json has no server shob; did you mean shop"),
+        ("broken.json:x", "broken.json is no JSON"),
+        ("empty.toml:x", "empty.toml has no server x$"),
+    ],
+)
+def test_a_name_that_is_known_to_nobody(home, project, name, told):
+    write(home / ".cursor/mcp.json", {"mcpServers": {"shop": NPX}})
+    write(project / "mcp.json", {"mcpServers": {"shop": NPX}})
+    write(project / "broken.json", "{")
+    write(project / "empty.toml", "")
+    with pytest.raises((CommandError, ValueError), match=told):
+        target_of(name)
+
+
+def test_a_module_of_this_folder_goes_before_a_host(home, project):
+    write(home / ".codex/config.toml", '[mcp_servers.shop]\ncommand = "x"\n')
+    assert target_of("codex:shop") == {"command": "x"}
+    (project / "codex.py").touch()
+    assert target_of("codex:shop") == [sys.executable, "-m", "mcpkit", "run", "codex:shop"]
+
+
+def test_a_host_whose_file_is_broken_keeps_nobody_from_the_others(home, caplog):
+    write(home / ".cursor/mcp.json", "{")
+    write(home / ".qwen/settings.json", {"mcpServers": {"shop": NPX}})
+    with caplog.at_level(logging.WARNING):
+        assert target_of("shop") == NPX
+    assert f"{home}/.cursor/mcp.json is no JSON" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (["install", "c"], ["claude-desktop", "claude-code", "cursor", "codex"]),
+        (["uninstall", "cursor", "s"], ["shop", "shoe"]),
+        (["uninstall", "qwen-code", "s"], []),
+        (["hosts", "z"], ["zed"]),
+    ],
+)
+def test_shells_complete_hosts_and_their_servers(home, words, offered):
+    write(home / ".cursor/mcp.json", {"mcpServers": {"shop": NPX, "shoe": NPX, "other": NPX}})
+    write(home / ".qwen/settings.json", "{")
+    *before, incomplete = words
+    completing = ShellComplete(mcpkit_command, {}, "mcpkit", "_MCPKIT_COMPLETE")
+    assert [item.value for item in completing.get_completions(before, incomplete)] == offered
+
+
+def test_hosts_are_listed_with_their_files_and_servers(mcpkit, home, project):
+    write(home / ".cursor/mcp.json", {"mcpServers": {"shop": NPX}})
+    write(project / ".cursor/mcp.json", "{")
+    status, out, _ = mcpkit("hosts", "cursor", "windsurf", "--json")
+    assert status == 0
+    told = json.loads(out)
+    assert [host["found"] for host in told] == [True, False]
+    assert told[0]["files"][0] == {
+        "scope": "user", "path": f"{home}/.cursor/mcp.json", "exists": True, "servers": ["shop"]
+    }  # fmt: skip
+    assert "is no JSON" in told[0]["files"][1]["problem"]
+    assert told[1]["files"] == [
+        {"scope": "user", "path": f"{home}/.codeium/windsurf/mcp_config.json", "exists": False, "servers": []}
+    ]
+    write(
+        home / ".config/goose/config.yaml",
+        "extensions: {developer: {type: builtin}, s: {type: stdio, cmd: x, args: []}}",
+    )
+    assert json.loads(mcpkit("hosts", "goose", "--json")[1])[0]["files"][0]["servers"] == ["s"]
+    assert mcpkit("hosts", "curser")[0] == 2
+    drawn = subprocess.run(
+        [sys.executable, "-m", "mcpkit", "hosts"],
+        env={**os.environ, "COLUMNS": "120"},
+        capture_output=True,
+        encoding="utf-8",
+        check=True,
+    ).stdout
+    assert next(line.split()[:5] for line in drawn.splitlines() if "cursor" in line) == [
+        "cursor", "yes", "user", "~/.cursor/mcp.json", "shop"
+    ]  # fmt: skip

@@ -1,0 +1,307 @@
+"""`mcpkit install` and `mcpkit uninstall`: what they write into the files of hosts, and what they leave alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+
+from mcpkit.cli.configurations import places
+from mcpkit.cli.configurations.table import HOSTS
+
+CURSOR = ".cursor/mcp.json"
+OTHERS = '{\n\t// mine\n\t"mcpServers": {\n\t\t"other": {"command": "x"}, // keep\n\t},\n}\n'
+
+
+@pytest.fixture
+def file(home: Path) -> Path:
+    (home / ".cursor").mkdir()
+    return home / CURSOR
+
+
+def test_a_server_is_given_to_a_host_by_absolute_paths_and_taken_away_to_the_byte(
+    mcpkit, file, home, project
+):
+    file.write_bytes(b"\xef\xbb\xbf" + OTHERS.replace("\n", "\r\n").encode())
+    before = file.read_bytes()
+    status, out, err = mcpkit("install", "cursor", "server.py", "-e", "TOKEN=secret")
+    assert (status, out) == (0, "")
+    assert "The-shop is in " in err
+    assert "the values of TOKEN are in it as they are" in err
+    assert "does not seem" not in err
+    assert "secret" not in err
+    written = file.read_bytes().decode("utf-8-sig")
+    entry = (
+        f'\t\t"The-shop": {{\r\n\t\t\t"type": "stdio",\r\n\t\t\t"command": {json.dumps(sys.executable)},\r\n'
+        f'\t\t\t"args": [\r\n\t\t\t\t"-m",\r\n\t\t\t\t"mcpkit",\r\n\t\t\t\t"run",\r\n'
+        f"\t\t\t\t{json.dumps(str(project / 'server.py'))}\r\n\t\t\t],\r\n"
+        f'\t\t\t"env": {{\r\n\t\t\t\t"TOKEN": "secret"\r\n\t\t\t}}\r\n\t\t}},\r\n'
+    )
+    assert written.replace(entry, "") == OTHERS.replace("\n", "\r\n")
+    assert (home / f"{CURSOR}.bak").read_bytes() == before
+    status, _, err = mcpkit("uninstall", "cursor", "The-shop")
+    assert (status, file.read_bytes()) == (0, before)
+    assert "as it was before" in err
+    assert not (home / f"{CURSOR}.bak").exists()
+
+
+def test_what_others_have_written_since_stays(mcpkit, file):
+    file.write_text(OTHERS)
+    mcpkit("install", "cursor", "server.py", "--name", "shop")
+    file.write_text(file.read_text().replace("// mine", "// mine and more"))
+    status, _, err = mcpkit("uninstall", "cursor", "shop")
+    assert (status, file.read_text()) == (0, OTHERS.replace("// mine", "// mine and more"))
+    assert "all else in it is as it was" in err
+
+
+def test_a_file_and_its_folder_are_made_and_go_again(mcpkit, home, monkeypatch):
+    monkeypatch.setattr("shutil.which", lambda _: None)
+    status, _, err = mcpkit("install", "cursor", "server.py", "--name", "shop")
+    assert status == 0
+    assert "Cursor does not seem to be installed here" in err
+    assert stat.S_IMODE((home / CURSOR).stat().st_mode) == 0o600
+    assert mcpkit("uninstall", "cursor", "shop")[0] == 0
+    assert not (home / ".cursor").exists()
+
+
+def test_the_same_again_changes_nothing_and_something_else_is_told_apart(mcpkit, file):
+    mcpkit("install", "cursor", "server.py", "--name", "shop")
+    before = file.read_bytes()
+    status, _, err = mcpkit("install", "cursor", "server.py", "--name", "shop")
+    assert (status, file.read_bytes()) == (0, before)
+    assert "as it should be" in err
+    assert mcpkit("install", "cursor", "server.py", "--name", "shop", "-e", "A=1")[0] == 0  # it is ours
+    assert json.loads(file.read_text())["mcpServers"]["shop"]["env"] == {"A": "1"}
+    assert [each.name for each in file.parent.iterdir()] == ["mcp.json"]
+    assert mcpkit("uninstall", "cursor", "shop")[0] == 0
+    assert not file.exists()
+
+
+def test_a_server_of_somebody_else_is_neither_replaced_nor_taken(mcpkit, file):
+    file.write_text(OTHERS)
+    status, _, err = mcpkit("install", "cursor", "server.py", "--name", "other")
+    assert (status, file.read_text()) == (1, OTHERS)
+    assert "has another server other: choose another --name, or put this one in its place by --force" in err
+    status, _, err = mcpkit("uninstall", "cursor", "other")
+    assert (status, file.read_text()) == (1, OTHERS)
+    assert "was not installed from here" in err
+    assert mcpkit("install", "cursor", "server.py", "--name", "other", "--force")[0] == 0
+    assert mcpkit("uninstall", "cursor", "other")[0] == 0
+    assert file.read_text() == OTHERS
+    assert mcpkit("uninstall", "cursor", "other", "--force")[0] == 0
+    assert file.read_text() == '{\n\t// mine\n\t"mcpServers": {\n\t\t// keep\n\t},\n}\n'
+    assert file.with_name("mcp.json.bak").read_text() == OTHERS
+
+
+def test_an_older_backup_that_differs_is_kept(mcpkit, file):
+    file.write_text(OTHERS)
+    backup = file.with_name("mcp.json.bak")
+    backup.write_text("of another day")
+    mcpkit("install", "cursor", "server.py", "--name", "shop")
+    assert backup.read_text() == "of another day"
+    assert file.with_name("mcp.json.bak2").read_text() == OTHERS
+    assert mcpkit("uninstall", "cursor", "shop")[0] == 0
+    assert (file.read_text(), backup.read_text()) == (OTHERS, "of another day")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need rights there")
+def test_links_are_followed_and_modes_are_kept(mcpkit, file, tmp_path):
+    kept = tmp_path / "dotfiles.json"
+    kept.write_text(OTHERS)
+    kept.chmod(0o640)
+    file.symlink_to(kept)
+    mcpkit("install", "cursor", "server.py", "--name", "shop")
+    assert file.is_symlink()
+    assert "shop" in kept.read_text()
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o640
+    mcpkit("uninstall", "cursor", "shop")
+    assert kept.read_text() == OTHERS
+
+
+@pytest.mark.parametrize(
+    ("host", "text", "told"),
+    [
+        ("cursor", '{\n  "mcpServers": {,}\n}', "is no JSON: Expecting property name"),
+        ("cursor", '{\n  "a": 1\n  "b": 2\n}', "line 3 column 3"),
+        ("cursor", "[]", "it has to be an object"),
+        ("cursor", '{"mcpServers": []}', "mcpServers has to hold entries by name"),
+        ("cursor", b"\xff\xfe{\x00}\x00", "is not written in UTF-8"),
+        ("codex", "[mcp_servers\n", "is no TOML"),
+        ("codex", "a = 1\nb = = 2\n", "line 2"),
+        ("goose", "a: 1\nb: [1\nc: 2\n", "is no YAML"),
+        ("goose", "a: 1\n b: 2\n", "line 2 column"),
+    ],
+)
+def test_a_broken_file_is_refused_with_its_place_and_left_as_it_is(mcpkit, home, host, text, told):
+    path = places.user_file(HOSTS[host].user)
+    path.parent.mkdir(parents=True)
+    data = text.encode() if isinstance(text, str) else text
+    path.write_bytes(data)
+    status, _, err = mcpkit("install", host, "server.py", "--name", "shop")
+    assert (status, path.read_bytes()) == (1, data)
+    assert str(path) in err
+    assert told in err
+    assert [each.name for each in path.parent.iterdir()] == [path.name]
+
+
+def test_a_dry_run_shows_the_difference_and_writes_nothing(mcpkit, file):
+    file.write_text(OTHERS)
+    status, out, _ = mcpkit("install", "cursor", "https://x.example/mcp", "--name", "far", "--dry-run")
+    assert (status, file.read_text()) == (0, OTHERS)
+    assert out.splitlines()[3:] == [
+        " \t// mine",
+        ' \t"mcpServers": {',
+        ' \t\t"other": {"command": "x"}, // keep',
+        '+\t\t"far": {',
+        '+\t\t\t"url": "https://x.example/mcp"',
+        "+\t\t},",
+        " \t},",
+        " }",
+    ]
+    assert [each.name for each in file.parent.iterdir()] == ["mcp.json"]
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "told"),
+    [
+        (("install", "curser", "server.py"), 2, "there is no host curser; did you mean cursor?"),
+        (("install", "cursor", "absent.py"), 2, "there is no absent.py"),
+        (
+            ("install", "cursor", "server.py", "--cwd", "/"),
+            1,
+            "Cursor starts servers in a folder of its own choice",
+        ),
+        (("install", "cursor", "server.py", "-H", "A:b"), 1, "--header is for URLs"),
+        (
+            ("install", "cursor", "https://x.example/mcp", "-e", "A=b"),
+            1,
+            "-e and --env-file is for processes",
+        ),
+        (
+            ("install", "cursor", "npx some-server", "--uv", "--name", "n"),
+            1,
+            "--uv is for servers in Python files",
+        ),
+        (("install", "cursor", "server.py", "--uv"), 1, "--uv: there is no "),
+        (
+            ("install", "cursor", "npx some-server", "--reload", "--name", "n"),
+            1,
+            "--reload is for servers in Python files",
+        ),
+        (("install", "cursor", "https://x.example/mcp", "--reload"), 1, "--reload is for processes"),
+        (("install", "cursor", "server.py", "-e", "secret"), 1, "--env NAME=VALUE"),
+        (("install", "windsurf", "server.py", "--scope", "project"), 1, "it has user"),
+        (("install", "claude-code", "server.py", "--name", "my shop"), 1, "add --name my-shop"),
+        (("install", "claude-desktop", "https://x.example/mcp", "--name", "n"), 1, "takes no URLs"),
+        (
+            ("install", "codex", "https://x.example/sse", "--name", "n"),
+            1,
+            "not the HTTP with SSE of 2024-11-05",
+        ),
+        (("install", "cursor", "http://127.0.0.1:1/mcp"), 4, "give it one with --name"),
+        (("uninstall", "cursor", "shop"), 2, "Cursor has no server shop"),
+    ],
+)
+def test_what_cannot_be_done_is_said(mcpkit, monkeypatch, words, status, told):
+    monkeypatch.setattr("shutil.which", lambda _: None)
+    ended, out, err = mcpkit(*words)
+    assert (ended, out) == (status, "")
+    assert told in err
+
+
+def test_a_command_goes_as_it_is_and_is_asked_for_its_name(mcpkit, file, project):
+    server = project / "asked.py"
+    server.write_text((project / "server.py").read_text() + "\nmcp.run()\n")
+    assert mcpkit("install", "cursor", f"{sys.executable} {server}")[0] == 0
+    entry = json.loads(file.read_text())["mcpServers"]["The-shop"]
+    assert entry == {"type": "stdio", "command": sys.executable, "args": [str(server)]}
+
+
+def test_variables_of_a_file_go_by_its_path_where_the_host_reads_it(mcpkit, home, project):
+    (project / ".env").write_text("TOKEN=secret\nA=0\n")
+    (project / "server.py").write_text(
+        "import os\nfrom mcpkit import Server\ns = Server(os.environ['TOKEN'][0])\n"
+    )
+    assert mcpkit("install", "vscode", "server.py", "--env-file", ".env", "-e", "A=1")[0] == 0
+    servers = json.loads((home / ".config/Code/User/mcp.json").read_text())["servers"]
+    assert (servers["s"]["env"], servers["s"]["envFile"]) == ({"A": "1"}, str(project / ".env"))
+    mcpkit("install", "qwen-code", "server.py", "--name", "s", "--env-file", ".env", "-e", "A=1")
+    servers = json.loads((home / ".qwen/settings.json").read_text())["mcpServers"]
+    assert servers["s"]["env"] == {"TOKEN": "secret", "A": "1"}
+
+
+@pytest.mark.parametrize(
+    ("host", "value", "is_told"),
+    [
+        ("qwen-code", "a$b", True),
+        ("claude-code", "a$b", False),
+        ("claude-code", "${B}", True),
+        ("zed", "${B}", False),
+    ],
+)
+def test_values_that_a_host_takes_for_variables_are_told(mcpkit, host, value, is_told):
+    _, _, err = mcpkit("install", host, "npx shop", "--name", "shop", "-e", f"A={value}")
+    assert ("puts in a variable where $ is in the values of A" in err) == is_told
+    assert value not in err
+
+
+def test_uv_runs_a_server_in_the_environment_of_its_project(mcpkit, file, project, monkeypatch):
+    (project / "pyproject.toml").write_text("[project]\nname = 'shop'\n")
+    monkeypatch.setattr("shutil.which", lambda name: f"/opt/{name}")
+    assert mcpkit("install", "cursor", "server.py:mcp", "--uv", "--name", "shop")[0] == 0
+    entry = json.loads(file.read_text())["mcpServers"]["shop"]
+    command = [entry["command"], *entry["args"]]
+    run = ["python", "-m", "mcpkit", "run", f"{project / 'server.py'}:mcp"]
+    assert command == ["/opt/uv", "run", "--directory", str(project), *run]
+
+
+def test_a_server_can_be_started_so_that_its_code_may_be_edited(mcpkit, file, project):
+    status, _, err = mcpkit("install", "cursor", "server.py", "--reload")
+    assert (status, "watches" in err) == (0, False)  # to ask for its name it is not watched
+    entry = json.loads(file.read_text())["mcpServers"]["The-shop"]
+    assert entry["args"] == ["-m", "mcpkit", "run", str(project / "server.py"), "--reload"]
+
+
+def test_a_module_is_written_as_its_file(mcpkit, file, project):
+    (project / "shop_package").mkdir()
+    (project / "shop_package" / "__init__.py").touch()
+    (project / "server.py").rename(project / "shop_package" / "serving.py")
+    assert mcpkit("install", "cursor", "shop_package.serving:mcp")[0] == 0
+    entry = json.loads(file.read_text())["mcpServers"]["The-shop"]
+    assert entry["args"][-1] == f"{project / 'shop_package' / 'serving.py'}:mcp"
+
+
+def test_claude_code_has_what_is_the_users_own_of_a_project_in_the_users_file(mcpkit, home, project):
+    assert mcpkit("install", "claude-code", "server.py", "--scope", "local")[0] == 0
+    content = json.loads((home / ".claude.json").read_text())
+    assert list(content["projects"][str(project)]["mcpServers"]) == ["The-shop"]
+    assert mcpkit("install", "claude-code", "server.py", "--scope", "project")[0] == 0
+    assert stat.S_IMODE((project / ".mcp.json").stat().st_mode) == 0o644  # it is shared
+    status, _, err = mcpkit("uninstall", "claude-code", "The-shop")
+    assert (status, "add --scope project or --scope local" in err) == (1, True)
+    assert mcpkit("uninstall", "claude-code", "The-shop", "--scope", "local")[0] == 0
+    assert not (home / ".claude.json").exists()
+    assert (project / ".mcp.json").exists()
+
+
+def test_claude_code_knows_a_project_by_the_folder_of_its_repository(mcpkit, home, project, monkeypatch):
+    (project / ".git").mkdir()
+    (project / "below").mkdir()
+    monkeypatch.chdir(project / "below")
+    assert mcpkit("install", "claude-code", "../server.py", "--name", "shop", "--scope", "local")[0] == 0
+    content = json.loads((home / ".claude.json").read_text())
+    assert list(content["projects"]) == [str(project)]
+    assert content["projects"][str(project)]["mcpServers"]["shop"]["args"][-1] == str(project / "server.py")
+
+
+def test_notes_that_are_broken_are_told_of(mcpkit, file, home):
+    notes = home / ".local/state/mcpkit/installed.json"
+    notes.parent.mkdir(parents=True)
+    notes.write_text("{")
+    status, _, err = mcpkit("install", "cursor", "server.py")
+    assert (status, file.exists()) == (1, False)
+    assert f"{notes}, where mcpkit notes what it has installed, is broken" in err

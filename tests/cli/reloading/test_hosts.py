@@ -1,0 +1,139 @@
+"""`mcpkit run --reload` under clients that others wrote, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import Client as OfficialClient
+from mcp import StdioServerParameters
+
+from mcpkit import Client
+from stdio.host import Host, call, text_of
+from waiting import until
+
+pytestmark = pytest.mark.anyio
+
+ROOT = Path(__file__).parents[3]
+
+SOURCE = """
+import os
+from mcpkit import Server
+shop = Server("shop")
+
+@shop.tool
+def process() -> int:
+    return os.getpid()
+"""
+MORE = "\n@shop.tool\ndef stock() -> str:\n    return 'none'\n"
+
+OF_ANOTHER_SDK = """
+from mcp.server.mcpserver import MCPServer
+server = MCPServer("official")
+
+@server.tool()
+def stock() -> str:
+    return "none"
+
+if __name__ == "__main__":
+    server.run()
+"""
+
+
+def command(file: Path) -> list[str]:
+    return [sys.executable, "-m", "mcpkit", "run", str(file), "--reload"]
+
+
+def is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+async def test_our_client_hears_of_edits(tmp_path: Path, revision: str) -> None:
+    file = tmp_path / "server.py"
+    file.write_text(SOURCE)
+    async with Client(command(file), revision=revision) as client, client.watch(tools=True) as changes:
+        before = await client.call("process", into=int)
+        file.write_text(SOURCE + MORE)
+        assert (await anext(aiter(changes))).kind == "tools"
+        assert await client.call("stock", into=str) == "none"
+        assert await client.call("process", into=int) != before
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_the_official_client_stays_connected_to_servers_of_any_sdk(tmp_path: Path, mode: Any) -> None:
+    file = tmp_path / "server.py"
+    file.write_text(OF_ANOTHER_SDK)
+    run = command(file)
+    async with OfficialClient(StdioServerParameters(command=run[0], args=run[1:]), mode=mode) as client:
+
+        async def names() -> list[str]:
+            return [each.name for each in (await client.list_tools(cache_mode="bypass")).tools]
+
+        assert await names() == ["stock"]
+        file.write_text(SOURCE)
+        names_now: list[str] = []
+        while names_now != ["process"]:
+            names_now = await names()
+        assert not (await client.call_tool("process")).is_error
+        file.write_text("def broken(:\n")
+        while not (result := await client.call_tool("process")).is_error:
+            pass
+        assert "server.py:1: SyntaxError" in result.content[0].text  # type: ignore[union-attr]
+        assert await names() == ["process"]
+
+
+@pytest.mark.parametrize(("environment", "kind"), [("mcp1", "mcp"), ("fastmcp", "fastmcp")])
+def test_clients_of_others_hear_of_edits(tmp_path: Path, environment: str, kind: str) -> None:
+    python = ROOT / ".servers" / environment / "bin" / "python"
+    if not python.exists():
+        pytest.skip("`make setup` makes the environments of other SDKs")
+    driver = Path(__file__).with_name("clients_of_others.py")
+    told = subprocess.run(
+        [str(python), str(driver), kind, sys.executable, str(tmp_path / "server.py")],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert told.returncode == 0, told.stderr
+    assert json.loads(told.stdout) == [
+        *(["price"], "first"),
+        *(["price", "stock"], "second", "none"),
+        *(["price"], "third"),
+    ]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
+@pytest.mark.parametrize(
+    ("end", "status"),
+    [
+        (lambda host: host.close_input(), 0),
+        (lambda host: host.process.terminate(), 128 + signal.SIGTERM),
+        (lambda host: host.process.send_signal(signal.SIGINT), 128 + signal.SIGINT),
+        (lambda host: host.process.kill(), -signal.SIGKILL),
+    ],
+    ids=["input", "SIGTERM", "SIGINT", "SIGKILL"],
+)
+@pytest.mark.usefixtures("hear_interrupts")
+async def test_nothing_is_left_behind(tmp_path: Path, end: Callable[[Host], None], status: int) -> None:
+    file = tmp_path / "server.py"
+    file.write_text(SOURCE)
+    with Host(command=command(file)) as host:
+        host.send(call(1, "process"))
+        process = int(text_of(host.receive()))
+        end(host)
+        assert await asyncio.to_thread(host.process.wait, 60) == status
+        await until(lambda: not is_alive(process))

@@ -1,0 +1,218 @@
+"""`mcpkit run`: servers of mcpkit, scripts, servers of other SDKs, several processes, and what is wrong with files."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from mcpkit import Client
+from mcpkit.transports.http.workers import CURE
+from redis_server import free_port
+from serving import Served
+
+pytestmark = pytest.mark.anyio
+
+NATIVE = """
+import sys
+from mcpkit import Server
+
+shop = Server("shop")
+started = list(sys.argv)
+
+@shop.tool
+def given() -> list[str]:
+    return started
+
+@shop.tool
+def process() -> int:
+    import os
+    return os.getpid()
+
+@shop.tool
+def modules() -> list[str]:
+    return list(sys.modules)
+"""
+
+SCRIPT = """
+import sys
+from mcp.server.mcpserver import MCPServer
+
+server = MCPServer("official")
+
+@server.tool()
+def given() -> list[str]:
+    return [__name__, *sys.argv]
+"""
+
+OLD = """
+import sys
+from mcp.server.fastmcp import FastMCP
+
+mcp = FastMCP("old")
+
+@mcp.tool()
+def given() -> list[str]:
+    return [type(mcp).__module__, *sys.argv]
+
+if __name__ == "__main__":
+    mcp.run()
+"""
+
+IN_A_FUNCTION = """
+import sys
+import mcpkit
+
+def main() -> None:
+    server = mcpkit.Server("within")
+
+    @server.tool
+    def given() -> list[str]:
+        return [__name__, *sys.argv]
+
+    server.run()
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def command(*words: str | Path) -> list[str]:
+    return [sys.executable, "-m", "mcpkit", "run", *map(str, words)]
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "expected"),
+    [
+        (NATIVE, (), ["FILE", "--city", "Oslo"]),
+        (SCRIPT + "server.run()", (), ["server", "FILE", "--city", "Oslo"]),
+        (SCRIPT + "if __name__ == '__main__':\n    server.run()", (), ["__main__", "FILE", "--city", "Oslo"]),
+        (SCRIPT, (), ["server", "FILE", "--city", "Oslo"]),
+        (IN_A_FUNCTION, (), ["__main__", "FILE", "--city", "Oslo"]),
+        (OLD, ("--compat",), ["mcpkit.compat.fastmcp.server", "FILE", "--city", "Oslo"]),
+    ],
+    ids=["native", "runs-when-imported", "script", "object", "in-a-function", "compat"],
+)
+async def test_any_server_is_run_with_its_own_arguments(
+    tmp_path: Path, source: str, options: Sequence[str], expected: list[str]
+) -> None:
+    file = tmp_path / "server.py"
+    file.write_text(source)
+    async with Client(command(*options, file, "--", "--city", "Oslo")) as client:
+        given = await client.call("given", into=list[str])
+    assert given == [str(file) if word == "FILE" else word for word in expected]
+
+
+async def test_nothing_is_imported_that_serving_does_not_need(tmp_path: Path) -> None:
+    file = tmp_path / "server.py"
+    file.write_text(NATIVE + "\nif __name__ == '__main__':\n    shop.run()\n")
+    async with Client(command(file)) as client, Client([sys.executable, str(file)]) as plain:
+        ours, least = [set(await each.call("modules", into=list[str])) for each in (client, plain)]
+    packages = {name.partition(".")[0] for name in ours - least}
+    assert {name for name in packages if name not in sys.stdlib_module_names} == {"click", "mcpkit", "server"}
+    rooms = {name.rpartition(".")[0] for name in ours - least if name.startswith("mcpkit.")}
+    assert {room for room in rooms if not room.startswith("mcpkit.cli")} <= {
+        *("mcpkit", "mcpkit.client", "mcpkit.client.targets", "mcpkit.common"),
+    }
+    assert "mcpkit.cli.reloading" not in rooms
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "status", "told"),
+    [
+        ("x = 1\ndef broken(:\n", (), 1, "mcpkit: FILE:2: SyntaxError: invalid syntax\n"),
+        ("x = 1\n1 / 0\n", (), 1, "mcpkit: FILE:2: ZeroDivisionError: division by zero\n"),
+        (
+            "import absent_thing\n",
+            (),
+            1,
+            "mcpkit: FILE:1: ModuleNotFoundError: No module named 'absent_thing'\n",
+        ),
+        (
+            "if __name__ == '__main__':\n    1 / 0\n",
+            (),
+            1,
+            "mcpkit: FILE:2: ZeroDivisionError: division by zero\n",
+        ),
+        ("if __name__ == '__main__':\n    raise SystemExit(7)\n", (), 7, ""),
+        ("x = 1\n", (), 2, "mcpkit: FILE has no Server in it\n"),
+        ("x = 1\n", ("--http",), 2, "mcpkit: FILE has no Server in it\n"),
+        (
+            "if __name__ == '__main__':\n    1 / 0\n",
+            ("--http",),
+            1,
+            "mcpkit: FILE has no Server of mcpkit in it, so it says itself how it is served: leave --http and",
+        ),
+        (NATIVE, ("--port", "1"), 1, "--host, --port and --workers are for servers at a port: add --http\n"),
+        (
+            NATIVE,
+            ("--http", "--reload", "--workers", "2"),
+            1,
+            "--reload serves by one process; leave --workers out",
+        ),
+        (NATIVE, ("--http", "--compat"), 1, "leave --http and --sse out\n"),
+        (NATIVE, ("--http", "--workers", "2", "--port", "0"), 1, "a port that you choose: --port 8000\n"),
+        (
+            NATIVE + "\n@shop.tool\ndef x(a: 'Absent') -> str: ...\n",
+            (),
+            1,
+            "mcpkit: UnresolvedHint: x: the type hint 'Absent' is not",
+        ),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_line(
+    tmp_path: Path, source: str, options: Sequence[str], status: int, told: str
+) -> None:
+    file = tmp_path / "server.py"
+    file.write_text(source)
+    ended = subprocess.run(
+        command(file, *options),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert ended.returncode == status, ended.stderr
+    assert told.replace("FILE", str(file)) in ended.stderr
+    assert (ended.stderr == "") is (told == "")
+    assert "Traceback" not in ended.stderr
+    assert ended.stdout == ""
+
+
+def test_debug_shows_where_an_error_comes_from(tmp_path: Path) -> None:
+    file = tmp_path / "server.py"
+    file.write_text("1 / 0\n")
+    ended = subprocess.run(command(file, "--debug"), capture_output=True, text=True, check=False, timeout=60)
+    assert "Traceback" in ended.stderr
+
+
+async def test_a_server_is_served_at_a_port(tmp_path: Path) -> None:
+    file = tmp_path / "server.py"
+    file.write_text(NATIVE)
+    with Served(command(file, "--http", "--port", "0")) as served:
+        async with Client(f"{served.origin}/mcp") as client:
+            assert await client.call("process", into=int) == served.process.pid
+        served.stop()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="uvicorn's workers are told to end by signals")
+@pytest.mark.parametrize("settings", [{}, {"WEB_CONCURRENCY": 2}], ids=["option", "environment"])
+async def test_several_processes_serve_one_port_and_share_their_secret(
+    tmp_path: Path, settings: dict[str, int]
+) -> None:
+    file = tmp_path / "server.py"
+    file.write_text(NATIVE)
+    options = [] if settings else ["--workers", "2"]
+    with Served(command(file, "--sse", "--port", str(free_port()), *options), **settings) as served:
+        served.wait_for("Application startup complete", times=2)
+        assert CURE in served.notes
+        processes = set()
+        while len(processes) < 2:
+            async with Client(f"{served.origin}/mcp", revision="2025-11-25") as client:
+                processes.add(await client.call("process", into=int))
+        assert served.process.pid not in processes
+        served.stop()

@@ -1,0 +1,34 @@
+"""What is written for agent SDKs, with the import changed: the agent sees the same."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from agent_sdks import AGENTS, Environment
+from mcpkit import Client
+
+DOCUMENTED = Path(__file__).parent / "documented.py"
+
+
+@pytest.mark.parametrize("environment", AGENTS, ids=str)
+def test_the_agent_sees_the_same(environment: Environment) -> None:
+    outcomes = environment.outcomes(DOCUMENTED)
+    theirs, ours = outcomes["theirs"], outcomes["ours"]
+    for one, other in zip(theirs["calls"], ours["calls"], strict=True):
+        assert one == other
+    assert theirs == ours
+
+
+@pytest.mark.anyio
+async def test_it_is_the_same_over_stdio() -> None:
+    expected = Environment("claude", 2).outcomes(DOCUMENTED)["ours"]
+    helpers = str(Path(__file__).parents[2] / "helpers")
+    command = {"command": sys.executable, "args": [str(DOCUMENTED), "stdio"], "env": {"PYTHONPATH": helpers}}
+    async with Client(command, revision="2025-11-25") as client:
+        assert {each["name"]: each for each in await client.list_tools()} == expected["tools"]
+        for (name, arguments), said in expected["calls"]:
+            result = await client.call(name, arguments)
+            assert (result.is_error, result.content) == (said["isError"], said["content"])

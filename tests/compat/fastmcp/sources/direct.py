@@ -1,0 +1,319 @@
+"""What a server is asked without a client, as its tests do, and what cannot be made of one; prints all of it."""
+
+import asyncio
+import inspect
+import json
+import logging
+import sys
+import warnings
+from typing import Any
+
+import pydantic
+from mcp.server.auth.provider import AccessToken, TokenVerifier
+from mcp.server.auth.settings import AuthSettings
+from mcp.server.fastmcp import Context, FastMCP, Icon
+from mcp.server.fastmcp.exceptions import ToolError
+from mcp.server.fastmcp.prompts import Prompt, PromptManager
+from mcp.server.fastmcp.prompts.base import AssistantMessage, Message, UserMessage
+from mcp.server.fastmcp.resources import (
+    FileResource,
+    FunctionResource,
+    Resource,
+    ResourceManager,
+    ResourceTemplate,
+    TextResource,
+)
+from mcp.server.transport_security import TransportSecuritySettings
+from mcp.types import Annotations, TextContent
+from pydantic import BaseModel
+
+warnings.simplefilter("ignore")
+said: dict[str, Any] = {}
+
+
+def plain(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return {type(value).__name__: plain(dict(value))}
+    if isinstance(value, dict):
+        return {key: plain(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [type(value).__name__, *map(plain, value)]
+    if hasattr(value, "__dataclass_fields__"):
+        return plain(vars(value))
+    if callable(value):
+        return "function"
+    return value if isinstance(value, (str, int, float, bool, type(None))) else repr(value)
+
+
+def note(name: str, make: Any) -> None:
+    """Write down what comes of something, or how it fails."""
+    try:
+        result = make()
+        if inspect.iscoroutine(result):
+            result = asyncio.run(result)
+        said[name] = plain(result)
+    except pydantic.ValidationError as error:
+        said[name] = [
+            "invalid",
+            error.title,
+            sorted((str(e["loc"]), e["type"], e["msg"]) for e in error.errors()),
+        ]
+    except Exception as error:
+        said[name] = [type(error).__name__, str(error)]
+
+
+class Verifier(TokenVerifier):
+    async def verify_token(self, token: str) -> AccessToken | None:
+        return None
+
+
+auth = AuthSettings(issuer_url="https://issuer.example.com", resource_server_url="https://example.com/mcp")
+
+# Constructing
+
+for name, options in {
+    "nothing": {},
+    "host": {"host": "0.0.0.0", "port": "9000"},
+    "host ::1": {"host": "::1"},
+    "security": {"transport_security": TransportSecuritySettings(allowed_hosts=["a:*"])},
+    "log_level": {"log_level": "info"},
+    "port": {"port": "many"},
+    "dependencies": {"dependencies": {"a"}},
+    "dependencies of another type": {"dependencies": 3},
+    "lifespan": {"lifespan": 3},
+    "version": {"version": "1"},
+    "description": {"description": "x"},
+    "token_verifier": {"token_verifier": Verifier()},
+    "auth": {"auth": auth},
+    "auth and verifier": {"auth": auth, "token_verifier": Verifier()},
+    "auth of another type": {"auth": 3},
+    "instructions": {
+        "instructions": "Use it.",
+        "icons": [Icon(src="x")],
+        "website_url": "https://example.com",
+    },
+    "warn": {
+        "warn_on_duplicate_tools": False,
+        "json_response": "yes",
+        "stateless_http": 1,
+        "max_sessions": None,
+    },
+}.items():
+
+    def made() -> Any:
+        mcp = FastMCP("server", **options)
+        settings = {key: value for key, value in dict(mcp.settings).items() if key != "auth"}
+        settings["auth"] = mcp.settings.auth is not None and str(mcp.settings.auth.issuer_url)
+        return [settings, mcp.name, mcp.instructions, mcp.website_url, mcp.icons, mcp.dependencies]
+
+    note(f"FastMCP({name})", made)
+
+note("no name", lambda: FastMCP().name)
+note("generic", lambda: FastMCP[dict]("x").name)
+note("positional", lambda: FastMCP("x", "How", "https://example.com").website_url)
+
+mcp = FastMCP("direct")
+
+
+def assign() -> list[Any]:
+    mcp.settings.port = 9000
+    mcp.settings.host = "0.0.0.0"
+    mcp.settings.log_level = "DEBUG"
+    return [mcp.settings.port, mcp.settings.host, mcp.settings.log_level]
+
+
+note("settings", assign)
+note("settings unknown", lambda: setattr(mcp.settings, "unknown", 1))
+note("name assigned", lambda: setattr(mcp, "name", 1))
+note("session_manager", lambda: mcp.session_manager)
+note("run", lambda: mcp.run("http"))
+note("run nothing", lambda: mcp.run(transport=None))
+
+# Decorators
+
+
+def function(a: int, b: str = "b") -> str:
+    """Does it."""
+    return f"{a}{b}"
+
+
+for name, make in {
+    "tool": lambda: mcp.tool(function),
+    "resource": lambda: mcp.resource(function),
+    "prompt": lambda: mcp.prompt(function),
+    "tool tags": lambda: mcp.tool(tags={"a"}),
+    "resource tags": lambda: mcp.resource("a://b", tags={"a"}),
+    "prompt tags": lambda: mcp.prompt(tags={"a"}),
+    "custom_route": lambda: mcp.custom_route("/x"),
+    "resource mismatch": lambda: mcp.resource("a://{x}")(lambda x, y: 1),
+    "resource without": lambda: mcp.resource("a://b")(function),
+    "resource unused": lambda: mcp.resource("a://{a}")(lambda: 1),
+    "resource lambda": lambda: mcp.resource("a://b")(lambda: 1),
+    "resource mime": lambda: mcp.resource("a://b", mime_type="bad")(asyncio.sleep),
+    "resource mime type": lambda: mcp.resource("a://mime", name="m", mime_type="no slash")(lambda: 1),
+    "resource no uri": lambda: mcp.resource("no uri", name="m")(lambda: 1),
+    "template lambda": lambda: mcp.resource("a://{x}")(lambda x: 1),
+    "prompt lambda": lambda: mcp.prompt()(lambda: 1),
+    "tool lambda": lambda: mcp.tool()(lambda: 1),
+    "remove_tool": lambda: mcp.remove_tool("none"),
+    "tool returns": lambda: mcp.tool()(function) is function,
+    "tool positional": lambda: mcp.tool("second", "A title", "Said")(function) is function,
+    "prompt positional": lambda: mcp.prompt("second", "A title", "Said")(function) is function,
+    "resource returns": lambda: mcp.resource("f://{a}/{b}")(function) is function,
+    "prompt returns": lambda: mcp.prompt()(function) is function,
+    "remove": lambda: mcp.remove_tool("second"),
+    "file": lambda: FileResource(uri="file:///x", path="relative"),
+    "text": lambda: TextResource(uri="no uri", text="x"),
+    "text mime": lambda: TextResource(uri="x://y", text="x", mime_type="no"),
+    "text nothing": lambda: TextResource(text="x"),
+    "resource abstract": lambda: Resource(uri="x://y"),
+    "uri": lambda: mcp.add_resource(TextResource(uri="HTTP://Example.com", text="x", icons=[Icon(src="s")])),
+    "message": lambda: Message("hello"),
+    "message role": lambda: Message("hello", role="system"),
+    "message content": lambda: UserMessage(7),
+    "message keyword": lambda: [UserMessage(content="x"), AssistantMessage(content="y", role="assistant")],
+    "security": lambda: TransportSecuritySettings(),
+}.items():
+    note(f"refused {name}", make)
+
+# Asked directly
+
+
+@mcp.tool()
+async def with_context(text: str, ctx: Context) -> dict[str, str]:
+    try:
+        await ctx.info(text)
+    except ValueError as error:
+        return {"said": str(error)}
+    return {}
+
+
+@mcp.tool()
+def fails() -> str:
+    raise ToolError("on purpose")
+
+
+@mcp.resource("r://static", mime_type="text/html", meta={"a": 1})
+def static() -> str:
+    return "<p>"
+
+
+@mcp.resource("r://fails")
+def failing() -> str:
+    raise KeyError("x")
+
+
+@mcp.resource("r://{id}/of/{name}")
+def template(id: int, name: str, ctx: Context) -> list[Any]:
+    return [id, name, ctx.fastmcp.name]
+
+
+@mcp.prompt()
+def ask(question: str, ctx: Context) -> list[Any]:
+    return [question, {"role": "assistant", "content": {"type": "text", "text": ctx.fastmcp.name}}]
+
+
+for name, make in {
+    "list_tools": lambda: mcp.list_tools(),
+    "call_tool": lambda: mcp.call_tool("function", {"a": "1"}),
+    "call_tool with context": lambda: mcp.call_tool("with_context", {"text": "x"}),
+    "call_tool fails": lambda: mcp.call_tool("fails", {}),
+    "call_tool unknown": lambda: mcp.call_tool("unknown", {}),
+    "call_tool invalid": lambda: mcp.call_tool("function", {}),
+    "list_resources": lambda: mcp.list_resources(),
+    "list_resource_templates": lambda: mcp.list_resource_templates(),
+    "read_resource": lambda: mcp.read_resource("r://static"),
+    "read_resource url": lambda: mcp.read_resource(pydantic.AnyUrl("r://static")),
+    "read_resource fails": lambda: mcp.read_resource("r://fails"),
+    "read_resource template": lambda: mcp.read_resource("r://1/of/two"),
+    "read_resource template invalid": lambda: mcp.read_resource("r://one/of/two"),
+    "read_resource unknown": lambda: mcp.read_resource("r://unknown"),
+    "list_prompts": lambda: mcp.list_prompts(),
+    "get_prompt": lambda: mcp.get_prompt("ask", {"question": "q"}),
+    "get_prompt missing": lambda: mcp.get_prompt("ask"),
+    "get_prompt unknown": lambda: mcp.get_prompt("unknown"),
+    "context": lambda: [mcp.get_context().fastmcp is mcp, type(mcp.get_context()).__name__],
+    "context request": lambda: mcp.get_context().request_context,
+    "context session": lambda: mcp.get_context().session,
+    "context id": lambda: mcp.get_context().request_id,
+    "context client": lambda: mcp.get_context().client_id,
+    "context progress": lambda: mcp.get_context().report_progress(1),
+    "context log": lambda: mcp.get_context().warning("x"),
+    "context read": lambda: mcp.get_context().read_resource("r://static"),
+    "context close": lambda: mcp.get_context().close_sse_stream(),
+    "context none": lambda: Context().fastmcp,
+    "context none read": lambda: Context().read_resource("x"),
+    "context elicit": lambda: mcp.get_context().elicit("x", AuthSettings),
+}.items():
+    note(name, make)
+
+# What it is made of
+
+manager = ResourceManager()
+resource = TextResource(uri="m://x", name="x", text="t")
+manager.add_resource(resource)
+note("ResourceManager", lambda: [manager.add_resource(resource) is resource, manager.list_resources()])
+note("ResourceManager.get", lambda: manager.get_resource("m://x"))
+note("ResourceManager.get none", lambda: manager.get_resource("m://y"))
+added = manager.add_template(
+    lambda n: n * 2, "n://{n}", "double", description="d", mime_type="text/x", meta={"a": 1}
+)
+note("add_template", lambda: [added.name, added.parameters, added.description, added.mime_type, added.meta])
+note("matches", lambda: [added.matches("n://a"), added.matches("n://a/b"), added.matches("m://a")])
+note("create_resource", lambda: added.create_resource("n://ab", {"n": "ab"}))
+
+
+async def created() -> Any:
+    return await (await manager.get_resource("n://ab")).read()
+
+
+note("created", created)
+note("templates", lambda: len(manager.list_templates()))
+of = ResourceTemplate.from_function(
+    function, uri_template="f://{a}/{b}", annotations=Annotations(priority=0.1)
+)
+note("ResourceTemplate", lambda: of)
+note("FunctionResource", lambda: FunctionResource.from_function(lambda: 1, "l://x", name="l", title="T"))
+note("FunctionResource lambda", lambda: FunctionResource.from_function(lambda: 1, "l://x"))
+note("model_dump", lambda: resource.model_dump(mode="json"))
+prompts = PromptManager()
+prompt = Prompt.from_function(function, name="p", title="t")
+note("Prompt", lambda: [prompt, prompt.model_dump()])
+note("PromptManager", lambda: [prompts.add_prompt(prompt) is prompt, prompts.get_prompt("p") is prompt])
+note("PromptManager again", lambda: prompts.add_prompt(Prompt.from_function(function, name="p")) is prompt)
+note("render", lambda: prompt.render({"a": "1"}))
+note("render invalid", lambda: prompt.render({"a": "x"}))
+note("render_prompt", lambda: prompts.render_prompt("p", {"a": 1, "b": "c"}))
+note("render_prompt unknown", lambda: prompts.render_prompt("q"))
+note("list_prompts of manager", lambda: len(prompts.list_prompts()))
+note("managers", lambda: [sorted(mcp._tool_manager._tools), sorted(mcp._resource_manager._resources)])
+note("managers too", lambda: [sorted(mcp._resource_manager._templates), sorted(mcp._prompt_manager._prompts)])
+note(
+    "low level",
+    lambda: sorted(
+        each.__name__ for each in mcp._mcp_server.request_handlers if each.__name__ != "PingRequest"
+    ),
+)
+note("logging", lambda: [logging.getLogger().level, len(logging.getLogger().handlers)])
+
+
+class Listed(FastMCP):
+    async def list_tools(self):
+        return [tool for tool in await super().list_tools() if tool.name != "hidden"]
+
+    async def call_tool(self, name, arguments):
+        if name == "special":
+            return [TextContent(type="text", text=f"special {arguments}")]
+        return await super().call_tool(name, arguments)
+
+    def tool(self, *args, **kwargs):
+        return super().tool(*args, **kwargs)
+
+
+listed = Listed("listed")
+listed.tool()(function)
+listed.tool(name="hidden")(function)
+note("subclass lists", lambda: listed.list_tools())
+note("subclass calls", lambda: listed.call_tool("special", {"a": 1}))
+
+json.dump(said, sys.stdout)

@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from typing import Any
+
+import pytest
+
+from compat.fastmcp.told import Conversation, source_for
+from mcpkit import Client
+from serving import Served
+
+pytestmark = pytest.mark.anyio
+
+REVISIONS = ("2025-11-25", "2026-07-28")
+
+
+@pytest.fixture(scope="module")
+def command(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    return [sys.executable, str(source_for("mcpkit", "runs.py", tmp_path_factory.mktemp("runs")))]
+
+
+async def used(client: Client, path: str) -> None:
+    """Use all that there is."""
+    heard: list[Any] = []
+    assert [tool["name"] for tool in await client.list_tools()][:2] == ["greet", "wait"]
+    result = await client.call("greet", progress=lambda *step: heard.append(step))
+    assert result.text == f"Ada over {path}"
+    assert [step[:2] for step in heard][:1] == [(1, 2)]
+    (read,) = await client.read("greeting://Ada")
+    assert read["text"] == "Hello, Ada, from runs"
+    (message,) = await client.get_prompt("ask", {"question": "Why?"})
+    assert message["content"]["text"] == "Why?"
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_clients_of_both_eras_are_served_over_stdio(command: list[str], revision: str) -> None:
+    async with Client(command, revision=revision, elicit=lambda form: {"name": "Ada"}) as client:
+        await used(client, "None")
+
+
+@pytest.fixture(scope="module")
+def streamable(command: list[str]) -> Any:
+    with Served([*command, "streamable-http", "0"]) as served:
+        yield served.origin
+        served.signal(signal.SIGTERM)
+        served.wait()
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_clients_of_both_eras_are_served_over_http(streamable: str, revision: str) -> None:
+    async with Client(f"{streamable}/mcp", revision=revision, elicit=lambda form: {"name": "Ada"}) as client:
+        await used(client, "/mcp")
+
+
+async def test_clients_of_2024_11_05_are_served_by_sse(command: list[str]) -> None:
+    with Served([*command, "sse", "0"]) as served:
+        async with Client(f"{served.origin}/sse", elicit=lambda form: {"name": "Ada"}) as client:
+            await used(client, "/messages/")
+        served.stop()
+
+
+@pytest.mark.parametrize("transport", ["streamable-http", "sse"])
+async def test_calls_that_run_when_the_process_is_told_to_end_are_answered(
+    command: list[str], transport: str
+) -> None:
+    with Served([*command, transport, "0"]) as served:
+        url = served.origin + ("/mcp" if transport == "streamable-http" else "/sse")
+        async with Client(url) as client:
+            call = asyncio.create_task(client.call("wait"))
+            await asyncio.to_thread(served.wait_for, "waiting")
+            served.signal(signal.SIGTERM)
+            assert (await call).text == "done"
+        await asyncio.to_thread(served.wait)
+    assert "Traceback" not in served.notes
+
+
+def test_over_stdio_calls_that_run_at_the_end_of_input_are_answered(command: list[str]) -> None:
+    with Conversation(command, {}) as talk:
+        talk.begin({})
+        talk.send({"id": 7, "method": "tools/call", "params": {"name": "wait", "arguments": {}}})
+        talk.close()
+        assert talk.read()["result"]["content"] == [{"type": "text", "text": "done"}]
+        assert talk.wait() == 0
+        assert talk.notes().endswith("over\n")
+
+
+def test_a_signal_ends_a_server_over_stdio_and_its_status_says_so(command: list[str]) -> None:
+    with Conversation(command, {}) as talk:
+        talk.begin({})
+        talk.process.send_signal(signal.SIGTERM)
+        assert talk.wait() == 128 + signal.SIGTERM
+
+
+async def test_who_listens_hears_of_a_tool_that_is_added(streamable: str) -> None:
+    async with Client(f"{streamable}/mcp") as client:
+        await client.call("add", {"name": "one_more"})
+        assert "one_more" in [tool["name"] for tool in await client.list_tools(fresh=True)]

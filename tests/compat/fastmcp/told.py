@@ -1,0 +1,154 @@
+"""Source that is written for `mcp` 1.x, run by `mcp` 1.30 in an environment of its own, and by mcpkit."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import select
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+SOURCES = Path(__file__).parent / "sources"
+REFERENCE = ROOT / ".servers" / "mcp1" / ("Scripts" if sys.platform == "win32" else "bin") / "python"
+PATIENCE = 60.0
+
+Message = dict[str, Any]
+
+_HOMES = {
+    "mcp.server.fastmcp.exceptions": "mcpkit.compat.fastmcp.exceptions",
+    "mcp.server.fastmcp.prompts.base": "mcpkit.compat.fastmcp.prompts",
+    "mcp.server.fastmcp.prompts": "mcpkit.compat.fastmcp.prompts",
+    "mcp.server.fastmcp.resources": "mcpkit.compat.fastmcp.resources",
+    "mcp.server.fastmcp.server": "mcpkit.compat.fastmcp.server",
+    "mcp.server.fastmcp": "mcpkit.compat.fastmcp",
+    "mcp.server.stdio": "mcpkit.compat.lowlevel.serving",
+    "mcp.server.session": "mcpkit.compat.lowlevel.session",
+    "mcp.server.transport_security": "mcpkit.compat.lowlevel.serving",
+    "mcp.server.auth.settings": "mcpkit.compat.auth",
+    "mcp.server.auth.provider": "mcpkit.compat.auth",
+    "mcp.server.auth.middleware.auth_context": "mcpkit.compat.auth",
+    "mcp.types": "mcpkit.compat.types",
+}
+
+
+def python_of(library: str) -> str:
+    """Return the interpreter that has a library, `mcp` or `mcpkit`; without it, skip."""
+    if library == "mcpkit":
+        return sys.executable
+    if not REFERENCE.exists():
+        pytest.skip("the environment of mcp 1.x is not there: run `make setup`")
+    return str(REFERENCE)
+
+
+def source_for(library: str, name: str, folder: Path) -> Path:
+    """Return a source as a library runs it: for mcpkit with other lines of imports, and nothing else changed."""
+    text = (SOURCES / name).read_text("utf-8")
+    if library == "mcpkit":
+        text = re.sub(
+            r"^from (mcp[\w.]*) import", lambda found: f"from {_HOMES[found[1]]} import", text, flags=re.M
+        )
+    path = folder / library / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text, "utf-8")
+    return path
+
+
+def environment(**more: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "FASTMCP"))}
+    return {**kept, "PYTHONPATH": "", "PYTHONHASHSEED": "0", **more}
+
+
+class Conversation:
+    """A server over stdio, asked one thing at a time, with all that it says before it answers; ends with its block."""
+
+    def __init__(self, command: Sequence[str], answers: Mapping[str, Callable[[Message], Message]]) -> None:
+        self.answers = answers
+        self._notes = tempfile.TemporaryFile()  # noqa: SIM115 - it is closed with this
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._notes, env=environment()
+        )
+        self._buffer = b""
+        self._id = 0
+
+    def send(self, message: Message) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+        self.process.stdin.flush()
+
+    def read(self) -> Message:
+        assert self.process.stdout is not None
+        while b"\n" not in self._buffer:
+            ready, _, _ = select.select([self.process.stdout], [], [], PATIENCE)
+            chunk = os.read(self.process.stdout.fileno(), 65536) if ready else b""
+            assert chunk, f"the server says no more: {self.notes()}"
+            self._buffer += chunk
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        said: Message = json.loads(line)
+        return said
+
+    def notes(self) -> str:
+        self._notes.seek(0)
+        return self._notes.read().decode()
+
+    def ask(self, method: str, params: Message | None = None) -> list[Message]:
+        """Return all that comes, the answer last."""
+        self._id += 1
+        said = {} if params is None else {"params": params}
+        self.send({"id": self._id, "method": method, **said})
+        heard = []
+        while True:
+            message = self.read()
+            heard.append({key: value for key, value in message.items() if key != "id"})
+            if "method" not in message:
+                assert message["id"] == self._id
+                return heard
+            if "id" in message:
+                self.send({"id": message["id"], "result": self.answers[message["method"]](message)})
+
+    def begin(self, capabilities: Message) -> list[Message]:
+        client = {"name": "tester", "version": "1"}
+        params = {"protocolVersion": "2025-11-25", "capabilities": capabilities, "clientInfo": client}
+        heard = self.ask("initialize", params)
+        self.send({"method": "notifications/initialized"})
+        return heard
+
+    def __enter__(self) -> Conversation:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.wait()
+        for each in (self.process.stdin, self.process.stdout, self._notes):
+            assert each is not None
+            each.close()
+
+    def close(self) -> None:
+        """End the input."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+
+    def wait(self) -> int:
+        """Return its status when it has ended."""
+        return self.process.wait(PATIENCE)
+
+
+def account(library: str, name: str, folder: Path, *arguments: str, **variables: str) -> Any:
+    """Return what a script prints, which is JSON."""
+    finished = subprocess.run(
+        [python_of(library), str(source_for(library, name, folder)), *arguments],
+        capture_output=True,
+        cwd=folder,
+        encoding="utf-8",
+        env=environment(**variables),
+        timeout=PATIENCE,
+    )
+    assert finished.returncode == 0, finished.stderr
+    return json.loads(finished.stdout)

@@ -1,0 +1,387 @@
+"""A low-level server serves clients of each revision; what it says is judged by the revision's schema."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcpkit.compat import types
+from mcpkit.compat.lowlevel.server import Server
+from mcpkit.compat.shared import McpError
+from mcpkit.testing import connect
+from pipe import HANDSHAKE, STATELESS, open_pipe, settle
+
+pytestmark = pytest.mark.anyio
+
+REVISIONS = ("2024-11-05", "2025-06-18", "2025-11-25", "2026-07-28")
+ABLE = {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}, "roots": {}}
+META = "io.modelcontextprotocol/"
+FORM = {"type": "object", "properties": {"city": {"type": "string"}}}
+
+
+def text(value: object) -> list[types.TextContent]:
+    return [types.TextContent(type="text", text=str(value))]
+
+
+class Lab:
+    """A server whose one tool does what a test says."""
+
+    def __init__(self) -> None:
+        self.server = Server("lab", "1")
+        self.runs = 0
+        self.session: Any = None
+        self.do: Any = None
+
+        @self.server.list_tools()
+        async def tools() -> list[types.Tool]:
+            return [types.Tool(name="do it", inputSchema={"type": "object"})]
+
+        @self.server.call_tool()
+        async def call(name: str, arguments: dict[str, Any]) -> Any:
+            self.runs += 1
+            self.session = self.server.request_context.session
+            return text(await self.do(self.server.request_context))
+
+
+@pytest.fixture
+def lab() -> Lab:
+    return Lab()
+
+
+CALL = {"name": "do it", "arguments": {}}
+
+
+async def nothing(_: Any) -> str:
+    return "done"
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_lists_calls_and_capabilities_are_those_of_the_handlers(
+    lab: Lab, revision: str, schema_dir: Path
+):
+    lab.do = nothing
+    async with open_pipe(lab.server.served, revision, schema_dir, initialize=False) as pipe:
+        said = await (pipe.initialize() if revision in HANDSHAKE else pipe.result("server/discover"))
+        assert said["capabilities"] == {"experimental": {}, "tools": {"listChanged": False}}
+        assert (await pipe.result("tools/list"))["tools"] == [
+            {"name": "do it", "inputSchema": {"type": "object"}}
+        ]
+        assert await pipe.text("do it") == "done"
+        assert (await pipe.error("prompts/list")) == {"code": -32601, "message": "Method not found"}
+        assert (await pipe.error("resources/templates/list"))["code"] == -32601
+        assert (await pipe.error("no/such"))["code"] == -32601
+
+
+@pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25", *STATELESS])
+async def test_a_handler_asks_in_each_era(lab: Lab, revision: str, schema_dir: Path):
+    async def ask(ctx: Any) -> str:
+        answer = await ctx.session.elicit_form("Where?", FORM)
+        roots = await ctx.session.list_roots()
+        return f"{answer.action} {answer.content} {[str(each.uri) for each in roots.roots]}"
+
+    lab.do = ask
+    answers = {
+        "elicitation/create": {"action": "accept", "content": {"city": "Rome"}},
+        "roots/list": {"roots": [{"uri": "file:///home"}]},
+    }
+    asked = []
+
+    def answer(method: str, params: dict[str, Any]) -> Any:
+        asked.append(params)
+        return answers[method]
+
+    async with connect(lab.server.served, revision=revision, answers=answer) as client:
+        assert (await client.call("do it")).text == "accept {'city': 'Rome'} ['file:///home']"
+    assert lab.runs == (1 if revision in HANDSHAKE else 3), "from the top in each round"
+    form = {"message": "Where?", "requestedSchema": FORM}
+    assert asked == [form if revision == "2025-06-18" else {"mode": "form", **form}, {}]
+
+
+async def test_a_page_to_visit_is_shown_as_the_revision_has_it(lab: Lab):
+    async def ask(ctx: Any) -> str:
+        return str((await ctx.session.elicit_url("Log in", "https://example.com/", "e1")).action)
+
+    lab.do = ask
+    asked = []
+
+    def answer(method: str, params: dict[str, Any]) -> Any:
+        asked.append(params)
+        return {"action": "decline"}
+
+    for revision in ("2025-11-25", "2026-07-28"):
+        async with connect(lab.server.served, revision=revision, answers=answer) as client:
+            assert (await client.call("do it")).text == "decline"
+    page = {"mode": "url", "message": "Log in", "url": "https://example.com/"}
+    assert asked == [{**page, "elicitationId": "e1"}, page]
+
+
+async def test_who_cannot_be_asked_is_not_asked(lab: Lab, schema_dir: Path):
+    codes = []
+
+    async def ask(ctx: Any) -> str:
+        try:
+            await ctx.session.create_message(
+                [types.SamplingMessage(role="user", content=text("a")[0])], max_tokens=1
+            )
+        except McpError as error:
+            codes.append(error.error.code)
+            raise
+        return "asked"
+
+    lab.do = ask
+    async with open_pipe(lab.server.served, "2025-11-25", schema_dir) as pipe:
+        result = await pipe.call("do it")
+        assert (result["isError"], result["content"][0]["text"]) == (True, "Sampling not supported")
+        assert codes == [-32600]
+    async with open_pipe(lab.server.served, "2026-07-28", schema_dir) as pipe:
+        error = await pipe.error("tools/call", CALL)
+        assert (error["code"], error["data"]) == (-32021, {"requiredCapabilities": {"sampling": {}}})
+
+
+async def test_tools_are_for_models_that_know_them(lab: Lab, schema_dir: Path):
+    async def ask(ctx: Any) -> str:
+        tools = [types.Tool(name="t", inputSchema={"type": "object"})]
+        message = types.SamplingMessage(role="user", content=text("a")[0])
+        await ctx.session.create_message([message], max_tokens=1, tools=tools)
+        return "asked"
+
+    lab.do = ask
+    async with open_pipe(lab.server.served, "2025-11-25", schema_dir, capabilities={"sampling": {}}) as pipe:
+        result = await pipe.call("do it")
+        assert result["content"][0]["text"] == "Client does not support sampling tools capability"
+
+
+async def test_what_the_client_says_of_its_refusal_is_an_mcp_error(lab: Lab, schema_dir: Path):
+    async def ask(ctx: Any) -> Any:
+        with pytest.raises(McpError) as refused:
+            await ctx.session.list_roots()
+        return refused.value.error.code, refused.value.error.message
+
+    lab.do = ask
+    async with open_pipe(lab.server.served, "2025-11-25", schema_dir, capabilities=ABLE) as pipe:
+        pipe.start("tools/call", CALL)
+        question = await pipe.question("roots/list")
+        pipe.send({"jsonrpc": "2.0", "id": question["id"], "error": {"code": -32077, "message": "Not today"}})
+        assert (await pipe.receive())["result"]["content"][0]["text"] == "(-32077, 'Not today')"
+
+
+@pytest.mark.parametrize(("level", "heard"), [(None, []), ("error", ["loud"]), ("debug", ["quiet", "loud"])])
+async def test_a_stateless_client_hears_the_log_messages_that_it_wants(
+    lab: Lab, schema_dir: Path, level: str | None, heard: list[str]
+):
+    async def log(ctx: Any) -> str:
+        await ctx.session.send_log_message("info", "quiet", logger="me")
+        await ctx.session.send_log_message("error", "loud")
+        return "logged"
+
+    lab.do = log
+    async with open_pipe(lab.server.served, "2026-07-28", schema_dir) as pipe:
+        pipe.start("tools/call", CALL, **({} if level is None else {META + "logLevel": level}))
+        *said, _ = await pipe.answered()
+        assert [message["params"]["data"] for message in said] == heard
+
+
+async def test_stateless_clients_that_listen_hear_of_changes(lab: Lab, schema_dir: Path):
+    async def change(ctx: Any) -> str:
+        await ctx.session.send_tool_list_changed()
+        await ctx.session.send_resource_updated("file:///a")
+        await ctx.session.send_resource_updated("file:///b")
+        return "changed"
+
+    lab.do = change
+    async with open_pipe(lab.server.served, "2026-07-28", schema_dir) as pipe:
+        wanted = {"toolsListChanged": True, "resourceSubscriptions": ["file:///a"]}
+        listening = pipe.start("subscriptions/listen", {"notifications": wanted})
+        assert (await pipe.receive())["method"] == "notifications/subscriptions/acknowledged"
+        await pipe.call("do it")
+        said = await pipe.answered()
+        assert [message["method"] for message in said] == [
+            "notifications/tools/list_changed",
+            "notifications/resources/updated",
+        ]
+        # who has kept the session can still say that something has changed
+        await lab.session.send_tool_list_changed()
+        assert (await pipe.receive())["method"] == "notifications/tools/list_changed"
+        with pytest.raises(Exception, match="no session in which it could be told more"):
+            await lab.session.send_log_message("info", "late")
+        pipe.cancel(listening)
+
+
+async def test_changes_are_told_to_the_client_of_the_session_alone(lab: Lab, schema_dir: Path):
+    async def change(ctx: Any) -> str:
+        await ctx.session.send_tool_list_changed()
+        return "changed"
+
+    lab.do = change
+    served = lab.server.served
+    async with (
+        open_pipe(served, "2025-11-25", schema_dir) as pipe,
+        open_pipe(served, "2025-11-25", schema_dir) as other,
+    ):
+        pipe.start("tools/call", CALL)
+        told, answer = await pipe.answered()
+        assert told == {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
+        assert "result" in answer
+        await other.quiet()
+
+
+async def test_a_session_is_kept_for_as_long_as_its_client_is_there(lab: Lab, schema_dir: Path):
+    lab.do = nothing
+    async with open_pipe(lab.server.served, "2025-11-25", schema_dir, capabilities=ABLE) as pipe:
+        await pipe.call("do it")
+        session = lab.session
+        await pipe.call("do it")
+        assert lab.session is session
+        await session.send_log_message("info", "later")
+        assert (await pipe.receive())["params"] == {"level": "info", "data": "later"}
+        asking = asyncio.create_task(session.list_roots())
+        pipe.reply(await pipe.question("roots/list"), {"roots": []})
+        assert (await asking).roots == []
+        pinging = asyncio.create_task(session.send_ping())
+        pipe.reply(await pipe.question("ping"), {})
+        assert await pinging == types.EmptyResult()
+    with pytest.raises(Exception, match="the client has gone"):
+        await session.send_log_message("info", "too late")
+    with pytest.raises(Exception, match="the client has gone"):
+        await session.list_roots()
+
+
+async def test_two_clients_have_two_sessions(lab: Lab, schema_dir: Path):
+    lab.do = nothing
+    served = lab.server.served
+    async with (
+        open_pipe(served, "2025-11-25", schema_dir) as pipe,
+        open_pipe(served, "2025-11-25", schema_dir) as other,
+    ):
+        await pipe.call("do it")
+        first = lab.session
+        await other.call("do it")
+        assert lab.session is not first
+
+
+async def test_one_client_is_told_from_the_request_of_another(lab: Lab, schema_dir: Path):
+    lab.do = nothing
+    served = lab.server.served
+    async with (
+        open_pipe(served, "2025-11-25", schema_dir) as pipe,
+        open_pipe(served, "2025-11-25", schema_dir) as other,
+    ):
+        await pipe.call("do it")
+        first = lab.session
+
+        async def tell(_: Any) -> str:
+            await first.send_log_message("info", "from the other one")
+            return "told"
+
+        lab.do = tell
+        await other.call("do it")
+        assert (await pipe.receive())["params"]["data"] == "from the other one"
+        await other.quiet()
+
+
+async def test_a_request_that_is_cancelled_is_stopped_and_not_answered(lab: Lab, schema_dir: Path):
+    begun, stopped = asyncio.Event(), asyncio.Event()
+
+    async def wait(_: Any) -> str:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+        return "never"
+
+    lab.do = wait
+    async with open_pipe(lab.server.served, "2025-11-25", schema_dir) as pipe:
+        running = pipe.start("tools/call", CALL)
+        await begun.wait()
+        pipe.cancel(running)
+        await stopped.wait()
+        await pipe.quiet()
+
+
+async def test_notifications_reach_their_handlers(lab: Lab, schema_dir: Path):
+    heard: list[Any] = []
+    server = lab.server
+
+    @server.progress_notification()
+    async def progress(token: str | int, done: float, total: float | None, message: str | None) -> None:
+        heard.append((token, done, total, message))
+
+    async def roots(notification: Any) -> None:
+        heard.append(notification.method)
+        raise RuntimeError("nobody is told of this but the log")
+
+    server.notification_handlers[types.RootsListChangedNotification] = roots
+    async with open_pipe(server.served, "2025-11-25", schema_dir) as pipe:
+        pipe.notify("notifications/progress", {"progressToken": "t", "progress": 1})
+        pipe.notify("notifications/progress", {"progressToken": []})
+        pipe.notify("notifications/roots/list_changed")
+        pipe.notify("notifications/no/such")
+        await settle()
+        assert heard == [("t", 1.0, None, None), "notifications/roots/list_changed"]
+        assert await pipe.result("ping") == {}
+
+
+async def test_handlers_that_a_server_writes_itself_are_used_and_may_return_dicts(lab: Lab, schema_dir: Path):
+    async def tools(request: types.ListToolsRequest) -> Any:
+        return {"tools": [{"name": "own", "inputSchema": {"type": "object"}}]}
+
+    async def fails(request: Any) -> Any:
+        raise McpError(types.ErrorData(code=-32050, message="own error", data=[1]))
+
+    lab.server.request_handlers[types.ListToolsRequest] = tools
+    lab.server.request_handlers[types.CallToolRequest] = fails
+    for revision in ("2025-11-25", "2026-07-28"):
+        async with open_pipe(lab.server.served, revision, schema_dir) as pipe:
+            assert (await pipe.result("tools/list"))["tools"][0]["name"] == "own"
+            error = await pipe.error("tools/call", {"name": "x"})
+            assert error == {"code": -32050, "message": "own error", "data": [1]}
+
+
+@pytest.mark.parametrize("revision", ["2024-11-05", "2025-11-25", "2026-07-28"])
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("tools/call", {}),
+        ("tools/call", {"name": None}),
+        ("tools/call", {"name": "do it", "arguments": "x"}),
+        ("tools/list", {"cursor": []}),
+    ],
+)
+async def test_params_that_do_not_fit_are_refused(
+    lab: Lab, schema_dir: Path, revision: str, method: str, params: dict[str, Any]
+):
+    async with open_pipe(lab.server.served, revision, schema_dir) as pipe:
+        expected = {"code": -32602, "message": "Invalid request parameters", "data": ""}
+        assert await pipe.error(method, params) == expected
+
+
+@pytest.mark.parametrize("answer", [None, 3, "text", {"a": object()}, [object()], ([], {"a": object()})])
+async def test_what_is_no_result_is_an_error_and_the_server_goes_on(lab: Lab, schema_dir: Path, answer: Any):
+    @lab.server.call_tool(validate_input=False)
+    async def call(name: str, arguments: dict[str, Any]) -> Any:
+        return answer if name == "wrong" else text("right")
+
+    for revision in ("2025-11-25", "2026-07-28"):
+        async with open_pipe(lab.server.served, revision, schema_dir) as pipe:
+            said = await pipe.request("tools/call", {"name": "wrong"})
+            assert "error" in said or said["result"]["isError"]
+            assert await pipe.text("do it") == "right"
+
+
+async def test_the_tasks_of_mcp_are_refused_with_their_cure(lab: Lab, schema_dir: Path):
+    async def look(ctx: Any) -> str:
+        assert (ctx.experimental.is_task, ctx.experimental.client_supports_tasks) == (False, False)
+        for owner in (ctx.experimental, ctx.session.experimental, lab.server.experimental):
+            with pytest.raises(AttributeError, match="task=True"):
+                owner.run_task(None)
+        return "looked"
+
+    lab.do = look
+    async with open_pipe(lab.server.served, "2025-11-25", schema_dir) as pipe:
+        assert await pipe.text("do it") == "looked"
+    with pytest.raises(LookupError):
+        _ = lab.server.request_context

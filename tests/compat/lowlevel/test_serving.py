@@ -1,0 +1,382 @@
+"""Low-level servers over HTTP, HTTP+SSE and pairs of streams, mounted and run as their authors do it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import httpx2
+import pytest
+from starlette.applications import Starlette
+from starlette.responses import Response
+from starlette.routing import Mount, Route
+
+from compat.lowlevel.conftest import REFERENCE, ROOT, lab
+from mcpkit import Client
+from mcpkit.compat import types
+from mcpkit.compat.lowlevel.server import Server
+from mcpkit.compat.lowlevel.serving import (
+    SseServerTransport,
+    StreamableHTTPSessionManager,
+    TransportSecuritySettings,
+    stdio_server,
+)
+from mcpkit.compat.shared import SessionMessage
+from serving import in_thread
+
+pytestmark = pytest.mark.anyio
+
+
+def make_server(name: str = "lab") -> Server:
+    @asynccontextmanager
+    async def lifespan(_: Server) -> AsyncIterator[dict[str, Any]]:
+        yield {"of": name}
+
+    server = Server(name, "1", lifespan=lifespan)
+
+    @server.list_tools()
+    async def tools() -> list[types.Tool]:
+        return [types.Tool(name="look", inputSchema={"type": "object"})]
+
+    @server.call_tool()
+    async def call(name: str, arguments: dict[str, Any]) -> list[types.TextContent]:
+        ctx = server.request_context
+        if name == "ask":
+            said = str((await ctx.session.elicit_form("Where?", {"type": "object", "properties": {}})).action)
+        else:
+            await ctx.session.send_log_message("info", "looking")
+            said = f"{ctx.request.url.path} {ctx.request.headers['x-own']} {ctx.lifespan_context}"
+        return [types.TextContent(type="text", text=said)]
+
+    return server
+
+
+def site(**options: Any) -> Starlette:
+    """Return an app as authors write it: both transports, below mounts."""
+    server = make_server()
+    manager = StreamableHTTPSessionManager(app=server, **options)
+    sse = SseServerTransport("/messages/", options.get("security_settings"))
+
+    async def handle_sse(request: Any) -> Response:
+        mine = make_server("fresh") if "fresh" in request.url.query else server
+        async with sse.connect_sse(request.scope, request.receive, request._send) as (read, write):
+            await mine.run(read, write, mine.create_initialization_options())
+        return Response()
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        async with manager.run():
+            yield
+
+    below = [Route("/sse", handle_sse), Mount("/messages/", app=sse.handle_post_message)]
+    return Starlette(
+        routes=[Mount("/api", routes=below), Mount("/server", app=manager.handle_request)], lifespan=lifespan
+    )
+
+
+async def accept(question: Any) -> dict[str, Any]:
+    return {}
+
+
+HEADERS = {"x-own": "mine"}
+
+
+async def test_http_and_sse_serve_where_they_are_mounted(caplog: pytest.LogCaptureFixture):
+    with in_thread(site()) as url:
+        for path, seen, of in (
+            ("/server/", "/server/", "lab"),
+            ("/api/sse", "/api/messages/", "lab"),
+            ("/api/sse?fresh", "/api/messages/", "fresh"),
+        ):
+            async with Client(f"{url}{path}", headers=HEADERS, elicit=accept) as client:
+                assert [tool["name"] for tool in await client.list_tools()] == ["look"]
+                assert (await client.call("look")).text == f"{seen} mine {{'of': '{of}'}}"
+    assert "Traceback" not in caplog.text
+
+
+async def test_two_clients_of_sse_have_two_streams():
+    with in_thread(site()) as url:
+        async with (
+            Client(f"{url}/api/sse", headers=HEADERS) as one,
+            Client(f"{url}/api/sse?fresh", headers={"x-own": "other"}) as other,
+        ):
+            for client, seen in ((one, "mine"), (other, "other"), (one, "mine")):
+                assert f" {seen} " in (await client.call("look")).text
+        async with httpx2.AsyncClient(base_url=url) as http:
+            gone = await http.post("/api/messages/?session_id=0123456789abcdef", json={})
+            assert (gone.status_code, gone.text) == (404, "Could not find session")
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+async def test_what_a_handler_asks_travels_over_http(revision: str):
+    with in_thread(site()) as url:
+        async with Client(f"{url}/server/", revision=revision, headers=HEADERS, elicit=accept) as client:
+            assert (await client.call("ask")).text == "accept"
+
+
+INITIALIZE = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "t", "version": "1"},
+    },
+}
+LOOK = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "look", "arguments": {}}}
+BOTH = {"accept": "application/json, text/event-stream", **HEADERS}
+
+
+async def test_without_sessions_there_is_no_id_and_answers_in_json_are_json():
+    with in_thread(site(stateless=True, json_response=True)) as url:
+        async with httpx2.AsyncClient(headers=BOTH) as http:
+            begun = await http.post(f"{url}/server/", json=INITIALIZE)
+            assert begun.json()["result"]["capabilities"] == {
+                "experimental": {},
+                "tools": {"listChanged": False},
+            }
+            assert "mcp-session-id" not in begun.headers
+            looked = await http.post(f"{url}/server/", json=LOOK)
+            assert looked.headers["content-type"] == "application/json"
+            assert "/server/ mine" in looked.json()["result"]["content"][0]["text"]
+
+
+async def test_hosts_and_origins_are_checked_where_settings_say_so():
+    def status(response: httpx2.Response) -> int:
+        return response.status_code
+
+    foreign = {"host": "example.com", "origin": "https://example.com"}
+    with in_thread(site()) as url:
+        async with httpx2.AsyncClient(headers=BOTH) as http:
+            answer = await http.post(f"{url}/server/", json=INITIALIZE, headers=foreign)
+            assert status(answer) == 200, "mcp checks nothing without settings"
+            assert "access-control-allow-origin" not in answer.headers
+    settings = TransportSecuritySettings(
+        allowed_hosts=["127.0.0.1:*", "example.com"], allowed_origins=["https://example.com"]
+    )
+    with in_thread(site(security_settings=settings)) as url:
+        async with httpx2.AsyncClient(headers=BOTH) as http:
+            assert status(await http.post(f"{url}/server/", json=INITIALIZE, headers=foreign)) == 200
+            other = {"host": "example.org"}
+            assert status(await http.post(f"{url}/server/", json=INITIALIZE, headers=other)) == 421
+            other = {"origin": "https://example.org"}
+            assert status(await http.post(f"{url}/server/", json=INITIALIZE, headers=other)) == 403
+            assert status(await http.get(f"{url}/api/sse", headers=other)) == 403
+
+
+async def test_a_manager_runs_once_and_serves_only_then(caplog: pytest.LogCaptureFixture):
+    manager = StreamableHTTPSessionManager(make_server(), event_store=object())
+    assert "event_store" in caplog.text
+    with pytest.raises(RuntimeError, match=r"use run\(\)"):
+        await manager.handle_request({}, None, None)  # type: ignore[arg-type]
+    async with manager.run():
+        pass
+    with pytest.raises(RuntimeError, match="one time"):
+        async with manager.run():
+            pass
+
+
+@pytest.mark.parametrize(
+    "endpoint", ["https://example.com/messages", "//example.com", "/messages?a", "/messages#a"]
+)
+def test_an_endpoint_is_a_path(endpoint: str):
+    with pytest.raises(ValueError, match="path"):
+        SseServerTransport(endpoint)
+
+
+@pytest.fixture
+def streams() -> Iterator[Any]:
+    pairs = anyio.create_memory_object_stream[Any](9), anyio.create_memory_object_stream[Any](9)
+    yield pairs
+    for stream in (*pairs[0], *pairs[1]):
+        stream.close()
+
+
+async def test_a_pair_of_streams_is_served(streams: Any):
+    (say, read), (write, hear) = streams
+    server = make_server()
+    running = asyncio.create_task(server.run(read, write, server.create_initialization_options()))
+
+    async def ask(message: dict[str, Any]) -> Any:
+        await say.send(SessionMessage(types.JSONRPCMessage.model_validate(message)))
+        return (await hear.receive()).message.root
+
+    begun = await ask(INITIALIZE)
+    assert begun.result["serverInfo"] == {"name": "lab", "version": "1"}
+    listed = await ask({"jsonrpc": "2.0", "id": 2, "method": "tools/list"})
+    assert [tool["name"] for tool in listed.result["tools"]] == ["look"]
+    refused = await ask({"jsonrpc": "2.0", "id": 3, "method": "prompts/list"})
+    assert refused.error.code == -32601
+    await say.aclose()
+    await running
+    await hear.aclose()
+
+
+async def test_a_session_of_the_installed_library_is_answered_in_its_own_classes():
+    from mcp import ClientSession
+    from mcp.shared.memory import create_client_server_memory_streams
+
+    server = make_server()
+
+    @server.call_tool()
+    async def call(name: str, arguments: dict[str, Any]) -> list[types.TextContent]:
+        roots = (await server.request_context.session.list_roots()).roots
+        return [types.TextContent(type="text", text=f"{name} {[str(root.uri) for root in roots]}")]
+
+    async def list_roots(_: object) -> Any:
+        from mcp.types import ListRootsResult, Root
+
+        return ListRootsResult(roots=[Root(uri="file:///here", name="here")])
+
+    async with create_client_server_memory_streams() as (client, served):
+        running = asyncio.create_task(server.run(*served, server.create_initialization_options()))
+        async with ClientSession(*client, list_roots_callback=list_roots) as session:
+            assert (await session.initialize()).server_info.name == "lab"
+            assert [tool.name for tool in (await session.list_tools()).tools] == ["look"]
+            (text,) = (await session.call_tool("look", {})).content
+            assert text.type == "text"
+            assert text.text == "look ['file:///here']"
+        await client[1].aclose()
+        await running
+
+
+@pytest.mark.skipif(not REFERENCE.exists(), reason="mcp 1.x is not there: `make setup` installs it")
+def test_the_client_of_mcp_1_talks_to_a_server_whose_side_alone_is_stood_in_for():
+    script = """
+import anyio, server_side
+from mcp.server.fastmcp import FastMCP
+from mcp.shared.memory import create_connected_server_and_client_session
+from mcp.shared.exceptions import McpError
+from mcp.types import INVALID_PARAMS, ErrorData, TextContent
+
+server = FastMCP("lab")
+
+@server.tool()
+def add(a: int, b: int) -> list[TextContent]:
+    return [TextContent(type="text", text=str(a + b))]
+
+@server.prompt()
+def refuse() -> str:
+    raise McpError(ErrorData(code=INVALID_PARAMS, message="no"))
+
+async def main():
+    async with create_connected_server_and_client_session(server) as session:
+        result = await session.call_tool("add", {"a": "1", "b": 2})
+        assert isinstance(result.content[0], TextContent)
+        print(result.content[0].text, type(server).__module__)
+        try:
+            await session.get_prompt("refuse")
+        except McpError as error:
+            print(error)
+
+anyio.run(main)
+"""
+    done = subprocess.run(
+        [REFERENCE, "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests/compat_servers/side")]), "PATH": ""},
+    )
+    assert done.stdout.splitlines() == [
+        "3 mcpkit.compat.fastmcp.server",
+        "Error rendering prompt refuse: no",
+    ], done.stderr
+
+
+async def test_what_run_does_not_do_is_warned_of_once(streams: Any, caplog: pytest.LogCaptureFixture):
+    (say, read), (write, _) = streams
+    server = make_server()
+    say.close()
+    await server.run(read, write, server.create_initialization_options(), raise_exceptions=True)
+    assert "raise_exceptions" in caplog.text
+
+
+async def test_streams_of_ours_carry_no_messages():
+    async with stdio_server() as (read, _):
+        with pytest.raises(AttributeError, match="run"):
+            await read.receive()  # type: ignore[operator]
+    with pytest.raises(NotImplementedError, match="stdin="):
+        async with stdio_server(stdin=object()):
+            pass
+
+
+async def test_what_a_lifespan_raises_comes_out_of_run(streams: Any):
+    (_, read), (write, _) = streams
+
+    @asynccontextmanager
+    async def lifespan(_: Server) -> AsyncIterator[None]:
+        raise LookupError("no database")
+        yield
+
+    server = Server("lab", lifespan=lifespan)
+    with pytest.raises(LookupError, match="no database"):
+        await server.run(read, write, server.create_initialization_options())
+
+
+def test_hostile_lines_over_stdio_are_answered_and_the_server_goes_on():
+    talk = lab("mcpkit")
+    assert talk.process.stdin is not None
+    for line in (
+        "",
+        "{",
+        "[]",
+        "null",
+        '{"jsonrpc":"2.0"}',
+        '{"jsonrpc":"2.0","id":{},"method":"ping"}',
+        "\ud800",
+    ):
+        talk.process.stdin.write(line.encode("utf-8", "surrogatepass").decode("utf-8", "replace") + "\n")
+    talk.begin()
+    assert talk.request("tools/list")[-1]["result"]["tools"]
+    assert talk.close() == 0
+
+
+def test_a_call_that_is_cancelled_over_stdio_ends_and_the_server_with_its_input():
+    talk = lab("mcpkit")
+    talk.begin()
+    talk.send({"id": "w", "method": "tools/call", "params": {"name": "waits", "arguments": {}}})
+    assert talk.receive()["params"]["data"] == "waiting"
+    talk.send({"method": "notifications/cancelled", "params": {"requestId": "w"}})
+    assert "cancelled" in talk.request("tools/call", {"name": "notes"})[-1]["result"]["content"][0]["text"]
+    assert talk.close() == 0
+
+
+@pytest.mark.parametrize("by", ["mcp", "mcpkit"])
+def test_what_is_kept_of_a_session_tells_and_asks_later(by: str):
+    talk = lab(by)
+    talk.begin()
+    for expected in ("True", "True"):
+        (answer,) = talk.request("tools/call", {"name": "later"})
+        assert answer["result"]["content"][0]["text"] == expected
+        said = [talk.receive() for _ in range(4)]
+        assert [message["method"] for message in said] == [
+            "notifications/message",
+            "notifications/tools/list_changed",
+            "roots/list",
+            "notifications/message",
+        ]
+        assert said[-1]["params"]["data"] == ["file:///home"]
+    talk.close()
+
+
+def test_a_refusal_is_told_as_by_mcp(reference: Any, ours: Any):
+    for talk in (reference, ours):
+        talk.refuses = True
+    try:
+        for kind in ("form", "page", "roots", "sample"):
+            said = [
+                talk.request("tools/call", {"name": "asks", "arguments": {"kind": kind}})
+                for talk in (reference, ours)
+            ]
+            assert said[0] == said[1]
+            assert said[1][-1]["result"]["content"][0]["text"] == "Not today"
+    finally:
+        for talk in (reference, ours):
+            talk.refuses = False

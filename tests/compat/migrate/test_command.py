@@ -1,0 +1,231 @@
+"""The command: what it shows, what it writes, and what it says."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mcpkit.compat.migrate.command import main
+
+OLD = """\
+from mcp.server.fastmcp import FastMCP
+
+mcp = FastMCP("a")
+
+
+@mcp.tool()
+def f() -> str:
+    return "x"
+"""
+NEW = OLD.replace("mcp.server.fastmcp import FastMCP", "mcpkit import Server").replace("FastMCP", "Server")
+NEW = NEW.replace("tool()", "tool")
+PART = """\
+from .app import mcp
+
+
+@mcp.prompt("p")
+def f() -> str:
+    return "x"
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    file = tmp_path / "app.py"
+    file.write_text(OLD)
+    return file
+
+
+def test_a_diff_is_shown_and_nothing_written(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(file)]) == 0
+    shown = capsys.readouterr()
+    assert shown.out.startswith(f"--- {file}\n+++ {file}\n@@")
+    assert "-from mcp.server.fastmcp import FastMCP\n+from mcpkit import Server\n" in shown.out
+    assert shown.err == ""
+    assert file.read_text() == OLD
+
+
+def test_write_shows_the_diff_and_writes(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.chmod(0o750)
+    assert main([str(file), "--write"]) == 0
+    assert "+from mcpkit import Server" in capsys.readouterr().out
+    assert file.read_text() == NEW
+    assert stat.S_IMODE(file.stat().st_mode) == 0o750
+    assert [each.name for each in file.parent.iterdir()] == ["app.py"], "nothing is left beside it"
+
+
+def test_a_second_run_changes_nothing(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main([str(file), "--write"])
+    before = file.stat().st_mtime_ns
+    capsys.readouterr()
+    assert main([str(file), "--write"]) == 0
+    assert capsys.readouterr().out == ""
+    assert file.stat().st_mtime_ns == before
+
+
+def test_check_says_by_its_status_whether_something_would_change(file: Path) -> None:
+    assert main([str(file), "--check"]) == 1
+    assert file.read_text() == OLD
+    main([str(file), "--write"])
+    assert main([str(file), "--check"]) == 0
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "latin-1"])
+@pytest.mark.parametrize("ending", ["\n", "\r\n"])
+def test_encoding_and_line_endings_are_kept(file: Path, encoding: str, ending: str) -> None:
+    head = "# -*- coding: latin-1 -*-\n" if encoding == "latin-1" else ""
+    file.write_bytes((head + OLD + "# Käse\n").replace("\n", ending).encode(encoding))
+    assert main([str(file), "--write"]) == 0
+    assert file.read_bytes() == (head + NEW + "# Käse\n").replace("\n", ending).encode(encoding)
+
+
+def test_what_is_no_python_is_named_and_others_go_on(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wrong = file.with_name("wrong.py")
+    wrong.write_text("import mcp\ndef f(:\n")
+    odd = file.with_name("odd.py")
+    odd.write_bytes("# -*- coding: latin-1x -*-\n# é mcp\n".encode())
+    missing = file.with_name("missing.py")
+    assert main([str(wrong), str(odd), str(missing), str(file), "--write"]) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert said[0].startswith(f"{wrong}: line 2: this is not Python")
+    assert said[1].startswith(f"{odd}: its encoding cannot be read")
+    assert said[2] == f"{missing}: there is no such file, nor a folder with Python files"
+    assert file.read_text() == NEW
+
+
+def test_marks_are_listed_with_their_lines(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.write_text(OLD.replace('"a"', '"a", dependencies=["httpx"]'))
+    assert main([str(file), "--write"]) == 0
+    where, _, text = capsys.readouterr().err.strip().partition(": ")
+    assert text.startswith("dependencies= is no argument of Server: ")
+    lines = file.read_text().splitlines()
+    assert where == f"{file}:{lines.index(next(line for line in lines if line.startswith('# mcpkit: '))) + 1}"
+
+
+def test_a_folder_is_searched_but_for_what_others_wrote(file: Path) -> None:
+    for name in ("inner/app.py", ".venv/app.py", "node_modules/app.py"):
+        other = file.parent / name
+        other.parent.mkdir()
+        other.write_text(OLD)
+    assert main([str(file.parent), "--write"]) == 0
+    assert file.read_text() == NEW
+    assert (file.parent / "inner/app.py").read_text() == NEW
+    assert (file.parent / ".venv/app.py").read_text() == OLD
+    assert (file.parent / "node_modules/app.py").read_text() == OLD
+
+
+@pytest.mark.parametrize("first", ["app.py", "part.py"])
+def test_servers_of_other_files_are_known(file: Path, first: str) -> None:
+    part = file.with_name("part.py")
+    part.write_text(PART)
+    assert main([str(file.with_name(first)), "--write"]) == 0
+    assert main([str(file.parent), "--write"]) == 0
+    assert file.read_text() == NEW
+    assert part.read_text() == PART.replace('("p")', '(name="p")')
+
+
+def test_a_server_comes_by_way_of_other_modules_and_functions(tmp_path: Path) -> None:
+    (tmp_path / "pkg").mkdir()
+    making = "from mcp.server.fastmcp import FastMCP\n\n\ndef make() -> FastMCP:\n    return FastMCP()\n"
+    making += "\n\nmcp = make()\n"
+    (tmp_path / "pkg" / "app.py").write_text(making)
+    (tmp_path / "pkg" / "__init__.py").write_text("from .app import mcp as server\n")
+    other = tmp_path / "other.py"
+    other.write_text("from pkg import server\n\nserver.run(transport='streamable-http')\n")
+    assert main([str(other), "--write"]) == 0
+    assert other.read_text() == 'from pkg import server\n\nserver.run("http")\n'
+
+
+def test_content_of_helpers_belongs_to_the_server_in_their_folder(file: Path) -> None:
+    helper = file.with_name("helper.py")
+    helper.write_text('from mcp.types import TextContent\n\nHELLO = TextContent(type="text", text="hello")\n')
+    main([str(helper), "--write"])
+    assert "mcp.types" in helper.read_text(), "alone it may be a client's"
+    main([str(file.parent), "--write"])
+    assert helper.read_text() == 'from mcpkit import Text\n\nHELLO = Text("hello")\n'
+
+
+def test_a_context_is_known_where_it_is_kept_in_another_file(file: Path) -> None:
+    service = file.with_name("service.py")
+    service.write_text(
+        "class Service(Base):\n"
+        "    def path(self) -> str:\n"
+        "        return self._ctx.request_context.lifespan_context.path\n"
+    )
+    assert main([str(service), "--write"]) == 0
+    assert "lifespan_context" in service.read_text(), "alone it may be of any package"
+    assert main([str(file.parent), "--write"]) == 0
+    assert service.read_text().endswith("        return self._ctx.state.path\n")
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("from mcp.server.lowlevel import Server\n\nserver = Server('a')\n", "low-level Server"),
+        ("from mcp.server import Server\n\nserver = Server('a')\n", "low-level Server"),
+        ("from fastmcp import FastMCP\n\nserver = FastMCP('a')\n", "package fastmcp"),
+    ],
+)
+def test_what_is_not_rewritten_is_left_and_said(
+    file: Path, capsys: pytest.CaptureFixture[str], source: str, said: str
+) -> None:
+    file.write_text(source)
+    assert main([str(file), "--check"]) == 0
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert said in shown.err
+    assert f"python -m mcpkit.compat {file}" in shown.err
+    assert len(shown.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from mcpkit import Server\n\nserver = Server('a')\n\n\n@server.tool()\ndef f() -> str:\n    return 'x'\n",
+        "from mcp import ClientSession\nfrom mcp.types import TextContent\n\nprint(ClientSession, TextContent)\n",
+        "print('mcp')",
+        "",
+    ],
+)
+def test_what_needs_nothing_is_left(file: Path, capsys: pytest.CaptureFixture[str], source: str) -> None:
+    file.write_text(source)
+    assert main([str(file), "--check"]) == 0
+    assert capsys.readouterr() == ("", "")
+
+
+def test_without_libcst_it_says_what_to_install(file: Path) -> None:
+    program = (
+        "import sys; sys.modules['libcst'] = None; from mcpkit.compat.migrate.command import main; "
+        f"sys.exit(main([{str(file)!r}]))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr == "mcpkit.compat.migrate needs libcst: pip install 'mcpkit[migrate]'\n"
+
+
+def test_it_is_a_module_to_run(file: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "mcpkit.compat.migrate", "--check", file.name],
+        cwd=file.parent,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert done.stdout.startswith("--- app.py\n")
+
+
+@pytest.mark.skipif(os.geteuid() == 0 if hasattr(os, "geteuid") else True, reason="root may write anywhere")
+def test_what_cannot_be_written_is_said(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.parent.chmod(0o500)
+    try:
+        assert main([str(file), "--write"]) == 2
+    finally:
+        file.parent.chmod(0o700)
+    assert "Permission denied" in capsys.readouterr().err
+    assert file.read_text() == OLD

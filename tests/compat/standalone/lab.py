@@ -1,0 +1,424 @@
+"""A server as authors write it for `fastmcp`, which runs on either; each component is for one thing."""
+
+import asyncio
+import datetime as dt
+import os
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from fastmcp import Client, Context, FastMCP
+from fastmcp.dependencies import CurrentContext, Depends
+from fastmcp.exceptions import NotFoundError, ResourceError, ToolError
+from fastmcp.prompts import Message, PromptResult
+from fastmcp.resources import ResourceContent, ResourceResult, TextResource
+from fastmcp.server.dependencies import get_context, get_http_headers
+from fastmcp.tools import ToolResult
+from fastmcp.utilities.types import Audio, File, Image
+from lab_tools import Cat, Color, Dog, Line, Point, mcp
+from pydantic import Field
+
+PIXEL = b"\x89PNG\r\n\x1a\n"
+
+
+# What tools return
+
+
+@mcp.tool
+def returns_any(what: str) -> Any:
+    return {
+        "none": None,
+        "text": "text",
+        "number": 1.5,
+        "nan": float("nan"),
+        "true": True,
+        "list": [1, "a"],
+        "empty": [],
+        "tuple": (1, 2),
+        "dict": {"a": 1},
+        "bytes": b"abc",
+        "latin": b"\xff",
+        "model": Point(x=1),
+        "date": dt.date(2020, 1, 2),
+        "image": Image(data=PIXEL),
+        "audio": Audio(data=b"a", format="mp3"),
+        "file": File(data=b"a,b", format="csv", name="table"),
+        "binary": File(data=b"\x00", format="pdf"),
+        "mixed": ["a", Image(data=PIXEL, format="jpg"), {"b": 1}],
+        "set": {1},
+    }[what]
+
+
+@mcp.tool
+def returns_untyped():
+    return {"a": Point(x=1)}
+
+
+@mcp.tool
+def returns_list() -> list:
+    return [1, {"a": 2}]
+
+
+@mcp.tool
+def returns_strings() -> list[str]:
+    return ["a", "b"]
+
+
+@mcp.tool
+def returns_optional(there: bool) -> int | None:
+    return 1 if there else None
+
+
+@mcp.tool
+def returns_union(number: bool) -> int | str:
+    return 1 if number else "a"
+
+
+@mcp.tool
+def returns_tuple() -> tuple[int, str]:
+    return (1, "a")
+
+
+@mcp.tool
+def returns_enum() -> Color:
+    return Color.BLUE
+
+
+@mcp.tool
+def returns_date() -> dt.datetime:
+    return dt.datetime(2020, 1, 2, 3, 4)
+
+
+@mcp.tool
+def returns_bytes() -> bytes:
+    return b"abc"
+
+
+@mcp.tool
+def returns_image() -> Image:
+    return Image(data=PIXEL)
+
+
+@mcp.tool
+def returns_none() -> None:
+    return None
+
+
+@mcp.tool
+def returns_sequence() -> Sequence[Any]:
+    return [1]
+
+
+@mcp.tool
+def returns_discriminated() -> Annotated[Cat | Dog, Field(discriminator="kind")]:
+    return Cat(lives=9)
+
+
+@mcp.tool
+def returns_result(error: bool = False) -> ToolResult:
+    return ToolResult(content="short", structured_content={"a": 1}, meta={"m": 2}, is_error=error)
+
+
+@mcp.tool
+def returns_structured() -> ToolResult:
+    return ToolResult(structured_content={"a": [1, Point(x=1)]})
+
+
+@mcp.tool(output_schema={"type": "object", "properties": {"a": {"type": "integer"}}})
+def own_schema() -> dict[str, int]:
+    return {"a": 1}
+
+
+@mcp.tool(output_schema=None)
+def no_schema() -> int:
+    return 1
+
+
+@mcp.tool
+def wrong_type() -> int:
+    return "no number"  # type: ignore[return-value]
+
+
+@mcp.tool
+def generates() -> list[int]:
+    yield 1  # type: ignore[misc]
+    yield 2
+
+
+@mcp.tool
+def returns_coroutine(a: int):
+    async def later():
+        return a
+
+    return later()
+
+
+@mcp.tool
+async def asynchronous(a: int) -> int:
+    await asyncio.sleep(0)
+    return a
+
+
+# What goes wrong
+
+
+@mcp.tool
+def fails(how: str) -> str:
+    if how == "tool":
+        raise ToolError("Said so")
+    if how == "validation":
+        Point(x="a")  # type: ignore[arg-type]
+    if how == "not found":
+        raise NotFoundError("nowhere")
+    raise ValueError("a value")
+
+
+@mcp.tool(timeout=0.05)
+async def slow() -> str:
+    await asyncio.sleep(10)
+    return "late"
+
+
+# What functions are given
+
+
+class Opened:
+    def __enter__(self):
+        return "opened"
+
+    def __exit__(self, *_):
+        return None
+
+
+def settings() -> dict[str, int]:
+    return {"a": 1}
+
+
+async def user(config: dict = Depends(settings)) -> str:
+    return f"user {config['a']}"
+
+
+@mcp.tool
+async def injected(
+    a: int, who: str = Depends(user), opened: str = Depends(Opened), ctx: Context = CurrentContext()
+) -> str:
+    return f"{a} {who} {opened} {ctx.fastmcp.name} {get_http_headers()} {get_context() is ctx}"
+
+
+@mcp.tool
+async def in_context(ctx: Context, a: int = 1) -> dict[str, Any]:
+    return {"a": a, "server": ctx.fastmcp.name, "life": ctx.lifespan_context, "client": ctx.client_id}
+
+
+@mcp.tool
+def sync_context(ctx: Context | None = None) -> str:
+    assert ctx is not None
+    return f"{ctx.fastmcp.name} {threading.current_thread() is threading.main_thread()}"
+
+
+@mcp.tool(run_in_thread=False)
+def in_loop() -> bool:
+    return threading.current_thread() is threading.main_thread()
+
+
+@mcp.tool
+async def tells(ctx: Context) -> str:
+    await ctx.debug("d")
+    await ctx.info("i", logger_name="mine", extra={"a": 1})
+    await ctx.warning("w")
+    await ctx.error("e")
+    await ctx.log("n", level="notice")
+    await ctx.report_progress(1, 2, "half")
+    await ctx.report_progress(2, 2)
+    return "told"
+
+
+@mcp.tool
+async def remembers(key: str, ctx: Context, value: str | None = None) -> Any:
+    if value is not None:
+        await ctx.set_state(key, value)
+    await ctx.set_state("object", object(), serializable=False)
+    return [await ctx.get_state(key), type(await ctx.get_state("object")).__name__]
+
+
+@mcp.tool
+async def reads(uri: str, ctx: Context) -> Any:
+    return [each.content for each in (await ctx.read_resource(uri)).contents]
+
+
+@dataclass
+class Form:
+    name: str
+    age: int = 3
+
+
+KINDS: dict[str, Any] = {
+    "str": str,
+    "int": int,
+    "bool": bool,
+    "choices": ["a", "b"],
+    "titled": {"a": {"title": "The A"}, "b": {"title": "The B"}},
+    "several": [["a", "b"]],
+    "several titled": [{"a": {"title": "The A"}, "b": {"title": "The B"}}],
+    "literal": Literal["a", "b"],
+    "enum": Color,
+    "form": Form,
+    "model": Point,
+    "list": list[Literal["a", "b"]],
+    "nested": Line,
+}
+
+
+@mcp.tool
+async def asks(kind: str, ctx: Context, title: str | None = None) -> str:
+    result = await ctx.elicit(f"Which {kind}?", KINDS[kind], response_title=title)
+    if result.action == "accept":
+        return f"{result.data!r}"
+    return result.action
+
+
+# Resources
+
+
+@mcp.resource("data://plain")
+def plain() -> str:
+    """A text.
+
+    With more.
+    """
+    return "plain"
+
+
+@mcp.resource(
+    "data://said",
+    name="Said",
+    title="T",
+    description="D",
+    mime_type="application/json",
+    tags={"r"},
+    meta={"m": 1},
+    annotations={"audience": ["user"], "priority": 0.5},
+)
+async def said_resource() -> dict[str, Any]:
+    return {"a": 1}
+
+
+@mcp.resource("data://bytes", mime_type="image/png")
+def bytes_resource() -> bytes:
+    return PIXEL
+
+
+@mcp.resource("data://list")
+def list_resource() -> list[int]:
+    return [1, 2]
+
+
+@mcp.resource("data://several")
+def several() -> ResourceResult:
+    return ResourceResult([ResourceContent({"a": 1}), ResourceContent(b"b", meta={"x": 1})], meta={"y": 2})
+
+
+@mcp.resource("data://wrong")
+def wrong_resource() -> Any:
+    return object()
+
+
+@mcp.resource("data://fails/{how}")
+def failing(how: str) -> str:
+    if how == "said":
+        raise ResourceError("Said so")
+    raise ValueError("a value")
+
+
+@mcp.resource("data://cities/{city}/days/{days}")
+def template(city: str, days: int, ctx: Context) -> str:
+    """The weather."""
+    return f"{city} {days!r} {ctx.fastmcp.name}"
+
+
+@mcp.resource("files://{path*}{?upper,limit}", mime_type="text/markdown", name="files", tags={"f"})
+def files(path: str, upper: bool = False, limit: int = 10) -> str:
+    return f"{path} {upper!r} {limit!r}"
+
+
+mcp.add_resource(TextResource(uri="data://object", text="an object", name="object"))
+
+
+# Prompts
+
+
+@mcp.prompt
+def simple(topic: str) -> str:
+    """Explain a topic.
+
+    Args:
+        topic: What to explain.
+    """
+    return f"Explain {topic}"
+
+
+@mcp.prompt(name="full", title="Full", description="All of it", tags={"p"}, meta={"m": 1})
+async def full(
+    a: int,
+    names: list[str],
+    ctx: Context,
+    b: Annotated[float, Field(description="A number")] = 1.5,
+    c: str | None = None,
+) -> list[Any]:
+    return [
+        f"{a!r} {names!r} {b!r} {c!r} {ctx.fastmcp.name}",
+        Message("Yes?", role="assistant"),
+        Message({"k": 1}),
+    ]
+
+
+@mcp.prompt("result")
+def result_prompt() -> PromptResult:
+    return PromptResult([Message("a")], description="of the result", meta={"m": 1})
+
+
+@mcp.prompt
+def wrong_prompt() -> Any:
+    return 1
+
+
+@mcp.prompt
+def failing_prompt() -> str:
+    raise ValueError("a value")
+
+
+@mcp.completion
+def complete(ref: Any, argument: Any, context: Any) -> list[str] | None:
+    return [each for each in ("Oslo", "Odessa", "Rome") if each.startswith(argument.value)] or None
+
+
+child = FastMCP("child")
+
+
+@child.tool
+def inner(ctx: Context) -> str:
+    return ctx.fastmcp.name
+
+
+@child.resource("data://inner")
+def inner_resource() -> str:
+    return "inner"
+
+
+@child.resource("data://inner/{a}")
+def inner_template(a: str) -> str:
+    return f"inner {a}"
+
+
+@child.prompt
+def inner_prompt() -> str:
+    return "inner"
+
+
+mcp.mount(child, namespace="sub")
+
+assert Client
+assert os
+if __name__ == "__main__":
+    mcp.run(show_banner=False)

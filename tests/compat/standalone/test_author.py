@@ -1,0 +1,309 @@
+"""Servers and tests as authors write them for `fastmcp`, in this process."""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+
+import mcpkit
+from mcpkit.compat import differences
+from mcpkit.compat.standalone import Client, Context, FastMCP
+from mcpkit.compat.standalone.exceptions import NotFoundError, ToolError
+from mcpkit.compat.standalone.tools import Tool, ToolResult
+from serving import serving
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend():
+    return "asyncio"
+
+
+class Point(BaseModel):
+    x: int
+
+
+def shop() -> FastMCP:
+    mcp = FastMCP("shop", instructions="Buy.")
+
+    @mcp.tool
+    def add(a: int, b: int = 2) -> int:
+        """Add."""
+        return a + b
+
+    @mcp.tool
+    def point(x: int) -> Point:
+        return Point(x=x)
+
+    @mcp.tool
+    async def fail(ctx: Context) -> None:
+        raise ToolError(f"{ctx.fastmcp.name} is closed")
+
+    @mcp.resource("data://{name}")
+    def data(name: str) -> str:
+        return name
+
+    @mcp.prompt
+    def ask(what: str) -> str:
+        return f"What is {what}?"
+
+    return mcp
+
+
+async def test_a_client_of_the_server_gets_what_tools_return():
+    async with Client(shop()) as client:
+        assert client.is_connected()
+        assert await client.ping()
+        assert [tool.name for tool in await client.list_tools()] == ["add", "point", "fail"]
+        result = await client.call_tool("add", {"a": 1})
+        assert (result.data, result.structured_content, result.is_error) == (3, {"result": 3}, False)
+        assert result.content[0].text == "3"
+        assert (await client.call_tool("point", {"x": 1})).data == {"x": 1}
+        with pytest.raises(ToolError, match="shop is closed"):
+            await client.call_tool("fail")
+        assert (await client.call_tool("fail", raise_on_error=False)).is_error
+        assert [each.text for each in await client.read_resource("data://a")] == ["a"]
+        assert [each.uriTemplate for each in await client.list_resource_templates()] == ["data://{name}"]
+        assert await client.list_resources() == []
+        assert [each.name for each in await client.list_prompts()] == ["ask"]
+        prompt = await client.get_prompt("ask", {"what": "this"})
+        assert prompt.messages[0].content.text == "What is this?"
+
+
+async def test_a_server_is_asked_without_a_client():
+    mcp = shop()
+    assert (await mcp.call_tool("add", {"a": 1})).structured_content == {"result": 3}
+    assert [part.content for part in await mcp.read_resource("data://a")] == ["a"]
+    assert (await mcp.render_prompt("ask", {"what": "x"})).messages[0].content["text"] == "What is x?"
+    assert list(await mcp.get_tools()) == [tool.name for tool in await mcp.list_tools()]
+    with pytest.raises(NotFoundError):
+        await mcp.call_tool("nowhere")
+
+
+async def test_decorators_return_the_function():
+    mcp = FastMCP()
+
+    @mcp.tool
+    def add(a: int) -> int:
+        return a + 1
+
+    assert add(1) == 2
+    mcp.remove_tool("add")
+    with pytest.raises(NotFoundError):
+        mcp.remove_tool("add")
+    tool = mcp.add_tool(Tool.from_function(add, name="again", enabled=False))
+    assert await mcp.list_tools() == []
+    tool.enable()
+    assert (await mcp.get_tool("again")).parameters["required"] == ["a"]
+    assert (await tool.run({"a": "2"})).structured_content == {"result": 3}
+
+
+@pytest.mark.parametrize(
+    ("behavior", "found"), [("warn", "second"), ("replace", "second"), ("ignore", "first"), ("error", None)]
+)
+async def test_two_of_a_name(behavior, found, caplog):
+    mcp = FastMCP(on_duplicate_tools=behavior)
+    mcp.tool(lambda: "first", name="one")
+    if found is None:
+        with pytest.raises(ValueError, match="tool:one"):
+            mcp.tool(lambda: "second", name="one")
+        return
+    mcp.tool(lambda: "second", name="one")
+    assert (await mcp.call_tool("one")).content[0]["text"] == found
+    assert ("already exists" in caplog.text) is (behavior == "warn")
+
+
+async def test_details_are_masked_but_for_what_is_said_on_purpose():
+    mcp = FastMCP(mask_error_details=True, strict_input_validation=True)
+
+    @mcp.tool
+    def fail(on_purpose: bool, count: int = 1) -> None:
+        raise ToolError("on purpose") if on_purpose else ValueError("secret")
+
+    async with Client(mcp) as client:
+        with pytest.raises(ToolError, match=r"^Error calling tool 'fail'$"):
+            await client.call_tool("fail", {"on_purpose": False})
+        with pytest.raises(ToolError, match=r"^on purpose$"):
+            await client.call_tool("fail", {"on_purpose": True})
+        with pytest.raises(ToolError, match="valid integer"):
+            await client.call_tool("fail", {"on_purpose": True, "count": "1"})
+
+
+async def test_sampling_and_roots_are_asked_of_the_client():
+    mcp = FastMCP("asks")
+
+    @mcp.tool
+    async def summarize(ctx: Context) -> list[str]:
+        said = await ctx.sample("A text", system_prompt="Be short", model_preferences="small", max_tokens=5)
+        return [said.text, *(str(root.uri) for root in await ctx.list_roots())]
+
+    async def sample(request: Any) -> str:
+        assert request.params["systemPrompt"] == "Be short"
+        return "Short"
+
+    async with mcpkit.Client(mcp.served, sample=sample, roots=["file:///home"]) as client:
+        assert (await client.call("summarize", {})).data["structuredContent"] == {
+            "result": ["Short", "file:///home"]
+        }
+
+
+async def test_over_http_with_own_routes_and_middleware():
+    mcp = shop()
+    seen: list[str] = []
+
+    class Watching:
+        def __init__(self, app: Any, name: str) -> None:
+            self.app, self.name = app, name
+
+        async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+            seen.append(self.name)
+            await self.app(scope, receive, send)
+
+    @mcp.custom_route("/health", methods=["GET"])
+    async def health(request: Request) -> PlainTextResponse:
+        return PlainTextResponse("well")
+
+    @mcp.tool
+    def where(ctx: Context) -> list[str]:
+        from mcpkit.compat.standalone.dependencies import get_http_headers, get_http_request
+
+        return [get_http_request().url.path, get_http_headers()["x-shop"], str(ctx.transport)]
+
+    app: Any = mcp.http_app(path="/api/mcp", middleware=[Middleware(Watching, name="watching")])
+    assert callable(app.lifespan)
+    async with mcpkit.Client(app, path="/api/mcp", headers={"X-Shop": "1"}) as client:
+        answer = await client.call("where", {})
+    assert answer.data["structuredContent"] == {"result": ["/api/mcp", "1", "streamable-http"]}
+    assert "watching" in seen
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"auth": object()}, "Server(auth=...)"),
+    ({"middleware": [object()]}, "@server.middleware"),
+    ({"providers": [object()]}, "server.include"),
+    ({"transforms": [object()]}, "names and arguments"),
+    ({"include_tags": {"a"}}, "visible="),
+    ({"tasks": True}, "task=True"),
+    ({"resource_security": object()}, "lead out"),
+]
+
+
+@pytest.mark.parametrize(("options", "cure"), REFUSED)
+def test_what_is_not_here_is_refused_with_its_cure(options, cure):
+    with pytest.raises(NotImplementedError, match=f"{next(iter(options))}=.*{re.escape(cure)}"):
+        FastMCP("x", **options)
+    FastMCP("x", **dict.fromkeys(options))
+
+
+@pytest.mark.parametrize(
+    ("name", "cure"),
+    [
+        ("as_proxy", "mcpkit.Client"),
+        ("from_openapi", "mcpkit.Client"),
+        ("add_middleware", "@server.middleware"),
+    ],
+)
+def test_attributes_that_are_not_here_say_so(name, cure):
+    with pytest.raises(AttributeError, match=f"{name}.*{cure}"):
+        getattr(FastMCP("x"), name)
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        FastMCP("x").nonsense
+
+
+def test_unknown_words_are_refused():
+    mcp = FastMCP("x")
+    with pytest.raises(TypeError, match=r"FastMCP\(\) got an unexpected keyword argument 'nonsense'"):
+        FastMCP("x", nonsense=1)
+    with pytest.raises(TypeError, match=r"tool\(\) got an unexpected keyword argument 'nonsense'"):
+        mcp.tool(nonsense=1)(lambda: 1)
+    with pytest.raises(NotImplementedError, match=r"tool\(\) has no task=.*task=True"):
+        mcp.tool(name="a", task=True)(lambda: 1)
+    mcp.tool(name="a", task=False)(lambda: 1)
+    with pytest.raises(TypeError, match="as keyword"):
+        mcp.tool("a", name="b")
+    with pytest.raises(TypeError, match="must be a function"):
+        mcp.tool(1)
+    with pytest.raises(TypeError, match="method"):
+        mcp.tool(Tool.enable)
+    with pytest.raises(TypeError, match="@resource"):
+        mcp.resource(lambda: 1)  # type: ignore[arg-type]
+    with pytest.raises(NotImplementedError, match=r"mcpkit\.Client"):
+        Client("https://example.com")  # type: ignore[arg-type]
+    with pytest.raises(NotImplementedError, match=r"Client\(\) has no sampling_handler=.*mcpkit\.Client"):
+        Client(mcp, sampling_handler=print)
+
+
+def test_what_is_not_used_is_warned_of_once(caplog, monkeypatch):
+    monkeypatch.setattr(differences, "_said", set(), raising=False)
+    with caplog.at_level(logging.WARNING, "mcpkit.compat"):
+        FastMCP("x", dependencies=["a"])
+        FastMCP("y", dependencies=["a"])
+    assert [each.getMessage() for each in caplog.records] == ["FastMCP() does not use dependencies="]
+
+
+@pytest.mark.parametrize(
+    ("function", "problem"),
+    [
+        (lambda *a: 1, r"\*args"),
+        (lambda **a: 1, r"\*\*kwargs"),
+        (eval("lambda a, /: 1"), "positional-only"),
+        (lambda: 1, "name for lambda"),
+    ],
+)
+def test_functions_that_cannot_be_called_by_name_are_refused(function, problem):
+    with pytest.raises(ValueError, match=problem):
+        FastMCP("x").tool(function)
+
+
+@pytest.mark.parametrize(
+    ("uri", "function", "problem"),
+    [
+        ("data://a", lambda a: a, "at least one parameter"),
+        ("data://{a}", lambda b: b, "must be a subset"),
+        ("data://{a}{?b}", lambda a, b: a, "default values"),
+    ],
+)
+def test_templates_whose_function_does_not_fit_are_refused(uri, function, problem):
+    with pytest.raises(ValueError, match=problem):
+        FastMCP("x").resource(uri, name="r")(function)
+
+
+def test_results_that_say_nothing_are_refused():
+    with pytest.raises(ValueError, match="Either content or structured_content"):
+        ToolResult()
+    with pytest.raises(ValueError, match="must be a dict"):
+        ToolResult(structured_content=[1])
+    with pytest.raises(ValueError, match="object types"):
+        FastMCP("x").tool(output_schema={"type": "string"}, name="a")(lambda: 1)
+
+
+@pytest.mark.parametrize("transport", ["http", "streamable-http", "sse"])
+async def test_run_serves_http_where_it_is_told_to(transport, tmp_path):
+    source = f"""
+import sys
+from fastmcp import Context, FastMCP
+
+mcp = FastMCP("told")
+
+@mcp.tool
+def where(ctx: Context) -> str:
+    return str(ctx.transport)
+
+mcp.run(transport={transport!r}, host="127.0.0.1", port=0, path="/there", show_banner=False, log_level="info")
+"""
+    (tmp_path / "told.py").write_text(source)
+    with serving([sys.executable, "-m", "mcpkit.compat", str(tmp_path / "told.py")]) as served:
+        found = re.search(r"running on (http://\S+)", served.notes)
+        assert found is not None
+        async with mcpkit.Client(f"{found[1]}/there") as client:
+            answer = await client.call("where", {})
+    assert answer.text == ("sse" if transport == "sse" else "streamable-http")

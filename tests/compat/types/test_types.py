@@ -1,0 +1,228 @@
+"""The classes of `mcp.types` beside those of mcp 1.x itself."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from mcpkit.compat import types
+
+from .facts import facts
+
+PYTHON = Path(__file__).parents[3] / ".servers" / "mcp1" / "bin" / "python"
+
+IMPORTED = {
+    *("Any", "ConfigDict", "Final", "RootModel", "datetime", "deprecated"),
+}
+"""What `mcp.types` imports for itself, and no server takes from there."""
+
+LEFT_OUT = IMPORTED | {
+    *("TaskExecutionMode", "TASK_FORBIDDEN", "TASK_OPTIONAL", "TASK_REQUIRED", "TaskStatus"),
+    *("TASK_STATUS_WORKING", "TASK_STATUS_INPUT_REQUIRED", "TASK_STATUS_COMPLETED", "TASK_STATUS_FAILED"),
+    *(
+        "TASK_STATUS_CANCELLED",
+        "TasksListCapability",
+        "TasksCancelCapability",
+        "TasksCreateMessageCapability",
+    ),
+    *("TasksSamplingCapability", "TasksCreateElicitationCapability", "TasksElicitationCapability"),
+    *(
+        "ClientTasksRequestsCapability",
+        "ClientTasksCapability",
+        "TasksCallCapability",
+        "TasksToolsCapability",
+    ),
+    *("ServerTasksRequestsCapability", "ServerTasksCapability", "RelatedTaskMetadata", "Task"),
+    *("CreateTaskResult", "GetTaskRequestParams", "GetTaskRequest", "GetTaskResult"),
+    *("GetTaskPayloadRequestParams", "GetTaskPayloadRequest", "GetTaskPayloadResult"),
+    *(
+        "CancelTaskRequestParams",
+        "CancelTaskRequest",
+        "CancelTaskResult",
+        "ListTasksRequest",
+        "ListTasksResult",
+    ),
+    *("TaskStatusNotificationParams", "TaskStatusNotification"),
+}
+"""Deliberately not there: experimental tasks, which a server asks mcpkit for otherwise."""
+
+DESCRIBED = [
+    *("Annotations", "Icon", "Resource", "ResourceContents", "TextResourceContents", "BlobResourceContents"),
+    *("TextContent", "ImageContent", "AudioContent", "EmbeddedResource", "ResourceLink", "BaseMetadata"),
+]
+"""The classes whose docstrings clients read: in the output schema of a tool that returns them."""
+
+TEXT = {"type": "text", "text": "é"}
+SAMPLES = [
+    (
+        "TextContent",
+        {**TEXT, "_meta": {"a": 1}, "annotations": {"audience": ["user"], "priority": 0.5, "x": 1}},
+    ),
+    ("TextContent", {"type": "image", "text": 3}),
+    ("Annotations", {"priority": 1.5, "audience": ["nobody"]}),
+    ("ImageContent", {"type": "image", "data": "AA==", "mimeType": "image/png", "more": [None]}),
+    ("EmbeddedResource", {"type": "resource", "resource": {"uri": "memo://x", "blob": "AA=="}}),
+    ("EmbeddedResource", {"type": "resource", "resource": {"uri": "no uri", "text": ""}}),
+    ("ResourceLink", {"type": "resource_link", "name": "n", "uri": "https://example.org", "size": 3}),
+    ("Resource", {"name": "n", "uri": "http://EXAMPLE.org/é", "icons": [{"src": "i", "sizes": ["any"]}]}),
+    ("Tool", {"name": "n", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}),
+    (
+        "Tool",
+        {"name": "n", "title": "N", "inputSchema": {}, "execution": {"taskSupport": "optional"}, "_meta": {}},
+    ),
+    ("Tool", {"name": 1}),
+    ("Prompt", {"name": "p", "arguments": [{"name": "a", "required": True}]}),
+    ("CallToolResult", {"content": [TEXT], "structuredContent": {"a": None}, "extra": 1, "_meta": {"b": 2}}),
+    (
+        "CallToolRequest",
+        {"params": {"name": "n", "arguments": {"a": 1}, "_meta": {"progressToken": "t", "k": 1}}},
+    ),
+    ("CallToolRequest", {"method": "tools/list", "params": {}}),
+    ("ListToolsRequest", {}),
+    ("ListToolsRequest", {"params": {"cursor": "c", "unknown": 1}}),
+    (
+        "InitializeRequest",
+        {"params": {"protocolVersion": "1", "capabilities": {"roots": {"listChanged": True}}}},
+    ),
+    ("ServerCapabilities", {"tools": {"listChanged": False}, "experimental": {"a": {"b": 1}}, "logging": {}}),
+    ("ServerResult", {"content": [TEXT]}),
+    ("ServerResult", {}),
+    ("ServerResult", {"tools": [], "nextCursor": "c"}),
+    ("ClientRequest", {"method": "resources/read", "params": {"uri": "memo://x"}}),
+    ("ClientRequest", {"method": "nothing"}),
+    ("ServerNotification", {"method": "notifications/message", "params": {"level": "info", "data": [1]}}),
+    ("JSONRPCMessage", {"jsonrpc": "2.0", "id": 1, "method": "ping"}),
+    ("JSONRPCMessage", {"jsonrpc": "2.0", "method": "notifications/initialized"}),
+    ("JSONRPCMessage", {"jsonrpc": "2.0", "id": "a", "result": {}}),
+    ("JSONRPCMessage", {"jsonrpc": "2.0", "id": 1, "error": {"code": -1, "message": "m", "data": {"a": 1}}}),
+    ("JSONRPCMessage", {"jsonrpc": "1.0", "id": 1.5}),
+    ("SamplingMessage", {"role": "user", "content": [TEXT, {"type": "tool_result", "toolUseId": "1"}]}),
+    ("CreateMessageRequestParams", {"messages": [{"role": "user", "content": TEXT}], "maxTokens": 3}),
+    ("CreateMessageResult", {"role": "assistant", "content": TEXT, "model": "m", "stopReason": "whatever"}),
+    ("ElicitResult", {"action": "accept", "content": {"a": 1, "b": "x", "c": True, "d": ["y"], "e": 0.5}}),
+    ("ElicitRequest", {"params": {"mode": "url", "message": "m", "url": "u", "elicitationId": "1"}}),
+    ("ElicitRequest", {"params": {"message": "m", "requestedSchema": {}}}),
+    ("Root", {"uri": "file:///tmp", "name": "t", "_meta": {"a": 1}}),
+    ("Root", {"uri": "https://example.org"}),
+    ("CompleteRequest", {"params": {"ref": {"type": "ref/prompt", "name": "p"}, "argument": {"name": "a"}}}),
+    ("Completion", {"values": ["a"], "total": 1, "hasMore": False}),
+    ("CancelledNotification", {"params": {"requestId": True}}),
+    ("ErrorData", {"code": 1, "message": "m"}),
+]
+
+
+@pytest.fixture(scope="module")
+def theirs():
+    if not PYTHON.exists():
+        pytest.skip("mcp 1.x is not installed here: `make setup` puts it into .servers")
+    asked = json.dumps(
+        {
+            "names": [name for name in dir(types) if name.isidentifier() and name not in OURS_ALONE],
+            "samples": SAMPLES,
+        }
+    )
+    script = str(Path(__file__).with_name("facts.py"))
+    done = subprocess.run(
+        [PYTHON, script], input=asked, capture_output=True, text=True, timeout=120, check=True
+    )
+    return json.loads(done.stdout)
+
+
+OURS_ALONE = {
+    *("BaseModel", "Callable", "Incomplete", "Json", "Model", "ModuleType", "Spoken", "TYPE_CHECKING", "Url"),
+    *("Whole", "annotations"),
+}
+
+
+@pytest.fixture(scope="module")
+def ours():
+    names = [name for name in dir(types) if name.isidentifier() and name not in OURS_ALONE]
+    return json.loads(json.dumps(facts(types, names, SAMPLES)))
+
+
+def common(schema):
+    """The schema without what is said of classes, and without experimental tasks."""
+    if isinstance(schema, list):
+        references = [each.get("$ref", "") if isinstance(each, dict) else "" for each in schema]
+        kept = [each for each, name in zip(schema, references, strict=True) if name[8:] not in LEFT_OUT]
+        return [common(each) for each in kept]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        key: common(value)
+        for key, value in schema.items()
+        if not (key == "description" and isinstance(value, str)) and key not in LEFT_OUT | {"tasks"}
+    }
+
+
+def test_every_public_name_is_there_or_deliberately_left_out(theirs):
+    parametrized = {name for name in theirs["public"] if "[" in name}
+    assert set(theirs["public"]) - parametrized - set(dir(types)) == LEFT_OUT
+
+
+def test_the_schemas_of_all_models_are_the_same(theirs, ours):
+    assert len(ours["schemas"]) > 110
+    for side in (ours, theirs):
+        for schema in side["schemas"]["ServerRequest"].values():
+            schema["$defs"].pop("PaginatedRequestParams", None)  # of tasks/list alone
+    assert common(ours["schemas"]) == common(theirs["schemas"])
+
+
+def test_fields_have_the_same_order_aliases_and_defaults(theirs, ours):
+    assert ours["fields"] == theirs["fields"]
+
+
+@pytest.mark.parametrize("name", DESCRIBED)
+def test_schemas_that_clients_see_describe_the_class_alike(theirs, ours, name):
+    said = [side["schemas"][name]["validation"].get("description") for side in (ours, theirs)]
+    assert said[0] == said[1]
+
+
+def test_constants_and_unions_are_the_same(theirs, ours):
+    kept = {
+        name: [each for each in value if each.strip("'") not in LEFT_OUT]
+        if isinstance(value, list)
+        else value
+        for name, value in theirs["values"].items()
+    }
+    assert ours["values"] == kept | {"AnyFunction": ["Ellipsis", "<class 'object'>"]}
+
+
+@pytest.mark.parametrize("index", range(len(SAMPLES)), ids=lambda index: f"{SAMPLES[index][0]}-{index}")
+def test_samples_are_read_and_written_alike(theirs, ours, index):
+    expected = theirs["samples"][index]
+    if isinstance(expected, list):  # the errors of each branch of a union
+        expected = [error for error in expected if error[1][0] not in LEFT_OUT]
+    assert ours["samples"][index] == expected
+
+
+def test_a_class_is_made_once():
+    assert types.CallToolRequest is types.CallToolRequest
+    assert types.CallToolRequest.model_fields["params"].annotation is types.CallToolRequestParams
+
+
+def test_what_is_not_there_is_no_attribute():
+    assert not hasattr(types, "CallToolRequests")
+    with pytest.raises(ImportError, match="cannot import name 'GetTaskRequests'"):
+        from mcpkit.compat.types import GetTaskRequests  # noqa: F401
+
+
+def test_a_request_of_ones_own_is_parametrized():
+    from typing import Literal
+
+    class Params(types.RequestParams):
+        city: str
+
+    class Weather(types.Request[Params, Literal["weather"]]):
+        method: Literal["weather"] = "weather"
+        params: Params
+
+    assert Weather.model_validate({"params": {"city": "Oslo"}}).params.city == "Oslo"
+    assert issubclass(types.PingRequest, types.Request)
+
+
+def test_the_blocks_of_a_message_are_a_list():
+    block = types.TextContent(type="text", text="a")
+    assert types.SamplingMessage(role="user", content=block).content_as_list == [block]
+    assert types.SamplingMessage(role="user", content=[block]).content_as_list == [block]

@@ -1,0 +1,140 @@
+"""The built site, as its readers meet it: in a browser, and as agents read it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from functools import partial
+from html.parser import HTMLParser
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urljoin, urlsplit
+
+import pytest
+
+from browser import NAMES
+from node import node_search_path
+
+from .pages import ROOT
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, built as `make docs` does."""
+    pytest.importorskip("mkdocs")
+    folder = tmp_path_factory.mktemp("site")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)],
+        cwd=ROOT,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def url(site: Path) -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(site))) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+        thread.join()
+
+
+def paths(site: Path) -> list[str]:
+    pages = [page.relative_to(site).parent.as_posix() for page in sorted(site.rglob("index.html"))]
+    return ["" if page == "." else f"{page}/" for page in pages]
+
+
+class Links(HTMLParser):
+    """What a page links to, and what on it can be linked to."""
+
+    def __init__(self, page: Path) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.anchors: set[str] = set()
+        self.feed(page.read_text())
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        told = dict(attrs)
+        self.anchors |= {str(told[key]) for key in ("id", "name") if told.get(key)}
+        self.links += [str(told[key]) for key in ("href", "src") if told.get(key)]
+
+
+def test_all_links_lead_somewhere(site: Path) -> None:
+    pages = {path: Links(site / path / "index.html") for path in paths(site)}
+    broken = []
+    for path, page in pages.items():
+        for link in page.links:
+            parts = urlsplit(urljoin(f"http://site/{path}", link))
+            if parts.netloc != "site":
+                continue
+            target = unquote(parts.path).lstrip("/")
+            if target in pages:
+                if parts.fragment and unquote(parts.fragment) not in pages[target].anchors:
+                    broken.append((path, link))
+            elif not (site / target).is_file():
+                broken.append((path, link))
+    assert broken == []
+
+
+def test_agents_find_every_page_as_text(site: Path) -> None:
+    index = (site / "llms.txt").read_text()
+    assert index.startswith("# mcpkit\n")
+    told = re.findall(r"\]\((?:https?://[^/)]+/)?([^)]*\.md)\)", index)
+    assert len(told) == len(set(told))
+    assert {page.removesuffix("index.md") for page in told} == set(paths(site))
+    for page in told:
+        text = (site / page).read_text()
+        assert text.startswith("# "), page
+        assert "<div" not in text, page
+
+
+@pytest.fixture
+def seen(site: Path, url: str) -> dict[str, Any]:
+    executable = next(filter(None, map(shutil.which, NAMES)), None)
+    if executable is None:
+        pytest.skip("there is no browser: apt-get install chromium")
+    if not (ROOT / "node_modules" / "playwright-core").is_dir():
+        pytest.skip("playwright-core is not installed: make setup")
+    done = subprocess.run(
+        ["node", str(Path(__file__).with_name("site.mjs")), executable, url, *paths(site)],
+        env={**os.environ, "PATH": node_search_path()},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=170,
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_readers_find_their_way(seen: dict[str, Any]) -> None:
+    assert seen["elsewhere"] == [], "nothing is loaded from elsewhere"
+    assert seen["missing"] == []
+    assert seen["tooWide"] == [], "on a telephone nothing is wider than 360 pixels"
+    assert seen["code"]["y"] < 800, "the first example is seen without scrolling"
+    assert seen["results"] > 0
+    assert "elicit_url" in seen["found"]["text"]
+    assert seen["scheme"]["name"] == "slate"
+    dark, light = (
+        sum(map(int, re.findall(r"\d+", seen["scheme"][key])[:3])) for key in ("background", "color")
+    )
+    assert dark < 200 < light

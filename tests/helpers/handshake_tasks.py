@@ -1,0 +1,69 @@
+"""What a client of 2025-11-25 does with tasks, in messages that are judged."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from mcpkit import Principal, Server, Task
+from pipe import Pipe, open_pipe
+
+REVISION = "2025-11-25"
+RELATED = "io.modelcontextprotocol/related-task"
+ADA, BOB = Principal("ada"), Principal("bob")
+
+Speak = Callable[..., AbstractAsyncContextManager[Pipe]]
+
+
+def speaking(folder: Path) -> Speak:
+    """Return what connects a judged pipe of somebody who fills in forms: `async with speak(server, ADA) as pipe`."""
+
+    def speak(
+        server: Server,
+        principal: Principal = ADA,
+        revision: str = REVISION,
+        capabilities: dict[str, Any] | None = None,
+    ) -> AbstractAsyncContextManager[Pipe]:
+        can = {"elicitation": {}} if capabilities is None else capabilities
+        return open_pipe(server, revision, folder, principal=principal, capabilities=can)
+
+    return speak
+
+
+@asynccontextmanager
+async def working(pipe: Pipe, tool: str, **arguments: Any) -> AsyncIterator[str]:
+    """Have a task made, and cancel it at the end where it has not ended."""
+    id_ = (await begin(pipe, tool, arguments))["taskId"]
+    yield id_
+    await pipe.request("tasks/cancel", {"taskId": id_})
+
+
+async def begin(
+    pipe: Pipe, tool: str, arguments: dict[str, Any] | None = None, *, ttl: float | None = None, **meta: Any
+) -> dict[str, Any]:
+    """Call a tool as a task, and return the task."""
+    wish = {} if ttl is None else {"ttl": ttl}
+    params = {"name": tool, "arguments": arguments or {}, "task": wish}
+    result = await pipe.result("tools/call", params, **meta)
+    assert result.keys() == {"task"}
+    task: dict[str, Any] = result["task"]
+    return task
+
+
+async def look(pipe: Pipe, id_: str) -> dict[str, Any]:
+    return await pipe.result("tasks/get", {"taskId": id_})
+
+
+async def ended(pipe: Pipe, id_: str) -> dict[str, Any]:
+    """Wait for the end of a task by its result, and return the task."""
+    await pipe.request("tasks/result", {"taskId": id_})
+    return await look(pipe, id_)
+
+
+def server_of(*functions: Any, task: Task | bool = True, **options: Any) -> Server:
+    server = Server("lab", **options)
+    for function in functions:
+        server.tool(function, task=task)
+    return server

@@ -1,0 +1,47 @@
+"""What a client of 2026-07-28 does with tasks, in messages."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+from mcpkit.testing import Client
+from waiting import PATIENCE
+
+TASKS = "io.modelcontextprotocol/tasks"
+KNOWS_TASKS = {"extensions": {TASKS: {}}, "elicitation": {"form": {}, "url": {}}}
+"""What it declares."""
+
+OVER = ("completed", "failed", "cancelled")
+
+
+async def begin(
+    client: Client, tool: str, arguments: dict[str, Any] | None = None, **params: Any
+) -> dict[str, Any]:
+    """Call a tool, and return the answer, which may be a task."""
+    return await client.request("tools/call", {"name": tool, "arguments": arguments or {}, **params})
+
+
+async def look(client: Client, task: dict[str, Any]) -> dict[str, Any]:
+    return await client.request("tasks/get", {"taskId": task["taskId"]})
+
+
+async def until(client: Client, task: dict[str, Any], *statuses: str) -> dict[str, Any]:
+    """Look until the task is one of these."""
+    deadline = time.monotonic() + PATIENCE
+    while (seen := await look(client, task))["status"] not in statuses:
+        assert time.monotonic() < deadline, f"it is still {seen}"
+        assert seen["status"] not in OVER, f"it has ended: {seen}"
+        await asyncio.sleep(0.005)
+    return seen
+
+
+async def answer(client: Client, task: dict[str, Any], **answers: Any) -> dict[str, Any]:
+    """Accept the questions of these keys."""
+    responses = {key: accepted(value) for key, value in answers.items()}
+    return await client.request("tasks/update", {"taskId": task["taskId"], "inputResponses": responses})
+
+
+def accepted(value: Any) -> dict[str, Any]:
+    return {"action": "accept", "content": value if isinstance(value, dict) else {"value": value}}

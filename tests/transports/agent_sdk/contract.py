@@ -1,0 +1,353 @@
+"""What holds for a server in the process of an agent, tried through the SDK of the agent itself.
+
+Runs as a process of its own, with the SDK to try: prints what came of each case.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import threading
+import traceback
+import weakref
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from mcpkit import Context, Image, Principal, Server, ToolError
+from sdk_agent import MCP, Agent, agent
+
+SDK = sys.argv[1]
+
+
+class House:
+    """A server with some tools, and what has happened in it."""
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+        self.is_waiting = asyncio.Event()
+        self.is_over = asyncio.Event()
+        self.may_go = asyncio.Event()
+        self.server = server = Server("house", version="1.2.3", lifespan=self.lifespan, page_size=2)
+        server.tool(
+            annotations={"readOnlyHint": True, "title": "Sum"}, meta={"anthropic/maxResultSizeChars": 500_000}
+        )(self.add)
+        for tool in (
+            self.fail,
+            self.refuse,
+            self.wait,
+            self.ask,
+            self.talk,
+            self.draw,
+            self.trace,
+            self.hold,
+        ):
+            server.tool(tool)
+        self.instance = server.as_sdk_server()
+
+    @asynccontextmanager
+    async def lifespan(self, server: Server) -> AsyncIterator[None]:
+        self.events.append("entered")
+        try:
+            yield
+        finally:
+            self.events.append("left")
+
+    async def add(self, a: int, b: int) -> int:
+        """Add two numbers."""
+        return a + b
+
+    async def fail(self) -> None:
+        raise ValueError("a secret")
+
+    async def refuse(self) -> None:
+        raise ToolError("not today")
+
+    async def wait(self) -> None:
+        self.is_waiting.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.events.append("stopped")
+            self.is_over.set()
+
+    async def hold(self) -> str:
+        self.is_waiting.set()
+        await self.may_go.wait()
+        return "held"
+
+    async def ask(self, ctx: Context) -> str:
+        return str(await ctx.elicit("Which?", str))
+
+    async def talk(self, ctx: Context) -> str:
+        for index in range(100):
+            await ctx.progress(index, 100)
+            await ctx.log("error", "a line")
+        self.server.tool(self.add, name=f"added_{len(self.server.tools)}")
+        return "said"
+
+    async def draw(self) -> Image:
+        return Image(data=b"\x89PNG\r\n\x1a\n", mime_type="image/png")
+
+    async def trace(self, ctx: Context) -> str:
+        return json.dumps(ctx.meta)
+
+
+def text(result: dict[str, Any]) -> str:
+    return result["content"][0]["text"]
+
+
+async def tools_are_listed_with_all_that_hosts_read(house: House) -> None:
+    async with agent(SDK, house.instance) as here:
+        introduced = (await here.begin())["result"]
+        assert introduced["serverInfo"]["name"] == "house"
+        assert introduced["serverInfo"]["version"] == "1.2.3"
+        if SDK == "claude":
+            assert len(await here.tools()) == 2, "it turns the pages itself"
+        tools = {tool["name"]: tool for tool in await all_tools(here)}
+    assert set(tools) == {"add", "fail", "refuse", "wait", "hold", "ask", "talk", "draw", "trace"}
+    add = tools["add"]
+    assert add["description"] == "Add two numbers."
+    assert add["inputSchema"]["required"] == ["a", "b"]
+    assert add["annotations"] == {"title": "Sum", "readOnlyHint": True}
+    assert add["_meta"] == {"anthropic/maxResultSizeChars": 500_000}
+
+
+async def all_tools(here: Agent) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    params: dict[str, Any] = {}
+    while True:
+        page = (await here.ask("tools/list", **params))["result"]
+        found += page["tools"]
+        if "nextCursor" not in page:
+            return found
+        params = {"cursor": page["nextCursor"]}
+
+
+async def tools_are_called(house: House) -> None:
+    async with agent(SDK, house.instance) as here:
+        await here.begin()
+        assert text(await here.call("add", a=1, b=2)) == "3"
+        image = (await here.call("draw"))["content"][0]
+        assert (image["type"], image["mimeType"]) == ("image", "image/png")
+        results = await asyncio.gather(*(here.call("add", a=each, b=each) for each in range(50)))
+        assert [text(result) for result in results] == [str(2 * each) for each in range(50)]
+
+
+async def errors_can_be_read_by_the_model(house: House) -> None:
+    async with agent(SDK, house.instance) as here:
+        await here.begin()
+        for result, said in [
+            (await here.call("add", a=1), "b: expected an integer, but it is missing"),
+            (await here.call("refuse"), "not today"),
+        ]:
+            assert result["isError"] is True
+            assert text(result) == said
+        failed = await here.call("fail")
+        assert failed["isError"] is True
+        assert "Internal error" in text(failed)
+        assert "secret" not in text(failed)
+        error = (await here.ask("tools/call", name="lost", arguments={}))["error"]
+        assert "Unknown tool: lost" in error["message"]
+        assert text(await here.call("add", a=1, b=2)) == "3"
+
+
+async def a_call_is_cancelled(house: House) -> None:
+    async with agent(SDK, house.instance) as here:
+        await here.begin()
+        call = here.start("tools/call", name="wait", arguments={})
+        await house.is_waiting.wait()
+        await call.cancel()
+        if SDK == "claude" and MCP == 1:
+            assert house.events == ["entered"], "it passes cancellations on to its own servers alone"
+            assert not call.answer.done()
+        else:
+            await house.is_over.wait()
+            assert house.events == ["entered", "stopped"]
+        if SDK == "claude" and MCP == 2:
+            assert (await call.response())["error"]["message"] == "Request cancelled"
+        assert text(await here.call("add", a=1, b=2)) == "3"
+
+
+async def a_question_fails_at_once_and_says_why(house: House) -> None:
+    for capabilities in ({}, {"elicitation": {"form": {}}}):
+        async with agent(SDK, house.instance) as here:
+            await here.begin(**capabilities)
+            result = await here.call("ask")
+            assert result["isError"] is True
+            if SDK == "claude" and capabilities:
+                assert "not supported for SDK servers" in text(result)
+            else:
+                assert "The client lacks the capability" in text(result)
+
+
+async def a_handshake_may_come_again(house: House) -> None:
+    async with agent(SDK, house.instance) as here:
+        first = await here.begin()
+        call = here.start("tools/call", name="hold", arguments={})
+        await house.is_waiting.wait()
+        assert (await here.begin())["result"] == first["result"]
+        assert text(await here.call("add", a=1, b=2)) == "3"
+        house.may_go.set()
+        assert text((await call.response())["result"]) == "held"
+
+
+async def what_is_dropped_harms_nothing(house: House) -> None:
+    async with agent(SDK, house.instance) as here:
+        await here.begin()
+        for _ in range(3):
+            params = {"name": "talk", "arguments": {}, "_meta": {"progressToken": 7}}
+            assert text((await here.ask("tools/call", **params))["result"]) == "said"
+        assert len(await all_tools(here)) == 12
+
+
+async def the_request_s_meta_reaches_the_tool(house: House) -> None:
+    async with agent(SDK, house.instance) as here:
+        await here.begin()
+        answer = await here.ask("tools/call", name="trace", arguments={}, _meta={"example.com/id": "x"})
+        # This one passes a name and arguments on, and nothing else.
+        assert json.loads(text(answer["result"])) == ({"example.com/id": "x"} if SDK == "claude" else {})
+
+
+async def agents_share_an_instance(house: House) -> None:
+    async with agent(SDK, house.instance) as one, agent(SDK, house.instance) as other:
+        await one.begin()
+        await other.begin()
+        call = one.start("tools/call", name="hold", arguments={})
+        await house.is_waiting.wait()
+        assert text(await other.call("add", a=1, b=2)) == "3"
+        assert house.events == ["entered"]
+        house.may_go.set()
+        assert text((await call.response())["result"]) == "held"
+
+
+async def an_instance_is_used_again(house: House) -> None:
+    for _ in range(3):
+        async with agent(SDK, house.instance) as here:
+            await here.begin()
+            assert text(await here.call("add", a=1, b=2)) == "3"
+        await house.instance.aclose()
+    assert house.events == ["entered", "left"] * 3
+
+
+async def the_end_of_an_agent_stops_what_it_has_begun(house: House) -> None:
+    async with agent(SDK, house.instance) as here:
+        await here.begin()
+        call = here.start("tools/call", name="wait", arguments={})
+        await house.is_waiting.wait()
+    await house.is_over.wait()
+    await house.instance.aclose()
+    assert house.events == ["entered", "stopped", "left"]
+    call.answer.cancel()
+
+
+async def event_loops_have_sessions_of_their_own(house: House) -> None:
+    async def calls() -> None:
+        async with agent(SDK, house.instance) as here:
+            await here.begin()
+            for each in range(20):
+                assert text(await here.call("add", a=each, b=1)) == str(each + 1)
+
+    problems: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            asyncio.run(calls())
+        except BaseException as problem:
+            problems.append(problem)
+
+    threads = [threading.Thread(target=run) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    await calls()
+    for thread in threads:
+        await asyncio.to_thread(thread.join)
+    assert not problems
+    await house.instance.aclose()
+    assert house.events.count("entered") == house.events.count("left") == 5
+
+
+async def ended_event_loops_are_forgotten(house: House) -> None:
+    loops: list[weakref.ref[asyncio.AbstractEventLoop]] = []
+
+    async def calls() -> None:
+        loops.append(weakref.ref(asyncio.get_running_loop()))
+        async with agent(SDK, house.instance) as here:
+            await here.begin()
+            assert text(await here.call("add", a=1, b=2)) == "3"
+
+    for _ in range(3):
+        await asyncio.to_thread(asyncio.run, calls())
+    assert house.events == ["entered", "left"] * 3
+    import gc
+
+    gc.collect()
+    assert sum(loop() is not None for loop in loops) <= 1
+
+
+async def a_lifespan_that_cannot_be_entered_is_told(house: House) -> None:
+    is_broken = True
+
+    @asynccontextmanager
+    async def lifespan(server: Server) -> AsyncIterator[None]:
+        if is_broken:
+            raise OSError("no database")
+        yield
+
+    server = Server("broken", lifespan=lifespan)
+    server.tool(house.add)
+    instance = server.as_sdk_server()
+    async with agent(SDK, instance) as here:
+        try:
+            await here.begin()
+            said = str((await here.ask("tools/list"))["error"])
+        except RuntimeError as error:
+            said = str(error)
+        assert "no database" in said or "session closed" in said, said
+        is_broken = False
+        await here.begin()
+        assert text(await here.call("add", a=1, b=2)) == "3"
+
+
+async def the_agent_may_be_somebody(house: House) -> None:
+    async def whoami(ctx: Context) -> str:
+        return ctx.principal.id or "nobody"
+
+    house.server.tool(whoami)
+    for principal, name in [(Principal("ada"), "ada"), (None, "nobody")]:
+        async with agent(SDK, house.server.as_sdk_server(principal=principal)) as here:
+            await here.begin()
+            assert text(await here.call("whoami")) == name
+
+
+async def resources_and_prompts_are_routed_too(house: House) -> None:
+    house.server.resource("data://{name}", name="data")(lambda name: f"data of {name}")
+    house.server.prompt(name="greet")(lambda: "Say hello.")
+    async with agent(SDK, house.instance) as here:
+        await here.begin()
+        read = await here.ask("resources/read", uri="data://x")
+        got = await here.ask("prompts/get", name="greet")
+    if SDK == "claude":
+        assert read["result"]["contents"][0]["text"] == "data of x"
+        assert got["result"]["messages"][0]["content"]["text"] == "Say hello."
+    else:
+        assert read["error"]["message"] == "Method 'resources/read' not found"
+
+
+CASES = [each for each in list(globals().values()) if getattr(each, "__annotations__", {}).get("house")]
+
+
+async def tried(case: Any) -> str | None:
+    house = House()
+    try:
+        await asyncio.wait_for(case(house), 30)
+    except BaseException:
+        return traceback.format_exc()
+    finally:
+        await house.instance.aclose()
+    return None
+
+
+if __name__ == "__main__":
+    print(json.dumps({case.__name__: asyncio.run(tried(case)) for case in CASES}))

@@ -1,0 +1,280 @@
+"""Tasks of 2025-11-25: what travels, each message judged by the schema."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from handshake_tasks import ADA, RELATED, REVISION, Speak, begin, ended, look, server_of, working
+from mcpkit import Context, Principal, ProtocolError, Server, Task, ToolError
+from pipe import HANDSHAKE, Pipe
+
+pytestmark = pytest.mark.anyio
+
+
+async def add(a: int, b: int) -> int:
+    """Add."""
+    return a + b
+
+
+async def fail() -> None:
+    """Fail."""
+    raise ToolError("out of paper")
+
+
+async def collapse() -> None:
+    """End with an error of the protocol."""
+    raise ProtocolError(-32050, "no printer", {"printer": 7})
+
+
+async def hold() -> None:
+    """Go on."""
+    await asyncio.Event().wait()
+
+
+# What is declared and listed
+
+
+@pytest.mark.parametrize("revision", [*HANDSHAKE, "2026-07-28"])
+@pytest.mark.parametrize("principal", [ADA, Principal(None)], ids=["ada", "anyone"])
+async def test_what_is_declared(speak: Speak, revision: str, principal: Principal) -> None:
+    server = server_of(add)
+    async with speak(server, principal, revision) as pipe:
+        if revision == "2026-07-28":
+            declared = (await pipe.result("server/discover"))["capabilities"]
+        else:
+            other = Pipe(server, revision, pipe.folder, principal)
+            declared = (await other.initialize())["capabilities"]
+            await other.connection.aclose()
+        listed = {"list": {}} if principal is ADA else {}
+        expected = {"cancel": {}, "requests": {"tools": {"call": {}}}, **listed}
+        assert declared.get("tasks") == (expected if revision == REVISION else None)
+        [tool] = (await pipe.result("tools/list"))["tools"]
+        assert tool.get("execution") == ({"taskSupport": "optional"} if revision == REVISION else None)
+
+
+async def test_a_server_without_tasks_declares_none_and_does_not_mind_the_word(speak: Speak) -> None:
+    server = Server("lab")
+    server.tool(add)
+    async with speak(server) as pipe:
+        params = {"name": "add", "arguments": {"a": 1, "b": 2}, "task": {"ttl": 1}}
+        assert (await pipe.result("tools/call", params))["structuredContent"] == {"result": 3}
+        [tool] = (await pipe.result("tools/list"))["tools"]
+        assert "execution" not in tool
+        for method in ("tasks/get", "tasks/result", "tasks/cancel", "tasks/list"):
+            assert (await pipe.error(method, {"taskId": "x"}))["code"] == -32601
+
+
+async def test_which_tools_are_tasks(speak: Speak) -> None:
+    server = server_of(add, task=Task(required=True))
+    server.tool(fail)
+    async with speak(server) as pipe:
+        support = {tool["name"]: tool.get("execution") for tool in (await pipe.result("tools/list"))["tools"]}
+        assert support == {"add": {"taskSupport": "required"}, "fail": None}
+        plain = await pipe.error("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}})
+        assert plain == {"code": -32601, "message": "add is called as a task alone"}
+        augmented = await pipe.error("tools/call", {"name": "fail", "task": {}})
+        assert augmented == {"code": -32601, "message": "fail cannot be called as a task"}
+
+
+@pytest.mark.parametrize("revision", [each for each in HANDSHAKE if each != REVISION])
+async def test_older_revisions_know_no_tasks(speak: Speak, revision: str) -> None:
+    server = server_of(add)
+    server.tool(fail, task=Task(required=True))
+    async with speak(server, revision=revision) as pipe:
+        params = {"name": "add", "arguments": {"a": 1, "b": 2}, "task": {"ttl": 1}}
+        assert (await pipe.result("tools/call", params))["content"][0]["text"] == "3"
+        assert (await pipe.error("tools/call", {"name": "fail"}))["code"] == -32601
+        for method in ("tasks/get", "tasks/result", "tasks/cancel", "tasks/list", "tasks/update"):
+            assert (await pipe.error(method, {"taskId": "x"}))["code"] == -32601
+
+
+# From the beginning to the end
+
+
+async def test_a_task_from_its_beginning_to_its_end(speak: Speak) -> None:
+    go = asyncio.Event()
+
+    async def wait() -> str:
+        """Wait."""
+        await go.wait()
+        return "done"
+
+    async with speak(server_of(wait)) as pipe:
+        task = await begin(pipe, "wait")
+        assert (task["status"], task["ttl"]) == ("working", None)
+        assert task["pollInterval"] > 0
+        made = datetime.fromisoformat(task["createdAt"].replace("Z", "+00:00"))
+        assert made.tzinfo is not None
+        assert (await look(pipe, task["taskId"]))["status"] == "working"
+        waiting = pipe.start("tasks/result", {"taskId": task["taskId"]})
+        assert (await look(pipe, task["taskId"]))[
+            "status"
+        ] == "working"  # answered while the result is waited for
+        go.set()
+        while (message := await pipe.receive()).get("id") != waiting:
+            assert message["method"] == "notifications/tasks/status"
+        result = message["result"]
+        assert result["content"][0]["text"] == "done"
+        assert result["_meta"][RELATED] == {"taskId": task["taskId"]}
+        over = await look(pipe, task["taskId"])
+        assert over["status"] == "completed"
+        assert over["ttl"] >= 86_400_000
+        assert over["createdAt"] == task["createdAt"]
+        assert (await pipe.result("tasks/result", {"taskId": task["taskId"]}))["content"] == result["content"]
+
+
+async def test_a_change_of_status_is_told(speak: Speak) -> None:
+    async with speak(server_of(fail)) as pipe:
+        task = await begin(pipe, "fail")
+        told = await pipe.receive()
+        assert told["method"] == "notifications/tasks/status"
+        assert told["params"] == await look(pipe, task["taskId"])
+        assert told["params"]["status"] == "failed"
+
+
+async def test_a_tool_that_has_failed_is_a_task_that_has(speak: Speak) -> None:
+    async with speak(server_of(fail)) as pipe:
+        id_ = (await begin(pipe, "fail"))["taskId"]
+        result = await pipe.result("tasks/result", {"taskId": id_})
+        assert (result["isError"], result["content"][0]["text"]) == (True, "out of paper")
+        over = await look(pipe, id_)
+        assert (over["status"], over["statusMessage"]) == ("failed", "out of paper")
+
+
+async def test_arguments_that_do_not_fit_fail_the_task(speak: Speak) -> None:
+    async with speak(server_of(add)) as pipe:
+        id_ = (await begin(pipe, "add", {"a": "x"}))["taskId"]
+        result = await pipe.result("tasks/result", {"taskId": id_})
+        assert result["isError"]
+        assert "expected" in result["content"][0]["text"]
+        assert (await look(pipe, id_))["status"] == "failed"
+
+
+async def test_an_error_of_the_protocol_is_the_result(speak: Speak) -> None:
+    async with speak(server_of(collapse)) as pipe:
+        id_ = (await begin(pipe, "collapse"))["taskId"]
+        error = await pipe.error("tasks/result", {"taskId": id_})
+        assert error == {"code": -32050, "message": "no printer", "data": {"printer": 7}}
+        over = await look(pipe, id_)
+        assert (over["status"], over["statusMessage"]) == ("failed", "no printer")
+
+
+async def test_a_time_out_is_an_internal_error(speak: Speak) -> None:
+    async with speak(server_of(hold, task=Task(timeout=0.05))) as pipe:
+        id_ = (await begin(pipe, "hold"))["taskId"]
+        assert (await pipe.error("tasks/result", {"taskId": id_}))["code"] == -32603
+        assert (await look(pipe, id_))["status"] == "failed"
+
+
+@pytest.mark.parametrize(
+    ("ttl", "keep", "seconds"),
+    [
+        (None, 100.0, 100),
+        (60_000, 100.0, 60),
+        (1e9, 100.0, 100),
+        (10**400, 100.0, 100),
+        (1, 100.0, 10),
+        (0, 5.0, 5),
+        (2500.5, 100.0, 10),
+    ],
+)
+async def test_how_long_a_result_is_kept(
+    speak: Speak, ttl: float | None, keep: float, seconds: float
+) -> None:
+    async with speak(server_of(add, task=Task(keep=keep))) as pipe:
+        task = await begin(pipe, "add", {"a": 1, "b": 2}, ttl=ttl)
+        assert task["ttl"] is None
+        over = await ended(pipe, task["taskId"])
+        assert seconds * 1000 <= over["ttl"] < seconds * 1000 + 30_000  # and what it took
+
+
+# Cancelling
+
+
+async def test_cancelling(speak: Speak) -> None:
+    stopped = asyncio.Event()
+
+    async def go_on() -> None:
+        """Go on."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+
+    async with speak(server_of(go_on)) as pipe:
+        id_ = (await begin(pipe, "go_on"))["taskId"]
+        waiting = pipe.start("tasks/result", {"taskId": id_})
+        cancelled = await pipe.result("tasks/cancel", {"taskId": id_})
+        assert (cancelled["taskId"], cancelled["status"]) == (id_, "cancelled")
+        await asyncio.wait_for(stopped.wait(), 10)
+        answers = {message["id"]: message for message in await pipe.answered() if "id" in message}
+        assert answers[waiting]["error"]["code"] == -32602
+        again = await pipe.error("tasks/cancel", {"taskId": id_})
+        assert again["code"] == -32602
+        assert "cancelled" in again["message"]
+        assert (await pipe.error("tasks/result", {"taskId": id_}))["code"] == -32602
+        assert (await look(pipe, id_))["status"] == "cancelled"
+
+
+async def test_what_has_ended_cannot_be_cancelled(speak: Speak) -> None:
+    async with speak(server_of(fail)) as pipe:
+        id_ = (await begin(pipe, "fail"))["taskId"]
+        await ended(pipe, id_)
+        error = await pipe.error("tasks/cancel", {"taskId": id_})
+        assert error["code"] == -32602
+        assert "failed" in error["message"]
+
+
+async def test_a_request_for_the_result_is_cancelled_and_the_task_goes_on(speak: Speak) -> None:
+    async with speak(server_of(hold)) as pipe, working(pipe, "hold") as id_:
+        pipe.cancel(pipe.start("tasks/result", {"taskId": id_}))
+        await pipe.quiet()
+        assert (await look(pipe, id_))["status"] == "working"
+
+
+# Progress
+
+
+async def test_progress_goes_by_the_token_of_the_call_and_by_that_of_whoever_waits(speak: Speak) -> None:
+    go = asyncio.Event()
+
+    async def train(ctx: Context) -> None:
+        """Train."""
+        await ctx.progress(1, 2, "half")
+        await go.wait()
+
+    async with speak(server_of(train)) as pipe:
+        id_ = (await begin(pipe, "train", progressToken="t"))["taskId"]
+        told = await pipe.receive()
+        assert told["method"] == "notifications/progress"
+        params = {"progress": 1, "total": 2, "message": "half"}
+        assert told["params"] == {"progressToken": "t", **params, "_meta": {RELATED: {"taskId": id_}}}
+        waiting = pipe.start("tasks/result", {"taskId": id_}, progressToken="w")
+        assert (await pipe.receive())["params"]["progressToken"] == "w"
+        go.set()
+        while (await pipe.receive()).get("id") != waiting:
+            pass
+
+
+# Bad input
+
+
+@pytest.mark.parametrize("wish", [None, 5, "x", [], {"ttl": "1"}, {"ttl": -1}, {"ttl": True}, {"ttl": [1]}])
+async def test_what_is_no_wish_for_a_task(speak: Speak, wish: object) -> None:
+    async with speak(server_of(add)) as pipe:
+        error = await pipe.error("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}, "task": wish})
+        assert error["code"] == -32602
+        assert "task" in error["message"]
+
+
+@pytest.mark.parametrize("method", ["tasks/get", "tasks/result", "tasks/cancel"])
+@pytest.mark.parametrize(
+    "params", [{}, {"taskId": 5}, {"taskId": None}, {"taskId": "x"}, {"taskId": "é" * 64}]
+)
+async def test_what_is_no_task(speak: Speak, method: str, params: dict[str, Any]) -> None:
+    async with speak(server_of(add)) as pipe:
+        assert (await pipe.error(method, params))["code"] == -32602
