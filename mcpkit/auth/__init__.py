@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .jwt import Jwt
     from .presets import Auth0, Cognito, Entra, Keycloak, Okta
     from .static_tokens import StaticTokens
+    from .upstream.upstream import Upstream
     from .verifier import Grant, InvalidTokenError, Site, TokenVerifier, VerifierUnavailableError
 else:
     _NAMES = {
@@ -25,6 +26,7 @@ else:
         "jwt": "Jwt",
         "presets": "Auth0 Cognito Entra Keycloak Okta",
         "static_tokens": "StaticTokens",
+        "upstream.upstream": "Upstream",
         "verifier": "Grant InvalidTokenError Site TokenVerifier VerifierUnavailableError",
     }
     _PLACES = {name: module for module, names in _NAMES.items() for name in names.split()}
@@ -59,5 +61,6 @@ __all__ = [
     "Site",
     "StaticTokens",
     "TokenVerifier",
+    "Upstream",
     "VerifierUnavailableError",
 ]
