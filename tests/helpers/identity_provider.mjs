@@ -64,6 +64,7 @@ const resourceServer = (resource) => ({
 function newProvider() {
   const made = new Provider(settings.issuer, {
     adapter: Stored,
+    claims: { openid: ["sub"], ...settings.identity_claims },
     clients: settings.clients,
     cookies: { keys: ["cookies"] },
     enabledJWA: { dPoPSigningAlgValues: ["ES256", "EdDSA"] },
@@ -100,7 +101,13 @@ function newProvider() {
     pkce: { required: () => true },
     rotateRefreshToken: true,
     scopes: ["openid", "offline_access", ...scopes],
-    ttl: { ClientCredentials: settings.token_seconds, Grant: 86400, Interaction: 3600, Session: 86400 },
+    ttl: {
+      AccessToken: settings.token_seconds,
+      ClientCredentials: settings.token_seconds,
+      Grant: 86400,
+      Interaction: 3600,
+      Session: 86400,
+    },
   });
   made.use(record);
   made.use(register);
@@ -111,7 +118,8 @@ function newProvider() {
 async function record(ctx, next) {
   await next();
   const { method, path, status } = ctx;
-  requests.push({ method, path, status, params: { ...ctx.query, ...ctx.oidc?.body }, error: ctx.body?.error ?? null });
+  const said = ctx.body?.constructor === Object ? ctx.body : {};
+  requests.push({ method, path, status, params: { ...ctx.query, ...ctx.oidc?.body }, error: said.error ?? null, said });
 }
 
 // A client may have every scope, whichever it has registered with: what it gets is for the user to say.
@@ -194,6 +202,12 @@ const ORDERS = {
   // Whatever was granted to the user: the tokens go with it.
   async revoke({ user }) {
     for (const [key, each] of stored) if (each.accountId === user) stored.delete(key);
+  },
+  // Its access tokens have had their time; refresh tokens are as good as before.
+  async expire({ user }) {
+    for (const each of stored.values()) {
+      if (each.accountId === user && each.kind === "AccessToken") each.exp = Math.floor(Date.now() / 1000) - 1;
+    }
   },
   // Sign with new keys; the old ones are still published where they are kept.
   async rotate({ keeps_old }) {

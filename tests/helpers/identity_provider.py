@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from node_process import NodeProcess
@@ -16,6 +17,7 @@ SCOPES = {
     "notes:admin": "Change the notes of everybody",
 }
 USERS: dict[str, dict[str, object]] = {"ada": {}, "bob": {}}
+NO_CLAIMS: Mapping[str, Sequence[str]] = MappingProxyType({})
 RESOURCE_SERVER = ("resource-server", "the resource server's")
 """The client that may introspect tokens, and its secret."""
 SERVICE = ("service", "the service's")
@@ -46,6 +48,20 @@ CLIENTS: list[dict[str, object]] = [
     },
 ]
 
+CONFIDENTIAL = ("confidential", "the secret of the confidential client")
+"""The id of the client of `confidential`, and its secret."""
+
+
+def confidential(redirect_uri: str) -> dict[str, object]:
+    """Return the metadata of a client with a secret, as providers without registration have one put in by hand."""
+    return {
+        "client_id": CONFIDENTIAL[0],
+        "client_secret": CONFIDENTIAL[1],
+        "client_name": "The one client",
+        "grant_types": ["authorization_code", "refresh_token"],
+        "redirect_uris": [redirect_uri],
+    }
+
 
 class Seen(NamedTuple):
     """A request that the provider has answered.
@@ -53,6 +69,7 @@ class Seen(NamedTuple):
     Attributes:
         params: What came in the query and the body.
         error: The code of the error that it was answered with, if it was one.
+        said: The JSON object that it was answered with, or an empty one.
     """
 
     method: str
@@ -60,6 +77,7 @@ class Seen(NamedTuple):
     status: int
     params: dict[str, Any]
     error: str | None
+    said: dict[str, Any]
 
 
 class IdentityProvider:
@@ -103,6 +121,10 @@ class IdentityProvider:
         """Forget all that the user has granted, with the refresh tokens and opaque tokens of that."""
         self._node.ask("revoke", {"user": user})
 
+    def expire(self, user: str) -> None:
+        """End the opaque access tokens of the user; refresh tokens are as good as before."""
+        self._node.ask("expire", {"user": user})
+
     @contextmanager
     def down(self, how: Literal["refusing", "failing", "hanging"] = "refusing") -> Iterator[None]:
         """Be down until the end of the block: refuse connections, answer 503, or never answer."""
@@ -125,6 +147,7 @@ def providing(
     scopes: Mapping[str, str] = SCOPES,
     clients: Sequence[Mapping[str, object]] = CLIENTS,
     documents: Mapping[str, Mapping[str, object]] | None = None,
+    identity_claims: Mapping[str, Sequence[str]] = NO_CLAIMS,
     opaque: bool = False,
     algorithm: str = "RS256",
     token_seconds: float = 3600,
@@ -146,6 +169,7 @@ def providing(
         scopes: What may be granted, with what the user is told of each.
         clients: Metadata of those that need not register.
         documents: The client ID metadata documents that there are in its internet, by URL (`https://...`).
+        identity_claims: The claims of users that a client is told for a scope, such as `{"email": ["email"]}`.
         opaque: Access tokens are opaque, to be introspected, rather than JWTs with the resource as their audience.
         algorithm: What signs them: RS256, PS256, ES256, EdDSA.
         token_seconds: How long they are valid.
@@ -163,6 +187,7 @@ def providing(
         "scopes": scopes,
         "clients": clients,
         "documents": documents or {},
+        "identity_claims": dict(identity_claims),
         "opaque": opaque,
         "algorithm": algorithm,
         "token_seconds": token_seconds,
