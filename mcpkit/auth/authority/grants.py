@@ -20,7 +20,7 @@ CODE_LIFETIME = 60.0
 REFRESH_LIFETIME = 30 * 24 * 3600.0
 """Seconds in which a refresh token has to be used; each use begins them anew."""
 GRACE = 10.0
-"""Seconds in which a refresh token that has been used gives the same successor: its answer may have been lost."""
+"""Seconds in which what has been used may come again and ends nothing: it was sent twice, or its answer was lost."""
 
 _VERSION = 1
 _CODE = "OAuth code"
@@ -121,7 +121,8 @@ class Grants:
     ) -> GrantRecord:
         """Return what a code stands for, once.
 
-        Whoever comes later with all that the code needs gets nothing, and the grant has to end (OAuth 2.1, 4.1.3).
+        Whoever comes again with all that the code needs gets nothing. Who comes at once has lost a race, and the winner
+        keeps what it got; later, or once that has been refreshed, the grant has to end (OAuth 2.1, section 4.1.3).
 
         Args:
             code: The code.
@@ -144,6 +145,8 @@ class Grants:
                 raise _invalid("redirect_uri is not the one to which the code was sent")
             if not _is_verified(verifier, record.challenge):
                 raise _invalid("code_verifier does not fit the code_challenge")
+            if record.generation == 1 and self._clock() - record.rotated <= GRACE:
+                raise _invalid("the code has just been redeemed")
             if record.generation:
                 raise UsedAgainError("the code has been redeemed before; what it gave is revoked", record)
             if self._clock() >= record.code_expires:

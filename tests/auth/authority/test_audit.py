@@ -43,6 +43,7 @@ async def test_what_is_used_twice_is_a_revocation_and_a_refusal() -> None:
     code = await here.code(login)
     told = listening(here)
     await here.post("/token", login.form(code))
+    here.clock.now += 11
     await here.post("/token", login.form(code))
     assert names(told) == ["revocation", "refusal"]
 
