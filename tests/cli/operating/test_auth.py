@@ -185,3 +185,10 @@ def test_check_tells_who_could_not_log_in(capfd: pytest.CaptureFixture[str]) -> 
         lambda origin: notes(DevAuth(users=["ada"])).asgi(public_url=f"{origin}/mcp")
     ) as origin:
         assert run(["auth", "check", f"{origin}/mcp"]) == 0
+        capfd.readouterr()
+        assert run(["auth", "check", f"{origin}/mcp", "--hosts"]) == 0
+        assert "\nCursor: registers itself, and logs in\n" in capfd.readouterr().out
+        assert run(["auth", "check", f"{origin}/mcp", "--hosts", "--json"]) == 0
+        told = json.loads(capfd.readouterr().out)
+        assert set(told) == {"findings", "hosts"}
+        assert told["hosts"]["Claude"] == "logs in, known by its metadata document"

@@ -13,7 +13,9 @@ SEVERITIES: Final[tuple[Severity, ...]] = ("error", "warning", "note")
 EVERYBODY: Final = "every client"
 SDKS: Final = "clients on the official SDKs"
 CLAUDE: Final = "Claude"
+CHATGPT: Final = "ChatGPT"
 UNREGISTERED: Final = "every client that nobody has registered by hand: Claude, ChatGPT, MCP Inspector"
+UNDOCUMENTED: Final = "clients that have no metadata document: Cursor, mcp-remote, MCP Inspector"
 NEWEST: Final = "clients that follow 2026-07-28"
 JUNE: Final = "clients of 2025-06-18 that know no well-known paths"
 MARCH: Final = "clients of 2025-03-26"
@@ -293,7 +295,7 @@ CATALOGUE: Final[Mapping[str, Known]] = {
     ),
     "no-pkce": Known(
         "error",
-        (SDKS, NEWEST),
+        (CLAUDE, CHATGPT, NEWEST),
         "The authorization server {issuer} does not say that it knows PKCE with S256"
         " (code_challenge_methods_supported): clients must not go on. Microsoft Entra ID and Amazon Cognito leave it"
         " out, though they know it.",
@@ -312,6 +314,13 @@ CATALOGUE: Final[Mapping[str, Known]] = {
         "The authorization server {issuer} takes registrations alone, which 2026-07-28 deprecates: they may be gone"
         " after July 2027.",
         "let it take client ID metadata documents",
+    ),
+    "documents-alone": Known(
+        "warning",
+        (UNDOCUMENTED,),
+        "The authorization server {issuer} takes client ID metadata documents alone: clients that have none need an id"
+        " that their user enters.",
+        "let it take registrations as well, as long as such clients are in use",
     ),
     "no-public-clients": Known(
         "warning",

@@ -129,9 +129,11 @@ class Issuer:
 
     def _of_registration(self) -> Iterator[Finding]:
         document = self._document or {}
-        takes_documents = document.get("client_id_metadata_document_supported") is True
-        if not takes_documents:
-            registers = document.get("registration_endpoint") is not None
+        registers = document.get("registration_endpoint") is not None
+        if document.get("client_id_metadata_document_supported") is not True:
             yield self._found("no-client-documents" if registers else "no-registration")
-        elif "none" not in strings(document.get("token_endpoint_auth_methods_supported")):
+            return
+        if not registers:
+            yield self._found("documents-alone")
+        if "none" not in strings(document.get("token_endpoint_auth_methods_supported")):
             yield self._found("no-public-clients")

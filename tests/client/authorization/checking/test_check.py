@@ -173,6 +173,7 @@ WRONG: dict[str, tuple[Site, list[str]]] = {
         Site(issuer={"client_id_metadata_document_supported": False}),
         ["no-client-documents"],
     ),
+    "documents alone": (Site(issuer={"registration_endpoint": None}), ["documents-alone"]),
     "no public clients": (
         Site(issuer={"token_endpoint_auth_methods_supported": ["client_secret_basic"]}),
         ["no-public-clients"],
