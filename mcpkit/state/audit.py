@@ -16,12 +16,23 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("mcpkit.audit")
 
-EventName = Literal["login", "refusal", "step_up", "refresh", "revocation", "adoption", "cancellation"]
+EventName = Literal[
+    "login",
+    "refusal",
+    "step_up",
+    "refresh",
+    "revocation",
+    "adoption",
+    "cancellation",
+    "consent",
+    "registration",
+]
 """What happens: see `AuditEvent`."""
 
 WINDOW = 60.0  # seconds
 MOST_OF_ONE, MOST_OF_ALL = 5, 100
-"""Refusals that are told within a window: of one principal or address, and of all."""
+"""What anybody can cause is told so often within a window: of one principal or address, and of all."""
+_BY_ANYBODY = frozenset({"refusal", "registration"})
 
 _LONGEST = 200
 """Characters of what others say: an event is for reading."""
@@ -34,19 +45,22 @@ class AuditEvent(NamedTuple):
         name: What: `login` (a token of somebody who had none here yet, or an authorization server has let somebody in),
             `refusal` (a request was refused), `step_up` (somebody who had been refused came back with the scopes),
             `refresh` (a client got a new token for an old one), `revocation` (somebody was sent away), `adoption`
-            (somebody who had not said who they are did so in the midst of a session), or `cancellation` (whoever has a
-            task cancelled it).
+            (somebody who had not said who they are did so in the midst of a session), `cancellation` (whoever has a
+            task cancelled it), `consent` (somebody at a browser has answered what a client asks: `detail` says how),
+            or `registration` (a client has registered itself).
         principal: Who, as `server.on_audit.name_of` has it; None for nobody.
         client_id: The OAuth client.
         issuer: Who has said so.
         status: The status of a refusal over HTTP; None where it was a result.
         reason: Why a request was refused: `no_token`, `invalid_request`, `invalid_token`, `insufficient_scope`,
             `too_many`, `unavailable` where nobody could tell who asks, or `failed`.
-        detail: The same in words; of a cancellation, of which tool the task was.
+        detail: The same in words; of a cancellation, of which tool the task was; of a consent, `allowed` or `denied`,
+            and to where the user is sent back.
         scopes: Those that were missing, or have been granted.
         resource: The URL that was asked for.
-        caller: The address that a refused request came from, of IPv6 the network; None where only a proxy is known.
-        untold: How many refusals before this one have been told nobody, since there were too many.
+        caller: The address that a refused request, or a registration, came from, of IPv6 the network; None where only a
+            proxy is known.
+        untold: How many refusals and registrations before this one have been told nobody, since there were too many.
     """
 
     name: EventName
@@ -76,8 +90,8 @@ class Audit:
     A record has what is in the event in its attributes as well: `mcp_event`, `mcp_principal`, `mcp_client_id`,
     `mcp_issuer`, `mcp_status`, `mcp_reason`, `mcp_detail`, `mcp_scopes`, `mcp_resource`, `mcp_caller`, `mcp_untold`.
 
-    Of refusals, which anybody can cause, 5 of one principal or address and 100 of all are told in a minute; the first
-    one after them says how many there were besides.
+    Of refusals and registrations, which anybody can cause, 5 of one principal or address and 100 of all are told in a
+    minute; the first one after them says how many there were besides.
 
     Args:
         keys: Returns what the ids of some are hidden with; see `name_of`.
@@ -148,7 +162,7 @@ class Audit:
             detail: Why in words, with nothing of a token in it.
             scopes: Those that were missing, or have been granted.
             resource: The URL that was asked for.
-            caller: Where a refused request came from.
+            caller: Where a refused request, or a registration, came from.
         """
         if name == "refusal":
             for meter in self.meters:
@@ -157,7 +171,7 @@ class Audit:
         if not (is_logged or self.hooks):
             return
         untold = 0
-        if name == "refusal":
+        if name in _BY_ANYBODY:
             source = caller if principal is None or principal.id is None else principal.id
             if not self._is_told(source or ""):
                 return

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpkit.calls.shares import Anonymous, Shares
+from mcpkit.common.addresses import caller_at
 from mcpkit.errors import BusyError
-from mcpkit.transports.http.intake.addresses import caller_at
 
 CALLERS = st.sampled_from(["ada", "bob", "eve", None])
 

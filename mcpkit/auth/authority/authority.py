@@ -11,9 +11,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
+from ...common.addresses import caller_at
+from ...state.principal import Principal
 from ...state.sealed import UnreadableRecordError
 from ..audiences import audiences_of
-from ..discovery import AUTHORIZATION_SERVER
+from ..discovery import authorization_server_urls
 from ..strict_json import read_object
 from ..verifier import Grant, InvalidTokenError, VerifierUnavailableError
 from .asked import LIFETIME, Asked, asked_by
@@ -55,7 +57,11 @@ class Authority:
         self._tokens = TokenEndpoint(parts, login)
 
     def metadata(self) -> dict[str, object]:
-        """Return its metadata document (RFC 8414, section 2)."""
+        """Return its metadata document (RFC 8414, section 2).
+
+        It is the same wherever clients look for it, and so has what OpenID Connect Discovery wants of one (section 3),
+        although nobody is issued an ID token.
+        """
         url, methods = self.parts.url, list(METHODS)
         own = ["client_credentials"] if self.parts.clients.may_ask_for_themselves else []
         found: dict[str, object] = {
@@ -73,6 +79,8 @@ class Authority:
             "code_challenge_methods_supported": ["S256"],
             "authorization_response_iss_parameter_supported": True,
             "client_id_metadata_document_supported": self.parts.clients.may_have_documents,
+            "subject_types_supported": ["public"],
+            "id_token_signing_alg_values_supported": ["ES256"],
             "protected_resources": list(self.parts.resources),
         }
         if self.parts.scopes.table:
@@ -82,8 +90,9 @@ class Authority:
     def routes(self) -> list[Route]:
         """Return its endpoints; their paths begin at the root of the origin."""
         path = urlsplit(self.parts.issuer).path.rstrip("/")
+        places = [urlsplit(url).path for url in authorization_server_urls(self.parts.issuer)]
         endpoints: list[tuple[str, Answer, list[str]]] = [
-            (AUTHORIZATION_SERVER + path, self._metadata, ["GET"]),
+            *((place, self._metadata, ["GET"]) for place in places),
             (f"{path}/authorize", self._authorize, ["GET"]),
             (f"{path}/authorize", self._decide, ["POST"]),
             (f"{path}/token", self._answering(self._tokens.answer), ["POST"]),
@@ -152,7 +161,7 @@ class Authority:
             client = await self.parts.clients.find(parameters.require("client_id"))
             redirect_uri = client.redirect_uri(parameters.get("redirect_uri"))
         except OAuthError as error:  # there is no client that could be trusted to hear of it
-            return error_page(error.description, 503 if error.status == 503 else 400)
+            return self._page(error.description, 503 if error.status == 503 else 400)
         try:
             state = parameters.get("state")
         except OAuthError:
@@ -166,16 +175,19 @@ class Authority:
             if is_local(redirect_uri):
                 return back
             # Anybody may be a client: without a user's word nobody is sent elsewhere (RFC 9700, section 4.11.2).
-            return error_page(error.description, back=(back.headers["location"], host_of(redirect_uri)))
+            return self._page(error.description, back=(back.headers["location"], host_of(redirect_uri)))
 
     async def _decide(self, request: Request) -> Response:
         try:
             return await self._login.answer(self, request)
         except OAuthError as error:
             self.failed(request, str(error), error.status)
-            return error_page(error.description, error.status)
+            return self._page(error.description, error.status)
         except (OSError, UnreadableRecordError):
-            return error_page("the server cannot look up what it needs just now; try again", 503)
+            return self._page("the server cannot look up what it needs just now; try again", 503)
+
+    def _page(self, description: str, status: int = 400, *, back: tuple[str, str] | None = None) -> Response:
+        return error_page(description, status, back=back, look=self.parts.look)
 
     def _sent_back(self, redirect_uri: str, state: str | None, said: Mapping[str, str]) -> Response:
         """Redirect to a client, and say who sends: another server's answer is none of ours (RFC 9207)."""
@@ -200,7 +212,10 @@ class Authority:
             metadata = read_object(body)
         except ValueError:
             raise OAuthError(error, "the body must be a JSON object") from None
-        return JSONResponse(self._registration.register(metadata), 201, headers=NOT_KEPT)
+        answer = self._registration.register(metadata)
+        whose = Principal(client_id=str(answer["client_id"]), issuer=self.parts.issuer)
+        self.parts.audit.tell("registration", whose, caller=_caller(request))
+        return JSONResponse(answer, 201, headers=NOT_KEPT)
 
     async def _revoke(self, request: Request) -> Response:
         """Revoke the grant of a token of any kind, and with it all of its tokens (RFC 7009, section 2)."""
@@ -239,5 +254,10 @@ class Authority:
 
     def failed(self, request: Request, detail: str, status: int = 403) -> None:
         """Tell whoever watches that a request was refused."""
-        caller = None if request.client is None else request.client.host
-        self.parts.audit.tell("refusal", status=status, reason="failed", detail=detail, caller=caller)
+        self.parts.audit.tell(
+            "refusal", status=status, reason="failed", detail=detail, caller=_caller(request)
+        )
+
+
+def _caller(request: Request) -> str | None:
+    return None if request.client is None else caller_at(request.client.host)

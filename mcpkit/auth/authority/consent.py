@@ -12,15 +12,22 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ...state.keys import Keys
+from ...state.principal import Principal
 from .asked import LIFETIME, Asked, opened, sealed
 from .errors import OAuthError
-from .pages import page
+from .pages import page, quoted
 from .parameters import Parameters, of_form
 from .parts import Parts
-from .redirects import host_of, is_local
+from .redirects import host_of, is_local, is_web
+from .registration import is_registration
 
 FIELD = "request"
 """The field of the form in which the request stands, sealed."""
+
+DENY = "Do not allow it"
+"""What stands on the button for no."""
+
+_ELSEWHERE = "Whoever has that address will act in your name"
 
 
 class Consent:
@@ -49,9 +56,8 @@ class Consent:
             forms: What the user may do, as HTML; each form has `hidden(asked)` in it.
             status: The HTTP status.
         """
-        response = page(
-            f"{asked.client_name} wants to use {self._parts.name}", self._said(asked) + forms, status
-        )
+        title = f"Allow {quoted(asked.client_name)} to use {self._title}?"
+        response = page(title, self._said(asked) + forms, status, look=self._parts.look)
         response.set_cookie(
             self._cookie(asked),
             asked.nonce,
@@ -67,6 +73,20 @@ class Consent:
         """Return the field by which a form says what it answers."""
         return f'<input type="hidden" name="{FIELD}" value="{sealed(asked, self._keys)}">'
 
+    def choice(self, asked: Asked, allow: str, more: str = "") -> str:
+        """Return a form in which a user says yes or no, in the field `answer`: `allow` or `deny`.
+
+        Args:
+            asked: The request.
+            allow: What stands on the button for yes.
+            more: What stands above the buttons, as HTML.
+        """
+        return (
+            f'<form method="post">{self.hidden(asked)}{more}'
+            f'<button class="go" name="answer" value="allow">{escape(allow)}</button>'
+            f'<button name="answer" value="deny">{DENY}</button></form>'
+        )
+
     async def answered(self, request: Request) -> tuple[Asked, Parameters]:
         """Return what a form answers, and what it says.
 
@@ -81,31 +101,59 @@ class Consent:
         cookie = request.cookies.get(self._cookie(asked), "")
         if not hmac.compare_digest(cookie.encode(), asked.nonce.encode()):
             raise OAuthError("invalid_request", "the form was shown to another browser", status=403)
+        if (answer := form.get("answer")) is not None:
+            self.tell(asked, is_allowed=answer == "allow")
         return asked, form
+
+    def tell(self, asked: Asked, *, is_allowed: bool) -> None:
+        """Tell whoever watches what a user has answered; `answered` does so where the form has an `answer`."""
+        detail = f"{'allowed' if is_allowed else 'denied'}, to {host_of(asked.redirect_uri)}"
+        whose = Principal(client_id=asked.client_id, issuer=self._parts.issuer)
+        self._parts.audit.tell("consent", whose, detail=detail, scopes=asked.scopes)
+
+    @property
+    def _title(self) -> str:
+        return self._parts.look.title or self._parts.name
 
     def _cookie(self, asked: Asked) -> str:
         return f"{'__Host-' if self._is_secure else ''}mcpkit-{asked.id}"
 
     def _said(self, asked: Asked) -> str:
-        """Say who asks for what, and where the user would be sent."""
-        table = self._parts.scopes.table
+        """Say who asks, where the user would be sent, and what for."""
+        name, host = escape(asked.client_name), escape(host_of(asked.redirect_uri))
+        said = (
+            f"<dl><div><dt>What asks calls itself</dt><dd><strong><bdi>{name}</bdi></strong>"
+            f"<small>{_voucher(asked.client_id)}</small></dd></div>"
+            f'<div><dt>You will be sent to</dt><dd><strong class="host">{host}</strong>'
+        )
+        if not is_local(asked.redirect_uri):
+            return said + f"<small>{_ELSEWHERE}</small></dd></div></dl>" + self._wanted(asked)
+        where = (
+            "a program on this device" if is_web(asked.redirect_uri) else f"whatever opens {host} links here"
+        )
+        return (
+            f"{said}<small>That is {where}</small></dd></div></dl>{self._wanted(asked)}"
+            '<p class="note"><strong>Have you just started this yourself?</strong> Any program on this device may '
+            "pretend to be another one. If you came here by a link, or do not know why, do not allow it.</p>"
+        )
+
+    def _wanted(self, asked: Asked) -> str:
+        table, title = self._parts.scopes.table, escape(self._title)
         wanted = "".join(
             f"<li>{escape(table[name].description)} <small>({escape(name)})</small></li>"
             if name in table
             else f"<li>{escape(name)}</li>"
             for name in asked.scopes
         )
-        client_host = urlsplit(asked.client_id).netloc if asked.client_id.startswith("https:") else None
-        known = f", known by {escape(client_host)}," if client_host else ""
-        said = (
-            f"<p>A client that calls itself <strong>{escape(asked.client_name)}</strong>{known} wants to use "
-            f"<strong>{escape(self._parts.name)}</strong> in your name"
-            f"{':' if wanted else '.'}</p>{f'<ul>{wanted}</ul>' if wanted else ''}"
-            f"<p>You will be sent to <strong>{escape(host_of(asked.redirect_uri))}</strong>.</p>"
-        )
-        if is_local(asked.redirect_uri):
-            said += (
-                '<p class="note">That is a program on this computer, and any program here may use that name. '
-                "Go on only if you have just started it yourself.</p>"
-            )
-        return said
+        if not wanted:
+            return f"<p>If you allow it, it may use {title} in your name.</p>"
+        return f"<p>If you allow it, it may do this at {title} in your name:</p><ul>{wanted}</ul>"
+
+
+def _voucher(client_id: str) -> str:
+    """Say who vouches for the name of a client, as HTML."""
+    if client_id.startswith("https:"):
+        return f"<b>{escape(host_of(client_id))}</b> says so"
+    if is_registration(client_id):
+        return "Nobody has checked that"
+    return "Known to whoever runs this server"

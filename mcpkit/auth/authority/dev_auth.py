@@ -18,6 +18,7 @@ from .clients import Clients
 from .consent import Consent
 from .dev_login import DevLogin
 from .grants import Grants
+from .look import Look
 from .loopback import Nearby, refusal
 from .parts import Parts
 from .people import DevClient, DevUser
@@ -169,6 +170,7 @@ def made(
         Grants(site.shared, site.keys, clock),
         AccessTokens(issuer, site.keys, lifetime, clock),
         site.audit,
+        Look(site.name),
     )
     login = DevLogin(users, Consent(parts, site.keys, clock))
     return Authority(parts, registration, login, clock)

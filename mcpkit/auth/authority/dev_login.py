@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from .asked import Asked
-from .consent import Consent
+from .consent import DENY, Consent
 from .errors import OAuthError
 from .login import Ending, Login
 from .people import DevUser
@@ -49,6 +49,7 @@ class DevLogin(Login):
             ending.failed(request, "a wrong password")
             wrong = f'<p class="note" role="alert">That is not the password of {escape(user.name)}.</p>'
             return self._consent.page(asked, wrong + self._forms(asked), status=403)
+        self._consent.tell(asked, is_allowed=True)
         return await ending.allowed(asked, user.name, user.scopes, user.claims)
 
     async def may_go_on(self, subject: str) -> bool:
@@ -60,7 +61,7 @@ class DevLogin(Login):
         forms = "".join(
             f'<form method="post">{hidden}{_choice(user)}</form>' for user in self._users.values()
         )
-        deny = '<button name="answer" value="deny">Do not allow it</button>'
+        deny = f'<button name="answer" value="deny">{DENY}</button>'
         return f'{forms}<form method="post">{hidden}{deny}</form>'
 
 
@@ -71,4 +72,4 @@ def _choice(user: DevUser) -> str:
         if user.password is None
         else f'<label>Password of {name} <input type="password" name="password" required autocomplete="off"></label> '
     )
-    return f'{password}<button name="user" value="{name}">Allow it as {name}</button>'
+    return f'{password}<button class="go" name="user" value="{name}">Allow it as {name}</button>'

@@ -9,58 +9,129 @@ from html import escape
 from starlette.responses import HTMLResponse
 
 from .errors import NOT_KEPT
+from .look import Look
 
 _STYLE = """
-:root { color-scheme: light dark; font: 1rem/1.5 system-ui, sans-serif; }
-body { margin: 0 auto; max-width: 32rem; padding: 1.5rem 1rem; overflow-wrap: anywhere; }
-h1 { font-size: 1.4rem; line-height: 1.25; }
-form { border: 1px solid #8888; border-radius: .5rem; margin: .75rem 0; padding: .75rem; }
-button, input { font: inherit; padding: .4rem .8rem; margin: .25rem 0; max-width: 100%; box-sizing: border-box; }
-.note { border-left: .25rem solid #c60; padding-left: .75rem; }
-"""
-_ALLOWED = base64.b64encode(sha256(_STYLE.encode()).digest()).decode()
-# No form-action: browsers hold it against the redirect that answers the form, and all that follow it.
-HEADERS = {
-    **NOT_KEPT,
-    "Content-Security-Policy": (
-        f"default-src 'none'; style-src 'sha256-{_ALLOWED}'; base-uri 'none'; frame-ancestors 'none'"
-    ),
-    "X-Frame-Options": "DENY",
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "same-origin",
+:root {
+  color-scheme: light dark;
+  font: 1rem/1.5 system-ui, sans-serif;
+  --page: #f3f4f6; --card: #fff; --text: #1b1f24; --soft: #515963; --line: #c9ced6; --edge: #6b7480;
+  --strong: #0b57b0; --on-strong: #fff; --note: #fff5e0; --note-edge: #a85d00;
 }
-"""Headers of each page. The referrer policy lets a form say where it comes from, and tells no other site."""
+@media (prefers-color-scheme: dark) {
+  :root {
+    --page: #101317; --card: #1a1f26; --text: #e9ecf0; --soft: #a9b2bd; --line: #3a424d; --edge: #8a94a1;
+    --strong: #8ab8ff; --on-strong: #0b1a30; --note: #33270f; --note-edge: #f0a63c;
+  }
+}
+* { box-sizing: border-box; }
+body {
+  margin: 0 auto; max-width: 34rem; padding: 1.5rem 1rem 2rem; overflow-wrap: anywhere;
+  background: var(--page); color: var(--text);
+}
+header { display: flex; align-items: center; gap: .75rem; margin: 0 .25rem 1rem; font-weight: 600; }
+header img { height: 3rem; max-width: 8rem; object-fit: contain; }
+header p { margin: 0; }
+main { background: var(--card); border: 1px solid var(--line); border-radius: .75rem; padding: 1.5rem; }
+h1 { font-size: 1.5rem; line-height: 1.25; margin: 0 0 1rem; }
+p, ul { margin: 0 0 1rem; }
+ul { padding-left: 1.25rem; }
+li { margin: .25rem 0; }
+small, .soft { color: var(--soft); font-size: .875rem; }
+dl { margin: 0 0 1rem; border: 1px solid var(--line); border-radius: .5rem; }
+dl div { padding: .75rem 1rem; }
+dl div + div { border-top: 1px solid var(--line); }
+dt { color: var(--soft); font-size: .875rem; }
+dd { margin: 0; }
+dd strong { display: block; font-size: 1.125rem; }
+dd .host { font-family: ui-monospace, monospace; }
+.note {
+  background: var(--note); border-left: .25rem solid var(--note-edge); border-radius: .25rem; padding: .75rem 1rem;
+}
+form { display: flex; flex-wrap: wrap; gap: .75rem; margin: 0; }
+form + form { border-top: 1px solid var(--line); margin-top: .75rem; padding-top: .75rem; }
+form label { flex: 1 1 100%; }
+form .check { display: flex; gap: .5rem; align-items: baseline; }
+button, input { font: inherit; color: inherit; border: 1px solid var(--edge); border-radius: .5rem; }
+button {
+  flex: 1 1 12rem; min-height: 2.75rem; padding: .5rem 1rem; font-weight: 600; cursor: pointer;
+  background: var(--card); color: var(--text); overflow-wrap: anywhere;
+}
+button.go { background: var(--strong); border-color: var(--strong); color: var(--on-strong); }
+button:hover { text-decoration: underline; }
+input[type=password] { display: block; width: 100%; padding: .5rem .75rem; background: var(--card); }
+input[type=checkbox] { width: 1.125rem; height: 1.125rem; flex: none; accent-color: var(--strong); }
+a { color: var(--strong); }
+:focus-visible { outline: .1875rem solid var(--strong); outline-offset: .1875rem; }
+"""
+_PLAIN = Look()
+_ALLOWED = base64.b64encode(sha256(_STYLE.encode()).digest()).decode()
 
 
-def page(title: str, body: str, status: int = 200) -> HTMLResponse:
+def page(title: str, body: str, status: int = 200, *, look: Look = _PLAIN) -> HTMLResponse:
     """Return a page.
 
     Args:
         title: Its title, as text.
         body: What stands below the title, as HTML.
         status: The HTTP status.
+        look: Whose page it is.
     """
     text = escape(title)
+    icon = picture = header = ""
+    if look.picture is not None:
+        url = escape(look.picture)
+        icon, picture = f'<link rel="icon" href="{url}">', f'<img src="{url}" alt="">'
+    if look.title:
+        header = f"<header>{picture}<p>{escape(look.title)}</p></header>"
     return HTMLResponse(
         '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
+        f"<title>{text}</title>"
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{text}</title><style>{_STYLE}</style></head>"
-        f"<body><main><h1>{text}</h1>{body}</main></body></html>",
+        f"{icon}<style>{_STYLE}</style></head>"
+        f"<body>{header}<main><h1>{text}</h1>{body}</main></body></html>",
         status,
-        headers=HEADERS,
+        headers=_headers(has_picture=bool(picture)),
     )
 
 
-def error_page(description: str, status: int = 400, *, back: tuple[str, str] | None = None) -> HTMLResponse:
+def error_page(
+    description: str, status: int = 400, *, back: tuple[str, str] | None = None, look: Look = _PLAIN
+) -> HTMLResponse:
     """Return a page that says why nothing can be done here.
 
     Args:
         description: Why, as text.
         status: The HTTP status.
         back: A URL to which the user may go on, and its host.
+        look: Whose page it is.
     """
     link = ""
     if back is not None:
         url, host = map(escape, back)
         link = f'<p>If you know it, go on to <a href="{url}" rel="noreferrer">{host}</a>, which asked for this.</p>'
-    return page("You cannot log in this way", f"<p>{escape(description)}.</p>{link}", status)
+    said = description[:1].upper() + description[1:]
+    return page("You cannot log in this way", f"<p>{escape(said)}.</p>{link}", status, look=look)
+
+
+def quoted(name: str) -> str:
+    """Return a stranger's name as a sentence has it: in quotes, and with its own direction."""
+    return f"\u201c\u2068{name}\u2069\u201d"
+
+
+def _headers(*, has_picture: bool) -> dict[str, str]:
+    """Return the headers of a page.
+
+    The referrer policy lets a form say where it comes from, and tells no other site.
+    """
+    pictures = " img-src data:;" if has_picture else ""
+    return {
+        **NOT_KEPT,
+        # No form-action: browsers hold it against the redirect that answers the form, and all that follow it.
+        "Content-Security-Policy": (
+            f"default-src 'none'; style-src 'sha256-{_ALLOWED}';{pictures} base-uri 'none'; frame-ancestors 'none'"
+        ),
+        "X-Frame-Options": "DENY",
+        "X-Content-Type-Options": "nosniff",
+        "Referrer-Policy": "same-origin",
+    }

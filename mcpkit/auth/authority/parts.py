@@ -15,6 +15,9 @@ from .access_tokens import AccessTokens
 from .clients import Clients
 from .errors import OAuthError
 from .grants import GrantRecord, Grants
+from .look import Look
+
+_PLAIN = Look()
 
 
 class Parts(NamedTuple):
@@ -29,6 +32,7 @@ class Parts(NamedTuple):
         grants: What has been granted.
         tokens: What is issued for it.
         audit: Hears of what happens.
+        look: How its pages look.
     """
 
     issuer: str
@@ -39,6 +43,7 @@ class Parts(NamedTuple):
     grants: Grants
     tokens: AccessTokens
     audit: Audit
+    look: Look = _PLAIN
 
     def principal(
         self, record: GrantRecord, scopes: Collection[str], claims: Mapping[str, object] | None = None

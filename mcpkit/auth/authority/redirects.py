@@ -73,16 +73,23 @@ def is_registered(uri: str, registered: Iterable[str]) -> bool:
     return any(uri == each or (wanted is not None and wanted == _without_port(each)) for each in registered)
 
 
+def is_web(uri: str) -> bool:
+    """Say whether a redirect URI is one that a browser opens itself, and none of a private scheme."""
+    return urlsplit(uri).scheme in {"http", "https"}
+
+
 def is_local(uri: str) -> bool:
     """Say whether a redirect URI leads to a program on the user's machine, which nobody vouches for."""
-    parts = urlsplit(uri)
-    return parts.scheme not in {"http", "https"} or is_loopback(parts.hostname)
+    return not is_web(uri) or is_loopback(urlsplit(uri).hostname)
 
 
 def host_of(uri: str) -> str:
-    """Return what a user is shown of a redirect URI: its host and port, or its private scheme."""
+    """Return what a user is shown of a redirect URI: its host and port, or its private scheme.
+
+    It is in lower case, as a capital I looks like an l.
+    """
     parts = urlsplit(uri)
-    return parts.netloc if parts.scheme in {"http", "https"} else f"{parts.scheme}:"
+    return parts.netloc.lower() if parts.scheme in {"http", "https"} else f"{parts.scheme}:"
 
 
 def with_parameters(uri: str, parameters: Iterable[tuple[str, str]]) -> str:

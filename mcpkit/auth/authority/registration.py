@@ -21,6 +21,11 @@ _PREFIX = "mcpkit-1."
 """Begins the ids of this form."""
 _MAX_REDIRECT_URIS = 32
 _MAX_NAME = 100
+_MOST_MARKS = 3
+"""Marks on one letter; those of more could reach over other lines."""
+_BLANKS = frozenset("\u115f\u1160\u3164\uffa0\u2800")
+"""Letters and symbols that look like nothing."""
+_QUOTES = frozenset('"\u201c\u201d\u201e\u201f\u00ab\u00bb\u2033\u301d\u301e\uff02')
 _GRANT_TYPES = ("authorization_code", "refresh_token")
 
 
@@ -94,6 +99,11 @@ class Registration:
         return signature is not None and self._keys.verify(_SECRET, client.id.encode(), signature)
 
 
+def is_registration(client_id: str) -> bool:
+    """Say whether the id of a client is one that it was given when it registered itself."""
+    return client_id.startswith(_PREFIX)
+
+
 def said_in(metadata: Mapping[str, object]) -> dict[str, object]:
     """Return what a client says of itself; null is as good as nothing."""
     return {name: value for name, value in metadata.items() if value is not None}
@@ -139,8 +149,19 @@ def client_name(metadata: Mapping[str, object]) -> str:
     name = metadata.get("client_name", "")
     if not isinstance(name, str) or len(name) > _MAX_NAME:
         raise _refused(f"client_name must be a text of at most {_MAX_NAME} characters")
-    shown = "".join(each for each in name if unicodedata.category(each)[0] != "C" or each == " ")
-    return " ".join(shown.split()) or "A client without a name"
+    return " ".join(_shown(name).split()) or "A client without a name"
+
+
+def _shown(name: str) -> str:
+    """Return a name without what could hide in it, turn it about, end the quotes around it, or cover other lines."""
+    shown: list[str] = []
+    marks = 0
+    for each in unicodedata.normalize("NFC", name):
+        kind = unicodedata.category(each)[0]
+        marks = marks + 1 if kind == "M" else 0
+        if marks <= _MOST_MARKS and (kind != "C" or each == " ") and each not in _BLANKS:
+            shown.append("'" if each in _QUOTES else each)
+    return "".join(shown)
 
 
 def _application_type(metadata: Mapping[str, object], redirect_uris: tuple[str, ...]) -> str:

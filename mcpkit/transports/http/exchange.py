@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from ...calls.channel import NO_HEADERS
 from ...calls.coroutines import first_step, go_on, within
 from ...calls.shares import Anonymous
+from ...common.addresses import caller_at
 from ...errors import ChallengeError
 from ...protocol.request_headers import JoinedHeaders
 from ...state.principal import ANYONE, Principal
-from .intake.addresses import caller_at
 from .statuses import headers_of, status_of
 
 if TYPE_CHECKING:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import httpx2
 import pytest
 
-from authority_site import ORIGIN, Here, clicked
+from authority_site import CALLBACK, ORIGIN, Forms, Here, clicked
 from mcpkit.auth import DevAuth, DevClient, DevUser
 from mcpkit.state.audit import AuditEvent
 
@@ -25,15 +26,15 @@ def names(told: list[AuditEvent]) -> list[str]:
 
 async def test_a_login_a_refresh_and_a_revocation_are_told() -> None:
     here = Here()
-    told = listening(here)
     login = await here.login(scope="notes:write")
+    told = listening(here)
     tokens = await here.tokens(login)
     assert told[-1] == AuditEvent(
         "login", f"{ORIGIN}#sub=ada", login.client_id, ORIGIN, scopes=("notes:write",)
     )
     await here.refreshed(tokens, login)
     await here.post("/revoke", {"token": tokens["refresh_token"], "client_id": login.client_id})
-    assert names(told) == ["login", "refresh", "revocation"]
+    assert names(told) == ["consent", "login", "refresh", "revocation"]
     assert told[-1].principal == f"{ORIGIN}#sub=ada"
 
 
@@ -61,21 +62,60 @@ async def test_a_refusal_says_why_and_shows_nothing_that_was_sent(form: Any, sta
     told = listening(here)
     await here.post("/token", form)
     [event] = told
-    assert (event.name, event.status, event.reason, event.caller) == (
-        "refusal",
-        status,
-        "failed",
-        "127.0.0.1",
-    )
+    assert (event.name, event.status, event.reason) == ("refusal", status, "failed")
     assert event.detail
     assert "guess" not in str(event)
 
 
+async def test_a_refusal_says_where_it_came_from() -> None:
+    here = Here()
+    told = listening(here)
+    transport = httpx2.ASGITransport(here.app, client=("2001:db8::7", 5000))
+    async with httpx2.AsyncClient(transport=transport, base_url=ORIGIN) as client:
+        await client.post("/token", data={})
+    [event] = told
+    assert event.caller == "address 2001:db8::/64"
+
+
+async def test_a_registration_and_an_answer_at_the_page_are_told() -> None:
+    here = Here()
+    told = listening(here)
+    login = await here.login(scope="notes:write")
+    [event] = told
+    assert (event.name, event.issuer, event.principal, event.detail) == ("registration", ORIGIN, None, None)
+    named = event.client_id
+    told.clear()
+    await here.code(login)
+    assert names(told) == ["consent", "login"]
+    assert told[0] == AuditEvent(
+        "consent",
+        client_id=named,
+        issuer=ORIGIN,
+        detail="allowed, to 127.0.0.1:3000",
+        scopes=("notes:write",),
+    )
+    told.clear()
+    async with here.browser() as browser:
+        page = await browser.get("/authorize", params=login.query)
+        await browser.post("/authorize", data=Forms(page.text).forms[-1])
+    [event] = told
+    assert (event.name, event.detail, event.client_id) == ("consent", "denied, to 127.0.0.1:3000", named)
+
+
+async def test_nobody_can_flood_the_audit_by_registering() -> None:
+    here = Here()
+    told = listening(here)
+    for _ in range(20):
+        await here.registered(redirect_uris=[CALLBACK])
+    assert names(told) == ["registration"] * 5
+
+
 async def test_a_wrong_password_is_a_refusal() -> None:
     here = Here([DevUser("ada", password="right")])
+    login = await here.login()
     told = listening(here)
     async with here.browser() as browser:
-        await clicked(browser, await here.login(), "ada", "a guess")
+        await clicked(browser, login, "ada", "a guess")
     [event] = told
     assert (event.name, event.status, event.detail) == ("refusal", 403, "a wrong password")
 

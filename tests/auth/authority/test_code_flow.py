@@ -80,7 +80,14 @@ async def test_the_page_says_who_asks_for_what_and_where_the_user_is_sent() -> N
     login = await here.login(scope="notes:write")
     async with here.browser() as browser:
         page = await browser.get("/authorize", params=login.query)
-    for shown in ("A client", "notes", "Change notes", "127.0.0.1:3000", "program on this computer"):
+    for shown in (
+        "A client",
+        "notes",
+        "Change notes",
+        "127.0.0.1:3000",
+        "a program on this device",
+        "Nobody has checked that",
+    ):
         assert shown in page.text
     assert "frame-ancestors 'none'" in page.headers["content-security-policy"]
     assert "default-src 'none'" in page.headers["content-security-policy"]
@@ -95,7 +102,7 @@ async def test_a_redirect_elsewhere_is_shown_without_the_warning() -> None:
     async with here.browser() as browser:
         page = await browser.get("/authorize", params=login.query)
     assert "app.example" in page.text
-    assert "program on this computer" not in page.text
+    assert "a program on this device", "Nobody has checked that" not in page.text
 
 
 async def test_without_a_resource_a_token_is_for_all_endpoints_as_clients_of_2025_03_26_name_none() -> None:

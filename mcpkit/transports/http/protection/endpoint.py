@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ....auth.verifier import Grant, InvalidTokenError, TokenVerifier
+from ....common.addresses import caller_at
 from ....errors import ChallengeError
 from ....protocol.revisions import HANDSHAKE
 from ....state.principal import ANYONE, Principal
 from ..exchange import RefusedError
-from ..intake.addresses import caller_at
 from ..intake.refused_body import UnreadError
 from ..statuses import headers_of
 from .bearer import MalformedAuthorizationError, bearer_token, challenge
