@@ -90,6 +90,26 @@ class Context(Reporting, Generic[State]):
         """
         require(self.call, scopes)
 
+    async def token_for(self, provider: str) -> str:
+        """Return the access token that whoever asks has at the provider they have logged in with (`OAuthProxy`).
+
+        It is good for a minute at least, where the provider lets it be: it is refreshed when that is due, once for all
+        who ask at that time. Send it to that provider and to nobody else, and say nothing of it in a result or a log.
+
+        Args:
+            provider: The name of the provider, such as `"github"`.
+
+        Raises:
+            LoginNeededError: Whoever asks has not logged in there, as over stdio or by another provider, or has to do
+                so again; let it pass.
+            ProviderUnavailableError: The provider does not answer; let it pass.
+            RegistrationError: Users of this server do not log in there.
+            OSError: The shared store does not answer.
+        """
+        from .calls.foreign import token_for
+
+        return await token_for(self.call, provider)
+
     @property
     def sync(self) -> SyncContext:
         """The same reports and questions for functions that are not `async`."""

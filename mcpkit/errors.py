@@ -226,6 +226,31 @@ class InsufficientScopeError(HandlerError):
         return {"mcp/www_authenticate": [self.challenge]}
 
 
+class LoginNeededError(HandlerError):
+    """There is no token of the user's for a provider: they have not logged in there, or have to do so again.
+
+    Args:
+        provider: Its name, as `ctx.token_for` takes it.
+        reason: Why, in words for the client; None where they have not logged in.
+    """
+
+    def __init__(self, provider: str, reason: str | None = None) -> None:
+        super().__init__(reason or f"this takes a login with {provider}, and whoever asks has none")
+        self.provider = provider
+
+
+class ProviderUnavailableError(HandlerError):
+    """The provider that users log in with cannot be asked for a new token just now; the same call may succeed later.
+
+    Args:
+        provider: Its name, as `ctx.token_for` takes it.
+    """
+
+    def __init__(self, provider: str) -> None:
+        super().__init__(f"{provider} does not answer just now; try again later")
+        self.provider = provider
+
+
 class ElicitationError(HandlerError):
     """The user did not accept a question without whose answer the handler cannot go on.
 

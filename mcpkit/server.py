@@ -193,6 +193,7 @@ class Server(Serving, Registry, ServerCatalog):
             icons=list(icons) if icons else None,
             websiteUrl=website_url,
         )
+        verifier = _single(auth)
         declared = Declared(self, implementation, offers, instructions)
         runtime = Runtime(
             self,
@@ -205,7 +206,7 @@ class Server(Serving, Registry, ServerCatalog):
             shared=kept,
             is_alone=shared is None,
             scopes=self.scopes,
-            is_protected=auth is not None,
+            auth=verifier,
             make_keys=partial(_keys, secret, name),
             encrypt_state=encrypt_state,
             mask_errors=mask_errors,
@@ -225,7 +226,7 @@ class Server(Serving, Registry, ServerCatalog):
             lifespan_wait=lifespan_wait,
             version=version,
             page_size=page_size,
-            auth=_single(auth),
+            auth=verifier,
             make_tasks=self._make_tasks,
         )
         self.is_protected = self.engine.auth is not None
@@ -357,7 +358,8 @@ class Server(Serving, Registry, ServerCatalog):
         The access tokens that they have got until now are refused from then on (401). What they have here ends: their
         sessions, the streams on which they listen, the calls that run for them, and their tasks. A token that is issued
         later is let in, so that they may log in again; and so may their clients, by themselves, unless the
-        authorization server has revoked what it has granted them as well.
+        authorization server has revoked what it has granted them as well, as an `OAuthProxy` does, here and at the
+        provider.
 
         Args:
             principal: Who, or the id of who it is; scopes and client do not matter.
@@ -379,6 +381,10 @@ class Server(Serving, Registry, ServerCatalog):
         check_seconds("keep", keep, may_be_none=True)
         await revocations.revoke(who.id, keep)
         self.on_audit.tell("revocation", who)
+        if (auth := self.engine.auth) is not None:
+            from .calls.foreign import ground_of
+
+            await auth.revoke(who, ground_of(self.engine.runtime))
 
     @property
     def on_audit(self) -> Audit:

@@ -13,9 +13,10 @@ if TYPE_CHECKING:
     from .introspection import Introspection
     from .jwt import Jwt
     from .presets import Auth0, Cognito, Entra, Keycloak, Okta
+    from .proxy.oauth_proxy import OAuthProxy
     from .static_tokens import StaticTokens
     from .upstream.upstream import Upstream
-    from .verifier import Grant, InvalidTokenError, Site, TokenVerifier, VerifierUnavailableError
+    from .verifier import Grant, Ground, InvalidTokenError, Site, TokenVerifier, VerifierUnavailableError
 else:
     _NAMES = {
         ".state.audit": "Audit AuditEvent",
@@ -25,9 +26,10 @@ else:
         "introspection": "Introspection",
         "jwt": "Jwt",
         "presets": "Auth0 Cognito Entra Keycloak Okta",
+        "proxy.oauth_proxy": "OAuthProxy",
         "static_tokens": "StaticTokens",
         "upstream.upstream": "Upstream",
-        "verifier": "Grant InvalidTokenError Site TokenVerifier VerifierUnavailableError",
+        "verifier": "Grant Ground InvalidTokenError Site TokenVerifier VerifierUnavailableError",
     }
     _PLACES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
@@ -52,11 +54,13 @@ __all__ = [
     "DevUser",
     "Entra",
     "Grant",
+    "Ground",
     "Introspection",
     "InvalidTokenError",
     "Jwt",
     "Keycloak",
     "Meter",
+    "OAuthProxy",
     "Okta",
     "Site",
     "StaticTokens",

@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..errors import LoginNeededError
+
 if TYPE_CHECKING:
     from starlette.routing import Route
 
@@ -84,14 +86,33 @@ class Site(NamedTuple):
     audit: Audit
 
 
+class Ground(NamedTuple):
+    """What a server keeps and signs with, for what verifies its tokens, also where it is not served.
+
+    Attributes:
+        name: The server's name.
+        keys: What signs and encrypts for it.
+        shared: What the processes that serve it share.
+        audit: Hears of what happens.
+    """
+
+    name: str
+    keys: Keys
+    shared: Shared
+    audit: Audit
+
+
 class TokenVerifier(ABC):
     """Verifies the access tokens of a server. Write one for tokens of your own; `verify` is all it needs.
 
     Attributes:
         issuers: The authorization servers that clients are sent to; without any, nobody can log in by themselves.
+        providers: The providers at which users have logged in, and whose tokens it has for them: what
+            `ctx.token_for` takes.
     """
 
     issuers: tuple[str, ...] = ()
+    providers: tuple[str, ...] = ()
 
     @abstractmethod
     async def verify(self, token: str, audience: str) -> Grant:
@@ -126,6 +147,27 @@ class TokenVerifier(ABC):
             headers: Its headers by name in lower case.
         """
         return None
+
+    async def token_for(self, principal: Principal, provider: str, ground: Ground) -> str:
+        """Return the access token that a user has at a provider, good for a while; see `Context.token_for`.
+
+        Args:
+            principal: The user.
+            provider: One of `providers`.
+            ground: Whatever the server keeps.
+
+        Raises:
+            LoginNeededError: They have not logged in there, or have to do so again.
+            ProviderUnavailableError: It does not answer.
+        """
+        raise LoginNeededError(provider)
+
+    async def revoke(self, principal: Principal, ground: Ground) -> None:  # noqa: B027 - most have granted nothing
+        """End what has been granted to somebody, by whichever client, so that no client gets tokens for it again.
+
+        Raises:
+            OSError: The shared store does not answer.
+        """
 
     async def aclose(self) -> None:  # noqa: B027 - most have nothing to close
         """Close what it keeps open in the event loop that runs; it may be asked again all the same."""

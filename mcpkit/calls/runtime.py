@@ -15,6 +15,7 @@ from .channel import Channel
 from .shares import Shares
 
 if TYPE_CHECKING:
+    from ..auth.verifier import TokenVerifier
     from ..errors import ProtocolError
     from ..state.audit import Audit
     from ..state.keys import Keys
@@ -41,7 +42,8 @@ class Runtime:
         shared: What processes share.
         is_alone: Whether nothing is shared with other servers, in this process or another.
         scopes: What may be granted.
-        is_protected: Whether who asks has to say who that is, unless what is asked for is open to anybody.
+        auth: What verifies access tokens; None where nobody has to say who they are. Where there is any, they have to,
+            unless what is asked for is open to anybody.
         make_keys: Makes what signs, on first use.
         encrypt_state: Whether the state that clients carry is encrypted.
         mask_errors: Whether clients read no more of an unexpected exception than a reference to the log.
@@ -72,7 +74,7 @@ class Runtime:
         shared: Shared,
         is_alone: bool,
         scopes: Scopes,
-        is_protected: bool,
+        auth: TokenVerifier | None,
         make_keys: Callable[[], Keys],
         encrypt_state: bool,
         mask_errors: bool,
@@ -92,7 +94,8 @@ class Runtime:
         self.shared = shared
         self.is_alone = is_alone
         self.scopes = scopes
-        self.is_protected = is_protected
+        self.auth = auth
+        self.is_protected = auth is not None
         self.encrypt_state = encrypt_state
         self.mask_errors = mask_errors
         self.cache = cache

@@ -117,6 +117,12 @@ class SyncContext:
         """Ask the user to fill in a form; see `Context.elicit`."""
         return self._run(self.context.elicit(message, type_, key=key))
 
+    def token_for(self, provider: str) -> str:
+        """Return the access token that whoever asks has at a provider; see `Context.token_for`."""
+        from .foreign import token_for
+
+        return self._run(token_for(self.context.call, provider))
+
     def on_cancel(self, stop: Callable[[], object]) -> AbstractContextManager[None]:
         """Say what stops this function when nobody waits for it any more: `db.interrupt`, `process.kill`.
 

@@ -6,6 +6,7 @@ import logging
 import math
 import struct
 import time
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -104,6 +105,16 @@ class Sealed:
             OSError: The store does not answer.
         """
         return await self._store.delete(self._prefix + key, version=version)
+
+    async def items(self, beginning: str) -> AsyncIterator[Json]:
+        """Go through the records of the keys that begin so: those that can be read.
+
+        Raises:
+            OSError: The store does not answer.
+        """
+        async for place, stored in self._store.items(self._prefix + beginning):
+            with suppress(UnreadableRecordError):
+                yield from_json(self._opened(place, stored.value)[0], cache_strings="none")
 
     async def unreadable(self) -> int:
         """Count the records under the prefix that none of the secrets opens; those of a later version are not counted.

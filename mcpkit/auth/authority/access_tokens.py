@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -23,7 +23,7 @@ _P256 = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 """How many points the curve has."""
 _TOKEN = re.compile(r"([A-Za-z0-9_-]+)\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
 RESERVED = frozenset({"iss", "sub", "aud", "exp", "nbf", "iat", "jti", "client_id", "scope", "grant"})
-"""Claims whose meaning is fixed."""
+"""Claims whose meaning is fixed. What else is known of a user stays with the grant, and is no client's."""
 
 
 class AccessTokens:
@@ -53,7 +53,6 @@ class AccessTokens:
         audience: Collection[str],
         scopes: Collection[str],
         grant: str,
-        claims: Mapping[str, object],
     ) -> str:
         """Return a new token.
 
@@ -63,7 +62,6 @@ class AccessTokens:
             audience: The resources that it is for.
             scopes: What it grants.
             grant: The grant that it stands on, by whose end it ends too.
-            claims: What else it says.
         """
         from joserfc import jwt
 
@@ -72,7 +70,6 @@ class AccessTokens:
         return jwt.encode(
             header,
             {
-                **claims,
                 "iss": self._issuer,
                 "sub": subject,
                 "aud": list(audience) if len(audience) != 1 else next(iter(audience)),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import secrets
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import replace
+from functools import partial
 from urllib.parse import urlsplit
 
 from starlette.requests import Request
@@ -12,6 +13,7 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from ...common.addresses import caller_at
+from ...protocol.types import Json
 from ...state.principal import Principal
 from ...state.sealed import UnreadableRecordError
 from ..audiences import audiences_of
@@ -94,7 +96,7 @@ class Authority:
         endpoints: list[tuple[str, Answer, list[str]]] = [
             *((place, self._metadata, ["GET"]) for place in places),
             (f"{path}/authorize", self._authorize, ["GET"]),
-            (f"{path}/authorize", self._decide, ["POST"]),
+            (f"{path}/authorize", self.showing(partial(self._login.answer, self)), ["POST"]),
             (f"{path}/token", self._answering(self._tokens.answer), ["POST"]),
             (f"{path}/register", self._answering(self._register), ["POST"]),
             (f"{path}/revoke", self._answering(self._revoke), ["POST"]),
@@ -118,25 +120,32 @@ class Authority:
             raise VerifierUnavailableError("what the authorization server keeps cannot be read") from None
         if record is None:
             raise InvalidTokenError("the token has been revoked")
-        principal = self.parts.principal(record, str(claims["scope"]).split(), claims)
+        principal = self.parts.principal(record, str(claims["scope"]).split(), {**record.claims, **claims})
         issued, expires = (float(str(claims[name])) for name in ("iat", "exp"))
         return Grant(principal, expires, issued, min(expires, self._clock() + FRESH))
 
+    async def claim(self, asked: Asked) -> None:
+        """Take it that a request is answered now.
+
+        Raises:
+            OAuthError: It has been answered before.
+        """
+        if not await self.parts.grants.claim(asked.id, 2 * LIFETIME):  # a login may take as long as the page
+            raise OAuthError("invalid_request", "this has been answered before; begin anew in the client")
+
     async def allowed(
-        self, asked: Asked, subject: str, scopes: Collection[str] | None, claims: Mapping[str, object]
+        self,
+        asked: Asked,
+        subject: str,
+        scopes: Collection[str] | None,
+        claims: Mapping[str, object],
+        held: Json | None = None,
     ) -> Response:
         """Send a user back to the client with a code; this is how a `Login` ends."""
-        table = self.parts.scopes
-        granted: Sequence[str] = asked.scopes
-        if scopes is not None:
-            has = table.expanded(scopes)
-            granted = table.reduced(sorted(table.expanded(asked.scopes) & has))
-            if asked.scopes and not granted:
-                return self.refused(asked, "access_denied", "the user has none of these scopes")
-        if not await self.parts.grants.claim(asked.id, LIFETIME):
-            raise OAuthError("invalid_request", "this has been answered before; begin anew in the client")
+        parts = self.parts
+        granted = asked.scopes if scopes is None else parts.granted(asked.scopes, scopes)
         record = GrantRecord(
-            secrets.token_urlsafe(16),
+            "",
             asked.client_id,
             subject,
             tuple(granted),
@@ -144,15 +153,23 @@ class Authority:
             asked.challenge,
             asked.redirect_uri,
             claims=dict(claims),
+            held=held,
         )
-        code = await self.parts.grants.begin(record)
-        principal = self.parts.principal(record, granted)
-        self.parts.audit.tell("login", principal, scopes=granted)
+        principal = parts.principal(record, granted)
+        if asked.scopes and not granted:
+            await parts.forget(record)
+            return self.refused(asked, "access_denied", "the user has none of these scopes")
+        try:
+            code = await parts.grants.begin(replace(record, id=parts.grants.new_id(principal)))
+        except BaseException:
+            await parts.forget(record)
+            raise
+        parts.audit.tell("login", principal, scopes=granted)
         return self._sent_back(asked.redirect_uri, asked.state, {"code": code})
 
     def refused(self, asked: Asked, error: str, description: str) -> Response:
         """Send a user back to the client without a code."""
-        said = {"error": error, "error_description": description}
+        said = {"error": error, "error_description": OAuthError(error, description).description}
         return self._sent_back(asked.redirect_uri, asked.state, said)
 
     async def _authorize(self, request: Request) -> Response:
@@ -176,15 +193,6 @@ class Authority:
                 return back
             # Anybody may be a client: without a user's word nobody is sent elsewhere (RFC 9700, section 4.11.2).
             return self._page(error.description, back=(back.headers["location"], host_of(redirect_uri)))
-
-    async def _decide(self, request: Request) -> Response:
-        try:
-            return await self._login.answer(self, request)
-        except OAuthError as error:
-            self.failed(request, str(error), error.status)
-            return self._page(error.description, error.status)
-        except (OSError, UnreadableRecordError):
-            return self._page("the server cannot look up what it needs just now; try again", 503)
 
     def _page(self, description: str, status: int = 400, *, back: tuple[str, str] | None = None) -> Response:
         return error_page(description, status, back=back, look=self.parts.look)
@@ -234,6 +242,20 @@ class Authority:
                 raise OAuthError("invalid_grant", "the token is another client's")
             await self.parts.end(record)
         return Response(status_code=200, headers=NOT_KEPT)
+
+    def showing(self, endpoint: Answer) -> Answer:
+        """Return an endpoint that answers errors by pages, as users want them."""
+
+        async def answer(request: Request) -> Response:
+            try:
+                return await endpoint(request)
+            except OAuthError as error:
+                self.failed(request, str(error), error.status)
+                return self._page(error.description, error.status)
+            except (OSError, UnreadableRecordError):
+                return self._page("the server cannot look up what it needs just now; try again", 503)
+
+        return answer
 
     def _answering(self, endpoint: Answer) -> Answer:
         """Return an endpoint that answers errors, as clients want them."""

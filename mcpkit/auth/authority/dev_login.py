@@ -12,6 +12,7 @@ from starlette.responses import Response
 from .asked import Asked
 from .consent import DENY, Consent
 from .errors import OAuthError
+from .grants import GrantRecord
 from .login import Ending, Login
 from .people import DevUser
 
@@ -50,11 +51,12 @@ class DevLogin(Login):
             wrong = f'<p class="note" role="alert">That is not the password of {escape(user.name)}.</p>'
             return self._consent.page(asked, wrong + self._forms(asked), status=403)
         self._consent.tell(asked, is_allowed=True)
+        await ending.claim(asked)
         return await ending.allowed(asked, user.name, user.scopes, user.claims)
 
-    async def may_go_on(self, subject: str) -> bool:
+    async def may_go_on(self, record: GrantRecord) -> bool:
         """Say whether the user is still one of those listed."""
-        return subject in self._users
+        return record.subject in self._users
 
     def _forms(self, asked: Asked) -> str:
         hidden = self._consent.hidden(asked)

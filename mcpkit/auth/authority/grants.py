@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import hmac
 import re
+import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 
+from ...protocol.types import Json
 from ...state.keys import Keys
+from ...state.principal import Principal
 from ...state.sealed import NewerRecordError, Sealed
 from ...state.store import Store
 from ..base64url import decode, encode
@@ -22,12 +25,14 @@ REFRESH_LIFETIME = 30 * 24 * 3600.0
 GRACE = 10.0
 """Seconds in which what has been used may come again and ends nothing: it was sent twice, or its answer was lost."""
 
-_VERSION = 1
+_VERSION = 2
+"""What this version writes. It reads that, and what is one less, of which nothing was held."""
+_PRINCIPAL = "OAuth grants of a principal"
 _CODE = "OAuth code"
 _REFRESH = "OAuth refresh token"
 _VERIFIER = re.compile(r"[A-Za-z0-9._~-]{43,128}")
 _HANDED_OUT = re.compile(
-    r"(?P<signed>(?P<id>[A-Za-z0-9_-]{22})(?:\.(?P<generation>[0-9]{1,9}))?)\.(?P<proof>[A-Za-z0-9_-]{43})"
+    r"(?P<signed>(?P<id>[A-Za-z0-9_-]{22}|[A-Za-z0-9_-]{38})(?:\.(?P<generation>[0-9]{1,9}))?)\.(?P<proof>[A-Za-z0-9_-]{43})"
 )
 
 
@@ -36,7 +41,8 @@ class GrantRecord:
     """What is kept of a grant.
 
     Attributes:
-        id: Which one; a new one each time, so that what an ended grant gave is never worth anything again.
+        id: Which one, see `Grants.new_id`; a new one each time, so that what an ended grant gave is never worth
+            anything again.
         client_id: The client that has it.
         subject: The user who has given it; None where the client asks for itself.
         scopes: What was granted.
@@ -46,7 +52,8 @@ class GrantRecord:
         code_expires: When the code expires, in Unix seconds.
         generation: How many refresh tokens there have been; 0 until the code is redeemed.
         rotated: When the last one was handed out, in Unix seconds.
-        claims: What else its tokens say.
+        claims: What else is known of the user.
+        held: What the login keeps with it; never shown.
     """
 
     id: str
@@ -60,6 +67,7 @@ class GrantRecord:
     generation: int = 0
     rotated: float = 0.0
     claims: Mapping[str, object] = field(default_factory=dict[str, object])
+    held: Json | None = field(default=None, repr=False)
 
 
 class UsedAgainError(OAuthError):
@@ -84,10 +92,13 @@ class Grants:
         store: Where they are kept; all workers need the same one.
         keys: Sign what is handed out, and encrypt what is kept.
         clock: The time in Unix seconds.
+        place: What tells them from the grants of another authorization server of the same server.
     """
 
-    def __init__(self, store: Store, keys: Keys, clock: Callable[[], float] = time.time) -> None:
-        self._records = Sealed(store, keys, "grants")
+    def __init__(
+        self, store: Store, keys: Keys, clock: Callable[[], float] = time.time, place: str = ""
+    ) -> None:
+        self._records = Sealed(store, keys, f"grants/{place}" if place else "grants")
         self._answered = Sealed(store, keys, "answered")
         self._keys = keys
         self._clock = clock
@@ -100,6 +111,16 @@ class Grants:
             lifetime: Seconds in which it could be answered.
         """
         return await self._answered.put(asked, {}, version=None, ttl=lifetime) is not None
+
+    def new_id(self, principal: Principal) -> str:
+        """Return the id of a new grant, which begins with what stands for whose it is; see `of`."""
+        return self._beginnings(principal)[0] + secrets.token_urlsafe(16)
+
+    async def of(self, principal: Principal) -> AsyncIterator[GrantRecord]:
+        """Go through the grants of a principal, by whichever client, that can be read."""
+        for beginning in self._beginnings(principal):
+            async for members in self._records.items(beginning):
+                yield _record(members)
 
     async def begin(self, record: GrantRecord) -> str:
         """Keep a new grant of a user, and return the code for it."""
@@ -157,6 +178,12 @@ class Grants:
                 return redeemed
         raise _invalid("the code is none of this client, or has expired")
 
+    async def refreshable(
+        self, token: str, client_id: str, check: Callable[[GrantRecord], object]
+    ) -> GrantRecord:
+        """Return what a refresh token stands for, and leave it as good as it was; as `refresh` has it."""
+        return (await self._refreshable(token, client_id, check))[0]
+
     async def refresh(
         self, token: str, client_id: str, check: Callable[[GrantRecord], object]
     ) -> GrantRecord:
@@ -174,25 +201,44 @@ class Grants:
             UsedAgainError: It has been used before.
             OAuthError: It is none of this client.
         """
-        found = self._handed_out(_REFRESH, token)
-        while found is not None:
-            grant_id, generation = found
-            kept = await self._kept(grant_id)
-            if kept is None or kept[0].client_id != client_id:
-                break
-            record, version = kept
-            check(record)
-            now = self._clock()
-            if generation == record.generation - 1 and now - record.rotated <= GRACE:
+        while True:
+            record, version, is_repeated = await self._refreshable(token, client_id, check)
+            if is_repeated:
                 return record
-            if generation != record.generation:
-                raise UsedAgainError(
-                    "the refresh token has been used before; what it gave is revoked", record
-                )
-            rotated = replace(record, generation=generation + 1, rotated=now)
+            rotated = replace(record, generation=record.generation + 1, rotated=self._clock())
             if await self._keep(rotated, version, REFRESH_LIFETIME):
                 return rotated
-        raise _invalid("the refresh token is none of this client, has expired, or has been revoked")
+
+    async def _refreshable(
+        self, token: str, client_id: str, check: Callable[[GrantRecord], object]
+    ) -> tuple[GrantRecord, str, bool]:
+        """Return the grant of a refresh token, its version, and whether the token was used some seconds ago."""
+        found = self._handed_out(_REFRESH, token)
+        kept = None if found is None else await self._kept(found[0])
+        if found is None or kept is None or kept[0].client_id != client_id:
+            raise _invalid("the refresh token is none of this client, has expired, or has been revoked")
+        (_, generation), (record, version) = found, kept
+        check(record)
+        is_repeated = generation == record.generation - 1 and self._clock() - record.rotated <= GRACE
+        if generation != record.generation and not is_repeated:
+            raise UsedAgainError("the refresh token has been used before; what it gave is revoked", record)
+        return record, version, is_repeated
+
+    async def change(
+        self, grant_id: str, changed: Callable[[GrantRecord], GrantRecord]
+    ) -> GrantRecord | None:
+        """Change a grant, whatever others change of it meanwhile, and return it; None where it has ended.
+
+        Args:
+            grant_id: Which one.
+            changed: Returns it as it is to be: the same object where it is to stay as it is.
+        """
+        while (kept := await self._kept(grant_id)) is not None:
+            record, version = kept
+            new = changed(record)
+            if new is record or await self._keep(new, version, self._left(new)):
+                return new
+        return None
 
     def refresh_token(self, record: GrantRecord) -> str:
         """Return the refresh token that is to be used next."""
@@ -209,28 +255,40 @@ class Grants:
         found = self._handed_out(_REFRESH, token)
         return None if found is None else await self.find(found[0])
 
-    async def end(self, grant_id: str) -> None:
-        """End a grant: all that it gave is worth nothing from now on."""
-        while (kept := await self._records.get(grant_id)) is not None:
+    async def end(self, grant_id: str) -> GrantRecord | None:
+        """End a grant: all that it gave is worth nothing from now on.
+
+        Returns:
+            The grant as it was last; None where it had ended, so that of several who end it one alone gets it.
+        """
+        while (kept := await self._kept(grant_id)) is not None:
             if await self._records.delete(grant_id, version=kept[1]):
-                return
+                return kept[0]
+        return None
 
     async def _kept(self, grant_id: str) -> tuple[GrantRecord, str] | None:
         """Return a grant and the version of its record."""
         found = await self._records.get(grant_id)
         if found is None:
             return None
-        members, version = found
-        if members.pop("version") != _VERSION:
-            raise NewerRecordError("a grant was written by a later version of mcpkit: update mcpkit")
-        for name in ("scopes", "resources"):
-            members[name] = tuple(members[name])
-        return GrantRecord(**members), version
+        return _record(found[0]), found[1]
 
     async def _keep(self, record: GrantRecord, version: str | None, ttl: float) -> bool:
         """Write a grant, unless somebody else has written it since that version; say whether it was written."""
         members = {"version": _VERSION, **asdict(record)}
         return await self._records.put(record.id, members, version=version, ttl=ttl) is not None
+
+    def _left(self, record: GrantRecord) -> float:
+        """Return the seconds until a grant expires, where nothing is done with it."""
+        if record.generation:
+            return max(record.rotated + REFRESH_LIFETIME - self._clock(), 1.0)
+        return max(record.code_expires - self._clock(), 1.0)
+
+    def _beginnings(self, principal: Principal) -> list[str]:
+        """Return what the ids of a principal's grants begin with: for each secret something that tells nobody who."""
+        whose = (principal.id or "").encode("utf-8", "surrogatepass")
+        keys = self._keys.derive(_PRINCIPAL)
+        return [encode(hmac.digest(key, whose, "sha256")[:12]) for key in keys]
 
     def _proof(self, purpose: str, signed: str) -> str:
         return encode(self._keys.sign(purpose, signed.encode()))
@@ -242,6 +300,15 @@ class Grants:
         if match is None or proof is None or not self._keys.verify(purpose, match["signed"].encode(), proof):
             return None
         return match["id"], int(match["generation"] or 0)
+
+
+def _record(members: Json) -> GrantRecord:
+    """Return a grant as it was kept."""
+    if members.pop("version") not in {_VERSION - 1, _VERSION}:
+        raise NewerRecordError("a grant was written by a later version of mcpkit: update mcpkit")
+    for name in ("scopes", "resources"):
+        members[name] = tuple(members[name])
+    return GrantRecord(**members)
 
 
 def _is_verified(verifier: str, challenge: str) -> bool:

@@ -9,25 +9,42 @@ from typing import Protocol
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ...protocol.types import Json
 from .asked import Asked
+from .grants import GrantRecord
 
 
 class Ending(Protocol):
     """How a login ends: the user is sent back to the client."""
 
+    async def claim(self, asked: Asked) -> None:
+        """Take it that a request is answered now, before anything is done about it that must not be done twice.
+
+        Raises:
+            OAuthError: It has been answered before, here or in another process.
+        """
+        ...
+
     async def allowed(
-        self, asked: Asked, subject: str, scopes: Collection[str] | None, claims: Mapping[str, object]
+        self,
+        asked: Asked,
+        subject: str,
+        scopes: Collection[str] | None,
+        claims: Mapping[str, object],
+        held: Json | None = None,
     ) -> Response:
-        """Send a user back with a code.
+        """Send a user back with a code; the request has been claimed.
 
         Args:
             asked: What the client asked for.
             subject: Who the user is.
             scopes: What the user may have; None for all that there is.
-            claims: What else their tokens say.
+            claims: What else is known of them.
+            held: What the login keeps with the grant; `Parts.let_go` hears of it when the grant has ended, or where
+                there is none in the end.
 
         Raises:
-            OAuthError: This request has been answered before.
+            OSError: The store does not answer, and there is no grant.
         """
         ...
 
@@ -60,6 +77,16 @@ class Login(ABC):
             OAuthError: It is none; the user is told so.
         """
 
-    async def may_go_on(self, subject: str) -> bool:
-        """Say whether a user may be issued tokens again, on a refresh."""
+    async def may_go_on(self, record: GrantRecord) -> bool | Collection[str]:
+        """Say whether a user may be issued tokens again, on a refresh, whose token has not been used up yet.
+
+        Args:
+            record: The grant.
+
+        Returns:
+            Whether they may; or the scopes that they may have at most, from now until the next refresh.
+
+        Raises:
+            OAuthError: That cannot be said now: the refresh token stays good.
+        """
         return True

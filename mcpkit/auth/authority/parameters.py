@@ -56,6 +56,10 @@ class Parameters:
         """Return all that a parameter says that may be there several times."""
         return tuple(self._values.get(name, ()))
 
+    def single(self) -> dict[str, str]:
+        """Return the parameters that are there once."""
+        return {name: values[0] for name, values in self._values.items() if len(values) == 1}
+
     def check(self) -> None:
         """Refuse parameters that are there twice.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from ...state.audit import Audit
@@ -33,6 +33,9 @@ class Parts(NamedTuple):
         tokens: What is issued for it.
         audit: Hears of what happens.
         look: How its pages look.
+        vouching: Who vouches for its users; None for itself.
+        let_go: Hears of each grant that has ended, or has never begun, once in all processes: of what it held nothing
+            is needed any more.
     """
 
     issuer: str
@@ -44,6 +47,8 @@ class Parts(NamedTuple):
     tokens: AccessTokens
     audit: Audit
     look: Look = _PLAIN
+    vouching: str | None = None
+    let_go: Callable[[GrantRecord], Awaitable[object]] | None = None
 
     def principal(
         self, record: GrantRecord, scopes: Collection[str], claims: Mapping[str, object] | None = None
@@ -51,14 +56,21 @@ class Parts(NamedTuple):
         """Return whose a grant is."""
         if record.subject is None:
             return client_principal(self.issuer, record.client_id, scopes, claims=claims or {})
-        return user_principal(
-            self.issuer, record.subject, scopes, client_id=record.client_id, claims=claims or {}
-        )
+        issuer = self.vouching or self.issuer
+        return user_principal(issuer, record.subject, scopes, client_id=record.client_id, claims=claims or {})
 
     async def end(self, record: GrantRecord) -> None:
-        """End a grant: all that it gave is worth nothing from now on."""
-        await self.grants.end(record.id)
-        self.audit.tell("revocation", self.principal(record, record.scopes))
+        """End a grant: all that it gave is worth nothing from now on, and what it held is let go."""
+        ended = await self.grants.end(record.id)
+        if ended is None:
+            return
+        self.audit.tell("revocation", self.principal(ended, ended.scopes))
+        await self.forget(ended)
+
+    async def forget(self, record: GrantRecord) -> None:
+        """Let go what a grant held that has ended, or has never begun."""
+        if self.let_go is not None:
+            await self.let_go(record)
 
     def url(self, path: str) -> str:
         """Return the URL of an endpoint."""
@@ -109,6 +121,16 @@ class Parts(NamedTuple):
             if canonical(each).rstrip("/") == wanted:
                 return each
         raise OAuthError("invalid_target", f"resource must be one of: {' '.join(among)}")
+
+    def granted(self, asked: Collection[str], has: Collection[str]) -> tuple[str, ...]:
+        """Return what somebody is granted of the scopes that are asked for.
+
+        Args:
+            asked: They.
+            has: What whoever grants them has.
+        """
+        both = self.scopes.expanded(asked) & self.scopes.expanded(has)
+        return tuple(self.scopes.reduced(sorted(both)))
 
     def narrowed(self, text: str | None, granted: tuple[str, ...]) -> tuple[str, ...]:
         """Return the scopes that a request names of those that have been granted; all where it names none.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -66,36 +66,47 @@ class TokenEndpoint:
         )
 
     async def _refresh(self, client: Client, form: Parameters) -> Response:
-        record = await self._parts.grants.refresh(
-            form.require("refresh_token"), client.id, lambda record: self._wanted(record, form)
-        )
-        if record.subject is not None and not await self._login.may_go_on(record.subject):
+        grants, token = self._parts.grants, form.require("refresh_token")
+
+        def check(record: GrantRecord) -> object:
+            return self._wanted(record, form)
+
+        # What cannot be said now leaves the token as good as it was.
+        record = await grants.refreshable(token, client.id, check)
+        may = True if record.subject is None else await self._login.may_go_on(record)
+        at_most = None if may is True else self._parts.granted(record.scopes, may or ())
+        if may is False or (record.scopes and at_most == ()):
             await self._parts.end(record)
             raise OAuthError("invalid_grant", "the user may not go on")
+        self._wanted(record, form, at_most)
+        record = await grants.refresh(token, client.id, check)
         self._parts.audit.tell("refresh", self._parts.principal(record, record.scopes))
-        return self._issued(record, form, self._parts.grants.refresh_token(record))
+        return self._issued(record, form, grants.refresh_token(record), at_most)
 
     async def _client(self, client: Client, form: Parameters) -> Response:
         if client.scopes is None:
             raise OAuthError("unauthorized_client", "this client may not ask for itself")
-        record = GrantRecord(secrets.token_urlsafe(16), client.id, None, client.scopes, self._parts.resources)
+        record = GrantRecord("", client.id, None, client.scopes, self._parts.resources)
+        principal = self._parts.principal(record, record.scopes)
+        record = replace(record, id=self._parts.grants.new_id(principal))
         response = self._issued(record, form)
         await self._parts.grants.begin_for_client(record, self._parts.tokens.lifetime)
-        self._parts.audit.tell("login", self._parts.principal(record, record.scopes), scopes=record.scopes)
+        self._parts.audit.tell("login", principal, scopes=record.scopes)
         return response
 
-    def _issued(self, record: GrantRecord, form: Parameters, refresh_token: str | None = None) -> Response:
+    def _issued(
+        self,
+        record: GrantRecord,
+        form: Parameters,
+        refresh_token: str | None = None,
+        at_most: tuple[str, ...] | None = None,
+    ) -> Response:
         """Return the answer with the tokens of a grant, for what the request names of it."""
         parts = self._parts
-        scopes, resources = self._wanted(record, form)
+        scopes, resources = self._wanted(record, form, at_most)
         answer: dict[str, object] = {
             "access_token": parts.tokens.issue(
-                record.subject or record.client_id,
-                record.client_id,
-                resources,
-                scopes,
-                record.id,
-                record.claims,
+                record.subject or record.client_id, record.client_id, resources, scopes, record.id
             ),
             "token_type": "Bearer",
             "expires_in": int(parts.tokens.lifetime),
@@ -106,11 +117,21 @@ class TokenEndpoint:
             answer["refresh_token"] = refresh_token
         return JSONResponse(answer, headers=NOT_KEPT)
 
-    def _wanted(self, record: GrantRecord, form: Parameters) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def _wanted(
+        self, record: GrantRecord, form: Parameters, at_most: tuple[str, ...] | None = None
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the scopes and the resources that a request names of a grant.
 
+        Args:
+            record: The grant.
+            form: The request.
+            at_most: The scopes that the user has now; None for all that was granted.
+
         Raises:
-            OAuthError: It names what was not granted.
+            OAuthError: It names what was not granted, or nothing that the user still has.
         """
-        scopes = self._parts.narrowed(form.get("scope"), record.scopes)
+        named = self._parts.narrowed(form.get("scope"), record.scopes)
+        scopes = named if at_most is None else self._parts.granted(named, at_most)
+        if named and not scopes:
+            raise OAuthError("invalid_scope", "the user has none of these scopes any more")
         return scopes, self._parts.resources_of(form.all("resource"), record.resources)

@@ -1,0 +1,143 @@
+"""Where an `OAuthProxy` is served, and what it is made of there."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from starlette.routing import Route
+
+from ..authority.access_tokens import AccessTokens
+from ..authority.authority import Authority
+from ..authority.client_documents import ClientDocuments
+from ..authority.clients import Clients
+from ..authority.consent import Consent
+from ..authority.look import Look
+from ..authority.parts import Parts
+from ..authority.registration import Registration
+from ..upstream.upstream import Upstream
+from ..urls import check_url, origin
+from ..verifier import Site
+from .admission import Allow
+from .login import ProxyLogin
+from .logins import Logins
+from .transactions import Transactions
+
+logger = logging.getLogger("mcpkit")
+
+CALLBACK = "/callback"
+"""Where the provider sends users back to, below the issuer."""
+
+
+class Entered(NamedTuple):
+    """What is served at one site.
+
+    Attributes:
+        authority: The authorization server.
+        login: Its login.
+        upstream: The provider.
+    """
+
+    authority: Authority
+    login: ProxyLogin
+    upstream: Upstream
+
+    def routes(self) -> Sequence[Route]:
+        """Return the endpoints; their paths begin at the root of the origin."""
+        come_back = self.authority.showing(partial(self.login.come_back, self.authority))
+        path = urlsplit(self.authority.parts.url(CALLBACK)).path
+        return [*self.authority.routes(), Route(path, come_back, methods=["GET"])]
+
+    def announce(self, site: Site, *, is_open: bool) -> None:
+        """Log what an operator has to know.
+
+        Args:
+            site: Where it is served.
+            is_open: Whether all whom the provider lets in may come in.
+        """
+        callback, title = self.authority.parts.url(CALLBACK), self.upstream.title
+        logger.info(
+            "%s: users log in with %s, where the callback %s has to be registered", site.name, title, callback
+        )
+        if is_open and getattr(self.upstream, "is_public", False):
+            logger.warning(
+                "%s: anybody may have an account at %s, and so may log in here: say who may by OAuthProxy(allow=...)",
+                site.name,
+                title,
+            )
+        if not site.shared.is_lasting:
+            logger.warning(
+                "%s: logins end with this process, and other processes know none of them: keep them, as in "
+                'Server(shared=Sqlite("notes.db"), secret=...)',
+                site.name,
+            )
+
+
+def issuer_at(site: Site, given: str | None) -> str:
+    """Return the URL of an authorization server at a site.
+
+    Args:
+        site: Where its tokens are taken.
+        given: What the author says; None for the site's origin.
+
+    Raises:
+        ValueError: It cannot be that.
+    """
+    issuer = origin(site.public_url) if given is None else given
+    for url, what in ((site.public_url, "public_url"), (issuer, "the issuer of OAuthProxy")):
+        check_url(url, what)
+    if origin(issuer) != origin(site.public_url) or urlsplit(issuer).query:
+        raise ValueError(
+            f"OAuthProxy answers at the origin of public_url, {origin(site.public_url)}, perhaps below a path there, "
+            f"and its issuer is {issuer}"
+        )
+    return issuer
+
+
+def entered(
+    issuer: str,
+    site: Site,
+    upstream: Upstream,
+    logins: Logins,
+    allow: Allow | None,
+    lifetime: float,
+    has_documents: bool,
+    look: Look,
+    clock: Callable[[], float],
+) -> Entered:
+    """Return what is served at a site.
+
+    Args:
+        issuer: The URL of the authorization server.
+        site: Where its tokens are taken.
+        upstream: The provider.
+        logins: The logins there.
+        allow: Says who may come in.
+        lifetime: Seconds for which an access token is good.
+        has_documents: Whether clients may be known by a document.
+        look: How its pages look.
+        clock: The time in Unix seconds.
+    """
+    registration = Registration(site.keys, clock)
+    parts = Parts(
+        issuer,
+        site.name,
+        site.resources,
+        site.scopes,
+        Clients(registration, ClientDocuments() if has_documents else None),
+        logins.grants,
+        AccessTokens(issuer, site.keys, lifetime, clock),
+        site.audit,
+        look,
+        upstream.issuer,
+        logins.let_go,
+    )
+    consent = Consent(parts, site.keys, clock)
+    transactions = Transactions(issuer, site.keys, clock)
+    login = ProxyLogin(upstream, consent, transactions, logins, allow, parts.url(CALLBACK))
+    authority = Authority(parts, registration, login, clock)
+    parts.tokens.key_set()  # what is not installed is missed now, and not at the first login
+    return Entered(authority, login, upstream)

@@ -1,0 +1,199 @@
+"""The login at a provider: the user allows a client something here, and says there who they are."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from ...state.principal import Principal, user
+from ..authority.asked import Asked
+from ..authority.consent import Consent
+from ..authority.errors import NOT_KEPT, OAuthError
+from ..authority.grants import GrantRecord
+from ..authority.login import Ending, Login
+from ..authority.parameters import of_query
+from ..upstream.errors import UpstreamRefusedError, UpstreamUnavailableError
+from ..upstream.tokens import Identity, UpstreamTokens
+from ..upstream.upstream import Upstream
+from .admission import Allow, admitted
+from .logins import LoginEndedError, Logins
+from .transactions import Transaction, Transactions
+
+logger = logging.getLogger("mcpkit")
+
+_ANSWER = 30.0
+"""Seconds in which the provider has to answer, whatever its client waits for."""
+_REFUSALS = frozenset({"access_denied", "temporarily_unavailable"})
+"""What a client is told as the provider says it; all else is something between the provider and this server."""
+
+
+class ProxyLogin(Login):
+    """Has users allow a client something, and sends them to the provider, which sends them back.
+
+    Whatever goes wrong from then on, the client hears of by its own redirect URI, with its own state: it has been
+    checked, and the user has allowed it.
+
+    Args:
+        upstream: The provider.
+        consent: The page.
+        transactions: The logins that are under way.
+        logins: Those that have succeeded.
+        allow: Says who may come in.
+        callback: Where the provider sends users back to.
+    """
+
+    def __init__(
+        self,
+        upstream: Upstream,
+        consent: Consent,
+        transactions: Transactions,
+        logins: Logins,
+        allow: Allow | None,
+        callback: str,
+    ) -> None:
+        self._upstream = upstream
+        self._consent = consent
+        self._transactions = transactions
+        self._logins = logins
+        self._allow = allow
+        self._callback = callback
+
+    async def ask(self, ending: Ending, asked: Asked, request: Request) -> Response:
+        """Show the page."""
+        title = self._upstream.title
+        return self._consent.page(asked, self._consent.choice(asked, f"Allow it, and log in with {title}"))
+
+    async def answer(self, ending: Ending, request: Request) -> Response:
+        """Take the answer: go on to the provider, or no.
+
+        Raises:
+            OAuthError: The form is none of that page.
+        """
+        asked, form = await self._consent.answered(request)
+        if form.require("answer") != "allow":
+            return ending.refused(asked, "access_denied", "the user has said no")
+        return await self._forward(ending, asked, request)
+
+    async def come_back(self, ending: Ending, request: Request) -> Response:
+        """Take a user back from the provider.
+
+        What the provider says is redeemed once: whoever comes again, to whichever process, has come too late.
+
+        Raises:
+            OAuthError: This browser has begun no such login, or has come back already; there is no client to tell.
+            OSError: The store does not answer; the user may try again.
+        """
+        parameters = of_query(request)
+        parameters.check()
+        transaction = self._transactions.find(request, parameters.require("state"))
+        await ending.claim(transaction.asked)
+        response = await self._ended(ending, transaction, parameters.single())
+        self._transactions.forget(transaction, request, response)
+        return response
+
+    async def may_go_on(self, record: GrantRecord) -> bool | Collection[str]:
+        """Say whether a user may be issued tokens again: where the provider and `allow=` say so still.
+
+        Raises:
+            OAuthError: The provider, or `allow=`, cannot say so now.
+        """
+        try:
+            record = await self._logins.checked(record)
+        except LoginEndedError:
+            return False
+        except UpstreamUnavailableError as error:
+            raise _later(str(error)) from None
+        try:
+            return await admitted(self._allow, self._principal(record, record.scopes))
+        except Exception:
+            logger.exception("allow= has failed")
+            raise _later("whether the user may go on cannot be said") from None
+
+    async def _forward(self, ending: Ending, asked: Asked, request: Request) -> Response:
+        """Send a user on to the provider, who has allowed what is asked."""
+        transaction = self._transactions.begin(asked)
+        try:
+            url = await asyncio.wait_for(
+                self._upstream.authorization_url(
+                    redirect_uri=self._callback,
+                    state=transaction.id,
+                    challenge=transaction.challenge,
+                    nonce=transaction.nonce,
+                ),
+                _ANSWER,
+            )
+            response = RedirectResponse(url, 303, headers={**NOT_KEPT, "Referrer-Policy": "no-referrer"})
+            self._transactions.keep(transaction, request, response)
+        except (UpstreamUnavailableError, asyncio.TimeoutError) as error:
+            return self._failed(ending, asked, error)
+        except OAuthError as error:
+            return ending.refused(asked, error.error, error.description)
+        return response
+
+    async def _ended(self, ending: Ending, transaction: Transaction, answer: dict[str, str]) -> Response:
+        """Send a user back to the client, with a code where the provider and the author let them in."""
+        asked = transaction.asked
+        try:
+            identity, tokens = await asyncio.wait_for(
+                self._upstream.redeem(
+                    answer,
+                    redirect_uri=self._callback,
+                    verifier=transaction.verifier,
+                    nonce=transaction.nonce,
+                ),
+                _ANSWER,
+            )
+        except UpstreamRefusedError as error:
+            logger.warning("%s refuses a login: %s", self._upstream.title, error)
+            code = error.error if error.error in _REFUSALS else "server_error"
+            return ending.refused(asked, code, "the provider at which users log in says no")
+        except (UpstreamUnavailableError, asyncio.TimeoutError) as error:
+            return self._failed(ending, asked, error)
+        return await self._let_in(ending, asked, identity, tokens)
+
+    async def _let_in(
+        self, ending: Ending, asked: Asked, identity: Identity, tokens: UpstreamTokens
+    ) -> Response:
+        held = self._logins.begun(tokens).written()
+        record = GrantRecord(
+            "", asked.client_id, identity.subject, (), (), claims=dict(identity.claims), held=held
+        )
+        try:
+            scopes = await admitted(self._allow, self._principal(record, asked.scopes))
+        except Exception:
+            logger.exception("allow= has failed")
+            await self._logins.let_go(record)
+            return ending.refused(asked, "server_error", "whether the user may come in cannot be said")
+        if scopes is False:
+            await self._logins.let_go(record)
+            return ending.refused(asked, "access_denied", "this server does not let the user in")
+        try:
+            at_most = None if scopes is True else scopes
+            return await ending.allowed(asked, identity.subject, at_most, identity.claims, held)
+        except OSError:
+            logger.exception("the shared store does not answer")
+            return ending.refused(asked, "temporarily_unavailable", "the server cannot keep the login now")
+
+    def _failed(self, ending: Ending, asked: Asked, error: Exception) -> Response:
+        said = str(error) or "it does not answer in time"
+        logger.warning("%s: nobody can log in: %s", self._upstream.title, said)
+        return ending.refused(
+            asked, "temporarily_unavailable", "the provider at which users log in does not answer"
+        )
+
+    def _principal(self, record: GrantRecord, scopes: Collection[str]) -> Principal:
+        return user(
+            self._upstream.issuer,
+            record.subject or "",
+            scopes,
+            client_id=record.client_id,
+            claims=record.claims,
+        )
+
+
+def _later(description: str) -> OAuthError:
+    return OAuthError("temporarily_unavailable", description, status=503, headers={"Retry-After": "5"})

@@ -1,0 +1,267 @@
+"""The logins of users at the provider: kept good as long as their grants live, and ended with them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from ...state.audit import Audit
+from ...state.principal import Principal, user
+from ..authority.grants import GrantRecord, Grants
+from ..one_at_a_time import AbandonedError, OneAtATime
+from ..upstream.errors import UpstreamRefusedError, UpstreamUnavailableError
+from ..upstream.tokens import Identity, UpstreamTokens
+from ..upstream.upstream import Upstream
+from .held import Held
+
+logger = logging.getLogger("mcpkit")
+
+DUE = 60.0
+"""Seconds before their end in which tokens are refreshed."""
+LOOKED_AGAIN = 600.0
+"""Seconds after which the provider is asked who a user is, when the client refreshes."""
+LEASE = 30.0
+"""Seconds that a refresh may take; then whoever began it is taken for killed, and somebody else begins."""
+PATIENCE = LEASE + 10.0
+"""Seconds for which others wait for it."""
+
+_GLANCE = 0.1
+_ANSWER = 20.0
+"""Seconds in which the provider has to answer, whatever its client waits for."""
+_FAREWELL = 5.0
+"""Seconds for a revocation at the provider, on which nothing depends."""
+_TIMES = 5
+"""Times that new tokens are tried to be kept, where the store does not answer: the old ones may be worth nothing."""
+
+
+class LoginEndedError(Exception):
+    """A user's login at the provider has ended, and with it the grant: they have to log in again."""
+
+
+class Logins:
+    """The logins at one provider, in the grants of one server.
+
+    In all processes that share the store, tokens are refreshed once: whoever begins says so in the grant's record, and
+    the others look at that until the new ones are there.
+
+    Args:
+        upstream: The provider.
+        grants: The grants.
+        audit: Hears of those that end here.
+        running: What this process is refreshing.
+        clock: The time in Unix seconds.
+    """
+
+    def __init__(
+        self,
+        upstream: Upstream,
+        grants: Grants,
+        audit: Audit,
+        running: OneAtATime[GrantRecord],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._upstream = upstream
+        self._grants = grants
+        self._audit = audit
+        self._running = running
+        self._clock = clock
+
+    def begun(self, tokens: UpstreamTokens) -> Held:
+        """Return what the grant of a new login is to hold."""
+        return Held(tokens, self._clock())
+
+    def access_token(self, record: GrantRecord) -> str:
+        """Return the provider's access token that a grant holds."""
+        return Held.of(record).tokens.access_token
+
+    @property
+    def grants(self) -> Grants:
+        """The grants."""
+        return self._grants
+
+    async def find(self, principal: Principal) -> GrantRecord | None:
+        """Return the grant by which somebody is here; None where they are not by any of these."""
+        grant_id = principal.claims.get("grant")
+        if principal.issuer != self._upstream.issuer or not isinstance(grant_id, str):
+            return None
+        record = await self._grants.find(grant_id)
+        is_theirs = record is not None and (record.subject, record.client_id) == (
+            principal.subject,
+            principal.client_id,
+        )
+        return record if is_theirs else None
+
+    async def fresh(self, record: GrantRecord) -> GrantRecord:
+        """Return a grant whose tokens are good for a minute, or as long as they were issued for.
+
+        Raises:
+            LoginEndedError: There are no more.
+            UpstreamUnavailableError: Nobody can tell now; nothing is lost.
+            OSError: The store does not answer.
+        """
+        return record if not self._is_due(Held.of(record).tokens) else await self._refreshed(record)
+
+    async def checked(self, record: GrantRecord) -> GrantRecord:
+        """Return a grant whose tokens are good and whose user is still the provider's, as of some minutes ago.
+
+        Raises:
+            LoginEndedError: They are not.
+            UpstreamUnavailableError: Nobody can tell now; nothing is lost.
+            OSError: The store does not answer.
+        """
+        record = await self.fresh(record)
+        held = Held.of(record)
+        if self._clock() - held.looked < LOOKED_AGAIN:
+            return record
+        identity: Identity | None = None
+        try:
+            identity = await asyncio.wait_for(self._upstream.identify(held.tokens), _ANSWER)
+        except UpstreamRefusedError:
+            if held.tokens.refresh_token is None:
+                await self.end(record.id)
+                raise LoginEndedError from None
+            record = await self._refreshed(record, held.tokens)  # the provider may have ended these alone
+        except (UpstreamUnavailableError, asyncio.TimeoutError):
+            if held.tokens.refresh_token is None:
+                raise _unavailable("to say who a user is") from None
+        if identity is not None and identity.subject != record.subject:
+            logger.error("%s: the tokens of a user have become somebody else's", self._upstream.title)
+            await self.end(record.id)
+            raise LoginEndedError
+        claims = {} if identity is None else dict(identity.claims)
+        return await self._changed(
+            record.id,
+            lambda now: replace(
+                replace(Held.of(now), looked=self._clock()).put_into(now), claims={**now.claims, **claims}
+            ),
+        )
+
+    async def let_go(self, record: GrantRecord) -> None:
+        """Have the provider end the tokens of a grant that has ended; where it cannot, that is all there is to do."""
+        if record.held is not None:
+            await self._revoke(Held.of(record).tokens)
+
+    async def end(self, grant_id: str) -> None:
+        """End a grant, and what it holds."""
+        ended = await self._grants.end(grant_id)
+        if ended is None:
+            return
+        whose = user(self._upstream.issuer, ended.subject or "", ended.scopes, client_id=ended.client_id)
+        self._audit.tell("revocation", whose, detail="the login at the provider has ended")
+        await self.let_go(ended)
+
+    async def end_all(self, principal: Principal) -> None:
+        """End all grants of somebody, by whichever client, and what they hold.
+
+        Raises:
+            OSError: The store does not answer.
+        """
+        ids = [record.id async for record in self._grants.of(principal)]
+        ended = await asyncio.gather(*map(self._grants.end, ids))
+        await asyncio.gather(*[self.let_go(record) for record in ended if record is not None])
+
+    def _is_due(self, tokens: UpstreamTokens) -> bool:
+        return tokens.expires is not None and tokens.expires - self._clock() <= DUE
+
+    async def _refreshed(self, record: GrantRecord, worthless: UpstreamTokens | None = None) -> GrantRecord:
+        """Return a grant when its tokens have been refreshed, by whomever.
+
+        Args:
+            record: The grant.
+            worthless: Tokens that are no good though they should be.
+        """
+        try:
+            return await self._running.wait(record.id, lambda: self._refresh(record.id, worthless))
+        except AbandonedError:
+            raise _unavailable("to refresh tokens") from None
+
+    async def _refresh(self, grant_id: str, worthless: UpstreamTokens | None) -> GrantRecord:
+        lease, give_up = secrets.token_urlsafe(9), time.monotonic() + PATIENCE
+        while time.monotonic() < give_up:
+            record = await self._changed(grant_id, lambda now: self._leased(now, lease, worthless))
+            held = Held.of(record)
+            if not self._is_wanted(held.tokens, worthless):
+                return record
+            if held.tokens.refresh_token is None:
+                if (held.tokens.expires or 0.0) > self._clock():
+                    return record  # to its last second
+                await self.end(grant_id)
+                raise LoginEndedError
+            if held.lease == lease:
+                return await self._replaced(grant_id, held.tokens)
+            await asyncio.sleep(_GLANCE)
+        raise _unavailable("to refresh tokens, for which another process has asked it")
+
+    def _is_wanted(self, tokens: UpstreamTokens, worthless: UpstreamTokens | None) -> bool:
+        return tokens == worthless or self._is_due(tokens)
+
+    def _leased(self, record: GrantRecord, lease: str, worthless: UpstreamTokens | None) -> GrantRecord:
+        """Return a grant that says who refreshes it, where that is to be done and nobody is at it."""
+        held = Held.of(record)
+        if (
+            held.tokens.refresh_token is None
+            or not self._is_wanted(held.tokens, worthless)
+            or held.leased_until > self._clock()
+        ):
+            return record
+        return replace(held, lease=lease, leased_until=self._clock() + LEASE).put_into(record)
+
+    async def _replaced(self, grant_id: str, tokens: UpstreamTokens) -> GrantRecord:
+        """Ask the provider for new tokens, and return the grant that holds them."""
+        try:
+            new = await asyncio.wait_for(self._upstream.refresh(tokens), _ANSWER)
+        except (UpstreamRefusedError, UpstreamUnavailableError, asyncio.TimeoutError) as error:
+            if isinstance(error, UpstreamRefusedError) and error.error == "invalid_grant":
+                await self.end(grant_id)
+                raise LoginEndedError from None
+            logger.warning("%s: tokens cannot be refreshed: %s", self._upstream.title, _said(error))
+            await self._changed(
+                grant_id, lambda now: replace(Held.of(now), lease="", leased_until=0.0).put_into(now)
+            )
+            raise _unavailable("to refresh tokens") from None
+        try:
+            return await self._kept(grant_id, new)
+        except (LoginEndedError, OSError):  # nobody will ever use them
+            await self._revoke(new)
+            raise
+
+    async def _kept(self, grant_id: str, tokens: UpstreamTokens) -> GrantRecord:
+        """Return a grant that holds new tokens, whatever it holds now."""
+        for times in range(_TIMES):
+            try:
+                return await self._changed(
+                    grant_id, lambda now: Held(tokens, Held.of(now).looked).put_into(now)
+                )
+            except OSError:
+                if times == _TIMES - 1:
+                    raise
+                await asyncio.sleep(times)
+        raise AssertionError("it returns or raises")
+
+    async def _changed(self, grant_id: str, change: Callable[[GrantRecord], GrantRecord]) -> GrantRecord:
+        record = await self._grants.change(grant_id, change)
+        if record is None:
+            raise LoginEndedError
+        return record
+
+    async def _revoke(self, tokens: UpstreamTokens) -> None:
+        try:
+            await asyncio.wait_for(self._upstream.revoke(tokens), _FAREWELL)
+        except (UpstreamRefusedError, UpstreamUnavailableError, asyncio.TimeoutError) as error:
+            logger.warning(
+                "%s: tokens that nobody holds any more cannot be revoked: %s",
+                self._upstream.title,
+                _said(error),
+            )
+
+
+def _said(error: Exception) -> str:
+    return str(error) or "it does not answer in time"
+
+
+def _unavailable(why: str) -> UpstreamUnavailableError:
+    return UpstreamUnavailableError(f"the provider does not answer when it is asked {why}")

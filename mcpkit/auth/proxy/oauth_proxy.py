@@ -1,0 +1,180 @@
+"""`OAuthProxy`: users log in with a provider that gives out client ids by hand, clients with whatever id they bring."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...errors import LoginNeededError, ProviderUnavailableError
+from ..authority.look import look_of
+from ..one_at_a_time import OneAtATime
+from ..upstream.upstream import Upstream
+from ..verifier import Grant, Ground, Site, TokenVerifier
+from .admission import Allow, check_allow
+
+if TYPE_CHECKING:
+    from starlette.routing import Route
+
+    from ...state.principal import Principal
+    from ..authority.grants import GrantRecord
+    from .entering import Entered
+    from .logins import Logins
+
+
+class OAuthProxy(TokenVerifier):
+    """An authorization server for clients of any kind, whose users log in with a provider that knows one client alone.
+
+    `Server("notes", auth=OAuthProxy(Upstream.github(CLIENT_ID, CLIENT_SECRET)), shared=Sqlite("notes.db"))`. Clients
+    register themselves, or are known by a document of theirs; each user is asked whether a client may, and then sent
+    to the provider, where the callback `https://.../callback` has to be registered.
+
+    The provider's tokens stay here, encrypted, and are no client's: those get tokens of this server's, for this server.
+    `ctx.token_for(...)` has the provider's.
+
+    Args:
+        upstream: The provider.
+        allow: Says whether a user may come in: a function of the `Principal`, async or not, that returns True or False,
+            or the scopes that they may have. It is asked at each login and each refresh. None admits everybody whom
+            the provider lets in.
+        issuer: Its URL, at the origin of the server's `public_url`, which it is where nothing is said: the only place
+            in which clients of revision 2025-03-26 find it.
+        token_lifetime: Seconds for which an access token is good.
+        client_documents: Whether clients may be known by the URL of a document of theirs, which is fetched from the
+            public internet, without a proxy. False has all of them register themselves.
+        title: What users are told that the server is called; its name, if nothing else is said.
+        picture: A picture on the pages that users see: PNG, JPEG, GIF, WebP or SVG, where it is or its bytes.
+        clock: The time in Unix seconds.
+
+    Raises:
+        TypeError: The provider is none, or `allow` no function.
+        ValueError: The lifetime is not above 0, or the title or the picture cannot be shown.
+        OSError: The picture cannot be read.
+    """
+
+    def __init__(
+        self,
+        upstream: Upstream,
+        *,
+        allow: Allow | None = None,
+        issuer: str | None = None,
+        token_lifetime: float = 600.0,
+        client_documents: bool = True,
+        title: str | None = None,
+        picture: Path | str | bytes | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        if not isinstance(upstream, Upstream):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped authors
+            raise TypeError(
+                f"OAuthProxy takes an Upstream, such as Upstream.github(CLIENT_ID, CLIENT_SECRET), got {type(upstream)}"
+            )
+        check_allow(allow)
+        if not 0 < token_lifetime < math.inf:
+            raise ValueError(f"token_lifetime must be a number of seconds above 0, got {token_lifetime!r}")
+        self._upstream = upstream
+        self._allow = allow
+        self._issuer = issuer
+        self._lifetime = token_lifetime
+        self._has_documents = client_documents
+        self._has_title = title is not None
+        self._look = look_of("any" if title is None else title, picture)
+        self._clock = clock
+        self._refreshing: OneAtATime[GrantRecord] = OneAtATime(60.0)
+        self._entered: Entered | None = None
+        self.providers = (upstream.name,)
+
+    def enter(self, site: Site) -> None:
+        """Serve a site.
+
+        Raises:
+            ValueError: It cannot be served there, or it has served another site before.
+            ImportError: What the extra `auth` installs is not there.
+        """
+        from .entering import entered, issuer_at
+
+        issuer = issuer_at(site, self._issuer)
+        if self.issuers not in {(), (issuer,)}:
+            raise ValueError(
+                f"this OAuthProxy serves {self.issuers[0]} already; make another one for {issuer}"
+            )
+        is_new, self.issuers = not self.issuers, (issuer,)
+        self._entered = entered(
+            issuer,
+            site,
+            self._upstream,
+            self._logins(_ground(site)),
+            self._allow,
+            self._lifetime,
+            self._has_documents,
+            self._look if self._has_title else self._look._replace(title=site.name),
+            self._clock,
+        )
+        if is_new:
+            self._entered.announce(site, is_open=self._allow is None)
+
+    async def verify(self, token: str, audience: str) -> Grant:
+        """Return what a token grants that has been issued here.
+
+        Raises:
+            InvalidTokenError: It was not, has expired, has been revoked, or is for another resource.
+            VerifierUnavailableError: The store does not answer.
+        """
+        return await self._serving().authority.verify(token, audience)
+
+    def routes(self) -> Sequence[Route]:
+        """Return the endpoints of the authorization server, and the callback of the provider."""
+        return self._serving().routes()
+
+    async def token_for(self, principal: Principal, provider: str, ground: Ground) -> str:
+        """Return the access token that a user has at the provider.
+
+        Raises:
+            LoginNeededError: They have not logged in there, or have to do so again.
+            ProviderUnavailableError: It does not answer.
+            OSError: The store does not answer.
+        """
+        from ..upstream.errors import UpstreamUnavailableError
+        from .logins import LoginEndedError
+
+        logins, title = self._logins(ground), self._upstream.title
+        record = await logins.find(principal)
+        if record is None:
+            raise LoginNeededError(provider, f"this takes a login with {title}, and whoever asks has none")
+        try:
+            return logins.access_token(await logins.fresh(record))
+        except LoginEndedError:
+            raise LoginNeededError(provider, f"the login with {title} has ended: log in again") from None
+        except UpstreamUnavailableError:
+            raise ProviderUnavailableError(provider) from None
+
+    async def revoke(self, principal: Principal, ground: Ground) -> None:
+        """End all logins of somebody, here and at the provider.
+
+        Raises:
+            OSError: The store does not answer.
+        """
+        await self._logins(ground).end_all(principal)
+
+    async def aclose(self) -> None:
+        """Close the connections to the provider."""
+        await self._refreshing.aclose()
+        await self._upstream.aclose()
+
+    def _logins(self, ground: Ground) -> Logins:
+        from ..authority.grants import Grants
+        from .logins import Logins
+
+        # Of two providers of one server, none is ever asked about the other's tokens.
+        grants = Grants(ground.shared, ground.keys, self._clock, self._upstream.name)
+        return Logins(self._upstream, grants, ground.audit, self._refreshing, self._clock)
+
+    def _serving(self) -> Entered:
+        if self._entered is None:
+            raise RuntimeError("OAuthProxy does not know yet where it serves: enter(site) comes first")
+        return self._entered
+
+
+def _ground(site: Site) -> Ground:
+    return Ground(site.name, site.keys, site.shared, site.audit)

@@ -1,0 +1,41 @@
+"""Tokens of users for other services: those of the provider that they have logged in with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..errors import LoginNeededError, RegistrationError
+
+if TYPE_CHECKING:
+    from ..auth.verifier import Ground
+    from .call import Call
+    from .runtime import Runtime
+
+
+async def token_for(call: Call, provider: str) -> str:
+    """Return the access token that whoever asks has at a provider; see `Context.token_for`."""
+    call.check_open()
+    auth = call.runtime.auth
+    if auth is None or provider not in auth.providers:
+        raise RegistrationError(_unknown(provider, () if auth is None else auth.providers))
+    if call.principal.id is None:
+        raise LoginNeededError(provider)
+    return await auth.token_for(call.principal, provider, ground_of(call.runtime))
+
+
+def ground_of(runtime: Runtime) -> Ground:
+    """Return what a server keeps and signs with."""
+    from ..auth.verifier import Ground
+
+    return Ground(runtime.name, runtime.keys, runtime.shared, runtime.audit)
+
+
+def _unknown(provider: str, providers: tuple[str, ...]) -> str:
+    if not providers:
+        return (
+            f"ctx.token_for({provider!r}): users of this server log in with no provider whose tokens are kept: "
+            "Server(auth=OAuthProxy(Upstream.github(...)))"
+        )
+    return (
+        f"ctx.token_for({provider!r}): users of this server log in with {' or '.join(map(repr, providers))}"
+    )
