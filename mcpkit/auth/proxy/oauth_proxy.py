@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...errors import LoginNeededError, ProviderUnavailableError
-from ..authority.look import look_of
+from ..authority.look import Look, look_of
 from ..one_at_a_time import OneAtATime
 from ..upstream.upstream import Upstream
 from ..verifier import Grant, Ground, Site, TokenVerifier
@@ -108,7 +108,7 @@ class OAuthProxy(TokenVerifier):
             self._allow,
             self._lifetime,
             self._has_documents,
-            self._look if self._has_title else self._look._replace(title=site.name),
+            self._look if self._has_title else Look(site.name, self._look.picture),
             self._clock,
         )
         if is_new:
