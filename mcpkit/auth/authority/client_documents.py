@@ -76,7 +76,13 @@ class ClientDocuments:
                 document = await fetch_document(
                     url, "the client's metadata document", http_client=http_client, patience=_PATIENCE
                 )
-        except (FetchError, MetadataError) as error:
+        except FetchError as error:
+            if (
+                error.may_pass
+            ):  # whose client is refused believes that it is unknown, and forgets its users' tokens
+                raise OAuthError("temporarily_unavailable", str(error), status=503) from None
+            raise _refused(str(error)) from None
+        except MetadataError as error:
             raise _refused(str(error)) from None
         return _client(url, document.members), document.max_age
 

@@ -5,7 +5,11 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import socket
+import ssl
+import threading
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from functools import cache
 
 import httpx2
 
@@ -13,10 +17,15 @@ from ...common.version import __version__
 from ..fetching import PATIENCE, FetchError
 
 _GLOBAL = ipaddress.IPv6Network("2000::/3")
-_TUNNELS = ipaddress.IPv6Network("2002::/16")
+_RESERVED_4 = tuple(map(ipaddress.IPv4Network, ("192.0.0.0/24", "192.88.99.0/24")))
+_RESERVED_6 = tuple(map(ipaddress.IPv6Network, ("2001::/23", "2002::/16", "3fff::/20")))
+"""Protocols, tunnels and examples (IANA's special-purpose registries), as versions of Python know not all of them."""
 _TRANSLATED = ipaddress.IPv6Network("64:ff9b::/96")
 """IPv4 as seen from networks that have IPv6 alone (RFC 6052)."""
 _MAX_TRIED = 3
+_MOST_LOOKUPS = 32
+"""Names that are looked up at once: a name server that is silent has each wait for half a minute."""
+_LOOKUPS = threading.BoundedSemaphore(_MOST_LOOKUPS)
 
 
 class PublicTransport(httpx2.AsyncBaseTransport):
@@ -35,7 +44,7 @@ class PublicTransport(httpx2.AsyncBaseTransport):
         resolve: Callable[[str, int], Awaitable[Sequence[str]]] | None = None,
         is_allowed: Callable[[str], bool] | None = None,
     ) -> None:
-        self._inner = inner or httpx2.AsyncHTTPTransport(trust_env=False)
+        self._inner = inner or httpx2.AsyncHTTPTransport(verify=_usual_authorities(), trust_env=False)
         self._resolve = resolve or addresses_of
         self._is_allowed = is_allowed or is_public
 
@@ -51,11 +60,12 @@ class PublicTransport(httpx2.AsyncBaseTransport):
             raise FetchError(f"{url.host} is not asked without https", may_pass=False)
         try:
             addresses = await self._resolve(url.host, url.port or 443)
-        except OSError:
+        except OSError as error:
+            if error.errno == socket.EAI_AGAIN:
+                raise FetchError(f"{url.host} cannot be looked up now") from None
             addresses = ()
-        if not addresses:
-            raise FetchError(f"{url.host} has no address")
-        if not all(map(self._is_allowed, addresses)):
+        # One text for both, so that nobody learns by it which names there are in the network of this machine.
+        if not addresses or not all(map(self._is_allowed, addresses)):
             raise FetchError(f"{url.host} is not on the public internet", may_pass=False)
         return await self._sent(request, addresses[:_MAX_TRIED])
 
@@ -82,15 +92,45 @@ def public_client() -> httpx2.AsyncClient:
     )
 
 
+@cache
+def _usual_authorities() -> ssl.SSLContext:
+    """Return what trusts the usual authorities, made once, as reading them takes 20 ms."""
+    return httpx2.create_ssl_context(trust_env=False)
+
+
 async def addresses_of(host: str, port: int) -> Sequence[str]:
-    """Return the addresses of a host.
+    """Return the addresses of a host, which are looked up in a thread of their own.
+
+    Strangers choose the name, and so how long that takes: the threads of the event loop, in which all other names are
+    looked up, are not theirs to fill.
 
     Raises:
-        OSError: It has none.
+        OSError: It has none; `EAI_AGAIN` where that cannot be told now.
     """
     loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return tuple(dict.fromkeys(str(each[4][0]) for each in found))
+    found: asyncio.Future[Sequence[str]] = loop.create_future()
+    if not _LOOKUPS.acquire(blocking=False):
+        raise socket.gaierror(socket.EAI_AGAIN, "too many names are looked up")
+
+    def tell(addresses: Sequence[str], error: OSError | None) -> None:
+        if not found.done():
+            found.set_result(addresses) if error is None else found.set_exception(error)
+
+    def look_up() -> None:
+        addresses: Sequence[str] = ()
+        failed = None
+        try:
+            each = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            addresses = tuple(dict.fromkeys(str(one[4][0]) for one in each))
+        except (OSError, UnicodeError) as error:
+            failed = error if isinstance(error, OSError) else OSError("the name cannot be looked up")
+        finally:
+            _LOOKUPS.release()
+        with suppress(RuntimeError):  # the event loop may have ended
+            loop.call_soon_threadsafe(tell, addresses, failed)
+
+    threading.Thread(target=look_up, name="mcpkit-lookup", daemon=True).start()
+    return await found
 
 
 def is_public(address: str) -> bool:
@@ -100,10 +140,11 @@ def is_public(address: str) -> bool:
     except ValueError:
         return False
     if isinstance(found, ipaddress.IPv4Address):
-        return found.is_global and not (found.is_multicast or found.is_reserved)
+        is_reserved = found.is_reserved or any(found in each for each in _RESERVED_4)
+        return found.is_global and not (found.is_multicast or is_reserved)
     if found in _TRANSLATED:
         return is_public(str(ipaddress.IPv4Address(found.packed[-4:])))
-    return found in _GLOBAL and found not in _TUNNELS and found.is_global
+    return found in _GLOBAL and found.is_global and not any(found in each for each in _RESERVED_6)
 
 
 def _pinned(request: httpx2.Request, address: str) -> httpx2.Request:

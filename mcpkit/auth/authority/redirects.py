@@ -11,24 +11,16 @@ from ..urls import is_loopback, split_url
 MAX_LENGTH = 1024
 _VISIBLE = re.compile(r"[!-~]+")
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
+_HOST = re.compile(r"[a-z0-9._-]+|[0-9a-f:.]+")
+"""A host as it is shown: what is escaped in it would be another host to a browser than to a reader."""
 _FORBIDDEN = frozenset(
-    {
-        "about",
-        "blob",
-        "chrome",
-        "data",
-        "file",
-        "filesystem",
-        "ftp",
-        "ftps",
-        "gopher",
-        "intent",
-        "jar",
-        "javascript",
-    }
-    | {"mailto", "ms-appx", "ms-appx-web", "resource", "sms", "tel", "vbscript", "view-source", "ws", "wss"}
+    "about afp android-app blob chrome chrome-extension content data facetime file filesystem ftp ftps geo gopher help "
+    "intent itms jar javascript ldap ldaps livescript mailto market mhtml mocha nfs res resource rtsp search sftp shell "
+    "sip sips smb sms ssh steam tel telnet vbscript view-source ws wss wyciwyg x-apple.systempreferences".split()
 )
 """Schemes by which a browser runs or shows what stands in the URI, or starts something that is no OAuth client."""
+_FORBIDDEN_BEGINNINGS = ("ms-", "search-", "web+")
+"""So begin those of parts of Windows, and of sites that have asked a browser for one."""
 
 
 def check_redirect_uri(uri: object) -> str:
@@ -46,11 +38,13 @@ def check_redirect_uri(uri: object) -> str:
         raise ValueError("a redirect URI has no fragment")
     if "\\" in uri or parts.username is not None or parts.password is not None:
         raise ValueError("a redirect URI has no user, no password and no backslash")
-    if parts.scheme in _FORBIDDEN:
+    if parts.scheme in _FORBIDDEN or parts.scheme.startswith(_FORBIDDEN_BEGINNINGS):
         raise ValueError(f"the scheme {parts.scheme} is none that a client listens on")
     if parts.scheme in {"http", "https"}:
         if not parts.hostname:
             raise ValueError("a redirect URI names a host")
+        if not _HOST.fullmatch(parts.hostname):
+            raise ValueError("the host of a redirect URI is a name, letters of other alphabets as xn--")
         if parts.scheme == "http" and not is_loopback(parts.hostname):
             raise ValueError("only this machine may be reached by http; others need https")
     elif not uri[len(parts.scheme) + 1 :].startswith("/"):
