@@ -137,7 +137,10 @@ class TokenVerifier(ABC):
         """
 
     def routes(self) -> Sequence[Route]:
-        """Return what it serves at the root of the site, such as the endpoints of an authorization server."""
+        """Return what it serves at the root of the site, such as the endpoints of an authorization server.
+
+        Pages of other sites are refused before, but where an endpoint has a true `is_for_any_origin`.
+        """
         return ()
 
     def refusal(self, headers: Mapping[bytes, bytes]) -> str | None:

@@ -90,8 +90,8 @@ class Audit:
     A record has what is in the event in its attributes as well: `mcp_event`, `mcp_principal`, `mcp_client_id`,
     `mcp_issuer`, `mcp_status`, `mcp_reason`, `mcp_detail`, `mcp_scopes`, `mcp_resource`, `mcp_caller`, `mcp_untold`.
 
-    Of refusals and registrations, which anybody can cause, 5 of one principal or address and 100 of all are told in a
-    minute; the first one after them says how many there were besides.
+    Of refusals, which anybody can cause, 5 of one principal or address and 100 of all are told in a minute, and as many
+    registrations; the first one after them says how many there were besides.
 
     Args:
         keys: Returns what the ids of some are hidden with; see `name_of`.
@@ -113,8 +113,8 @@ class Audit:
         self.known_tokens = 0
         self.name_of: Callable[[Principal], str | None] = lambda principal: self._safe(principal.id)
         self._window = 0.0  # when it ends
-        self._told: dict[str, int] = {}
-        self._told_in_all = 0
+        self._told: dict[tuple[EventName, str], int] = {}
+        self._told_in_all: dict[EventName, int] = {}
         self._untold = 0
 
     def __call__(self, hook: H, /) -> H:
@@ -173,7 +173,7 @@ class Audit:
         untold = 0
         if name in _BY_ANYBODY:
             source = caller if principal is None or principal.id is None else principal.id
-            if not self._is_told(source or ""):
+            if not self._is_told(name, source or ""):
                 return
             untold, self._untold = self._untold, 0
         event = AuditEvent(
@@ -201,18 +201,18 @@ class Audit:
             except Exception:
                 logging.getLogger("mcpkit").exception("the audit hook %r failed", hook)
 
-    def _is_told(self, source: str) -> bool:
+    def _is_told(self, name: EventName, source: str) -> bool:
         now = self._clock()
         if now >= self._window:
             self._window = now + WINDOW
-            self._told_in_all = 0
+            self._told_in_all.clear()
             self._told.clear()
-        count = self._told.get(source, 0)
-        if count >= MOST_OF_ONE or self._told_in_all >= MOST_OF_ALL:
+        count, in_all = self._told.get((name, source), 0), self._told_in_all.get(name, 0)
+        if count >= MOST_OF_ONE or in_all >= MOST_OF_ALL:
             self._untold += 1
             return False
-        self._told[source] = count + 1
-        self._told_in_all += 1
+        self._told[name, source] = count + 1
+        self._told_in_all[name] = in_all + 1
         return True
 
     def _named(self, principal: Principal) -> str | None:

@@ -146,6 +146,19 @@ ROWS: dict[str, tuple[Any, ...]] = {
         "mcpkit.auth.authority.client_documents:_MOST_FETCHED",
         "mcpkit.auth.authority.client_documents:_PATIENCE",
     ),
+    "names of clients' documents that are looked up": (
+        "mcpkit.auth.authority.public_internet:_MOST_LOOKUPS",
+    ),
+    "pages of `OAuthProxy` to one address": tuple(
+        f"mcpkit.auth.proxy.limits:PAGES.{name}" for name in ("burst", "every")
+    ),
+    "registrations at `OAuthProxy` of one address": tuple(
+        f"mcpkit.auth.proxy.limits:REGISTRATIONS.{name}" for name in ("burst", "every")
+    ),
+    "requests for tokens at `OAuthProxy` of one address": tuple(
+        f"mcpkit.auth.proxy.limits:TOKENS.{name}" for name in ("burst", "every")
+    ),
+    "picture on the pages of `OAuthProxy`": ("mcpkit.auth.authority.look:MAX_PICTURE",),
     "bad access tokens from one address": tuple(
         f"mcpkit.transports.http.protection.verification:{name}" for name in ("MOST_BAD", "WINDOW")
     ),
@@ -170,6 +183,7 @@ NO_BOUNDS = {
     "endpoint.py:_MOST_KEPT": "a cache",
     "client_documents.py:_MOST_KEPT": "a cache",
     "client_documents.py:_LONGEST": "a cache",
+    "registration.py:_MOST_MARKS": "on one letter of a name that is shown",
     "public_internet.py:_MAX_TRIED": "addresses of one host",
     "serving.py:DEFAULT_MAX_REQUEST_BODY_SIZE": "what asgi(max_body=) is by default",
     "serving.py:DEFAULT_SESSION_IDLE_TIMEOUT": "a default of managers of `mcp`, for asgi(session_ttl=)",

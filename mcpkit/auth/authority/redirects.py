@@ -14,10 +14,15 @@ _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
 _HOST = re.compile(r"[a-z0-9._-]+|[0-9a-f:.]+")
 """A host as it is shown: what is escaped in it would be another host to a browser than to a reader."""
 _FORBIDDEN = frozenset(
-    "about afp android-app blob chrome chrome-extension content data facetime file filesystem ftp ftps geo gopher help "
-    "intent itms jar javascript ldap ldaps livescript mailto market mhtml mocha nfs res resource rtsp search sftp shell "
-    "sip sips smb sms ssh steam tel telnet vbscript view-source ws wss wyciwyg x-apple.systempreferences".split()
-)
+    {
+        "about", "afp", "android-app", "blob", "chrome", "chrome-extension", "content", "data",
+        "facetime", "file", "filesystem", "ftp", "ftps", "geo", "gopher", "help", "intent", "itms",
+        "jar", "javascript", "ldap", "ldaps", "livescript", "mailto", "market", "mhtml", "mocha",
+        "nfs", "res", "resource", "rtsp", "search", "sftp", "shell", "sip", "sips", "smb", "sms",
+        "ssh", "steam", "tel", "telnet", "vbscript", "view-source", "ws", "wss", "wyciwyg",
+        "x-apple.systempreferences",
+    }
+)  # fmt: skip
 """Schemes by which a browser runs or shows what stands in the URI, or starts something that is no OAuth client."""
 _FORBIDDEN_BEGINNINGS = ("ms-", "search-", "web+")
 """So begin those of parts of Windows, and of sites that have asked a browser for one."""

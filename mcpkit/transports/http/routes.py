@@ -39,7 +39,8 @@ class Routes:
     """The ASGI app for every path that is not the protocol's.
 
     Refuses what the guard refuses, except at the paths of readiness and life, where a load balancer asks by address
-    and the answer says nothing else, and for mounted apps, which have guards of their own. Never redirects: a
+    and the answer says nothing else, and for mounted apps, which have guards of their own; pages of any origin are
+    answered by those endpoints of the verifier that say they are for them (`is_for_any_origin`). Never redirects: a
     slash at the end of a path is as good as none.
 
     Args:
@@ -84,6 +85,7 @@ class Routes:
         self._documents = {} if protection is None else dict(protection.documents)
         self._documents_at_root = {} if protection is None else protection.documents_at_root
         self._outside: list[Route] = []
+        self._for_any_origin: set[str] = set()
         self._served = -1, -1
         self.take_up()
 
@@ -109,8 +111,9 @@ class Routes:
         if scope["type"] == "http":
             headers = headers_by_name(scope)
             receive, send = watch(scope, headers, receive, send)
+            origin = None if path.rstrip("/") in self._for_any_origin else headers.get(b"origin")
             if not self._is_probe(scope, path) and (
-                refusal := self._guard.refuse(headers.get(b"host"), headers.get(b"origin"))
+                refusal := self._guard.refuse(headers.get(b"host"), origin)
             ):
                 status, text = refusal
                 await PlainTextResponse(text, status)(scope, receive, send)
@@ -162,6 +165,9 @@ class Routes:
         own += [
             _OutsideRoute(each.path, each.endpoint, methods=each.methods, name=each.name) for each in given
         ]
+        self._for_any_origin = {
+            each.path for each in given if getattr(each.endpoint, "is_for_any_origin", False)
+        }
         probes: list[BaseRoute] = [Route(path, answer) for path, answer in self._probes.items()]
         self._starlette.router.routes = [*probes, *own]
         self._outside = [route for route in own if isinstance(route, _OutsideRoute)]

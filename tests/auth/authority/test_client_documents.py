@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import ssl
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -385,6 +387,32 @@ async def test_whether_a_name_is_known_here_is_told_nobody() -> None:
             await documents.find("https://db.internal/x")
         told.add(f"{caught.value}")
     assert len(told) == 1
+
+
+@pytest.mark.limit("names of clients' documents that are looked up")
+async def test_names_that_nobody_answers_are_bounded_and_hold_up_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answered = threading.Event()
+    real = socket.getaddrinfo
+
+    def silent(host: str, *arguments: Any, **options: Any) -> Any:
+        if host.endswith(".silent.example"):
+            answered.wait(60)
+        return real("127.0.0.1", *arguments, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", silent)
+    loop = asyncio.get_running_loop()
+    waiting = [loop.create_task(addresses_of(f"{each}.silent.example", 443)) for each in range(32)]
+    try:
+        await asyncio.sleep(0)  # so that each has begun
+        with pytest.raises(OSError, match="too many names"):
+            await addresses_of("client.example", 443)
+        assert await loop.getaddrinfo("localhost", 443)
+    finally:
+        answered.set()
+    assert await asyncio.gather(*waiting) == [("127.0.0.1",)] * 32
+    assert await addresses_of("client.example", 443) == ("127.0.0.1",)
 
 
 async def test_addresses_are_those_of_the_system() -> None:

@@ -1,0 +1,187 @@
+"""How often an address may come to an authorization server that the whole internet sees."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx2
+import pytest
+from starlette.applications import Starlette
+
+from authority_site import CALLBACK, ORIGIN, Forms, Here
+from mcpkit.auth.authority.look import Look
+from mcpkit.auth.proxy.edge import at_the_edge
+from mcpkit.auth.proxy.limits import PAGES, REGISTRATIONS, TOKENS, Limits
+from mcpkit.state.audit import AuditEvent
+from mcpkit.state.memory import Memory
+
+pytestmark = pytest.mark.anyio
+
+METADATA = {"redirect_uris": [CALLBACK], "token_endpoint_auth_method": "none"}
+
+
+class Frozen(Memory):
+    """A store whose buckets never fill up, so that a slow machine counts as a quick one does."""
+
+    async def spend(self, key: str, *, every: float, burst: int, cost: int = 1) -> float:
+        return await super().spend(key, every=every * 1e6, burst=burst, cost=cost) / 1e6
+
+
+class Away(Memory):
+    """A store that does not answer."""
+
+    async def spend(self, key: str, *, every: float, burst: int, cost: int = 1) -> float:
+        raise ConnectionError("away")
+
+
+class Edge:
+    """An authorization server as the internet sees it."""
+
+    def __init__(self, shared: Memory | None = None) -> None:
+        self.here = Here(shared=Frozen() if shared is None else shared)
+        site = self.here.site
+        limits = Limits(site.shared, site.name, site.audit, Look("Notes"))
+        self.app = Starlette(routes=at_the_edge(self.here.authority.routes(), limits))
+        self.told: list[AuditEvent] = []
+        site.audit(self.told.append)
+
+    def at(self, address: str) -> httpx2.AsyncClient:
+        """Somebody at an address."""
+        transport = httpx2.ASGITransport(self.app, client=(address, 5000))
+        return httpx2.AsyncClient(transport=transport, base_url=ORIGIN)
+
+    async def many(self, address: str, times: int, method: str, path: str, **options: Any) -> list[int]:
+        async with self.at(address) as client:
+            return [(await client.request(method, path, **options)).status_code for _ in range(times)]
+
+
+@pytest.mark.limit("pages of `OAuthProxy` to one address")
+@pytest.mark.limit("registrations at `OAuthProxy` of one address")
+@pytest.mark.limit("requests for tokens at `OAuthProxy` of one address")
+@pytest.mark.parametrize(
+    ("method", "path", "options", "burst", "status"),
+    [
+        ("POST", "/register", {"json": METADATA}, REGISTRATIONS.burst, 201),
+        ("GET", "/authorize", {}, PAGES.burst, 400),
+        ("POST", "/authorize", {}, PAGES.burst, 400),
+        ("POST", "/token", {}, TOKENS.burst, 400),
+        ("POST", "/revoke", {}, TOKENS.burst, 400),
+    ],
+)
+async def test_an_address_that_comes_too_often_has_to_wait_and_no_other(
+    method: str, path: str, options: Any, burst: int, status: int
+) -> None:
+    edge = Edge()
+    assert await edge.many("192.0.2.7", burst, method, path, **options) == [status] * burst
+    async with edge.at("192.0.2.7") as client:
+        refused = await client.request(method, path, **options)
+    assert refused.status_code == 429
+    assert 1 <= int(refused.headers["retry-after"]) < 3
+    assert refused.headers["cache-control"] == "no-store"
+    if path == "/authorize":
+        assert "<h1>Please wait</h1>" in refused.text
+        assert "Notes" in refused.text
+        assert not Forms(refused.text).forms
+    else:
+        assert refused.json()["error"] == "temporarily_unavailable"
+        assert refused.headers["access-control-allow-origin"] == "*"
+    assert await edge.many("192.0.2.8", 1, method, path, **options) == [status]
+
+
+async def test_who_has_to_wait_is_told_to_the_audit() -> None:
+    edge = Edge()
+    await edge.many("192.0.2.7", REGISTRATIONS.burst + 1, "POST", "/register", json=METADATA)
+    [event] = [event for event in edge.told if event.name == "refusal"]
+    assert event == AuditEvent(
+        "refusal",
+        status=429,
+        reason="too_many",
+        detail="too many requests of register",
+        caller="address 192.0.2.7",
+        untold=REGISTRATIONS.burst - 5,
+    )
+
+
+async def test_a_network_of_ipv6_is_one_address_and_an_endpoint_counts_for_itself() -> None:
+    edge = Edge()
+    for number in range(REGISTRATIONS.burst):
+        assert await edge.many(f"2001:db8::{number:x}", 1, "POST", "/register", json=METADATA) == [201]
+    assert await edge.many("2001:db8::ffff", 1, "POST", "/register", json=METADATA) == [429]
+    assert await edge.many("2001:db8:1::1", 1, "POST", "/register", json=METADATA) == [201]
+    assert await edge.many("2001:db8::1", 1, "POST", "/token") == [400]
+
+
+async def test_processes_count_together() -> None:
+    shared = Frozen()
+    one, two = Edge(shared), Edge(shared)
+    half = REGISTRATIONS.burst // 2
+    for edge in (one, two):
+        assert set(await edge.many("192.0.2.7", half, "POST", "/register", json=METADATA)) == {201}
+    for edge in (one, two):
+        assert await edge.many("192.0.2.7", 1, "POST", "/register", json=METADATA) == [429]
+
+
+async def test_whoever_has_waited_is_answered() -> None:
+    class Quick(Memory):
+        async def spend(self, key: str, *, every: float, burst: int, cost: int = 1) -> float:
+            return await super().spend(key, every=1e-9, burst=burst, cost=cost)
+
+    edge = Edge(Quick())
+    many = REGISTRATIONS.burst * 2
+    assert set(await edge.many("192.0.2.7", many, "POST", "/register", json=METADATA)) == {201}
+
+
+@pytest.mark.parametrize("shared", [Frozen(), Away()])
+async def test_nobody_is_refused_where_nothing_can_be_counted(shared: Memory) -> None:
+    """This machine stands for all clients of a proxy in front; and a store that is away counts nothing."""
+    address = "127.0.0.1" if isinstance(shared, Frozen) else "192.0.2.7"
+    many = REGISTRATIONS.burst + 5
+    assert set(await Edge(shared).many(address, many, "POST", "/register", json=METADATA)) == {201}
+
+
+# Pages of other origins
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/.well-known/oauth-authorization-server"),
+        ("GET", "/.well-known/openid-configuration"),
+        ("GET", "/jwks.json"),
+        ("POST", "/register"),
+        ("POST", "/token"),
+        ("POST", "/revoke"),
+    ],
+)
+async def test_pages_of_any_origin_read_what_is_said_to_programs(method: str, path: str) -> None:
+    async with Edge().at("192.0.2.7") as client:
+        asked = {
+            "Origin": "https://client.example",
+            "Access-Control-Request-Method": method,
+            "Access-Control-Request-Headers": "authorization, mcp-protocol-version",
+        }
+        preflight = await client.options(path, headers=asked)
+        answer = await client.request(method, path, headers={"Origin": "https://client.example"})
+    assert preflight.status_code == 204
+    assert method in preflight.headers["access-control-allow-methods"]
+    assert preflight.headers["access-control-allow-headers"] == asked["Access-Control-Request-Headers"]
+    assert answer.status_code != 405
+    for each in (preflight, answer):
+        assert each.headers["access-control-allow-origin"] == "*"
+        assert "access-control-allow-credentials" not in each.headers
+    assert "retry-after" in answer.headers["access-control-expose-headers"].lower()
+
+
+async def test_no_page_of_another_origin_reads_the_page_of_a_login() -> None:
+    edge = Edge()
+    login = await edge.here.login()
+    async with edge.at("192.0.2.7") as client:
+        headers = {"Origin": "https://client.example"}
+        answers = [
+            await client.get("/authorize", params=login.query, headers=headers),
+            await client.options("/authorize", headers={**headers, "Access-Control-Request-Method": "POST"}),
+            await client.get("/nowhere", headers=headers),
+        ]
+    assert [answer.status_code for answer in answers] == [200, 405, 404]
+    for answer in answers:
+        assert "access-control-allow-origin" not in answer.headers
