@@ -54,8 +54,8 @@ class AuditEvent(NamedTuple):
         status: The status of a refusal over HTTP; None where it was a result.
         reason: Why a request was refused: `no_token`, `invalid_request`, `invalid_token`, `insufficient_scope`,
             `too_many`, `unavailable` where nobody could tell who asks, or `failed`.
-        detail: The same in words; of a cancellation, of which tool the task was; of a consent, `allowed` or `denied`,
-            and to where the user is sent back.
+        detail: The same in words; of a cancellation, of which tool the task was; of a consent, `allowed`,
+            `denied` or `remembered` (they were not asked again), and to where the user is sent back.
         scopes: Those that were missing, or have been granted.
         resource: The URL that was asked for.
         caller: The address that a refused request, or a registration, came from, of IPv6 the network; None where only a

@@ -49,7 +49,7 @@ def site(
 
 
 class Forms(HTMLParser):
-    """The forms of a page: fields and buttons with their values."""
+    """The forms of a page: fields and buttons with their values, but for what has to be ticked."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ class Forms(HTMLParser):
         if tag == "form":
             assert found == {"method": "post"}
             self.forms.append({})
-        elif tag in {"input", "button"}:
+        elif tag in {"input", "button"} and found.get("type") != "checkbox":
             self.forms[-1][found["name"] or ""] = found.get("value") or ""
         elif tag == "a":
             self.links.append(found["href"] or "")

@@ -102,13 +102,18 @@ class Consent:
         if not hmac.compare_digest(cookie.encode(), asked.nonce.encode()):
             raise OAuthError("invalid_request", "the form was shown to another browser", status=403)
         if (answer := form.get("answer")) is not None:
-            self.tell(asked, is_allowed=answer == "allow")
+            self.tell(asked, "allowed" if answer == "allow" else "denied")
         return asked, form
 
-    def tell(self, asked: Asked, *, is_allowed: bool) -> None:
-        """Tell whoever watches what a user has answered; `answered` does so where the form has an `answer`."""
-        detail = f"{'allowed' if is_allowed else 'denied'}, to {host_of(asked.redirect_uri)}"
+    def tell(self, asked: Asked, how: str) -> None:
+        """Tell whoever watches what a user has answered; `answered` does so where the form has an `answer`.
+
+        Args:
+            asked: What was asked.
+            how: `allowed`, `denied`, or `remembered` where they were not asked again.
+        """
         whose = Principal(client_id=asked.client_id, issuer=self._parts.issuer)
+        detail = f"{how}, to {host_of(asked.redirect_uri)}"
         self._parts.audit.tell("consent", whose, detail=detail, scopes=asked.scopes)
 
     @property

@@ -50,7 +50,7 @@ class DevLogin(Login):
             ending.failed(request, "a wrong password")
             wrong = f'<p class="note" role="alert">That is not the password of {escape(user.name)}.</p>'
             return self._consent.page(asked, wrong + self._forms(asked), status=403)
-        self._consent.tell(asked, is_allowed=True)
+        self._consent.tell(asked, "allowed")
         await ending.claim(asked)
         return await ending.allowed(asked, user.name, user.scopes, user.claims)
 

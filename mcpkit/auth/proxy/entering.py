@@ -22,8 +22,11 @@ from ..upstream.upstream import Upstream
 from ..urls import check_url, origin
 from ..verifier import Site
 from .admission import Allow
+from .edge import at_the_edge
+from .limits import Limits
 from .login import ProxyLogin
 from .logins import Logins
+from .remembered import Remembered
 from .transactions import Transactions
 
 logger = logging.getLogger("mcpkit")
@@ -39,17 +42,20 @@ class Entered(NamedTuple):
         authority: The authorization server.
         login: Its login.
         upstream: The provider.
+        limits: Count who comes how often.
     """
 
     authority: Authority
     login: ProxyLogin
     upstream: Upstream
+    limits: Limits
 
     def routes(self) -> Sequence[Route]:
         """Return the endpoints; their paths begin at the root of the origin."""
         come_back = self.authority.showing(partial(self.login.come_back, self.authority))
         path = urlsplit(self.authority.parts.url(CALLBACK)).path
-        return [*self.authority.routes(), Route(path, come_back, methods=["GET"])]
+        routes = [*self.authority.routes(), Route(path, come_back, methods=["GET"])]
+        return at_the_edge(routes, self.limits)
 
     def announce(self, site: Site, *, is_open: bool) -> None:
         """Log what an operator has to know.
@@ -106,6 +112,7 @@ def entered(
     lifetime: float,
     has_documents: bool,
     look: Look,
+    remember: bool,
     clock: Callable[[], float],
 ) -> Entered:
     """Return what is served at a site.
@@ -119,6 +126,7 @@ def entered(
         lifetime: Seconds for which an access token is good.
         has_documents: Whether clients may be known by a document.
         look: How its pages look.
+        remember: Whether users may have it remembered what they allow.
         clock: The time in Unix seconds.
     """
     registration = Registration(site.keys, clock)
@@ -137,7 +145,8 @@ def entered(
     )
     consent = Consent(parts, site.keys, clock)
     transactions = Transactions(issuer, site.keys, clock)
-    login = ProxyLogin(upstream, consent, transactions, logins, allow, parts.url(CALLBACK))
+    remembered = Remembered(issuer, upstream.issuer, site.scopes, site.keys, clock) if remember else None
+    login = ProxyLogin(upstream, consent, transactions, logins, allow, parts.url(CALLBACK), remembered)
     authority = Authority(parts, registration, login, clock)
     parts.tokens.key_set()  # what is not installed is missed now, and not at the first login
-    return Entered(authority, login, upstream)
+    return Entered(authority, login, upstream, Limits(site.shared, site.name, site.audit, look))

@@ -21,6 +21,7 @@ from ..upstream.tokens import Identity, UpstreamTokens
 from ..upstream.upstream import Upstream
 from .admission import Allow, admitted
 from .logins import LoginEndedError, Logins
+from .remembered import FIELD, Remembered
 from .transactions import Transaction, Transactions
 
 logger = logging.getLogger("mcpkit")
@@ -29,6 +30,11 @@ _ANSWER = 30.0
 """Seconds in which the provider has to answer, whatever its client waits for."""
 _REFUSALS = frozenset({"access_denied", "temporarily_unavailable"})
 """What a client is told as the provider says it; all else is something between the provider and this server."""
+
+_KEEP = (
+    f'<label class="check"><input type="checkbox" name="{FIELD}" value="yes"> '
+    "Do not ask me again in this browser for 30 days</label>"
+)
 
 
 class ProxyLogin(Login):
@@ -44,6 +50,7 @@ class ProxyLogin(Login):
         logins: Those that have succeeded.
         allow: Says who may come in.
         callback: Where the provider sends users back to.
+        remembered: What users need not be asked again; None where they always are.
     """
 
     def __init__(
@@ -54,6 +61,7 @@ class ProxyLogin(Login):
         logins: Logins,
         allow: Allow | None,
         callback: str,
+        remembered: Remembered | None = None,
     ) -> None:
         self._upstream = upstream
         self._consent = consent
@@ -61,11 +69,19 @@ class ProxyLogin(Login):
         self._logins = logins
         self._allow = allow
         self._callback = callback
+        self._remembered = remembered
 
     async def ask(self, ending: Ending, asked: Asked, request: Request) -> Response:
-        """Show the page."""
-        title = self._upstream.title
-        return self._consent.page(asked, self._consent.choice(asked, f"Allow it, and log in with {title}"))
+        """Show the page, or go on to the provider, where the user need not be asked again."""
+        remembered, title = self._remembered, self._upstream.title
+        if remembered is not None and (whose := remembered.covers(asked, request)) is not None:
+            self._consent.tell(asked, "remembered")
+            return await self._forward(ending, asked, request, whose)
+        may_be_kept = remembered is not None and remembered.may_be(asked)
+        choice = self._consent.choice(
+            asked, f"Allow it, and log in with {title}", _KEEP if may_be_kept else ""
+        )
+        return self._consent.page(asked, choice)
 
     async def answer(self, ending: Ending, request: Request) -> Response:
         """Take the answer: go on to the provider, or no.
@@ -74,9 +90,15 @@ class ProxyLogin(Login):
             OAuthError: The form is none of that page.
         """
         asked, form = await self._consent.answered(request)
+        is_kept = False
         if form.require("answer") != "allow":
-            return ending.refused(asked, "access_denied", "the user has said no")
-        return await self._forward(ending, asked, request)
+            response = ending.refused(asked, "access_denied", "the user has said no")
+        else:
+            is_kept = form.get(FIELD) is not None
+            response = await self._forward(ending, asked, request, is_kept=is_kept)
+        if self._remembered is not None and not is_kept:
+            self._remembered.forget(asked.client_id, request, response)
+        return response
 
     async def come_back(self, ending: Ending, request: Request) -> Response:
         """Take a user back from the provider.
@@ -91,7 +113,7 @@ class ProxyLogin(Login):
         parameters.check()
         transaction = self._transactions.find(request, parameters.require("state"))
         await ending.claim(transaction.asked)
-        response = await self._ended(ending, transaction, parameters.single())
+        response = await self._ended(ending, transaction, parameters.single(), request)
         self._transactions.forget(transaction, request, response)
         return response
 
@@ -113,9 +135,17 @@ class ProxyLogin(Login):
             logger.exception("allow= has failed")
             raise _later("whether the user may go on cannot be said") from None
 
-    async def _forward(self, ending: Ending, asked: Asked, request: Request) -> Response:
+    async def _forward(
+        self,
+        ending: Ending,
+        asked: Asked,
+        request: Request,
+        whose: str | None = None,
+        *,
+        is_kept: bool = False,
+    ) -> Response:
         """Send a user on to the provider, who has allowed what is asked."""
-        transaction = self._transactions.begin(asked)
+        transaction = self._transactions.begin(asked, whose, is_kept=is_kept)
         try:
             url = await asyncio.wait_for(
                 self._upstream.authorization_url(
@@ -134,7 +164,9 @@ class ProxyLogin(Login):
             return ending.refused(asked, error.error, error.description)
         return response
 
-    async def _ended(self, ending: Ending, transaction: Transaction, answer: dict[str, str]) -> Response:
+    async def _ended(
+        self, ending: Ending, transaction: Transaction, answer: dict[str, str], request: Request
+    ) -> Response:
         """Send a user back to the client, with a code where the provider and the author let them in."""
         asked = transaction.asked
         try:
@@ -153,15 +185,33 @@ class ProxyLogin(Login):
             return ending.refused(asked, code, "the provider at which users log in says no")
         except (UpstreamUnavailableError, asyncio.TimeoutError) as error:
             return self._failed(ending, asked, error)
-        return await self._let_in(ending, asked, identity, tokens)
+        return await self._let_in(ending, transaction, identity, tokens, request)
 
     async def _let_in(
-        self, ending: Ending, asked: Asked, identity: Identity, tokens: UpstreamTokens
+        self,
+        ending: Ending,
+        transaction: Transaction,
+        identity: Identity,
+        tokens: UpstreamTokens,
+        request: Request,
     ) -> Response:
+        asked, remembered = transaction.asked, self._remembered
         held = self._logins.begun(tokens).written()
         record = GrantRecord(
             "", asked.client_id, identity.subject, (), (), claims=dict(identity.claims), held=held
         )
+        if transaction.whose is not None and (
+            remembered is None or remembered.whose(identity.subject) != transaction.whose
+        ):
+            await self._logins.let_go(record)
+            response = ending.refused(
+                asked,
+                "access_denied",
+                "somebody else is logged in there than who has allowed this; try again",
+            )
+            if remembered is not None:
+                remembered.forget(asked.client_id, request, response)
+            return response
         try:
             scopes = await admitted(self._allow, self._principal(record, asked.scopes))
         except Exception:
@@ -173,10 +223,13 @@ class ProxyLogin(Login):
             return ending.refused(asked, "access_denied", "this server does not let the user in")
         try:
             at_most = None if scopes is True else scopes
-            return await ending.allowed(asked, identity.subject, at_most, identity.claims, held)
+            response = await ending.allowed(asked, identity.subject, at_most, identity.claims, held)
         except OSError:
             logger.exception("the shared store does not answer")
             return ending.refused(asked, "temporarily_unavailable", "the server cannot keep the login now")
+        if remembered is not None and transaction.is_kept:
+            remembered.remember(asked, identity.subject, request, response)
+        return response
 
     def _failed(self, ending: Ending, asked: Asked, error: Exception) -> Response:
         said = str(error) or "it does not answer in time"

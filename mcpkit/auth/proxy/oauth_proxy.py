@@ -46,6 +46,9 @@ class OAuthProxy(TokenVerifier):
             public internet, without a proxy. False has all of them register themselves.
         title: What users are told that the server is called; its name, if nothing else is said.
         picture: A picture on the pages that users see: PNG, JPEG, GIF, WebP or SVG, where it is or its bytes.
+        remember: Whether users may say on the page that they need not be asked again for a client, in the same browser
+            and within 30 days. That is offered for programs on their machine that have registered themselves, and
+            holds where one of these asks for the same again; all others are asked each time.
         clock: The time in Unix seconds.
 
     Raises:
@@ -64,6 +67,7 @@ class OAuthProxy(TokenVerifier):
         client_documents: bool = True,
         title: str | None = None,
         picture: Path | str | bytes | None = None,
+        remember: bool = True,
         clock: Callable[[], float] = time.time,
     ) -> None:
         if not isinstance(upstream, Upstream):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped authors
@@ -80,6 +84,7 @@ class OAuthProxy(TokenVerifier):
         self._has_documents = client_documents
         self._has_title = title is not None
         self._look = look_of("any" if title is None else title, picture)
+        self._remember = remember
         self._clock = clock
         self._refreshing: OneAtATime[GrantRecord] = OneAtATime(60.0)
         self._entered: Entered | None = None
@@ -109,6 +114,7 @@ class OAuthProxy(TokenVerifier):
             self._lifetime,
             self._has_documents,
             self._look if self._has_title else Look(site.name, self._look.picture),
+            self._remember,
             self._clock,
         )
         if is_new:

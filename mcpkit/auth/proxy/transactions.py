@@ -41,6 +41,8 @@ class Transaction:
         verifier: What shows the provider that it was asked by whoever brings its code (RFC 7636).
         nonce: Ties the provider's ID token to this login.
         expires: When it is too late to come back, in Unix seconds.
+        whose: Who has allowed it, where that was remembered (`Remembered.whose`); nobody else may come back.
+        is_kept: Whether the user wants it to be remembered.
     """
 
     id: str
@@ -48,6 +50,8 @@ class Transaction:
     verifier: str
     nonce: str
     expires: float
+    whose: str | None = None
+    is_kept: bool = False
 
     @property
     def challenge(self) -> str:
@@ -77,14 +81,16 @@ class Transactions:
         self._prefix = f"{'__Host-' if self._is_secure else ''}mcpkit-login-"
         self._name = re.compile(rf"{re.escape(self._prefix)}([A-Za-z0-9_-]{{22}})(?:\.[0-9])?")
 
-    def begin(self, asked: Asked) -> Transaction:
-        """Return a new login."""
+    def begin(self, asked: Asked, whose: str | None = None, *, is_kept: bool = False) -> Transaction:
+        """Return a new login; see `Transaction`."""
         return Transaction(
             secrets.token_urlsafe(16),
             asked,
             secrets.token_urlsafe(32),
             secrets.token_urlsafe(16),
             self._clock() + LIFETIME,
+            whose,
+            is_kept,
         )
 
     def keep(self, transaction: Transaction, request: Request, response: Response) -> None:

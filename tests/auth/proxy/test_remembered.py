@@ -1,0 +1,394 @@
+"""What a user has allowed before: when the page is left out, and that it is shown wherever that is not sure."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import Any
+
+import httpx2
+import pytest
+
+from authority_site import Login, said
+from clock import Clock
+from mcpkit import Scope
+from mcpkit.state.audit import AuditEvent
+from proxied import MCP, ORIGIN, Proxied
+from proxy_flow import form_of
+
+pytestmark = pytest.mark.anyio
+
+BOX = '<input type="checkbox" name="remember" value="yes">'
+CALLBACK = "http://127.0.0.1:3000/callback"
+OPENED = {
+    "Sec-Fetch-Site": "none",
+    "Sec-Fetch-Mode": "navigate",
+    "Sec-Fetch-Dest": "document",
+    "Sec-Fetch-User": "?1",
+}
+"""What a browser says of a request that a program has opened."""
+
+
+class Program:
+    """A program on the user's machine, and the browser that it opens.
+
+    Args:
+        here: The server.
+        callback: Where it listens.
+        browser: The browser; None for a new one.
+    """
+
+    def __init__(
+        self, here: Proxied, callback: str = CALLBACK, browser: httpx2.AsyncClient | None = None
+    ) -> None:
+        self.here = here
+        self.browser = browser or here.browser()
+        self.callback = callback
+        self.client_id = ""
+
+    async def login(self, **query: Any) -> Login:
+        """Ask once more, having registered once."""
+        if not self.client_id:
+            metadata = {
+                "client_name": "A client",
+                "redirect_uris": [self.callback],
+                "token_endpoint_auth_method": "none",
+            }
+            answer = await self.browser.post("/register", json=metadata)
+            self.client_id = answer.json()["client_id"]
+        asked = {"resource": MCP, "scope": "notes:read", "redirect_uri": self.callback, **query}
+        return Login(self.client_id, **asked)
+
+    async def opened(self, headers: dict[str, str] = OPENED, **query: Any) -> httpx2.Response:
+        """Open the browser."""
+        login = await self.login(**query)
+        return await self.browser.get("/authorize", params=login.query, headers=headers)
+
+    async def allowed(self, *, remember: bool = True, **query: Any) -> dict[str, str]:
+        """Allow it on the page, and come back: what the client is told."""
+        page = await self.opened(**query)
+        assert page.status_code == 200, page.headers.get("location")
+        form = form_of(page) | ({"remember": "yes"} if remember else {})
+        return await self.back(await self.browser.post("/authorize", data=form))
+
+    async def back(self, forward: httpx2.Response) -> dict[str, str]:
+        """Log in at the provider, and come back: what the client is told."""
+        assert forward.status_code == 303, forward.text
+        url = await self.here.upstream.visit(forward.headers["location"])
+        return said(await self.browser.get(url))
+
+    @property
+    def cookies(self) -> dict[str, str]:
+        """What the browser remembers."""
+        return {name: value or "" for name, value in self.browser.cookies.items() if "remembered" in name}
+
+
+@pytest.fixture
+def here() -> Proxied:
+    return Proxied()
+
+
+def is_page(response: httpx2.Response) -> bool:
+    """Say whether a user is asked."""
+    assert response.status_code == 200 or response.headers["location"].startswith("https://id.example.com/")
+    return response.status_code == 200
+
+
+async def test_who_has_ticked_the_box_is_not_asked_again_by_the_same_program(here: Proxied) -> None:
+    told: list[AuditEvent] = []
+    here.site.audit(told.append)
+    program = Program(here)
+    assert "code" in await program.allowed()
+    for port in (3000, 3001):
+        forward = await program.opened(redirect_uri=f"http://127.0.0.1:{port}/callback")
+        assert not is_page(forward)
+        assert "code" in await program.back(forward)
+    events = [event.detail for event in told if event.name == "consent"]
+    assert events == [
+        "allowed, to 127.0.0.1:3000",
+        "remembered, to 127.0.0.1:3000",
+        "remembered, to 127.0.0.1:3001",
+    ]
+
+
+async def test_who_has_not_is_asked(here: Proxied) -> None:
+    program = Program(here)
+    await program.allowed(remember=False)
+    assert program.cookies == {}
+    assert is_page(await program.opened())
+
+
+async def test_the_box_is_not_ticked_and_is_where_it_may_be_remembered(here: Proxied) -> None:
+    page = await Program(here).opened()
+    assert BOX in page.text
+    elsewhere = await Program(here, "https://client.example/callback").opened()
+    assert BOX not in elsewhere.text
+
+
+async def test_it_can_be_turned_off() -> None:
+    here = Proxied()
+    off = Proxied(here.upstream, kept={"shared": here.site.shared}, remember=False)
+    program = Program(here)
+    await program.allowed()
+    async with off.browser() as browser:
+        browser.cookies = program.browser.cookies
+        page = await browser.get("/authorize", params=(await program.login()).query, headers=OPENED)
+        assert BOX not in page.text
+        await browser.post("/authorize", data=form_of(page) | {"remember": "yes"})
+    assert is_page(page)
+
+
+@pytest.mark.parametrize(
+    "callback",
+    [
+        "https://client.example/callback",
+        "cursor://vendor.extension/callback",
+        "https://claude.ai/api/mcp/auth_callback",
+    ],
+)
+async def test_what_does_not_lead_to_a_program_here_is_asked_however_it_is_answered(
+    here: Proxied, callback: str
+) -> None:
+    program = Program(here, callback)
+    assert "code" in await program.allowed()
+    assert program.cookies == {}
+    assert is_page(await program.opened())
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Sec-Fetch-Site": "same-origin"},
+        {"Sec-Fetch-Site": ""},
+        {"Sec-Fetch-Site": None},
+        {"Sec-Fetch-Mode": "cors"},
+        {"Sec-Fetch-Mode": None},
+        {"Sec-Fetch-Dest": "iframe"},
+        {"Sec-Fetch-Dest": "image"},
+        {"Sec-Fetch-Dest": None},
+        {"Sec-Purpose": "prefetch;prerender"},
+        {"Purpose": "prefetch"},
+    ],
+)
+async def test_a_request_that_a_page_may_have_made_is_asked(here: Proxied, headers: Any) -> None:
+    """Also that of a browser that does not say."""
+    program = Program(here)
+    await program.allowed()
+    changed = {name: value for name, value in (OPENED | headers).items() if value is not None}
+    assert is_page(await program.opened(headers=changed if headers else {}))
+    assert not is_page(await program.opened())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"redirect_uri": "http://127.0.0.1:3000/callback?to=elsewhere"},
+        {"redirect_uri": "http://127.0.0.1:3000/other"},
+        {"redirect_uri": "http://localhost:3000/callback"},
+        {"redirect_uri": "http://[::1]:3000/callback"},
+        {"scope": "notes:read notes:write"},
+        {"scope": "notes:write"},
+        {"resource": f"{ORIGIN}/sse"},
+        {"resource": [MCP, f"{ORIGIN}/sse"]},
+        {"resource": None},
+    ],
+)
+async def test_what_is_not_the_same_is_asked(here: Proxied, change: dict[str, Any]) -> None:
+    async with here.browser() as browser:
+        metadata = {
+            "redirect_uris": [
+                CALLBACK,
+                f"{CALLBACK}?to=elsewhere",
+                "http://127.0.0.1/other",
+                "http://localhost/callback",
+                "http://[::1]/callback",
+            ],
+            "token_endpoint_auth_method": "none",
+        }
+        client_id = (await browser.post("/register", json=metadata)).json()["client_id"]
+    program = Program(here)
+    program.client_id = client_id
+    await program.allowed()
+    assert is_page(await program.opened(**change))
+    assert not is_page(await program.opened())
+
+
+async def test_less_than_what_was_allowed_is_not_asked(here: Proxied) -> None:
+    program = Program(here)
+    await program.allowed(scope="notes:write")
+    for scope in ("notes:write", "notes:read", "notes:read notes:write", None):
+        assert not is_page(await program.opened(scope=scope))
+    assert is_page(await program.opened(scope="notes:admin"))
+
+
+async def test_a_scope_that_has_come_to_imply_more_is_asked() -> None:
+    before = {"read": Scope("Read", default=True), "delete": Scope("Delete")}
+    after = {"read": Scope("Read", default=True, implies=["delete"]), "delete": Scope("Delete")}
+    here = Proxied(kept={"scopes": before})
+    program = Program(here)
+    await program.allowed(scope="read")
+    assert not is_page(await program.opened(scope="read"))
+    later = Proxied(here.upstream, kept={"scopes": after, "shared": here.site.shared})
+    async with later.browser() as browser:
+        browser.cookies = program.browser.cookies
+        login = await program.login(scope="read")
+        assert is_page(await browser.get("/authorize", params=login.query, headers=OPENED))
+
+
+async def test_another_client_is_asked_and_so_is_another_browser(here: Proxied) -> None:
+    program = Program(here)
+    await program.allowed()
+    other = Program(here, browser=program.browser)
+    assert is_page(await other.opened())
+    elsewhere = Program(here)
+    elsewhere.client_id = program.client_id
+    assert is_page(await elsewhere.opened())
+
+
+async def test_a_client_with_a_metadata_document_is_always_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Everybody who uses it has the same id: what one server's user has allowed would let in another server."""
+    url = "https://client.example/client.json"
+    document = {"client_id": url, "client_name": "Shared", "redirect_uris": [CALLBACK]}
+
+    def answer(_: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(200, json=document)
+
+    monkeypatch.setattr(
+        "mcpkit.auth.authority.public_internet.public_client",
+        lambda: httpx2.AsyncClient(transport=httpx2.MockTransport(answer)),
+    )
+    program = Program(Proxied())
+    program.client_id = url
+    page = await program.opened()
+    assert "client.example" in page.text
+    assert BOX not in page.text
+    assert "code" in await program.allowed()
+    assert program.cookies == {}
+    assert is_page(await program.opened())
+
+
+async def test_somebody_else_at_the_same_browser_does_not_get_in_by_it(here: Proxied) -> None:
+    program = Program(here)
+    await program.allowed()
+    here.upstream.user = "bob"
+    refused = await program.back(await program.opened())
+    assert (refused["error"], refused["iss"]) == ("access_denied", ORIGIN)
+    assert "code" not in refused
+    assert not [token for token, user in here.upstream.live.items() if user == "bob"]
+    assert program.cookies == {}
+    assert is_page(await program.opened())  # and is asked, as ada is
+    here.upstream.user = "ada"
+    assert is_page(await program.opened())
+
+
+@pytest.mark.parametrize("answer", ["deny", "allow"])
+async def test_the_last_answer_holds(here: Proxied, answer: str) -> None:
+    """Who denies it, or allows it without the box, is asked the next time."""
+    program = Program(here)
+    await program.allowed()
+    page = await program.opened(scope="notes:admin")
+    await program.browser.post("/authorize", data=form_of(page, answer))
+    assert program.cookies == {}
+    assert is_page(await program.opened())
+
+
+async def test_what_others_have_been_allowed_stays(here: Proxied) -> None:
+    kept = Program(here)
+    await kept.allowed()
+    gone = Program(here, browser=kept.browser)
+    await gone.allowed()
+    page = await gone.opened(scope="notes:admin")
+    await gone.browser.post("/authorize", data=form_of(page, "deny"))
+    assert not is_page(await kept.opened())
+    assert is_page(await gone.opened())
+
+
+async def test_it_is_remembered_when_the_user_has_come_back_and_not_before(here: Proxied) -> None:
+    program = Program(here)
+    page = await program.opened()
+    forward = await program.browser.post("/authorize", data=form_of(page) | {"remember": "yes"})
+    assert program.cookies == {}
+    refused = said(await program.browser.get(await here.upstream.refuse(forward.headers["location"])))
+    assert refused["error"] == "access_denied"
+    assert program.cookies == {}
+    assert is_page(await program.opened())
+
+
+async def test_it_holds_for_thirty_days_from_the_page_on() -> None:
+    clock = Clock()
+    program = Program(Proxied(clock=clock))
+    await program.allowed()
+    clock.now += 29 * 24 * 3600.0
+    assert "code" in await program.back(await program.opened())
+    clock.now += 24 * 3600.0
+    assert is_page(await program.opened())
+
+
+async def test_a_browser_remembers_a_few_in_one_cookie(here: Proxied) -> None:
+    browser = here.browser()
+    programs = [Program(here, browser=browser) for _ in range(12)]
+    for each in programs:
+        await each.allowed()
+    [value] = programs[0].cookies.values()
+    assert len(value) < 3900
+    assert [is_page(await each.opened()) for each in programs] == [True] * 4 + [False] * 8
+
+
+async def test_long_scopes_make_no_cookie_that_a_browser_drops() -> None:
+    names = [sha256(bytes([number])).hexdigest() for number in range(160)]
+    here = Proxied(kept={"scopes": {name: name for name in names}})
+    browser = here.browser()
+    programs = [Program(here, browser=browser) for _ in range(4)]
+    wanted = [" ".join(names[start:end]) for start, end in ((0, 5), (5, 55), (55, 105), (10, 100))]
+    for program, scope in zip(programs, wanted, strict=True):
+        await program.allowed(scope=scope)
+        assert 0 < sum(map(len, program.cookies.values())) < 3900
+    asked = [is_page(await each.opened(scope=scope)) for each, scope in zip(programs, wanted, strict=True)]
+    assert asked == [True, True, False, True]  # the last alone is too long, and the oldest are forgotten
+
+
+async def test_the_cookie_is_for_this_server_alone_and_no_script(here: Proxied) -> None:
+    program = Program(here)
+    page = await program.opened()
+    forward = await program.browser.post("/authorize", data=form_of(page) | {"remember": "yes"})
+    back = await program.browser.get(await here.upstream.visit(forward.headers["location"]))
+    [cookie] = [each for each in back.headers.get_list("set-cookie") if "remembered" in each]
+    assert cookie.startswith("__Host-mcpkit-remembered-")
+    for attribute in ("HttpOnly", "Secure", "SameSite=lax", "Path=/", "Max-Age=2592000"):
+        assert attribute in cookie
+    for shown in ("ada", "notes", "127.0.0.1", program.client_id):
+        assert shown not in cookie.partition(";")[0]
+
+
+@pytest.mark.parametrize("value", ["", "x", "AAAA", "A" * 200, "\u00e9"])
+async def test_a_cookie_that_is_none_of_ours_is_as_good_as_none(here: Proxied, value: str) -> None:
+    program = Program(here)
+    await program.allowed()
+    [name] = program.cookies
+    login = await program.login()
+    headers = [(b"cookie", f"{name}={value}".encode("latin-1"))]
+    headers += [(each.encode(), text.encode()) for each, text in OPENED.items()]
+    async with here.browser() as browser:
+        page = await browser.get("/authorize", params=login.query, headers=headers)
+        assert is_page(page)
+
+
+async def test_a_cookie_of_another_server_with_the_same_secret_is_worth_nothing(here: Proxied) -> None:
+    program = Program(here)
+    await program.allowed()
+    [(_, value)] = program.cookies.items()
+    other = Proxied(here.upstream, origin="https://other.example.com", kept={"shared": here.site.shared})
+    theirs = Program(other)
+    await theirs.allowed(resource=None)
+    [name] = theirs.cookies
+    theirs.browser.cookies.clear()
+    login = await theirs.login(resource="https://other.example.com/mcp")
+    login.query["client_id"] = program.client_id
+    page = await theirs.browser.get(
+        "/authorize", params=login.query, headers={**OPENED, "Cookie": f"{name}={value}"}
+    )
+    assert is_page(page)
