@@ -176,11 +176,13 @@ async def test_a_lease_can_be_lost_here_and_had_again(engine: Memory | Sqlite) -
 
     async def do(job: Job, hold: Hold) -> None:
         if job.fence == 1:
-            await forever(job, hold)
-        queue.fail_renew = None
+            try:
+                await forever(job, hold)
+            finally:
+                queue.fail_renew = None
 
     hands = Hands(queue, do)
-    async with runner_of(engine, hands, lease=0.5).running():
+    async with runner_of(engine, hands, lease=1.5).running():
         await until(lambda: len(hands.jobs) == 2 and hands.running == 0)
     assert hands.cancelled == [("a", "lost")]
     assert [job.fence for job in hands.jobs] == [1, 2]
