@@ -231,12 +231,17 @@ class LoginNeededError(HandlerError):
 
     Args:
         provider: Its name, as `ctx.token_for` takes it.
-        reason: Why, in words for the client; None where they have not logged in.
+        title: What people call it.
+        has_ended: Whether there was a login, which has ended.
     """
 
-    def __init__(self, provider: str, reason: str | None = None) -> None:
-        super().__init__(reason or f"this takes a login with {provider}, and whoever asks has none")
+    def __init__(self, provider: str, title: str | None = None, *, has_ended: bool = False) -> None:
+        what = f"the login with {title or provider} has ended: log in again"
+        super().__init__(
+            what if has_ended else f"this takes a login with {title or provider}, and whoever asks has none"
+        )
         self.provider = provider
+        self.has_ended = has_ended
 
 
 class ProviderUnavailableError(HandlerError):

@@ -12,10 +12,12 @@ from pydantic_core import from_json
 from .claims import ISSUER_ADVICE
 from .jwt import Jwt
 from .strict_json import members_in
-from .verifier import Grant, InvalidTokenError, Site, TokenVerifier
+from .verifier import Grant, Ground, InvalidTokenError, Site, TokenVerifier
 
 if TYPE_CHECKING:
     from starlette.routing import Route
+
+    from ..state.principal import Principal
 
 
 class Issuers(TokenVerifier):
@@ -28,19 +30,28 @@ class Issuers(TokenVerifier):
         verifiers: The verifiers.
 
     Raises:
-        ValueError: There is none, or two have one issuer.
+        ValueError: There is none, or two have one issuer, or one provider.
     """
 
     def __init__(self, verifiers: Sequence[TokenVerifier]) -> None:
         if not verifiers:
             raise ValueError("auth=[] verifies nothing: leave auth out to serve everybody")
         self._verifiers = tuple(verifiers)
-        self.issuers = tuple(chain.from_iterable(each.issuers for each in verifiers))
+        self._sort()
+
+    def _sort(self) -> None:
+        """Take note of whose tokens are whose; who issues tokens knows that when they know where they are served."""
+        self.issuers = tuple(chain.from_iterable(each.issuers for each in self._verifiers))
         if len(set(self.issuers)) < len(self.issuers):
             raise ValueError("auth: two verifiers are for one issuer, so that nobody knows which holds")
-        self._by_issuer = {issuer: (each,) for each in verifiers for issuer in each.issuers}
-        self._without_issuer = tuple(each for each in verifiers if not each.issuers)
-        asking = (each for each in verifiers if each.issuers and not isinstance(each, Jwt))
+        self._by_provider = {name: each for each in self._verifiers for name in each.providers}
+        self.providers = tuple(chain.from_iterable(each.providers for each in self._verifiers))
+        if len(self._by_provider) < len(self.providers):
+            twice = next(each for each in self.providers if self.providers.count(each) > 1)
+            raise ValueError(f"auth: two providers are called {twice!r}; give one of them another name=")
+        self._by_issuer = {issuer: (each,) for each in self._verifiers for issuer in each.issuers}
+        self._without_issuer = tuple(each for each in self._verifiers if not each.issuers)
+        asking = (each for each in self._verifiers if each.issuers and not isinstance(each, Jwt))
         self._of_opaque = (*self._without_issuer, *asking)
 
     async def verify(self, token: str, audience: str) -> Grant:
@@ -58,9 +69,14 @@ class Issuers(TokenVerifier):
         raise refusal
 
     def enter(self, site: Site) -> None:
-        """Tell each where the tokens are taken."""
+        """Tell each where the tokens are taken.
+
+        Raises:
+            ValueError: One of them cannot be used there, or has the issuer of another one.
+        """
         for each in self._verifiers:
             each.enter(site)
+        self._sort()
 
     def routes(self) -> Sequence[Route]:
         """Return what they serve."""
@@ -69,6 +85,15 @@ class Issuers(TokenVerifier):
     def refusal(self, headers: Mapping[bytes, bytes]) -> str | None:
         """Return why one of them refuses a request."""
         return next((why for each in self._verifiers if (why := each.refusal(headers)) is not None), None)
+
+    async def token_for(self, principal: Principal, provider: str, ground: Ground) -> str:
+        """Have the one return it whose users log in with that provider."""
+        return await self._by_provider[provider].token_for(principal, provider, ground)
+
+    async def revoke(self, principal: Principal, ground: Ground) -> None:
+        """Have each end what it has granted."""
+        for each in self._verifiers:
+            await each.revoke(principal, ground)
 
     async def aclose(self) -> None:
         """Close what they keep open."""

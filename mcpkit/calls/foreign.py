@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..errors import LoginNeededError, RegistrationError
+from ..errors import ChallengeError, LoginNeededError, RegistrationError
 
 if TYPE_CHECKING:
     from ..auth.verifier import Ground
@@ -20,7 +20,17 @@ async def token_for(call: Call, provider: str) -> str:
         raise RegistrationError(_unknown(provider, () if auth is None else auth.providers))
     if call.principal.id is None:
         raise LoginNeededError(provider)
-    return await auth.token_for(call.principal, provider, ground_of(call.runtime))
+    try:
+        return await auth.token_for(call.principal, provider, ground_of(call.runtime))
+    except LoginNeededError as error:
+        raise (_dismissal(call) if error.has_ended else None) or error from None
+
+
+def _dismissal(call: Call) -> ChallengeError | None:
+    """Return how whoever asks is told to log in again and to send the request once more; None where it is too late."""
+    dismissal = getattr(call.channel, "dismissal", None)  # a channel of an author's own need not know
+    has_effects = call.dialogue is not None and call.dialogue.has_done
+    return None if dismissal is None or has_effects else dismissal()
 
 
 def ground_of(runtime: Runtime) -> Ground:

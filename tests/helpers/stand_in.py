@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
@@ -31,11 +32,13 @@ class StandIn(Upstream):
         live: Whose token is whose: those that have not been revoked.
         handed_out: All secrets that ever were.
         queries: What browsers were sent with.
+        during: Called with the name of each operation.
         open: Cleared, refreshes are held until it is set.
     """
 
     def __init__(self, clock: Clock, *, name: str = "example", issuer: str = ISSUER) -> None:
         self.name, self.title, self.issuer = name, name.title(), issuer
+        self.is_public = False
         self.clock = clock
         self.user = "ada"
         self.claims: dict[str, Any] = {"login": "ada"}
@@ -48,7 +51,7 @@ class StandIn(Upstream):
         self.handed_out: list[str] = []
         self.queries: list[dict[str, str]] = []
         self.during: Callable[[str], Any] = lambda _: None
-        self.open = asyncio.Event()
+        self.open = threading.Event()
         self.open.set()
         self._codes: dict[str, tuple[str, dict[str, str]]] = {}
         self._count = 0
@@ -90,14 +93,15 @@ class StandIn(Upstream):
 
     async def refresh(self, tokens: UpstreamTokens) -> UpstreamTokens:
         await self._note("refresh")
-        await self.open.wait()
+        while not self.open.is_set():
+            await asyncio.sleep(0.01)
         user = self.live.pop(tokens.refresh_token or "", None)
         if user is None:
             raise UpstreamRefusedError("invalid_grant", "the refresh token is not known")
         self.live.pop(tokens.access_token, None)
         return self._issued(user)
 
-    async def identify(self, tokens: UpstreamTokens) -> Identity | None:
+    async def identify(self, tokens: UpstreamTokens) -> Identity:
         await self._note("identify")
         if tokens.access_token not in self.live:
             raise UpstreamRefusedError("invalid_token", "the token is not known")

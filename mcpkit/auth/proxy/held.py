@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 
 from ...protocol.types import Json
 from ..authority.grants import GrantRecord
 from ..upstream.tokens import UpstreamTokens
+
+DUE = 60.0
+"""Seconds before their end in which tokens are refreshed, unless they were issued for less than twice as long."""
 
 
 @dataclass(frozen=True)
@@ -15,12 +18,14 @@ class Held:
 
     Attributes:
         tokens: The provider's.
+        obtained: When they were issued, in Unix seconds.
         looked: When the provider said for the last time who the user is, in Unix seconds.
         lease: Who is refreshing the tokens; empty for nobody. They may have been killed.
         leased_until: Until when nobody else begins to, in Unix seconds.
     """
 
-    tokens: UpstreamTokens = field(repr=False)
+    tokens: UpstreamTokens
+    obtained: float
     looked: float
     lease: str = ""
     leased_until: float = 0.0
@@ -32,10 +37,16 @@ class Held:
         tokens: Json = members["tokens"]
         return cls(
             UpstreamTokens(**{**tokens, "scopes": tuple(tokens["scopes"])}),
+            members["obtained"],
             members["looked"],
             members["lease"],
             members["leased_until"],
         )
+
+    def is_due(self, now: float) -> bool:
+        """Say whether the tokens are near their end: a minute, or half of the time for which they were issued."""
+        expires = self.tokens.expires
+        return expires is not None and expires - now <= min(DUE, (expires - self.obtained) / 2)
 
     def written(self) -> Json:
         """Return it as a record has it."""

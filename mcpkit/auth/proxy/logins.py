@@ -20,8 +20,6 @@ from .held import Held
 
 logger = logging.getLogger("mcpkit")
 
-DUE = 60.0
-"""Seconds before their end in which tokens are refreshed."""
 LOOKED_AGAIN = 600.0
 """Seconds after which the provider is asked who a user is, when the client refreshes."""
 LEASE = 30.0
@@ -72,7 +70,7 @@ class Logins:
 
     def begun(self, tokens: UpstreamTokens) -> Held:
         """Return what the grant of a new login is to hold."""
-        return Held(tokens, self._clock())
+        return Held(tokens, self._clock(), self._clock())
 
     def access_token(self, record: GrantRecord) -> str:
         """Return the provider's access token that a grant holds."""
@@ -83,12 +81,18 @@ class Logins:
         """The grants."""
         return self._grants
 
+    def has_been(self, principal: Principal) -> bool:
+        """Say whether somebody is here by a login at this provider, which may have ended."""
+        claims, issuer = principal.claims, self._upstream.issuer
+        is_by_proxy = claims.get("iss") != issuer and isinstance(claims.get("grant"), str)
+        return is_by_proxy and principal.issuer == issuer
+
     async def find(self, principal: Principal) -> GrantRecord | None:
-        """Return the grant by which somebody is here; None where they are not by any of these."""
-        grant_id = principal.claims.get("grant")
-        if principal.issuer != self._upstream.issuer or not isinstance(grant_id, str):
+        """Return the grant by which somebody is here; None where they are by none of these, or it has ended."""
+        if not self.has_been(principal):
             return None
-        record = await self._grants.find(grant_id)
+        record = await self._grants.find(str(principal.claims["grant"]))
+        # Others may vouch for the same users: nothing is believed of what they claim.
         is_theirs = record is not None and (record.subject, record.client_id) == (
             principal.subject,
             principal.client_id,
@@ -103,7 +107,7 @@ class Logins:
             UpstreamUnavailableError: Nobody can tell now; nothing is lost.
             OSError: The store does not answer.
         """
-        return record if not self._is_due(Held.of(record).tokens) else await self._refreshed(record)
+        return record if not Held.of(record).is_due(self._clock()) else await self._refreshed(record)
 
     async def checked(self, record: GrantRecord) -> GrantRecord:
         """Return a grant whose tokens are good and whose user is still the provider's, as of some minutes ago.
@@ -114,8 +118,9 @@ class Logins:
             OSError: The store does not answer.
         """
         record = await self.fresh(record)
-        held = Held.of(record)
-        if self._clock() - held.looked < LOOKED_AGAIN:
+        held, now = Held.of(record), self._clock()
+        is_new = held.looked < held.obtained
+        if not is_new and now - held.looked < LOOKED_AGAIN:
             return record
         identity: Identity | None = None
         try:
@@ -124,26 +129,22 @@ class Logins:
             if held.tokens.refresh_token is None:
                 await self.end(record.id)
                 raise LoginEndedError from None
-            record = await self._refreshed(record, held.tokens)  # the provider may have ended these alone
+            if not is_new:  # the provider may have ended these alone
+                record = await self._refreshed(record, held.tokens)
         except (UpstreamUnavailableError, asyncio.TimeoutError):
             if held.tokens.refresh_token is None:
                 raise _unavailable("to say who a user is") from None
+            return record  # it has said by a refresh that they may go on; who they are is asked the next time
         if identity is not None and identity.subject != record.subject:
             logger.error("%s: the tokens of a user have become somebody else's", self._upstream.title)
             await self.end(record.id)
             raise LoginEndedError
-        claims = {} if identity is None else dict(identity.claims)
-        return await self._changed(
-            record.id,
-            lambda now: replace(
-                replace(Held.of(now), looked=self._clock()).put_into(now), claims={**now.claims, **claims}
-            ),
-        )
+        return await self._changed(record.id, lambda record: _noted(record, identity, now))
 
     async def let_go(self, record: GrantRecord) -> None:
-        """Have the provider end the tokens of a grant that has ended; where it cannot, that is all there is to do."""
+        """Have the provider end the tokens of a grant that has ended."""
         if record.held is not None:
-            await self._revoke(Held.of(record).tokens)
+            await self.forget(Held.of(record).tokens)
 
     async def end(self, grant_id: str) -> None:
         """End a grant, and what it holds."""
@@ -164,9 +165,6 @@ class Logins:
         ended = await asyncio.gather(*map(self._grants.end, ids))
         await asyncio.gather(*[self.let_go(record) for record in ended if record is not None])
 
-    def _is_due(self, tokens: UpstreamTokens) -> bool:
-        return tokens.expires is not None and tokens.expires - self._clock() <= DUE
-
     async def _refreshed(self, record: GrantRecord, worthless: UpstreamTokens | None = None) -> GrantRecord:
         """Return a grant when its tokens have been refreshed, by whomever.
 
@@ -184,7 +182,7 @@ class Logins:
         while time.monotonic() < give_up:
             record = await self._changed(grant_id, lambda now: self._leased(now, lease, worthless))
             held = Held.of(record)
-            if not self._is_wanted(held.tokens, worthless):
+            if not self._is_wanted(held, worthless):
                 return record
             if held.tokens.refresh_token is None:
                 if (held.tokens.expires or 0.0) > self._clock():
@@ -196,15 +194,15 @@ class Logins:
             await asyncio.sleep(_GLANCE)
         raise _unavailable("to refresh tokens, for which another process has asked it")
 
-    def _is_wanted(self, tokens: UpstreamTokens, worthless: UpstreamTokens | None) -> bool:
-        return tokens == worthless or self._is_due(tokens)
+    def _is_wanted(self, held: Held, worthless: UpstreamTokens | None) -> bool:
+        return held.tokens == worthless or held.is_due(self._clock())
 
     def _leased(self, record: GrantRecord, lease: str, worthless: UpstreamTokens | None) -> GrantRecord:
         """Return a grant that says who refreshes it, where that is to be done and nobody is at it."""
         held = Held.of(record)
         if (
             held.tokens.refresh_token is None
-            or not self._is_wanted(held.tokens, worthless)
+            or not self._is_wanted(held, worthless)
             or held.leased_until > self._clock()
         ):
             return record
@@ -226,21 +224,24 @@ class Logins:
         try:
             return await self._kept(grant_id, new)
         except (LoginEndedError, OSError):  # nobody will ever use them
-            await self._revoke(new)
+            await self.forget(new)
             raise
 
     async def _kept(self, grant_id: str, tokens: UpstreamTokens) -> GrantRecord:
         """Return a grant that holds new tokens, whatever it holds now."""
-        for times in range(_TIMES):
+        now, times = self._clock(), 0
+
+        def put(record: GrantRecord) -> GrantRecord:
+            return Held(tokens, now, Held.of(record).looked).put_into(record)
+
+        while True:
             try:
-                return await self._changed(
-                    grant_id, lambda now: Held(tokens, Held.of(now).looked).put_into(now)
-                )
+                return await self._changed(grant_id, put)
             except OSError:
-                if times == _TIMES - 1:
+                times += 1
+                if times == _TIMES:
                     raise
                 await asyncio.sleep(times)
-        raise AssertionError("it returns or raises")
 
     async def _changed(self, grant_id: str, change: Callable[[GrantRecord], GrantRecord]) -> GrantRecord:
         record = await self._grants.change(grant_id, change)
@@ -248,7 +249,8 @@ class Logins:
             raise LoginEndedError
         return record
 
-    async def _revoke(self, tokens: UpstreamTokens) -> None:
+    async def forget(self, tokens: UpstreamTokens) -> None:
+        """Have the provider end tokens that nobody will use; where it cannot, that is all there is to do."""
         try:
             await asyncio.wait_for(self._upstream.revoke(tokens), _FAREWELL)
         except (UpstreamRefusedError, UpstreamUnavailableError, asyncio.TimeoutError) as error:
@@ -257,6 +259,12 @@ class Logins:
                 self._upstream.title,
                 _said(error),
             )
+
+
+def _noted(record: GrantRecord, identity: Identity | None, now: float) -> GrantRecord:
+    """Return a grant that says who its user is now; None for what was known before."""
+    noted = replace(Held.of(record), looked=now).put_into(record)
+    return noted if identity is None else replace(noted, claims=dict(identity.claims))
 
 
 def _said(error: Exception) -> str:

@@ -147,11 +147,11 @@ class OAuthProxy(TokenVerifier):
         logins, title = self._logins(ground), self._upstream.title
         record = await logins.find(principal)
         if record is None:
-            raise LoginNeededError(provider, f"this takes a login with {title}, and whoever asks has none")
+            raise LoginNeededError(provider, title, has_ended=logins.has_been(principal))
         try:
             return logins.access_token(await logins.fresh(record))
         except LoginEndedError:
-            raise LoginNeededError(provider, f"the login with {title} has ended: log in again") from None
+            raise LoginNeededError(provider, title, has_ended=True) from None
         except UpstreamUnavailableError:
             raise ProviderUnavailableError(provider) from None
 

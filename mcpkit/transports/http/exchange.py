@@ -238,6 +238,12 @@ class Exchange:
             return None
         return self.challenger.challenge(scopes, self.principal, revision)
 
+    def dismissal(self) -> ChallengeError | None:
+        """Return how whoever asks is told to log in again, as long as the status can say so."""
+        if self.challenger is None or self.state != _UNDECIDED:
+            return None
+        return self.challenger.dismissal()
+
     def hold(self) -> None:
         """Do not become an event stream just because time passes."""
         self._is_held = True

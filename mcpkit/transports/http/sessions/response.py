@@ -115,9 +115,17 @@ class Answer(Source):
 
     def challenge(self, scopes: Sequence[str], revision: str) -> ChallengeError | None:
         """Return how whoever asks is told to come back with more, as long as the status can say so."""
+        return None if self._is_too_late else self._exchange.challenge(scopes, revision)
+
+    def dismissal(self) -> ChallengeError | None:
+        """Return how whoever asks is told to log in again, as long as the status can say so."""
+        return None if self._is_too_late else self._exchange.dismissal()
+
+    @property
+    def _is_too_late(self) -> bool:
+        """Whether the status cannot be one of this request's own any more."""
         # A batch has one status for all of its requests, of which others may have been served.
-        is_too_late = self._is_over or self._stream is not None or is_array(self._message)
-        return None if is_too_late else self._exchange.challenge(scopes, revision)
+        return self._is_over or self._stream is not None or is_array(self._message)
 
     def hold(self) -> None:
         """Do not become an event stream just because time passes."""
