@@ -83,10 +83,12 @@ if TYPE_CHECKING:
         ElicitationError,
         InputRequired,
         InsufficientScopeError,
+        LoginNeededError,
         MissingCapabilityError,
         ProcessEndedError,
         PromptError,
         ProtocolError,
+        ProviderUnavailableError,
         RegistrationError,
         ResourceError,
         ResourceNotFoundError,
@@ -161,9 +163,9 @@ else:
         "engine.topic": "Topic",
         "errors": (
             "AnswerError ArgumentsError CallTimeoutError ChallengeError ElicitationError InputRequired "
-            "InsufficientScopeError "
-            "MissingCapabilityError ProcessEndedError PromptError ProtocolError RegistrationError "
-            "ResourceError ResourceNotFoundError ToolError "
+            "InsufficientScopeError LoginNeededError "
+            "MissingCapabilityError ProcessEndedError PromptError ProtocolError ProviderUnavailableError "
+            "RegistrationError ResourceError ResourceNotFoundError ToolError "
         ),
         "protocol.client": "Outgoing",
         "protocol.eras": "Cache",
@@ -244,6 +246,7 @@ __all__ = [
     "KeyringTokens",
     "ListRoots",
     "LogHandler",
+    "LoginNeededError",
     "Loopback",
     "Memory",
     "MemoryTokens",
@@ -259,6 +262,7 @@ __all__ = [
     "PromptError",
     "ProtocolError",
     "Provider",
+    "ProviderUnavailableError",
     "Queue",
     "Receiver",
     "Redis",

@@ -1,0 +1,235 @@
+"""The tokens of the provider: refreshed when that is due, once, and nothing is lost by a provider that is away."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import pytest
+
+from mcpkit.auth import InvalidTokenError
+from mcpkit.errors import LoginNeededError, ProviderUnavailableError
+from proxied import Proxied
+
+pytestmark = pytest.mark.anyio
+
+
+async def logged_in(**options: Any) -> tuple[Proxied, Any, dict[str, Any]]:
+    here = Proxied(token_lifetime=100_000.0, **options)
+    flow = here.flow()
+    return here, flow, await flow.tokens()
+
+
+async def test_tokens_that_are_good_are_not_refreshed() -> None:
+    here, _flow, tokens = await logged_in()
+    first = await here.token_for(tokens)
+    here.clock.now += 3500
+    assert await here.token_for(tokens) == first
+    assert "refresh" not in here.upstream.asked
+
+
+async def test_tokens_are_refreshed_in_their_last_minute() -> None:
+    here, _flow, tokens = await logged_in()
+    first = await here.token_for(tokens)
+    here.clock.now += 3541
+    second = await here.token_for(tokens)
+    assert second != first
+    assert second in here.upstream.live
+    assert await here.token_for(tokens) == second
+    assert here.upstream.asked.count("refresh") == 1
+
+
+async def test_tokens_that_live_a_minute_are_not_refreshed_each_time() -> None:
+    here = Proxied()
+    here.upstream.lifetime = 60.0
+    tokens = await here.flow().tokens()
+    first = await here.token_for(tokens)
+    here.clock.now += 29
+    assert await here.token_for(tokens) == first
+    here.clock.now += 2
+    assert await here.token_for(tokens) != first
+
+
+async def test_twenty_who_ask_at_once_refresh_once() -> None:
+    here, _flow, tokens = await logged_in()
+    here.clock.now += 3600
+    here.upstream.open.clear()
+    found: list[str] = []
+
+    async def ask(proxied: Proxied) -> None:
+        found.append(await proxied.token_for(tokens))
+
+    other = Proxied(here.upstream, kept={"shared": here.site.shared})
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as group:
+            for each in [here, other] * 10:
+                group.start_soon(ask, each)
+            while here.upstream.asked.count("refresh") < 1:
+                await anyio.sleep(0.01)
+            await anyio.sleep(0.1)
+            here.upstream.open.set()
+    assert len(set(found)) == 1
+    assert here.upstream.asked.count("refresh") == 1
+
+
+async def test_whoever_is_killed_in_the_midst_of_it_holds_up_nobody_for_long() -> None:
+    here, _flow, tokens = await logged_in()
+    here.clock.now += 3600
+    here.upstream.open.clear()
+    async with anyio.create_task_group() as group:
+        group.start_soon(here.token_for, tokens)
+        while "refresh" not in here.upstream.asked:
+            await anyio.sleep(0.01)
+        await here.proxy.aclose()  # its task is cancelled, as if the process had gone
+        group.cancel_scope.cancel()
+    here.upstream.open.set()
+    other = Proxied(here.upstream, kept={"shared": here.site.shared})
+    found: list[str] = []
+
+    async def ask() -> None:
+        found.append(await other.token_for(tokens))
+
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as group:
+            group.start_soon(ask)
+            await anyio.sleep(0.3)
+            assert found == []
+            here.clock.now += 31
+    assert found[0] in here.upstream.live
+
+
+async def test_a_client_that_refreshes_has_the_provider_refresh_what_is_due() -> None:
+    here, flow, tokens = await logged_in()
+    here.clock.now += 3600
+    refreshed = (await flow.refreshed(tokens)).json()
+    assert here.upstream.asked.count("refresh") == 1
+    assert await here.token_for(refreshed) in here.upstream.live
+
+
+async def test_a_provider_that_is_away_costs_nothing() -> None:
+    here, flow, tokens = await logged_in()
+    here.clock.now += 3600
+    here.upstream.down.update({"refresh", "identify"})
+    response = await flow.refreshed(tokens)
+    assert (response.status_code, response.json()["error"]) == (503, "temporarily_unavailable")
+    assert response.headers["retry-after"] == "5"
+    with pytest.raises(ProviderUnavailableError, match="try again later"):
+        await here.token_for(tokens)
+    here.upstream.down.clear()
+    assert (await flow.refreshed(tokens)).status_code == 200
+
+
+async def test_a_login_that_the_provider_has_ended_ends_here() -> None:
+    here, flow, tokens = await logged_in()
+    here.clock.now += 3600
+    here.upstream.live.clear()
+    response = await flow.refreshed(tokens)
+    assert (response.status_code, response.json()["error"]) == (400, "invalid_grant")
+    with pytest.raises(InvalidTokenError):
+        await here.granted(tokens)
+
+
+async def test_a_login_that_the_provider_has_ended_has_no_token() -> None:
+    here, flow, tokens = await logged_in()
+    principal = (await here.granted(tokens)).principal
+    here.clock.now += 3600
+    here.upstream.live.clear()
+    for _ in range(2):
+        with pytest.raises(LoginNeededError, match="has ended: log in again"):
+            await here.proxy.token_for(principal, "example", here.ground)
+    assert (await flow.refreshed(tokens)).status_code == 400
+
+
+async def test_a_refusal_that_says_nothing_of_the_user_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    here, flow, tokens = await logged_in()
+    here.clock.now += 3600
+    here.upstream.refusing["refresh"] = "unauthorized_client"
+    assert (await flow.refreshed(tokens)).status_code == 503
+    assert "unauthorized_client" in caplog.text
+    here.upstream.refusing.clear()
+    assert (await flow.refreshed(tokens)).status_code == 200
+
+
+async def test_tokens_without_a_successor_are_good_to_their_end() -> None:
+    here = Proxied(token_lifetime=100_000.0)
+    here.upstream.is_refreshing = False
+    flow = here.flow()
+    tokens = await flow.tokens()
+    here.clock.now += 3599
+    assert await here.token_for(tokens) in here.upstream.live
+    principal = (await here.granted(tokens)).principal
+    here.clock.now += 1
+    with pytest.raises(LoginNeededError, match="has ended"):
+        await here.proxy.token_for(principal, "example", here.ground)
+    assert (await flow.refreshed(tokens)).json()["error"] == "invalid_grant"
+
+
+async def test_tokens_that_never_end_are_asked_about_every_ten_minutes() -> None:
+    here = Proxied(token_lifetime=100_000.0)
+    here.upstream.is_refreshing, here.upstream.lifetime = False, None
+    flow = here.flow()
+    tokens = await flow.tokens()
+    here.clock.now += 599
+    tokens = (await flow.refreshed(tokens)).json()
+    assert "identify" not in here.upstream.asked
+    here.clock.now += 1
+    tokens = (await flow.refreshed(tokens)).json()
+    tokens = (await flow.refreshed(tokens)).json()
+    assert here.upstream.asked.count("identify") == 1
+
+    here.clock.now += 600
+    here.upstream.down.add("identify")
+    assert (await flow.refreshed(tokens)).status_code == 503
+    here.upstream.down.clear()
+    here.upstream.live.clear()
+    assert (await flow.refreshed(tokens)).json()["error"] == "invalid_grant"
+
+
+async def test_the_claims_are_those_of_now() -> None:
+    here, flow, tokens = await logged_in()
+    here.upstream.claims = {"groups": ["staff"]}
+    here.clock.now += 600
+    refreshed = (await flow.refreshed(tokens)).json()
+    claims = (await here.granted(refreshed)).principal.claims
+    assert claims["groups"] == ["staff"]
+    assert "login" not in claims
+
+
+async def test_tokens_that_have_become_somebody_elses_end_the_login() -> None:
+    here, flow, tokens = await logged_in()
+    here.upstream.live = dict.fromkeys(here.upstream.live, "eve")
+    here.clock.now += 600
+    assert (await flow.refreshed(tokens)).json()["error"] == "invalid_grant"
+    assert here.upstream.live == {}
+
+
+async def test_an_access_token_that_was_revoked_at_the_provider_is_replaced() -> None:
+    here, flow, tokens = await logged_in()
+    before = await here.token_for(tokens)
+    del here.upstream.live[before]
+    here.clock.now += 600
+    refreshed = (await flow.refreshed(tokens)).json()
+    assert await here.token_for(refreshed) in here.upstream.live
+
+
+async def test_a_grant_that_ends_while_its_tokens_are_refreshed_leaves_none_behind() -> None:
+    here, flow, tokens = await logged_in()
+    here.clock.now += 3600
+    here.upstream.open.clear()
+    failed: list[Exception] = []
+
+    async def ask() -> None:
+        try:
+            await here.token_for(tokens)
+        except LoginNeededError as error:
+            failed.append(error)
+
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as group:
+            group.start_soon(ask)
+            while "refresh" not in here.upstream.asked:
+                await anyio.sleep(0.01)
+            await flow.revoked(tokens["refresh_token"])
+            here.upstream.open.set()
+    assert len(failed) == 1
+    assert here.upstream.live == {}

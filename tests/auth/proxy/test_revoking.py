@@ -1,0 +1,113 @@
+"""What ends here ends at the provider, and whoever watches hears of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mcpkit.auth import AuditEvent, InvalidTokenError
+from mcpkit.auth.authority.grants import GRACE
+from mcpkit.state.principal import Principal
+from proxied import Proxied
+
+pytestmark = pytest.mark.anyio
+
+ADA = "https://id.example.com#sub=ada"
+
+
+def watched(here: Proxied) -> list[AuditEvent]:
+    """The events from now on."""
+    events: list[AuditEvent] = []
+    here.site.audit(events.append)
+    return events
+
+
+def revocations(events: list[AuditEvent]) -> list[str | None]:
+    """Whose grants have ended."""
+    return [event.principal for event in events if event.name == "revocation"]
+
+
+@pytest.mark.parametrize("kind", ["access_token", "refresh_token"])
+async def test_a_client_logs_out(kind: str) -> None:
+    here = Proxied()
+    events = watched(here)
+    flow = here.flow()
+    tokens = await flow.tokens()
+    assert (await flow.revoked(tokens[kind])).status_code == 200
+    assert here.upstream.live == {}
+    assert revocations(events) == [ADA]
+    assert (await flow.revoked(tokens[kind])).status_code == 200
+    assert here.upstream.asked.count("revoke") == 1
+
+
+async def test_a_provider_that_is_away_keeps_nobody_from_logging_out() -> None:
+    here = Proxied()
+    here.upstream.down.add("revoke")
+    flow = here.flow()
+    tokens = await flow.tokens()
+    assert (await flow.revoked(tokens["refresh_token"])).status_code == 200
+    with pytest.raises(InvalidTokenError):
+        await here.granted(tokens)
+
+
+async def test_a_refresh_token_that_comes_again_later_ends_the_login_everywhere() -> None:
+    here = Proxied()
+    events = watched(here)
+    flow = here.flow()
+    tokens = await flow.tokens()
+    again = (await flow.refreshed(tokens)).json()
+    here.clock.now += GRACE
+    assert (await flow.refreshed(tokens)).json()["refresh_token"] == again["refresh_token"]
+    here.clock.now += 1
+    assert (await flow.refreshed(tokens)).json()["error"] == "invalid_grant"
+    assert here.upstream.live == {}
+    assert revocations(events) == [ADA]
+    assert (await flow.refreshed(again)).json()["error"] == "invalid_grant"
+
+
+async def test_a_code_that_comes_again_later_ends_the_login_everywhere() -> None:
+    here = Proxied()
+    flow = here.flow()
+    code = await flow.code()
+    tokens = (await flow.redeemed(code)).json()
+    here.clock.now += GRACE + 1
+    assert (await flow.redeemed(code)).json()["error"] == "invalid_grant"
+    assert here.upstream.live == {}
+    with pytest.raises(InvalidTokenError):
+        await here.granted(tokens)
+
+
+async def test_somebody_who_is_sent_away_has_no_login_left_by_whichever_client() -> None:
+    here = Proxied()
+    flows = [here.flow() for _ in range(3)]
+    for flow in flows:
+        await flow.tokens()
+    pending = here.flow()
+    code = await pending.code()
+    here.upstream.user = "grace"
+    grace = here.flow()
+    theirs = await grace.tokens()
+    await here.proxy.revoke(Principal(ADA), here.ground)
+    assert set(here.upstream.live.values()) == {"grace"}
+    assert (await pending.redeemed(code)).json()["error"] == "invalid_grant"
+    assert (await grace.refreshed(theirs)).status_code == 200
+
+
+async def test_somebody_is_sent_away_by_a_process_that_serves_nothing_and_under_any_secret() -> None:
+    here = Proxied(kept={"secret": "the first secret of the tests"})
+    flow = here.flow()
+    tokens = await flow.tokens()
+    secrets = ["the second secret of the tests", "the first secret of the tests"]
+    other = Proxied(here.upstream, kept={"shared": here.site.shared, "secret": secrets})
+    fresh: Any = type(other.proxy)(here.upstream, clock=here.clock)
+    await fresh.revoke(Principal(ADA), other.ground)
+    assert here.upstream.live == {}
+    assert (await flow.refreshed(tokens)).json()["error"] == "invalid_grant"
+
+
+async def test_of_nobody_nothing_ends() -> None:
+    here = Proxied()
+    await here.flow().tokens()
+    await here.proxy.revoke(Principal("https://id.example.com#sub=ad"), here.ground)
+    assert len(here.upstream.live) == 2
