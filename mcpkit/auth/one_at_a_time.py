@@ -77,11 +77,17 @@ class OneAtATime(Generic[T]):
                 task.add_done_callback(self._ended)
         return future
 
-    async def aclose(self) -> None:
-        """End what is being done in the running event loop."""
+    async def aclose(self, grace: float = 0.0) -> None:
+        """End what is being done in the running event loop.
+
+        Args:
+            grace: Seconds in which it may come to its end.
+        """
         loop = asyncio.get_running_loop()
         with self._lock:
             tasks = [task for task in self._tasks if task.get_loop() is loop]
+        if tasks and grace:
+            await asyncio.wait(tasks, timeout=grace)
         for task in tasks:
             task.cancel()
         if tasks:

@@ -20,15 +20,13 @@ class Held:
         tokens: The provider's.
         obtained: When they were issued, in Unix seconds.
         looked: When the provider said for the last time who the user is, in Unix seconds.
-        lease: Who is refreshing the tokens; empty for nobody. They may have been killed.
-        leased_until: Until when nobody else begins to, in Unix seconds.
+        times: How often it has been tried to refresh them. Of all who would, one takes the next time; see `Logins`.
     """
 
     tokens: UpstreamTokens
     obtained: float
     looked: float
-    lease: str = ""
-    leased_until: float = 0.0
+    times: int = 0
 
     @classmethod
     def of(cls, record: GrantRecord) -> Held:
@@ -39,8 +37,7 @@ class Held:
             UpstreamTokens(**{**tokens, "scopes": tuple(tokens["scopes"])}),
             members["obtained"],
             members["looked"],
-            members["lease"],
-            members["leased_until"],
+            members["times"],
         )
 
     def is_due(self, now: float) -> bool:

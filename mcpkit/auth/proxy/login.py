@@ -180,7 +180,7 @@ class ProxyLogin(Login):
                 _ANSWER,
             )
         except UpstreamRefusedError as error:
-            logger.warning("%s refuses a login: %s", self._upstream.title, error)
+            logger.warning("%s refuses a login: %r", self._upstream.title, str(error))
             code = error.error if error.error in _REFUSALS else "server_error"
             return ending.refused(asked, code, "the provider at which users log in says no")
         except (UpstreamUnavailableError, asyncio.TimeoutError) as error:
@@ -233,7 +233,7 @@ class ProxyLogin(Login):
 
     def _failed(self, ending: Ending, asked: Asked, error: Exception) -> Response:
         said = str(error) or "it does not answer in time"
-        logger.warning("%s: nobody can log in: %s", self._upstream.title, said)
+        logger.warning("%s: nobody can log in: %r", self._upstream.title, said)
         return ending.refused(
             asked, "temporarily_unavailable", "the provider at which users log in does not answer"
         )

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from ...state.audit import Audit
 from ...state.principal import Principal, user
 from ..authority.grants import GrantRecord, Grants
 from ..one_at_a_time import AbandonedError, OneAtATime
 from ..upstream.errors import UpstreamRefusedError, UpstreamUnavailableError
 from ..upstream.tokens import Identity, UpstreamTokens
 from ..upstream.upstream import Upstream
+from ..verifier import Ground
 from .held import Held
 
 logger = logging.getLogger("mcpkit")
@@ -28,12 +27,10 @@ PATIENCE = LEASE + 10.0
 """Seconds for which others wait for it."""
 
 _GLANCE = 0.1
-_ANSWER = 20.0
+_ANSWER = 15.0
 """Seconds in which the provider has to answer, whatever its client waits for."""
 _FAREWELL = 5.0
 """Seconds for a revocation at the provider, on which nothing depends."""
-_TIMES = 5
-"""Times that new tokens are tried to be kept, where the store does not answer: the old ones may be worth nothing."""
 
 
 class LoginEndedError(Exception):
@@ -43,13 +40,13 @@ class LoginEndedError(Exception):
 class Logins:
     """The logins at one provider, in the grants of one server.
 
-    In all processes that share the store, tokens are refreshed once: whoever begins says so in the grant's record, and
-    the others look at that until the new ones are there.
+    In all processes that share the store, tokens are refreshed once: whoever begins claims that, and the others look
+    at the grant until the new ones are there.
 
     Args:
         upstream: The provider.
         grants: The grants.
-        audit: Hears of those that end here.
+        ground: Whatever the server keeps.
         running: What this process is refreshing.
         clock: The time in Unix seconds.
     """
@@ -58,13 +55,13 @@ class Logins:
         self,
         upstream: Upstream,
         grants: Grants,
-        audit: Audit,
+        ground: Ground,
         running: OneAtATime[GrantRecord],
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._upstream = upstream
         self._grants = grants
-        self._audit = audit
+        self._ground = ground
         self._running = running
         self._clock = clock
 
@@ -152,7 +149,7 @@ class Logins:
         if ended is None:
             return
         whose = user(self._upstream.issuer, ended.subject or "", ended.scopes, client_id=ended.client_id)
-        self._audit.tell("revocation", whose, detail="the login at the provider has ended")
+        self._ground.audit.tell("revocation", whose, detail="the login at the provider has ended")
         await self.let_go(ended)
 
     async def end_all(self, principal: Principal) -> None:
@@ -178,10 +175,9 @@ class Logins:
             raise _unavailable("to refresh tokens") from None
 
     async def _refresh(self, grant_id: str, worthless: UpstreamTokens | None) -> GrantRecord:
-        lease, give_up = secrets.token_urlsafe(9), time.monotonic() + PATIENCE
+        ground, give_up = self._ground, time.monotonic() + PATIENCE
         while time.monotonic() < give_up:
-            record = await self._changed(grant_id, lambda now: self._leased(now, lease, worthless))
-            held = Held.of(record)
+            held = Held.of(record := await self._kept(grant_id))
             if not self._is_wanted(held, worthless):
                 return record
             if held.tokens.refresh_token is None:
@@ -189,59 +185,52 @@ class Logins:
                     return record  # to its last second
                 await self.end(grant_id)
                 raise LoginEndedError
-            if held.lease == lease:
-                return await self._replaced(grant_id, held.tokens)
+            # Whoever is killed with it holds it for so long, by the clock of the store.
+            if await ground.shared.claim(f"{ground.name}/refreshing/{grant_id}/{held.times}", LEASE):
+                begun = time.monotonic()
+                now = Held.of(await self._kept(grant_id))
+                if (now.times, now.tokens) == (held.times, held.tokens):  # nobody has been faster
+                    return await self._replaced(grant_id, held, begun)
             await asyncio.sleep(_GLANCE)
         raise _unavailable("to refresh tokens, for which another process has asked it")
 
     def _is_wanted(self, held: Held, worthless: UpstreamTokens | None) -> bool:
         return held.tokens == worthless or held.is_due(self._clock())
 
-    def _leased(self, record: GrantRecord, lease: str, worthless: UpstreamTokens | None) -> GrantRecord:
-        """Return a grant that says who refreshes it, where that is to be done and nobody is at it."""
-        held = Held.of(record)
-        if (
-            held.tokens.refresh_token is None
-            or not self._is_wanted(held, worthless)
-            or held.leased_until > self._clock()
-        ):
-            return record
-        return replace(held, lease=lease, leased_until=self._clock() + LEASE).put_into(record)
-
-    async def _replaced(self, grant_id: str, tokens: UpstreamTokens) -> GrantRecord:
+    async def _replaced(self, grant_id: str, held: Held, begun: float) -> GrantRecord:
         """Ask the provider for new tokens, and return the grant that holds them."""
         try:
-            new = await asyncio.wait_for(self._upstream.refresh(tokens), _ANSWER)
+            tokens = await asyncio.wait_for(self._upstream.refresh(held.tokens), _ANSWER)
         except (UpstreamRefusedError, UpstreamUnavailableError, asyncio.TimeoutError) as error:
             if isinstance(error, UpstreamRefusedError) and error.error == "invalid_grant":
                 await self.end(grant_id)
                 raise LoginEndedError from None
-            logger.warning("%s: tokens cannot be refreshed: %s", self._upstream.title, _said(error))
+            logger.warning("%s: tokens cannot be refreshed: %r", self._upstream.title, _said(error))
             await self._changed(
-                grant_id, lambda now: replace(Held.of(now), lease="", leased_until=0.0).put_into(now)
+                grant_id, lambda now: replace(Held.of(now), times=held.times + 1).put_into(now)
             )
             raise _unavailable("to refresh tokens") from None
-        try:
-            return await self._kept(grant_id, new)
-        except (LoginEndedError, OSError):  # nobody will ever use them
-            await self.forget(new)
-            raise
-
-    async def _kept(self, grant_id: str, tokens: UpstreamTokens) -> GrantRecord:
-        """Return a grant that holds new tokens, whatever it holds now."""
-        now, times = self._clock(), 0
-
-        def put(record: GrantRecord) -> GrantRecord:
-            return Held(tokens, now, Held.of(record).looked).put_into(record)
-
+        new = Held(tokens, self._clock(), held.looked, held.times + 1)
         while True:
             try:
-                return await self._changed(grant_id, put)
-            except OSError:
-                times += 1
-                if times == _TIMES:
-                    raise
-                await asyncio.sleep(times)
+                return await self._changed(grant_id, lambda now: self._with(now, new))
+            except (LoginEndedError, OSError) as error:
+                # The old ones may be worth nothing by now, so these are lost as late as may be.
+                if isinstance(error, OSError) and time.monotonic() < begun + LEASE - _FAREWELL:
+                    await asyncio.sleep(1.0)
+                    continue
+                await self.forget(tokens)
+                raise
+
+    def _with(self, record: GrantRecord, held: Held) -> GrantRecord:
+        """Return a grant with new tokens, which has been looked at when it has been."""
+        return replace(held, looked=Held.of(record).looked).put_into(record)
+
+    async def _kept(self, grant_id: str) -> GrantRecord:
+        record = await self._grants.find(grant_id)
+        if record is None:
+            raise LoginEndedError
+        return record
 
     async def _changed(self, grant_id: str, change: Callable[[GrantRecord], GrantRecord]) -> GrantRecord:
         record = await self._grants.change(grant_id, change)
@@ -255,7 +244,7 @@ class Logins:
             await asyncio.wait_for(self._upstream.revoke(tokens), _FAREWELL)
         except (UpstreamRefusedError, UpstreamUnavailableError, asyncio.TimeoutError) as error:
             logger.warning(
-                "%s: tokens that nobody holds any more cannot be revoked: %s",
+                "%s: tokens that nobody holds any more cannot be revoked: %r",
                 self._upstream.title,
                 _said(error),
             )

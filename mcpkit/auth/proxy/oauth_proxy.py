@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from .entering import Entered
     from .logins import Logins
 
+_GRACE = 10.0
+"""Seconds in which tokens may come that are being refreshed: the old ones may be worth nothing already."""
+
 
 class OAuthProxy(TokenVerifier):
     """An authorization server for clients of any kind, whose users log in with a provider that knows one client alone.
@@ -164,8 +167,8 @@ class OAuthProxy(TokenVerifier):
         await self._logins(ground).end_all(principal)
 
     async def aclose(self) -> None:
-        """Close the connections to the provider."""
-        await self._refreshing.aclose()
+        """Close the connections to the provider, when the tokens have come that it has been asked for."""
+        await self._refreshing.aclose(_GRACE)
         await self._upstream.aclose()
 
     def _logins(self, ground: Ground) -> Logins:
@@ -174,7 +177,7 @@ class OAuthProxy(TokenVerifier):
 
         # Of two providers of one server, none is ever asked about the other's tokens.
         grants = Grants(ground.shared, ground.keys, self._clock, self._upstream.name)
-        return Logins(self._upstream, grants, ground.audit, self._refreshing, self._clock)
+        return Logins(self._upstream, grants, ground, self._refreshing, self._clock)
 
     def _serving(self) -> Entered:
         if self._entered is None:

@@ -7,8 +7,11 @@ from typing import Any
 import anyio
 import pytest
 
+from clock import Clock
 from mcpkit.auth import InvalidTokenError
+from mcpkit.auth.proxy.logins import LEASE
 from mcpkit.errors import LoginNeededError, ProviderUnavailableError
+from mcpkit.state.memory import Memory
 from proxied import Proxied
 
 pytestmark = pytest.mark.anyio
@@ -73,29 +76,61 @@ async def test_twenty_who_ask_at_once_refresh_once() -> None:
 
 
 async def test_whoever_is_killed_in_the_midst_of_it_holds_up_nobody_for_long() -> None:
-    here, _flow, tokens = await logged_in()
-    here.clock.now += 3600
-    here.upstream.open.clear()
-    async with anyio.create_task_group() as group:
-        group.start_soon(here.token_for, tokens)
-        while "refresh" not in here.upstream.asked:
-            await anyio.sleep(0.01)
-        await here.proxy.aclose()  # its task is cancelled, as if the process had gone
-        group.cancel_scope.cancel()
-    here.upstream.open.set()
-    other = Proxied(here.upstream, kept={"shared": here.site.shared})
+    clock = Clock()
+    here, _flow, tokens = await logged_in(clock=clock, kept={"shared": Memory(clock)})
+    clock.now += 3600
+    grant = (await here.granted(tokens)).principal.claims["grant"]
+    assert await here.site.shared.claim(f"notes/refreshing/{grant}/0", LEASE)  # and that was all
     found: list[str] = []
 
     async def ask() -> None:
-        found.append(await other.token_for(tokens))
+        found.append(await here.token_for(tokens))
 
     with anyio.fail_after(20):
         async with anyio.create_task_group() as group:
             group.start_soon(ask)
             await anyio.sleep(0.3)
-            assert found == []
-            here.clock.now += 31
+            assert here.upstream.asked.count("refresh") == 0
+            clock.now += LEASE
     assert found[0] in here.upstream.live
+
+
+async def test_clocks_of_processes_may_differ() -> None:
+    here, _flow, tokens = await logged_in()
+    early = Proxied(here.upstream, clock=Clock(here.clock.now + 3600), kept={"shared": here.site.shared})
+    here.clock.now += 3600 + 45
+    here.upstream.open.clear()
+    principal, found = (await here.granted(tokens)).principal, list[str]()
+
+    async def ask(proxied: Proxied) -> None:
+        found.append(await proxied.proxy.token_for(principal, "example", proxied.ground))
+
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as group:
+            group.start_soon(ask, early)
+            while "refresh" not in here.upstream.asked:
+                await anyio.sleep(0.01)
+            group.start_soon(ask, here)
+            await anyio.sleep(0.3)
+            here.upstream.open.set()
+    assert len(set(found)) == 1
+    assert here.upstream.asked.count("refresh") == 1
+
+
+async def test_a_server_that_ends_waits_for_the_tokens_that_are_on_their_way() -> None:
+    here, _flow, tokens = await logged_in()
+    here.clock.now += 3600
+    here.upstream.open.clear()
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as group:
+            group.start_soon(here.token_for, tokens)
+            while "refresh" not in here.upstream.asked:
+                await anyio.sleep(0.01)
+            group.start_soon(here.proxy.aclose)
+            await anyio.sleep(0.1)
+            here.upstream.open.set()
+    assert await here.token_for(tokens) in here.upstream.live
+    assert here.upstream.asked.count("refresh") == 1
 
 
 async def test_a_client_that_refreshes_has_the_provider_refresh_what_is_due() -> None:
