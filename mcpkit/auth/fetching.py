@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
@@ -80,11 +81,12 @@ async def fetch_document(
         raise FetchError(f"{what}: {failure(error, url)}") from error
 
 
-def own_client(url: str) -> httpx2.AsyncClient:
-    """Return a new client for requests to one URL, which has to be closed.
+def own_client(url: str, *, keeps_connections: bool = True) -> httpx2.AsyncClient:
+    """Return a new client for requests to one URL, which has to be closed. It keeps no cookies.
 
     Args:
         url: The URL; this machine is asked without the proxies of the environment.
+        keeps_connections: Whether a connection is used again, which may be broken by then.
     """
     import httpx2
 
@@ -95,6 +97,8 @@ def own_client(url: str) -> httpx2.AsyncClient:
         trust_env=not is_loopback(parts.hostname),
         headers={"User-Agent": f"mcpkit/{__version__}"},
         timeout=PATIENCE,
+        limits=httpx2.Limits(max_keepalive_connections=20 if keeps_connections else 0),
+        cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
     )
 
 

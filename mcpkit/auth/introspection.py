@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-import base64
 import hashlib
 import logging
-import math
 import re
 import time
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Final, Literal
-from urllib.parse import quote_plus, urlencode
-from weakref import WeakKeyDictionary
+from typing import TYPE_CHECKING, Final
 
 from ..common.numbers import check_seconds
 from ..state.meter import fetching
@@ -29,13 +24,14 @@ from .claims import (
     scopes_of,
     times_of,
 )
-from .fetching import PATIENCE, FetchError, body_of, failure, members_of, own_client
+from .client_secret import Authentication, ClientSecret, check_authentication, check_text
+from .connections import Connections
+from .fetching import PATIENCE, FetchError
 from .issuer_metadata import IssuerMetadata
 from .jws import MAX_TOKEN
 from .jwt import LEEWAY
 from .libraries import http_library
 from .one_at_a_time import OneAtATime
-from .published_keys import RETRY
 from .urls import MetadataError, check_url
 from .verifier import Grant, InvalidTokenError, TokenVerifier, VerifierUnavailableError
 
@@ -82,7 +78,7 @@ class Introspection(TokenVerifier):
 
     Attributes:
         issuer: The issuer.
-        open_clients: The connections of each event loop.
+        connections: The connections to it.
 
     Raises:
         TypeError: An argument is of another type.
@@ -97,7 +93,7 @@ class Introspection(TokenVerifier):
         client_id: str,
         client_secret: str,
         endpoint: str | None = None,
-        authentication: Literal["basic", "post"] = "basic",
+        authentication: Authentication = "basic",
         audience: str | Collection[str] | None = None,
         scope_claims: Collection[str] = ("scope", "scp"),
         client_claims: Collection[str] = ("client_id", "azp", "cid"),
@@ -114,32 +110,24 @@ class Introspection(TokenVerifier):
         check_seconds("fresh", fresh)
         check_seconds("leeway", leeway, may_be_zero=True)
         check_seconds("timeout", timeout)
-        for name, value in (("client_id", client_id), ("client_secret", client_secret)):
-            _check_text(name, value)
-        if authentication not in {"basic", "post"}:
-            raise ValueError(f'authentication must be "basic" or "post", got {authentication!r}')
+        check_authentication(authentication)
+        check_text("client_secret", client_secret)
         self._audience = AudienceCheck(audience, accept_tokens_for_any_audience)
         self.issuer = issuer
         self.issuers = (issuer,)
         self._metadata = IssuerMetadata(issuer, timeout=timeout, http_client=http_client, clock=clock)
         self._given_endpoint = None if endpoint is None else check_url(endpoint, "endpoint")
-        self._client = (client_id, client_secret)
-        self._is_basic = authentication == "basic"
+        self._client = ClientSecret(client_id, client_secret)
+        self._authentication: Authentication = authentication
         self._scope_claims = tuple(scope_claims)
         self._client_claims = tuple(client_claims)
         self._required = checked_requirements(required)
         self._claims = frozenset(claims)
         self._fresh = fresh
         self._leeway = leeway
-        self._timeout = timeout
-        self._http_client = http_client
         self._clock = clock
         self._questions: OneAtATime[dict[str, object]] = OneAtATime(timeout * (self._metadata.places + 3))
-        self._searches: OneAtATime[str] = OneAtATime(timeout * (self._metadata.places + 1))
-        self._next_search = -math.inf
-        self.open_clients: WeakKeyDictionary[asyncio.AbstractEventLoop, httpx2.AsyncClient] = (
-            WeakKeyDictionary()
-        )
+        self.connections = Connections(http_client, timeout)
         self._failure: str | None = None
 
     async def verify(self, token: str, audience: str) -> Grant:
@@ -186,18 +174,14 @@ class Introspection(TokenVerifier):
     async def aclose(self) -> None:
         """Close the connections of the running event loop."""
         await self._questions.aclose()
-        await self._searches.aclose()
-        client = self.open_clients.pop(asyncio.get_running_loop(), None)
-        if client is not None:
-            await client.aclose()
+        await self._metadata.aclose()
+        await self.connections.aclose()
 
     async def _asked(self, token: str) -> dict[str, object]:
         try:
-            url = self._given_endpoint or await self._searches.wait(None, self._found)
+            url = self._given_endpoint or await self._metadata.endpoint("introspection_endpoint")
             with fetching("introspection"):
-                claims = await asyncio.wait_for(self._answer(url, token), self._timeout)
-        except asyncio.TimeoutError:
-            raise self._failed(f"{self.issuer} has not answered within {self._timeout:g} s") from None
+                claims = await self._answer(url, token)
         except (FetchError, MetadataError) as error:
             if not (isinstance(error, FetchError) and error.may_pass):
                 self._metadata.forget()
@@ -207,20 +191,6 @@ class Introspection(TokenVerifier):
             self._failure = None
         return claims
 
-    async def _found(self) -> str:
-        """Return where to ask; an issuer that has not said so is left alone for a moment, however many tokens come.
-
-        Raises:
-            FetchError: It does not say so, or did not a moment ago.
-            MetadataError: What it says cannot be used.
-        """
-        if self._clock() < self._next_search and self._failure is not None:
-            raise FetchError(self._failure)
-        self._next_search = self._clock() + RETRY
-        url = await self._metadata.endpoint("introspection_endpoint")
-        self._next_search = -math.inf
-        return url
-
     def _failed(self, message: str) -> VerifierUnavailableError:
         if message != self._failure:
             logger.warning("Cannot ask about tokens, and none can be verified: %s", message)
@@ -228,61 +198,24 @@ class Introspection(TokenVerifier):
         return VerifierUnavailableError(message)
 
     async def _answer(self, url: str, token: str) -> dict[str, object]:
-        """Ask; where a connection has broken that was kept too long, once more.
+        """Ask.
 
         Raises:
             FetchError: There is no answer, or none that says anything of a token.
         """
-        import httpx2
-
-        what = f"introspection at {self.issuer}"
-        client = self._http_client or self._own_client(url)
-        if client.is_closed:
-            raise FetchError(f"{what}: the http_client that was given has been closed")
-        for is_last in (False, True):
-            try:
-                return await self._posted(client, url, token, what)
-            except (httpx2.RemoteProtocolError, httpx2.ReadError, httpx2.WriteError) as error:
-                if is_last:
-                    raise FetchError(f"{what}: {failure(error, url)}") from None
-            except (httpx2.HTTPError, OSError) as error:
-                raise FetchError(f"{what}: {failure(error, url)}") from None
-        raise AssertionError
-
-    async def _posted(self, client: httpx2.AsyncClient, url: str, token: str, what: str) -> dict[str, object]:
-        form = {"token": token, "token_type_hint": "access_token"}
-        headers = {
-            "Accept": "application/json",
-            "Accept-Encoding": "gzip, deflate",
-            "Content-Type": "application/x-www-form-urlencoded",
+        form = {
+            "token": token,
+            "token_type_hint": "access_token",
+            **self._client.in_form(self._authentication),
         }
-        if self._is_basic:  # each in the encoding of forms first (RFC 6749, 2.3.1)
-            pair = ":".join(map(quote_plus, self._client)).encode()
-            headers["Authorization"] = f"Basic {base64.b64encode(pair).decode()}"
-        else:
-            form["client_id"], form["client_secret"] = self._client
-        async with client.stream(
-            "POST", url, content=urlencode(form).encode(), headers=headers, follow_redirects=False
-        ) as response:
-            status = response.status_code
-            if status in {400, 401, 403}:
-                raise FetchError(
-                    f"{what}: {url} has answered {status}: look at client_id, client_secret and authentication, and "
-                    "whether the issuer lets this client ask",
-                    status=status,
-                )
-            if status != 200:
-                raise FetchError(f"{what}: {url} has answered {status}", status=status)
-            return members_of(response, await body_of(response, url, what), url, what)
-
-    def _own_client(self, url: str) -> httpx2.AsyncClient:
-        loop = asyncio.get_running_loop()
-        client = self.open_clients.get(loop)
-        if client is None:
-            client = self.open_clients[loop] = own_client(url)
-        return client
-
-
-def _check_text(name: str, value: object) -> None:
-    if not isinstance(value, str) or not value:
-        raise TypeError(f"{name} must be a text, as the issuer has registered this server")
+        what = f"introspection at {self.issuer}"
+        answer = await self.connections.post(url, what, form, self._client.in_headers(self._authentication))
+        if answer.status in {400, 401, 403}:
+            raise FetchError(
+                f"{what}: {url} has answered {answer.status}: look at client_id, client_secret and authentication, and "
+                "whether the issuer lets this client ask",
+                status=answer.status,
+            )
+        if answer.status != 200:
+            raise FetchError(f"{what}: {url} has answered {answer.status}", status=answer.status)
+        return answer.members()

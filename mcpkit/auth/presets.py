@@ -6,7 +6,6 @@ Pages without a date of their own were read on 2026-11-22.
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, ClassVar
 
@@ -15,6 +14,7 @@ from typing_extensions import Unpack
 from ..state.principal import Principal, client, user
 from .claims import NOBODY, kept_claims, name_in, principal_of, scopes_of
 from .jwt import Jwt, JwtOptions
+from .tenants import auth0_issuer, cognito_issuer, entra_issuer
 from .verifier import InvalidTokenError, Site
 
 if TYPE_CHECKING:
@@ -81,12 +81,8 @@ class Entra(_Preset):
         application_id_uri: str | None = None,
         **options: Unpack[JwtOptions],
     ) -> None:
-        if not re.fullmatch(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", tenant_id):
-            raise ValueError(
-                f"Entra takes the ID of one tenant, a GUID, got {tenant_id!r}; for several, give auth= a list"
-            )
         super().__init__(
-            f"https://login.microsoftonline.com/{tenant_id.lower()}/v2.0",
+            entra_issuer(tenant_id),
             audience=client_id,
             **_over({"types": ["JWT"], "client_claims": ["azp"]}, options),
         )
@@ -142,15 +138,10 @@ class Cognito(_Preset):
         audience: Audience = None,
         **options: Unpack[JwtOptions],
     ) -> None:
-        region = re.fullmatch(r"([a-z]{2}(?:-[a-z]+)+-\d+)_[0-9A-Za-z]+", user_pool_id)
-        if region is None or region[1].startswith("cn-"):
-            raise ValueError(
-                f"Cognito takes the ID of a user pool, such as eu-west-1_abcdefghi, got {user_pool_id!r}"
-            )
         if isinstance(client_ids, str):
             raise TypeError("client_ids must be a list of app clients")
         super().__init__(
-            f"https://cognito-idp.{region[1]}.amazonaws.com/{user_pool_id}",
+            cognito_issuer(user_pool_id),
             audience=audience,
             **_over({"types": [""], "client_claims": ["client_id"], "scope_claims": ["scope"]}, options),
         )
@@ -239,12 +230,8 @@ class Auth0(_Preset):
     # The parameter resource: https://auth0.com/ai/docs/mcp/guides/resource-param-compatibility-profile
 
     def __init__(self, domain: str, *, audience: Audience = None, **options: Unpack[JwtOptions]) -> None:
-        if not re.fullmatch(r"[0-9A-Za-z.-]+", domain):
-            raise ValueError(
-                f"Auth0 takes the domain of a tenant, such as example.eu.auth0.com, got {domain!r}"
-            )
         super().__init__(
-            f"https://{domain.lower()}/",
+            auth0_issuer(domain),
             audience=audience,
             **_over({"client_claims": ["client_id", "azp"], "scope_claims": ["scope"]}, options),
         )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..state.meter import fetching
 from .fetching import FetchError, fetch_document
-from .issuer_metadata import IssuerMetadata
+from .issuer_metadata import RETRY, IssuerMetadata
 from .key_set import KeySet, read_keys
 from .one_at_a_time import AbandonedError, OneAtATime
 from .urls import MetadataError, check_url
@@ -27,8 +27,6 @@ LONGEST = 86_400.0
 """Seconds for which they are kept at most before they are renewed."""
 STALE = 86_400.0
 """Seconds for which they are used on where they should be renewed, and the issuer does not answer."""
-RETRY = 5.0
-"""Seconds after which an issuer that has not answered is asked again."""
 
 _USUAL = 3_600.0  # where headers say nothing
 _AHEAD = 0.8  # of the time for which they may be kept they are renewed in the background
@@ -53,6 +51,7 @@ class PublishedKeys:
         timeout: Seconds in which each document must have come.
         http_client: A client of the author's.
         clock: The time in Unix seconds.
+        metadata: The issuer's metadata, where somebody else reads it as well.
 
     Raises:
         MetadataError: The issuer, or the URL, is none that may be asked.
@@ -67,8 +66,11 @@ class PublishedKeys:
         timeout: float,
         http_client: httpx2.AsyncClient | None,
         clock: Callable[[], float],
+        metadata: IssuerMetadata | None = None,
     ) -> None:
-        self._metadata = IssuerMetadata(issuer, timeout=timeout, http_client=http_client, clock=clock)
+        self._metadata = metadata or IssuerMetadata(
+            issuer, timeout=timeout, http_client=http_client, clock=clock
+        )
         self._issuer = issuer
         self._given_uri = None if jwks_uri is None else check_url(jwks_uri, "jwks_uri")
         self._cooldown = cooldown
@@ -108,6 +110,7 @@ class PublishedKeys:
     async def aclose(self) -> None:
         """End what is being fetched in the running event loop."""
         await self._fetches.aclose()
+        await self._metadata.aclose()
 
     async def _current(self) -> KeySet:
         now = self._clock()

@@ -1,8 +1,14 @@
-"""Lists of texts that an author gives."""
+"""Texts: lists of them that an author gives, and what strangers say."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import re
+from collections.abc import Collection, Iterable
+from typing import Final
+
+_UNSAYABLE: Final = re.compile(r"[^\x20\x21\x23-\x5B\x5D-\x7E]")
+_SHORTEST_SECRET: Final = 6
+"""Characters of a value that is left out of what somebody says; shorter ones are words."""
 
 
 def texts_in(option: str, given: object, *, or_else: str = "") -> tuple[str, ...]:
@@ -24,3 +30,16 @@ def texts_in(option: str, given: object, *, or_else: str = "") -> tuple[str, ...
     if len(texts) < len(items):
         raise wrong
     return texts
+
+
+def sayable(text: str) -> str:
+    """Return a text as an error of OAuth may say it: what must not stand there is a question mark (RFC 6749, 5.2)."""
+    return _UNSAYABLE.sub("?", text)
+
+
+def without(text: str, secrets: Iterable[str]) -> str:
+    """Return a text in which nothing is repeated of some secrets."""
+    for secret in sorted(secrets, key=len, reverse=True):
+        if len(secret) >= _SHORTEST_SECRET:
+            text = text.replace(secret, "...")
+    return text

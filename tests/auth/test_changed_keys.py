@@ -13,8 +13,8 @@ from starlette.responses import JSONResponse, Response
 
 from clock import Clock
 from mcpkit.auth import InvalidTokenError, Jwt
+from mcpkit.auth.issuer_metadata import RETRY
 from mcpkit.auth.jwt import COOLDOWN
-from mcpkit.auth.published_keys import RETRY
 from provider import KEYS, Provider
 from signed_tokens import AUDIENCE, Signer
 from taken import HOUR, NEW, NEWEST, OLD, is_taken, token, unavailable

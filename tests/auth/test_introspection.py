@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from clock import Clock
 from mcpkit.auth import Grant, Introspection, InvalidTokenError, VerifierUnavailableError
-from mcpkit.auth.published_keys import RETRY
+from mcpkit.auth.issuer_metadata import RETRY
 from provider import INTROSPECTION, METADATA, Provider, providing
 from signed_tokens import AUDIENCE, NOW
 from waiting import until

@@ -134,7 +134,13 @@ ROWS: dict[str, tuple[Any, ...]] = {
         f"mcpkit.auth.key_set:{name}" for name in ("MOST_KEYS", "MOST_TRIED", "_MOST_RSA_BITS")
     ),
     "age of keys": tuple(
-        f"mcpkit.auth.published_keys:{name}" for name in ("SHORTEST", "LONGEST", "STALE", "RETRY")
+        f"mcpkit.auth.{name}"
+        for name in (
+            "published_keys:SHORTEST",
+            "published_keys:LONGEST",
+            "published_keys:STALE",
+            "issuer_metadata:RETRY",
+        )
     ),
     "form, query or body at `DevAuth`": ("mcpkit.auth.authority.parameters:MAX_SIZE",),
     "redirect URIs of a client of `DevAuth`": (

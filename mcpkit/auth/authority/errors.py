@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from starlette.responses import JSONResponse
 
+from ..texts import sayable
+
 NOT_KEPT = {"Cache-Control": "no-store", "Pragma": "no-cache"}
 """Headers of what must not be found in a cache (RFC 6749, section 5.1)."""
-
-_UNSAYABLE = re.compile(r"[^\x20\x21\x23-\x5B\x5D-\x7E]")
 
 
 class OAuthError(Exception):
@@ -26,7 +25,7 @@ class OAuthError(Exception):
     def __init__(
         self, error: str, description: str, *, status: int = 400, headers: Mapping[str, str] | None = None
     ) -> None:
-        self.description = _UNSAYABLE.sub("?", description)
+        self.description = sayable(description)
         super().__init__(f"{error}: {self.description}")
         self.error = error
         self.status = status

@@ -2,11 +2,41 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Literal, TypedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypedDict
+
+from ...common.numbers import check_seconds
+from ...state.scopes import check_name
+from ..claims import MAX_NAME
+from ..client_secret import Authentication, ClientSecret, check_authentication
+from ..fetching import PATIENCE
+from ..jwt import LEEWAY
+from ..libraries import http_library
+from ..texts import texts_in
+from ..urls import check_url
 
 if TYPE_CHECKING:
     import httpx2
+
+_OURS: Final = frozenset(
+    {
+        "client_id",
+        "client_secret",
+        "code_challenge",
+        "code_challenge_method",
+        "nonce",
+        "redirect_uri",
+        "request",
+        "request_uri",
+        "response_mode",
+        "response_type",
+        "scope",
+        "state",
+    }
+)
+"""Parameters of an authorization request that are nobody else's to say."""
 
 
 class UpstreamOptions(TypedDict, total=False):
@@ -17,8 +47,103 @@ class UpstreamOptions(TypedDict, total=False):
     scopes: Collection[str]
     parameters: Mapping[str, str]
     claims: Collection[str]
-    authentication: Literal["basic", "post"] | None
+    authentication: Authentication
     timeout: float
     leeway: float
     http_client: httpx2.AsyncClient | None
     clock: Callable[[], float]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is known of a provider, checked.
+
+    Attributes:
+        name: What it is called in code.
+        title: What it is called before people.
+        issuer: Who vouches for its users.
+        client: This server as its client.
+        scopes: What is asked for.
+        is_usual: Whether those are the usual ones, as nobody has chosen others.
+        parameters: More of the authorization request.
+        claims: Names of claims that are kept whatever their size.
+        authentication: How this server says who it is; None for what the metadata says.
+        timeout: Seconds in which each answer must have come.
+        leeway: Seconds by which clocks may differ.
+        http_client: A client of the author's.
+        clock: The time in Unix seconds.
+
+    Raises:
+        TypeError: An option is of another type.
+        ValueError: One cannot be used; the message says what to change.
+        ImportError: What authorization needs is not installed.
+    """
+
+    name: str
+    title: str
+    issuer: str
+    client: ClientSecret
+    scopes: tuple[str, ...]
+    is_usual: bool
+    parameters: Mapping[str, str]
+    claims: frozenset[str]
+    authentication: Authentication | None
+    timeout: float
+    leeway: float
+    http_client: httpx2.AsyncClient | None
+    clock: Callable[[], float]
+
+    def __post_init__(self) -> None:
+        http_library()
+        check_url(self.issuer, "the issuer")
+        for option, text in (("name", self.name), ("title", self.title)):
+            if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped authors
+                raise TypeError(f"{option} must be a text, got {text!r}")
+            if not 0 < len(text) <= MAX_NAME:
+                raise ValueError(f"{option} has 1 to {MAX_NAME:,} characters")
+        for scope in self.scopes:
+            check_name(scope)
+        if not all(isinstance(each, str) for pair in self.parameters.items() for each in pair):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped authors
+            raise TypeError("parameters must be a mapping of texts to texts")
+        if said := _OURS.intersection(self.parameters):
+            raise ValueError(f"parameters cannot say {min(said)}, which each login says itself")
+        if self.authentication is not None:
+            check_authentication(self.authentication)
+        check_seconds("timeout", self.timeout)
+        check_seconds("leeway", self.leeway, may_be_zero=True)
+
+
+def settings_of(
+    name: str,
+    title: str,
+    issuer: str,
+    client: ClientSecret,
+    usual: UpstreamOptions,
+    options: UpstreamOptions,
+) -> Settings:
+    """Return what is known of a provider.
+
+    Args:
+        name: What it is called in code, where the author does not say.
+        title: What it is called before people, where the author does not say.
+        issuer: Who vouches for its users.
+        client: This server as its client.
+        usual: What holds where the author says nothing; parameters of theirs come to those.
+        options: What the author says.
+    """
+    said: UpstreamOptions = {**usual, **options}
+    return Settings(
+        said.get("name", name),
+        said.get("title", title),
+        issuer,
+        client,
+        texts_in("scopes", said.get("scopes", ())),
+        "scopes" not in options,
+        {**usual.get("parameters", {}), **options.get("parameters", {})},
+        frozenset(texts_in("claims", said.get("claims", ()))),
+        said.get("authentication"),
+        said.get("timeout", PATIENCE),
+        said.get("leeway", LEEWAY),
+        said.get("http_client"),
+        said.get("clock", time.time),
+    )

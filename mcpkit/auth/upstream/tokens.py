@@ -16,12 +16,14 @@ class UpstreamTokens:
         refresh_token: Gets new ones; None where the provider has given none.
         expires: When the access token expires, in Unix seconds; None where it does not, or the provider does not say.
         scopes: What the access token grants, as the provider says, which may be less than was asked for.
+        said: What the last ID token said of the user, which has been verified; empty where there are none.
     """
 
     access_token: str = field(repr=False)
     refresh_token: str | None = field(default=None, repr=False)
     expires: float | None = None
     scopes: tuple[str, ...] = ()
+    said: Mapping[str, object] = field(default_factory=dict[str, object], repr=False, hash=False)
 
 
 class Identity(NamedTuple):

@@ -1,33 +1,63 @@
-"""The provider that users log in with."""
+"""The provider that users log in with. Pages without a date of their own were read on 2026-11-23."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 from typing_extensions import Unpack
 
-from .errors import UpstreamUnavailableError
-from .options import UpstreamOptions
-from .tokens import Identity, UpstreamTokens
+from ..client_secret import ClientSecret, check_text
+from ..tenants import auth0_issuer, cognito_issuer, entra_issuer
+from .endpoints import Endpoints
+from .github import GitHubProvider, github_issuer
+from .oauth import OAuthProvider
+from .openid import OpenIdProvider
+from .options import UpstreamOptions, settings_of
+from .provider import Provider
+
+if TYPE_CHECKING:
+    from .tokens import Identity, UpstreamTokens
+
+_OPENID: Final = ("openid", "profile", "email")
+_OFFLINE: Final = (*_OPENID, "offline_access")
 
 
 class Upstream:
     """The provider that users log in with, and this server as its client: `Upstream.github(CLIENT_ID, CLIENT_SECRET)`.
 
+    It is made by one of the class methods; all of them take these options:
+
+    - `name`: what it is called in code, such as in `ctx.token_for("github")`;
+    - `title`: what it is called before people;
+    - `scopes`: what is asked for, in the place of the usual scopes;
+    - `parameters`: more of the authorization request, such as `{"hd": "example.com"}`;
+    - `claims`: names of claims that are kept of a user whatever their size; others are, up to 1,024 characters;
+    - `authentication`: how this server says which client it is, `"basic"` or `"post"`, where the metadata is wrong;
+    - `timeout`: seconds in which each answer must have come, 10;
+    - `leeway`: seconds by which the clocks of provider and server may differ, 5;
+    - `http_client`: an `httpx2.AsyncClient` of your own to ask with, which says all about TLS and proxies, and is not
+      closed;
+    - `clock`: the time in Unix seconds.
+
+    Args:
+        provider: The provider.
+        is_public: Whether anybody may have an account there.
+
     Attributes:
         name: What it is called in code, such as `github`.
         title: What it is called before people, such as `GitHub`.
-        issuer: Who vouches for its users.
+        issuer: Who vouches for its users: the `Principal.issuer` of whoever logs in.
+        is_public: Whether anybody may have an account there.
     """
 
-    name: str
-    title: str
-    issuer: str
-
-    def __init__(self, name: str, title: str, issuer: str) -> None:
-        self.name = name
-        self.title = title
-        self.issuer = issuer
+    def __init__(self, provider: Provider, *, is_public: bool = False) -> None:
+        self._provider = provider
+        self.name = provider.settings.name
+        self.title = provider.settings.title
+        self.issuer = provider.settings.issuer
+        self.is_public = is_public
 
     @classmethod
     def github(
@@ -38,27 +68,110 @@ class Upstream:
         url: str = "https://github.com",
         **options: Unpack[UpstreamOptions],
     ) -> Upstream:
-        """Return GitHub, or a GitHub Enterprise Server at another URL."""
-        return cls("github", "GitHub", f"{url}/login/oauth")
+        """Return GitHub: an OAuth app, or a GitHub App, that users authorize.
+
+        Register the callback URL of this server. Users are told apart by their number, which is the subject; `login`
+        is what they call themselves now. The token of an OAuth app does not expire unless the app, or the scope
+        `offline_access`, says so. GitHub keeps ten tokens of a user, an app and a list of scopes; an eleventh login
+        ends the oldest.
+
+        Args:
+            client_id: The app's client ID.
+            client_secret: Its secret.
+            url: Where GitHub is; for an Enterprise Server its URL, for data residency `https://NAME.ghe.com`.
+            options: More of what `Upstream` takes.
+        """
+        # Without a scope, a token gets all that the user has ever given the app: "scope" at
+        # https://docs.github.com/en/apps/oauth-apps/building-oauth-apps/authorizing-oauth-apps
+        usual: UpstreamOptions = {"scopes": ("read:user",)}
+        check_text("client_secret", client_secret)
+        client = ClientSecret(client_id, client_secret)
+        settings = settings_of("github", "GitHub", github_issuer(url), client, usual, options)
+        return cls(GitHubProvider(settings, url), is_public=True)
 
     @classmethod
     def google(cls, client_id: str, client_secret: str, **options: Unpack[UpstreamOptions]) -> Upstream:
-        """Return Google."""
-        return cls("google", "Google", "https://accounts.google.com")
+        """Return Google: an OAuth client of the type "Web application".
+
+        Anybody with an account of Google may log in; `parameters={"hd": "example.com"}` asks for one of an
+        organization, and `allow=` has to look at the claim `hd` all the same. Users may grant less than was asked for.
+
+        Args:
+            client_id: The client ID.
+            client_secret: Its secret.
+            options: More of what `Upstream` takes.
+        """
+        # A refresh token comes with access_type=offline alone, and after the first time with prompt=consent alone:
+        # https://developers.google.com/identity/protocols/oauth2/web-server#offline
+        # Google has no scope offline_access: https://accounts.google.com/.well-known/openid-configuration
+        usual: UpstreamOptions = {
+            "scopes": _OPENID,
+            "parameters": {"access_type": "offline", "prompt": "consent"},
+        }
+        check_text("client_secret", client_secret)
+        client = ClientSecret(client_id, client_secret)
+        issuer = "https://accounts.google.com"
+        settings = settings_of("google", "Google", issuer, client, usual, options)
+        return cls(OpenIdProvider(settings), is_public=True)
 
     @classmethod
     def entra(
-        cls, tenant_id: str, client_id: str, client_secret: str | None, **options: Unpack[UpstreamOptions]
+        cls,
+        tenant_id: str,
+        client_id: str,
+        client_secret: str | None,
+        *,
+        authority: str = "https://login.microsoftonline.com",
+        **options: Unpack[UpstreamOptions],
     ) -> Upstream:
-        """Return one tenant of Microsoft Entra ID."""
-        return cls("entra", "Microsoft", f"https://login.microsoftonline.com/{tenant_id}/v2.0")
+        """Return one tenant of Microsoft Entra ID: an app registration with the platform "Web".
+
+        The subject is `sub`, which no other application gets of the same user; `oid` and `tid`, which all of the tenant
+        get, are among the claims. Tokens are for Microsoft Graph unless `scopes` names another API.
+
+        Args:
+            tenant_id: The tenant, as a GUID. `common` and the like are no issuers.
+            client_id: The application (client) ID.
+            client_secret: The value of a client secret; None for a public client.
+            authority: Where the tenant logs in, which national clouds have elsewhere.
+            options: More of what `Upstream` takes.
+        """
+        # sub is immutable and of this application alone, oid of the whole tenant. The token's user is who the standard
+        # says, sub, as for `mcpkit.auth.Entra`, so that both say the same of one application:
+        # https://learn.microsoft.com/entra/identity-platform/id-token-claims-reference
+        # Userinfo says less than the ID token, which is advised to be taken, and wants a token for Graph:
+        # https://learn.microsoft.com/entra/identity-platform/userinfo
+        # Its metadata has no revocation_endpoint and no code_challenge_methods_supported; it knows S256 all the same:
+        # https://learn.microsoft.com/entra/identity-platform/v2-oauth2-auth-code-flow
+        usual: UpstreamOptions = {"scopes": _OFFLINE}
+        client = ClientSecret(client_id, client_secret)
+        settings = settings_of(
+            "entra", "Microsoft", entra_issuer(tenant_id, authority), client, usual, options
+        )
+        return cls(OpenIdProvider(settings, asks_userinfo=False))
 
     @classmethod
     def cognito(
         cls, user_pool_id: str, client_id: str, client_secret: str | None, **options: Unpack[UpstreamOptions]
     ) -> Upstream:
-        """Return a user pool of Amazon Cognito."""
-        return cls("cognito", "Amazon Cognito", f"https://cognito-idp.amazonaws.com/{user_pool_id}")
+        """Return a user pool of Amazon Cognito, which must have a domain: an app client with the code grant.
+
+        Args:
+            user_pool_id: The user pool, such as `eu-west-1_abcdefghi`.
+            client_id: The app client.
+            client_secret: Its secret; None for one without.
+            options: More of what `Upstream` takes.
+        """
+        # A new app client may use openid, email and phone, and any other scope is an error; with openid come all
+        # attributes that it may read; there is no offline_access, and always a refresh token:
+        # https://docs.aws.amazon.com/cognito/latest/developerguide/cognito-user-pools-define-resource-servers.html
+        # Its metadata does not have code_challenge_methods_supported, though it knows S256:
+        # https://docs.aws.amazon.com/cognito/latest/developerguide/using-pkce-in-authorization-code.html
+        usual: UpstreamOptions = {"scopes": ("openid", "email")}
+        client = ClientSecret(client_id, client_secret)
+        issuer = cognito_issuer(user_pool_id)
+        settings = settings_of("cognito", "Amazon Cognito", issuer, client, usual, options)
+        return cls(OpenIdProvider(settings))
 
     @classmethod
     def auth0(
@@ -70,29 +183,82 @@ class Upstream:
         audience: str | None = None,
         **options: Unpack[UpstreamOptions],
     ) -> Upstream:
-        """Return a tenant of Auth0."""
-        return cls("auth0", "Auth0", f"https://{domain}/")
+        """Return a tenant of Auth0: a "Regular Web Application" with the grants of code and refresh token.
+
+        Args:
+            domain: The tenant's domain, or its custom domain.
+            client_id: The application.
+            client_secret: Its secret; None for one without.
+            audience: The API that access tokens are for; None for Auth0's own userinfo alone.
+            options: More of what `Upstream` takes.
+        """
+        # The method of an application is one of those that the metadata has, and "Post" unless somebody changes it:
+        # https://auth0.com/docs/get-started/applications/application-settings
+        # audience is its own parameter: https://auth0.com/docs/api/authentication#authorize-application
+        usual: UpstreamOptions = {
+            "scopes": _OFFLINE,
+            "authentication": "post",
+            "parameters": {} if audience is None else {"audience": audience},
+        }
+        client = ClientSecret(client_id, client_secret)
+        settings = settings_of("auth0", "Auth0", auth0_issuer(domain), client, usual, options)
+        return cls(OpenIdProvider(settings))
 
     @classmethod
     def okta(
         cls, issuer: str, client_id: str, client_secret: str | None, **options: Unpack[UpstreamOptions]
     ) -> Upstream:
-        """Return Okta: the organization itself, or an authorization server of its own."""
-        return cls("okta", "Okta", issuer)
+        """Return Okta: a "Web Application" with the grants of code and refresh token.
+
+        Args:
+            issuer: The organization, `https://example.okta.com`, or an authorization server of your own,
+                `https://example.okta.com/oauth2/default`.
+            client_id: The application.
+            client_secret: Its secret; None for one without.
+            options: More of what `Upstream` takes.
+        """
+        # Of both, the ID token has the user's ID as its sub; an organization's access tokens are for Okta's APIs alone:
+        # https://developer.okta.com/docs/concepts/auth-servers/
+        usual: UpstreamOptions = {"scopes": _OFFLINE}
+        settings = settings_of("okta", "Okta", issuer, ClientSecret(client_id, client_secret), usual, options)
+        return cls(OpenIdProvider(settings))
 
     @classmethod
     def keycloak(
         cls, issuer: str, client_id: str, client_secret: str | None, **options: Unpack[UpstreamOptions]
     ) -> Upstream:
-        """Return a realm of Keycloak."""
-        return cls("keycloak", "Keycloak", issuer)
+        """Return a realm of Keycloak: a client with "Standard flow", and client authentication where it has a secret.
+
+        Args:
+            issuer: The realm's URL, `https://id.example.com/realms/example`.
+            client_id: The client.
+            client_secret: Its secret; None for one without.
+            options: More of what `Upstream` takes.
+        """
+        # Without offline_access a refresh token lives as long as the session in the browser, half an hour when idle:
+        # https://www.keycloak.org/docs/latest/server_admin/#_offline-access
+        usual: UpstreamOptions = {"scopes": _OFFLINE}
+        client = ClientSecret(client_id, client_secret)
+        return cls(OpenIdProvider(settings_of("keycloak", "Keycloak", issuer, client, usual, options)))
 
     @classmethod
     def openid(
         cls, issuer: str, client_id: str, client_secret: str | None, **options: Unpack[UpstreamOptions]
     ) -> Upstream:
-        """Return any OpenID provider."""
-        return cls("openid", issuer, issuer)
+        """Return any OpenID provider, found by its metadata.
+
+        `offline_access`, and with it `prompt=consent`, is asked for where its metadata has that scope.
+
+        Args:
+            issuer: Its issuer, to the byte as its metadata has it.
+            client_id: The client.
+            client_secret: Its secret; None for one without.
+            options: More of what `Upstream` takes; `name` is `openid`, and `title` the host, where you do not say.
+        """
+        usual: UpstreamOptions = {"scopes": _OPENID}
+        client = ClientSecret(client_id, client_secret)
+        settings = settings_of("openid", _host(issuer), issuer, client, usual, options)
+        return cls(OpenIdProvider(settings, seeks_offline_access=True))
 
     @classmethod
     def oauth(
@@ -108,8 +274,23 @@ class Upstream:
         subject_claim: str = "sub",
         **options: Unpack[UpstreamOptions],
     ) -> Upstream:
-        """Return a provider of OAuth without OpenID Connect, by its endpoints."""
-        return cls("oauth", issuer, issuer)
+        """Return a provider of OAuth without OpenID Connect, by its endpoints.
+
+        Args:
+            issuer: A URL that stands for it, of which each user has their number.
+            client_id: The client.
+            client_secret: Its secret; None for one without.
+            authorization_endpoint: Where browsers are sent.
+            token_endpoint: Where codes are redeemed.
+            userinfo_endpoint: What answers a GET with an access token by a JSON object of the user.
+            revocation_endpoint: Where tokens are revoked (RFC 7009); None where they are not.
+            subject_claim: The member of that object which names the user and never changes: an ID, and no name.
+            options: More of what `Upstream` takes; `name` is `oauth`, and `title` the host, where you do not say.
+        """
+        client = ClientSecret(client_id, client_secret)
+        settings = settings_of("oauth", _host(issuer), issuer, client, {}, options)
+        endpoints = Endpoints(authorization_endpoint, token_endpoint, userinfo_endpoint, revocation_endpoint)
+        return cls(OAuthProvider(settings, endpoints, subject_claim))
 
     async def authorization_url(self, *, redirect_uri: str, state: str, challenge: str, nonce: str) -> str:
         """Return where a browser is sent to log in.
@@ -123,7 +304,9 @@ class Upstream:
         Raises:
             UpstreamUnavailableError: The provider's metadata cannot be had.
         """
-        raise UpstreamUnavailableError(self.issuer)
+        return await self._provider.authorization_url(
+            redirect_uri=redirect_uri, state=state, challenge=challenge, nonce=nonce
+        )
 
     async def redeem(
         self, answer: Mapping[str, str], *, redirect_uri: str, verifier: str, nonce: str
@@ -140,7 +323,7 @@ class Upstream:
             UpstreamRefusedError: The provider, or the user there, says no.
             UpstreamUnavailableError: It does not answer, or not as it must.
         """
-        raise UpstreamUnavailableError(self.issuer)
+        return await self._provider.redeem(answer, redirect_uri=redirect_uri, verifier=verifier, nonce=nonce)
 
     async def refresh(self, tokens: UpstreamTokens) -> UpstreamTokens:
         """Return new tokens; the old refresh token stays where no new one comes back.
@@ -150,18 +333,19 @@ class Upstream:
                 token.
             UpstreamUnavailableError: It does not answer, or not as it must.
         """
-        raise UpstreamUnavailableError(self.issuer)
+        return await self._provider.refresh(tokens)
 
-    async def identify(self, tokens: UpstreamTokens) -> Identity | None:
-        """Return who a user is now; None where the provider has no way to say that, but at a login.
+    async def identify(self, tokens: UpstreamTokens) -> Identity:
+        """Return who a user is now, with all that is known of them.
 
-        The claims may be fewer than those of the login.
+        A provider that says it in its ID tokens alone is not asked: then it is what the last one said, at the login or
+        at a refresh.
 
         Raises:
             UpstreamRefusedError: The access token is worth nothing (any more): `invalid_token`.
             UpstreamUnavailableError: It does not answer, or not as it must.
         """
-        raise UpstreamUnavailableError(self.issuer)
+        return await self._provider.identify(tokens)
 
     async def revoke(self, tokens: UpstreamTokens) -> None:
         """Have the provider end tokens; where it has no way to do that, nothing is done.
@@ -169,7 +353,12 @@ class Upstream:
         Raises:
             UpstreamUnavailableError: It does not answer, or not as it must.
         """
-        raise UpstreamUnavailableError(self.issuer)
+        await self._provider.revoke(tokens)
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop."""
+        await self._provider.aclose()
+
+
+def _host(issuer: str) -> str:
+    return urlsplit(issuer).hostname or issuer

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from ...auth.lifetimes import lifetime_of
+from ...auth.texts import without
 from ...auth.urls import shortened
 from .errors import AuthorizationFailedError, TokenRefusedError
 from .scopes import scopes_of
@@ -14,8 +16,6 @@ from .web import Answer
 _TOKEN: Final = re.compile(r"[!-~]+")
 """What a header can have; RFC 6750 allows less, and providers send more."""
 _TYPES: Final = {"bearer": "Bearer", "dpop": "DPoP"}
-_SHORTEST_SECRET: Final = 6
-"""Characters of a value that is left out of what an endpoint says; shorter ones are words."""
 
 
 class Granted:
@@ -52,7 +52,7 @@ class Granted:
                 f"{who} has issued a token of the type {shortened(kind)}, which this client cannot use"
             )
         refresh = members.get("refresh_token")
-        seconds = _seconds(members.get("expires_in"))
+        seconds = lifetime_of(members.get("expires_in"))
         self.access_token = token
         self.refresh_token = refresh if isinstance(refresh, str) and refresh else None
         self.token_type = _TYPES[kind]
@@ -74,27 +74,11 @@ def refusal(answer: Answer, who: str, secrets: Iterable[str]) -> TokenRefusedErr
     may_pass = error in {"temporarily_unavailable", "server_error", "slow_down"}
     secrets = tuple(secrets)
     message = f"{who} refuses: {in_words(answer.members, secrets)}"
-    return TokenRefusedError(message, _without(error, secrets), may_pass=may_pass)
+    return TokenRefusedError(message, without(error, secrets), may_pass=may_pass)
 
 
 def in_words(members: Mapping[str, object], secrets: Iterable[str]) -> str:
     """Return the error that an answer tells of, short and without secrets."""
     error, description = members.get("error"), members.get("error_description")
     said = f"{error} ({description})" if isinstance(description, str) and description else str(error)
-    return shortened(_without(said, secrets))
-
-
-def _without(text: str, secrets: Iterable[str]) -> str:
-    for secret in sorted(secrets, key=len, reverse=True):
-        if len(secret) >= _SHORTEST_SECRET:
-            text = text.replace(secret, "...")
-    return text
-
-
-def _seconds(value: object) -> float | None:
-    """Return a time to live; some write it as a text."""
-    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 12:
-        return float(value)
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1e11:
-        return None
-    return float(value)
+    return shortened(without(said, secrets))

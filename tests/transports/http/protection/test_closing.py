@@ -59,6 +59,6 @@ async def test_connections_to_an_issuer_are_closed(serve: Serve) -> None:
         verifier = Introspection(provider.url, client_id="a", client_secret="b", endpoint=where)
         async with serve(Server("notes", auth=verifier)) as client:
             answer = await client.post(initialize(), {"authorization": "Bearer ada"}).whole()
-            assert (answer.status, len(verifier.open_clients)) == (200, 1)
+            assert (answer.status, len(verifier.connections.open_clients)) == (200, 1)
 
-        assert not verifier.open_clients
+        assert not verifier.connections.open_clients

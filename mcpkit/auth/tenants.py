@@ -1,0 +1,47 @@
+"""Issuers of providers that have many, by what their operators know of theirs."""
+
+from __future__ import annotations
+
+import re
+
+
+def entra_issuer(tenant_id: str, authority: str = "https://login.microsoftonline.com") -> str:
+    """Return the issuer of a tenant of Microsoft Entra ID.
+
+    Args:
+        tenant_id: The tenant.
+        authority: Where it logs in.
+
+    Raises:
+        ValueError: It is no tenant: of `common` and the like, each token has another issuer.
+    """
+    if not re.fullmatch(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", tenant_id):
+        raise ValueError(
+            f"Entra takes the ID of one tenant, a GUID, got {tenant_id!r}; for several, give auth= a list"
+        )
+    return f"{authority}/{tenant_id.lower()}/v2.0"
+
+
+def cognito_issuer(user_pool_id: str) -> str:
+    """Return the issuer of a user pool of Amazon Cognito.
+
+    Raises:
+        ValueError: It is none.
+    """
+    region = re.fullmatch(r"([a-z]{2}(?:-[a-z]+)+-\d+)_[0-9A-Za-z]+", user_pool_id)
+    if region is None or region[1].startswith("cn-"):
+        raise ValueError(
+            f"Cognito takes the ID of a user pool, such as eu-west-1_abcdefghi, got {user_pool_id!r}"
+        )
+    return f"https://cognito-idp.{region[1]}.amazonaws.com/{user_pool_id}"
+
+
+def auth0_issuer(domain: str) -> str:
+    """Return the issuer of a tenant of Auth0, which ends in a slash.
+
+    Raises:
+        ValueError: It is no domain.
+    """
+    if not re.fullmatch(r"[0-9A-Za-z.-]+", domain):
+        raise ValueError(f"Auth0 takes the domain of a tenant, such as example.eu.auth0.com, got {domain!r}")
+    return f"https://{domain.lower()}/"

@@ -1,0 +1,115 @@
+"""ID tokens, verified: who has logged in, as an OpenID provider has signed it (OpenID Connect Core 1.0, 3.1.3.7)."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from ..audiences import audiences_of
+from ..base64url import encode
+from ..claims import TIMES, times_of
+from ..jws import Jws, read_token
+from ..key_set import ALGORITHMS
+from ..published_keys import PublishedKeys
+from ..verifier import InvalidTokenError, VerifierUnavailableError
+from .errors import UpstreamUnavailableError
+
+_HASHES: Final = {"256": hashlib.sha256, "384": hashlib.sha384, "512": hashlib.sha512}
+_HASH_OF_ED25519: Final = hashlib.sha512
+"""The hash that Ed25519 itself uses, which `at_hash` goes by (RFC 8032, section 5.1)."""
+
+
+class IdTokens:
+    """Verifies the ID tokens of one provider for one client.
+
+    Args:
+        issuer: The provider.
+        client_id: The client.
+        keys: The provider's keys.
+        leeway: Seconds by which clocks may differ.
+        clock: The time in Unix seconds.
+    """
+
+    def __init__(
+        self,
+        issuer: str,
+        client_id: str,
+        keys: PublishedKeys,
+        *,
+        leeway: float,
+        clock: Callable[[], float],
+    ) -> None:
+        self._issuer = issuer
+        self._client_id = client_id
+        self._keys = keys
+        self._leeway = leeway
+        self._clock = clock
+
+    async def verify(
+        self, token: object, access_token: str, nonce: str | None = None
+    ) -> Mapping[str, object]:
+        """Return what an ID token says.
+
+        Args:
+            token: What the token endpoint has answered for one.
+            access_token: What came with it.
+            nonce: What the login has asked it to say; None for one of a refresh, which need not say it again.
+
+        Raises:
+            UpstreamUnavailableError: It is none, or none for this login; or there are no keys to go by.
+        """
+        try:
+            if not isinstance(token, str):
+                raise InvalidTokenError("there is none")
+            read = read_token(token)
+            self._check(read, access_token, nonce)
+            if not await self._keys.has_signed(read):
+                raise InvalidTokenError("its signature is by none of the provider's keys")
+        except InvalidTokenError as error:
+            raise UpstreamUnavailableError(
+                f"the ID token of {self._issuer} cannot be taken: {error}"
+            ) from None
+        except VerifierUnavailableError as error:
+            raise UpstreamUnavailableError(str(error)) from None
+        return read.claims
+
+    async def aclose(self) -> None:
+        """End what is being fetched in the running event loop."""
+        await self._keys.aclose()
+
+    def _check(self, token: Jws, access_token: str, nonce: str | None) -> None:
+        """Refuse a token that is not for this login; all that needs no key."""
+        claims = token.claims
+        if token.algorithm not in ALGORITHMS:
+            raise InvalidTokenError(
+                "it is signed in a way that is not taken here (alg); RS256 is what all know"
+            )
+        if token.type not in {None, "jwt"}:
+            raise InvalidTokenError("it is of another type (typ)")
+        if claims.get("iss") != self._issuer:
+            raise InvalidTokenError("it is of another issuer (iss)")
+        audiences = audiences_of(claims.get("aud")) or []
+        party = claims.get("azp")
+        if self._client_id not in audiences or (len(audiences) > 1 and party is None):
+            raise InvalidTokenError("it is for another client (aud)")
+        if party is not None and party != self._client_id:
+            raise InvalidTokenError("it is for another client (azp)")
+        expires, issued = times_of(claims, self._clock(), self._leeway)
+        if expires is None or issued is None:
+            raise InvalidTokenError(TIMES)
+        if nonce is not None and not _is_same(claims.get("nonce"), nonce):
+            raise InvalidTokenError("it is of another login (nonce)")
+        if "at_hash" in claims and not _is_same(claims["at_hash"], _half_hash(token.algorithm, access_token)):
+            raise InvalidTokenError("it is of another access token (at_hash)")
+
+
+def _half_hash(algorithm: str, access_token: str) -> str:
+    """Return the left half of an access token's hash, as `at_hash` has it (OpenID Connect Core 1.0, 3.1.3.6)."""
+    digest = _HASHES.get(algorithm[-3:], _HASH_OF_ED25519)(access_token.encode("ascii")).digest()
+    return encode(digest[: len(digest) // 2])
+
+
+def _is_same(claim: object, expected: str) -> bool:
+    return isinstance(claim, str) and hmac.compare_digest(claim.encode(), expected.encode())

@@ -1,0 +1,122 @@
+"""Providers that speak OpenID Connect: a signed ID token says who has logged in, and userinfo the rest."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from ..issuer_metadata import IssuerMetadata
+from ..published_keys import PublishedKeys
+from .endpoints import Endpoints, PublishedEndpoints
+from .errors import UpstreamRefusedError, UpstreamUnavailableError
+from .id_tokens import IdTokens
+from .options import Settings
+from .provider import Provider
+from .tokens import Identity, UpstreamTokens
+
+logger = logging.getLogger("mcpkit")
+
+_OFFLINE_ACCESS = "offline_access"
+_COOLDOWN = 10.0  # seconds in which keys are fetched at most once for ID tokens that name an unknown one
+
+
+class OpenIdProvider(Provider):
+    """An OpenID provider, found by its metadata.
+
+    Args:
+        settings: What is known of it.
+        asks_userinfo: Whether it is asked about users beyond what its ID tokens say.
+        seeks_offline_access: Whether `offline_access` is asked for where its metadata has that, and nobody has chosen
+            the scopes: it then asks the user (OpenID Connect Core 1.0, section 11).
+    """
+
+    def __init__(
+        self, settings: Settings, *, asks_userinfo: bool = True, seeks_offline_access: bool = False
+    ) -> None:
+        metadata = IssuerMetadata(
+            settings.issuer,
+            timeout=settings.timeout,
+            http_client=settings.http_client,
+            clock=settings.clock,
+            is_openid=True,
+        )
+        keys = PublishedKeys(
+            settings.issuer,
+            None,
+            cooldown=_COOLDOWN,
+            timeout=settings.timeout,
+            http_client=settings.http_client,
+            clock=settings.clock,
+            metadata=metadata,
+        )
+        super().__init__(settings, PublishedEndpoints(metadata))
+        self._asks_userinfo = asks_userinfo
+        self._seeks_offline_access = seeks_offline_access and settings.is_usual
+        self._id_tokens = IdTokens(
+            settings.issuer, settings.client.id, keys, leeway=settings.leeway, clock=settings.clock
+        )
+
+    async def endpoints(self) -> Endpoints:
+        """Return where the provider is asked: about users only where it should be."""
+        found = await super().endpoints()
+        return found if self._asks_userinfo else found._replace(userinfo=None)
+
+    def parameters(self, endpoints: Endpoints, nonce: str) -> Mapping[str, str]:
+        """Return more of an authorization request."""
+        asked = {"nonce": nonce}
+        if self._is_offline(endpoints):
+            asked["prompt"] = "consent"
+        return asked
+
+    def scopes(self, endpoints: Endpoints) -> tuple[str, ...]:
+        """Return the scopes that are asked for."""
+        usual = super().scopes(endpoints)
+        return (*usual, _OFFLINE_ACCESS) if self._is_offline(endpoints) else usual
+
+    async def said(
+        self, tokens: UpstreamTokens, members: Mapping[str, object], nonce: str
+    ) -> Mapping[str, object]:
+        """Return what the ID token of a login says."""
+        return self._kept(await self._id_tokens.verify(members.get("id_token"), tokens.access_token, nonce))
+
+    async def said_again(
+        self, tokens: UpstreamTokens, members: Mapping[str, object], before: Mapping[str, object]
+    ) -> Mapping[str, object]:
+        """Return what the ID token of a refresh says; it must be of the same user (OpenID Connect Core 1.0, 12.2)."""
+        token = members.get("id_token")
+        if token is None:
+            return before
+        try:
+            said = self._kept(await self._id_tokens.verify(token, tokens.access_token))
+        except UpstreamUnavailableError as error:
+            logger.warning("After a refresh holds on what was known of a user: %s", error)
+            return before
+        if said["sub"] != before.get("sub"):
+            raise UpstreamRefusedError(
+                "invalid_grant", "the provider has refreshed the login of another user"
+            )
+        return said
+
+    async def identify(self, tokens: UpstreamTokens) -> Identity:
+        """Return who a user is: what the last ID token said, and over it what userinfo says now."""
+        endpoints = await self.endpoints()
+        subject = tokens.said.get("sub")
+        told: Mapping[str, object] = {}
+        if endpoints.userinfo is not None:
+            told = await self.userinfo(endpoints, tokens)
+            if told.get("sub") != subject:  # OpenID Connect Core 1.0, 5.3.2
+                raise UpstreamUnavailableError(f"userinfo of {self.settings.title} is of another user (sub)")
+        return self.identity_of(subject, {**tokens.said, **told})
+
+    async def aclose(self) -> None:
+        """Close the connections of the running event loop."""
+        await self._id_tokens.aclose()
+        await super().aclose()
+
+    def _is_offline(self, endpoints: Endpoints) -> bool:
+        return self._seeks_offline_access and endpoints.offers_offline_access
+
+    def _kept(self, claims: Mapping[str, object]) -> Mapping[str, object]:
+        """Return what is kept of an ID token: of whom it is, and what it says of them."""
+        subject, kept = self.identity_of(claims.get("sub"), claims)
+        return {"sub": subject, **kept}

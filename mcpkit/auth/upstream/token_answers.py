@@ -1,0 +1,135 @@
+"""What a token endpoint answers, read: tokens, or why there are none (OAuth 2.1, section 3.2)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final, NoReturn
+
+from ..claims import MOST_SCOPES
+from ..connections import Answer
+from ..fetching import FetchError
+from ..jws import MAX_TOKEN
+from ..lifetimes import lifetime_of
+from ..texts import sayable, without
+from .errors import UpstreamRefusedError, UpstreamUnavailableError
+from .tokens import UpstreamTokens
+
+MOST_SAID: Final = 300
+"""Characters that are kept of what a provider says of an error."""
+
+_TOKEN: Final = re.compile(r"[!-~]+")
+_SCOPE: Final = re.compile(r"[!-~]+")
+_OF_THIS_CLIENT: Final = frozenset(
+    {
+        "invalid_client",
+        "unauthorized_client",
+        "unsupported_grant_type",
+        "incorrect_client_credentials",  # GitHub
+    }
+)
+"""Errors by which no user's login is over: an operator has something to change."""
+_MAY_PASS: Final = frozenset({"temporarily_unavailable", "server_error", "slow_down", "too_many_requests"})
+
+
+def members_of_tokens(answer: Answer, secrets: Iterable[str]) -> Mapping[str, object]:
+    """Return what a token endpoint has answered, where it is no error.
+
+    Args:
+        answer: The answer. Some say with the status 200 that something is wrong, as GitHub does.
+        secrets: What was sent, of which nothing is repeated.
+
+    Raises:
+        UpstreamRefusedError: The provider says no.
+        UpstreamUnavailableError: It does not answer as it must, or says no to this client, whoever the user is.
+    """
+    who = f"{answer.what} ({answer.url})"
+    if answer.status >= 500 or answer.status in {408, 425, 429}:
+        raise UpstreamUnavailableError(f"{who} has answered {answer.status}")
+    try:
+        members = answer.members()
+    except FetchError as error:
+        status = "" if answer.status == 200 else f" (HTTP {answer.status})"
+        raise UpstreamUnavailableError(f"{error}{status}") from None
+    if members.get("error") is not None:
+        _refuse(members, who, secrets)
+    if answer.status != 200:
+        raise UpstreamUnavailableError(f"{who} has answered {answer.status}")
+    return members
+
+
+def refusal_in(members: Mapping[str, object], secrets: Iterable[str] = ()) -> UpstreamRefusedError:
+    """Return the error that a provider tells of, bounded, and without what it repeats of secrets.
+
+    Args:
+        members: Its answer, or the parameters of a callback.
+        secrets: What was sent.
+    """
+    secrets = tuple(secrets)
+    error, description = (
+        sayable(without(said, secrets)[:MOST_SAID]) if isinstance(said, str) else ""
+        for said in (members.get("error"), members.get("error_description"))
+    )
+    return UpstreamRefusedError(error or "server_error", description)
+
+
+def tokens_in(
+    members: Mapping[str, object], who: str, asked: Iterable[str], now: float, separators: str = " "
+) -> UpstreamTokens:
+    """Return the tokens of an answer.
+
+    Args:
+        members: What was answered.
+        who: Who has answered, for messages.
+        asked: The scopes that were asked for, which are those granted where the answer names none.
+        now: The time in Unix seconds.
+        separators: What stands between scopes.
+
+    Raises:
+        UpstreamUnavailableError: It is none of tokens.
+    """
+    kind = members.get("token_type", "Bearer")  # some leave it out, though it is required
+    if not isinstance(kind, str) or kind.lower() != "bearer":
+        _wrong(who, "a token that is no bearer token (token_type)")
+    refresh_token = members.get("refresh_token")
+    seconds = members.get("expires_in")
+    lifetime = lifetime_of(seconds)
+    if lifetime is None and seconds is not None:
+        _wrong(who, "a lifetime that is none (expires_in)")
+    return UpstreamTokens(
+        _token(members.get("access_token"), who, "access_token"),
+        None if refresh_token is None else _token(refresh_token, who, "refresh_token"),
+        None if lifetime is None else now + lifetime,
+        _scopes(members.get("scope"), who, asked, separators),
+    )
+
+
+def _refuse(members: Mapping[str, object], who: str, secrets: Iterable[str]) -> NoReturn:
+    refusal = refusal_in(members, secrets)
+    if refusal.error in _OF_THIS_CLIENT:
+        raise UpstreamUnavailableError(
+            f"{who} refuses this client ({refusal}): look at client_id, client_secret and authentication, and at what "
+            "the provider lets this client do"
+        )
+    if refusal.error in _MAY_PASS:
+        raise UpstreamUnavailableError(f"{who} refuses for now ({refusal})")
+    raise refusal
+
+
+def _token(value: object, who: str, name: str) -> str:
+    if not isinstance(value, str) or not _TOKEN.fullmatch(value) or len(value) > MAX_TOKEN:
+        _wrong(who, f"no token that could be one ({name})")
+    return value
+
+
+def _scopes(value: object, who: str, asked: Iterable[str], separators: str) -> tuple[str, ...]:
+    if value is None:
+        return tuple(asked)
+    names = re.split(f"[{separators}]", value) if isinstance(value, str) else None
+    if names is None or len(names) > MOST_SCOPES or not all(_SCOPE.fullmatch(each) for each in names if each):
+        _wrong(who, "scopes that are none (scope)")
+    return tuple(dict.fromkeys(filter(None, names)))
+
+
+def _wrong(who: str, what: str) -> NoReturn:
+    raise UpstreamUnavailableError(f"{who} has answered with {what}")
