@@ -130,12 +130,12 @@ class Scopes:
                 raise RegistrationError(f"{what} {name!r}, {self._unknown(name)}")
 
 
-def check_name(name: object) -> str:
-    """Return a scope's name.
+def check_text(name: object) -> str:
+    """Return a scope's name, of any server's.
 
     Raises:
         TypeError: It is no text.
-        ValueError: It is none that OAuth knows, or one that no server asks for.
+        ValueError: It is none that OAuth knows.
     """
     if not isinstance(name, str):
         raise TypeError(f"a scope is a text such as 'notes:read', got {name!r}")
@@ -144,11 +144,22 @@ def check_name(name: object) -> str:
         raise ValueError(
             f"a scope is visible ASCII without spaces, quotes and backslashes, such as 'notes:read'; got {name!r}"
         )
-    if name == "offline_access":
+    return name
+
+
+def check_name(name: object) -> str:
+    """Return a scope's name.
+
+    Raises:
+        TypeError: It is no text.
+        ValueError: It is none that OAuth knows, or one that no server asks for.
+    """
+    text = check_text(name)
+    if text == "offline_access":
         raise ValueError(
             "offline_access is for clients to ask of their authorization server; no server needs it"
         )
-    return name
+    return text
 
 
 def scope_names(what: str, given: object) -> tuple[str, ...]:

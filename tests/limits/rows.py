@@ -119,6 +119,8 @@ ROWS: dict[str, tuple[Any, ...]] = {
     "wait for a `Redis` that does not answer": ("mcpkit.state.redis_link:PATIENCE",),
     "access token of a request": ("mcpkit.transports.http.protection.bearer:MOST",),
     "document of a provider": ("Jwt(timeout=)", "mcpkit.auth.fetching:MAX_DOCUMENT"),
+    "code that a provider sends somebody back with": ("mcpkit.auth.upstream.provider:MAX_CODE",),
+    "claims of a user that a provider tells": ("mcpkit.auth.upstream.provider:MAX_CLAIMS",),
     "access token that a verifier reads": ("mcpkit.auth.jws:MAX_TOKEN",),
     "names and lists in an access token": (
         "mcpkit.auth.claims:MAX_NAME",
@@ -180,6 +182,7 @@ ROWS: dict[str, tuple[Any, ...]] = {
 """Of each row the setting, or the constants, whose values are its default."""
 
 NO_BOUNDS = {
+    "token_answers.py:MOST_SAID": "characters that are repeated of what a provider says",
     "record.py:_FEWEST": "what clients are advised",
     "record.py:_MOST": "what clients are advised",
     "handshake.py:_LONGEST": "more than any author lets tasks be kept for",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import Protocol
 
 from ..client_secret import Authentication
 from ..discovery import AuthorizationServerMetadata
@@ -10,7 +11,8 @@ from ..issuer_metadata import IssuerMetadata
 from ..urls import check_url
 
 
-class Endpoints(NamedTuple):
+@dataclass(frozen=True)
+class Endpoints:
     """Where a provider is asked for what, and how.
 
     Attributes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 
 from ..issuer_metadata import IssuerMetadata
 from ..published_keys import PublishedKeys
@@ -59,7 +60,7 @@ class OpenIdProvider(Provider):
     async def endpoints(self) -> Endpoints:
         """Return where the provider is asked: about users only where it should be."""
         found = await super().endpoints()
-        return found if self._asks_userinfo else found._replace(userinfo=None)
+        return found if self._asks_userinfo else replace(found, userinfo=None)
 
     def parameters(self, endpoints: Endpoints, nonce: str) -> Mapping[str, str]:
         """Return more of an authorization request."""

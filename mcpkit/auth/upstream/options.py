@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypedDict
 
 from ...common.numbers import check_seconds
-from ...state.scopes import check_name
+from ...state.scopes import check_text
 from ..claims import MAX_NAME
 from ..client_secret import Authentication, ClientSecret, check_authentication
 from ..fetching import PATIENCE
@@ -102,7 +102,7 @@ class Settings:
             if not 0 < len(text) <= MAX_NAME:
                 raise ValueError(f"{option} has 1 to {MAX_NAME:,} characters")
         for scope in self.scopes:
-            check_name(scope)
+            check_text(scope)
         if not all(isinstance(each, str) for pair in self.parameters.items() for each in pair):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped authors
             raise TypeError("parameters must be a mapping of texts to texts")
         if said := _OURS.intersection(self.parameters):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 from urllib.parse import quote, urlencode
@@ -96,9 +97,14 @@ class Provider(ABC):
             "code_verifier": verifier,
         }
         members = await self._asked_for_tokens(endpoints, form)
-        bare = self._tokens_in(members, self.scopes(endpoints))
-        tokens = replace(bare, said=await self.said(bare, members, nonce))
-        return await self.identify(tokens), tokens
+        tokens = self._tokens_in(members, self.scopes(endpoints))
+        try:
+            tokens = replace(tokens, said=await self.said(tokens, members, nonce))
+            return await self.identify(tokens), tokens
+        except (UpstreamRefusedError, UpstreamUnavailableError):
+            with suppress(UpstreamUnavailableError):
+                await self.revoke(tokens)  # nobody will ever use them
+            raise
 
     async def refresh(self, tokens: UpstreamTokens) -> UpstreamTokens:
         """Return new tokens."""
@@ -190,7 +196,7 @@ class Provider(ABC):
             found = await self._source.endpoints()
         except (FetchError, MetadataError) as error:
             raise UpstreamUnavailableError(str(error)) from None
-        return found._replace(authentication=self.settings.authentication or found.authentication)
+        return replace(found, authentication=self.settings.authentication or found.authentication)
 
     async def userinfo(
         self, endpoints: Endpoints, tokens: UpstreamTokens, headers: Mapping[str, str] | None = None
@@ -241,7 +247,7 @@ class Provider(ABC):
             UpstreamUnavailableError: The subject is none, or all of it is too much.
         """
         title = self.settings.title
-        if not isinstance(subject, str) or not 0 < len(subject) <= MAX_NAME:
+        if not isinstance(subject, str) or not 0 < len(subject) <= MAX_NAME or not subject.isprintable():
             raise UpstreamUnavailableError(f"{title} does not say who has logged in")
         personal = {name: value for name, value in claims.items() if name not in _OF_PROTOCOL}
         kept = kept_claims(personal, self.settings.claims)
