@@ -42,8 +42,14 @@ class ClientSecret:
         """Return what goes into the headers: both in the encoding of forms first (RFC 6749, section 2.3.1)."""
         if self.secret is None or authentication == "post":
             return {}
-        pair = f"{quote_plus(self.id)}:{quote_plus(self.secret)}"
-        return {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
+        return {"Authorization": f"Basic {self._pair(self.secret)}"}
+
+    def spellings(self) -> tuple[str, ...]:
+        """Return the secret in each way in which it is sent, of which nothing may be repeated."""
+        return () if self.secret is None else (self.secret, quote_plus(self.secret), self._pair(self.secret))
+
+    def _pair(self, secret: str) -> str:
+        return base64.b64encode(f"{quote_plus(self.id)}:{quote_plus(secret)}".encode()).decode()
 
 
 def check_text(name: str, value: object) -> None:

@@ -260,7 +260,7 @@ class Provider(ABC):
             endpoints.token, "the token endpoint", form, endpoints.authentication, is_repeatable=False
         )
         secrets = [form[name] for name in ("code", "code_verifier", "refresh_token") if name in form]
-        return members_of_tokens(answer, [*secrets, self.settings.client.secret or ""])
+        return members_of_tokens(answer, [*secrets, *self.settings.client.spellings()])
 
     async def _post(
         self,

@@ -19,6 +19,7 @@ MOST_SAID: Final = 300
 """Characters that are kept of what a provider says of an error."""
 
 _TOKEN: Final = re.compile(r"[!-~]+")
+_ADDRESS: Final = re.compile(r"[^\s'\"<>]+@[^\s'\"<>]+")
 _SCOPE: Final = re.compile(r"[!-~]+")
 _OF_THIS_CLIENT: Final = frozenset(
     {
@@ -59,17 +60,14 @@ def members_of_tokens(answer: Answer, secrets: Iterable[str]) -> Mapping[str, ob
 
 
 def refusal_in(members: Mapping[str, object], secrets: Iterable[str] = ()) -> UpstreamRefusedError:
-    """Return the error that a provider tells of, bounded, and without what it repeats of secrets.
+    """Return the error that a provider tells of, bounded, and without what it repeats of secrets, or of addresses.
 
     Args:
         members: Its answer, or the parameters of a callback.
         secrets: What was sent.
     """
     secrets = tuple(secrets)
-    error, description = (
-        sayable(without(said, secrets)[:MOST_SAID]) if isinstance(said, str) else ""
-        for said in (members.get("error"), members.get("error_description"))
-    )
+    error, description = (_repeated(members.get(each), secrets) for each in ("error", "error_description"))
     return UpstreamRefusedError(error or "server_error", description)
 
 
@@ -102,6 +100,14 @@ def tokens_in(
         None if lifetime is None else now + lifetime,
         _scopes(members.get("scope"), who, asked, separators),
     )
+
+
+def _repeated(said: object, secrets: Iterable[str]) -> str:
+    """Return what may be repeated of what a provider says."""
+    if not isinstance(said, str):
+        return ""
+    short = without(said, secrets)[: 2 * MOST_SAID]  # before a pattern that takes its time is looked for
+    return sayable(_ADDRESS.sub("...", short)[:MOST_SAID])
 
 
 def _refuse(members: Mapping[str, object], who: str, secrets: Iterable[str]) -> NoReturn:

@@ -95,6 +95,7 @@ class Upstream:
 
         Anybody with an account of Google may log in; `parameters={"hd": "example.com"}` asks for one of an
         organization, and `allow=` has to look at the claim `hd` all the same. Users may grant less than was asked for.
+        The end of a login of ours ends what the user has granted the client, with their other logins by it.
 
         Args:
             client_id: The client ID.
@@ -104,6 +105,8 @@ class Upstream:
         # A refresh token comes with access_type=offline alone, and after the first time with prompt=consent alone:
         # https://developers.google.com/identity/protocols/oauth2/web-server#offline
         # Google has no scope offline_access: https://accounts.google.com/.well-known/openid-configuration
+        # What is revoked is the access that the application has been given, and not one token of it:
+        # https://developers.google.com/identity/protocols/oauth2/web-server#tokenrevoke
         usual: UpstreamOptions = {
             "scopes": _OPENID,
             "parameters": {"access_type": "offline", "prompt": "consent"},
@@ -162,16 +165,17 @@ class Upstream:
             client_secret: Its secret; None for one without.
             options: More of what `Upstream` takes.
         """
-        # A new app client may use openid, email and phone, and any other scope is an error; with openid come all
-        # attributes that it may read; there is no offline_access, and always a refresh token:
-        # https://docs.aws.amazon.com/cognito/latest/developerguide/cognito-user-pools-define-resource-servers.html
+        # A scope that the app client may not use is an error; there is no offline_access, and always a refresh token:
+        # https://docs.aws.amazon.com/cognito/latest/developerguide/authorization-endpoint.html
+        # Userinfo says no groups, and that an e-mail address is verified in a text, "true"; the ID token says both as
+        # they are: https://docs.aws.amazon.com/cognito/latest/developerguide/userinfo-endpoint.html
         # Its metadata does not have code_challenge_methods_supported, though it knows S256:
         # https://docs.aws.amazon.com/cognito/latest/developerguide/using-pkce-in-authorization-code.html
         usual: UpstreamOptions = {"scopes": ("openid", "email")}
         client = ClientSecret(client_id, client_secret)
         issuer = cognito_issuer(user_pool_id)
         settings = settings_of("cognito", "Amazon Cognito", issuer, client, usual, options)
-        return cls(OpenIdProvider(settings))
+        return cls(OpenIdProvider(settings, asks_userinfo=False))
 
     @classmethod
     def auth0(
@@ -185,6 +189,9 @@ class Upstream:
     ) -> Upstream:
         """Return a tenant of Auth0: a "Regular Web Application" with the grants of code and refresh token.
 
+        The end of a login of ours ends all that the user has granted the application, unless the tenant's setting
+        "Refresh Token Revocation Deletes Grant" is off.
+
         Args:
             domain: The tenant's domain, or its custom domain.
             client_id: The application.
@@ -192,8 +199,8 @@ class Upstream:
             audience: The API that access tokens are for; None for Auth0's own userinfo alone.
             options: More of what `Upstream` takes.
         """
-        # The method of an application is one of those that the metadata has, and "Post" unless somebody changes it:
-        # https://auth0.com/docs/get-started/applications/application-settings
+        # An application has one of the methods that the metadata names: Post, unless somebody chooses another:
+        # https://auth0.com/docs/get-started/applications/credentials
         # audience is its own parameter: https://auth0.com/docs/api/authentication#authorize-application
         usual: UpstreamOptions = {
             "scopes": _OFFLINE,

@@ -25,6 +25,7 @@ from upstream_site import CLIENT
 
 pytestmark = pytest.mark.anyio
 
+WRITTEN = "the+secret+of+the+proxy Basic cHJveHk6dGhlK3NlY3JldCtvZit0aGUrcHJveHk="
 TOKENS = {"access_token": "a", "token_type": "Bearer"}
 
 
@@ -102,6 +103,11 @@ async def test_nonsense_is_no_answer(
             "no ?such? ? ??X: ?",
         ),
         ({"error": "invalid_grant", "error_description": "x" * 5_000}, None, "x" * 300),
+        (
+            {"error": "a", "error_description": "The user 'ada@example.com' may not"},
+            None,
+            "The user '...' may not",
+        ),
         ({"error": "x" * 5_000}, "x" * 300, ""),
         ({"error": "é\n"}, "??", ""),
     ],
@@ -279,7 +285,7 @@ async def test_nothing_of_a_secret_is_said_or_written_down(
                     (f"{tokens.access_token}", login.upstream.identify(tokens)),
                     (f"{tokens.refresh_token}", login.upstream.revoke(tokens)),
                 ):
-                    echoed = {"error": error, "error_description": f"{sent} of {CLIENT}"}
+                    echoed = {"error": error, "error_description": f"{sent} of {CLIENT} {WRITTEN}"}
                     provider.instead = lambda _, echoed=echoed, status=status: JSONResponse(echoed, status)
                     try:
                         await asking
@@ -305,7 +311,7 @@ async def test_nothing_of_a_secret_is_said_or_written_down(
         ]
     assert len(shown) > 100
     said = "\n".join([*shown, caplog.text])
-    for secret in {*provider.secrets, str(CLIENT[1]), login.verifier, "the+secret"}:
+    for secret in {*provider.secrets, str(CLIENT[1]), login.verifier, *WRITTEN.split()} - {"Basic"}:
         assert secret not in said
     assert REVOKE in said, "what is searched says something"
 

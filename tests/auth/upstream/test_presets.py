@@ -56,7 +56,7 @@ MADE: list[tuple[Any, str, str, str, dict[str, str], str, bool]] = [
         "openid email",
         {},
         "basic",
-        True,
+        False,
     ),
     (
         lambda **options: Upstream.auth0(
