@@ -159,11 +159,14 @@ class Authority:
         if asked.scopes and not granted:
             await parts.forget(record)
             return self.refused(asked, "access_denied", "the user has none of these scopes")
+        begun = replace(record, id=parts.grants.new_id(principal))
         try:
-            code = await parts.grants.begin(replace(record, id=parts.grants.new_id(principal)))
+            code = await parts.grants.begin(begun)
         except BaseException:
             await parts.forget(record)
             raise
+        if parts.keeper is not None:
+            parts.keeper.begun(begun)
         parts.audit.tell("login", principal, scopes=granted)
         return self._sent_back(asked.redirect_uri, asked.state, {"code": code})
 
@@ -274,10 +277,12 @@ class Authority:
 
         return answer
 
-    def failed(self, request: Request, detail: str, status: int = 403) -> None:
+    def failed(
+        self, request: Request, detail: str, status: int = 403, principal: Principal | None = None
+    ) -> None:
         """Tell whoever watches that a request was refused."""
         self.parts.audit.tell(
-            "refusal", status=status, reason="failed", detail=detail, caller=_caller(request)
+            "refusal", principal, status=status, reason="failed", detail=detail, caller=_caller(request)
         )
 
 

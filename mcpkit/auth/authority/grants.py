@@ -25,6 +25,9 @@ REFRESH_LIFETIME = 30 * 24 * 3600.0
 GRACE = 10.0
 """Seconds in which what has been used may come again and ends nothing: it was sent twice, or its answer was lost."""
 
+LINGERING = 60.0
+"""Seconds for which a grant is kept whose code nobody has redeemed, for whoever looks after what it holds."""
+
 _VERSION = 2
 """What this version writes. It reads that, and what is one less, of which nothing was held."""
 _PRINCIPAL = "OAuth grants of a principal"
@@ -125,7 +128,7 @@ class Grants:
     async def begin(self, record: GrantRecord) -> str:
         """Keep a new grant of a user, and return the code for it."""
         record = replace(record, code_expires=self._clock() + CODE_LIFETIME)
-        await self._keep(record, None, CODE_LIFETIME)
+        await self._keep(record, None, CODE_LIFETIME + LINGERING)
         return f"{record.id}.{self._proof(_CODE, record.id)}"
 
     async def begin_for_client(self, record: GrantRecord, lifetime: float) -> None:
@@ -255,6 +258,13 @@ class Grants:
         found = self._handed_out(_REFRESH, token)
         return None if found is None else await self.find(found[0])
 
+    async def end_abandoned(self, grant_id: str) -> GrantRecord | None:
+        """End a grant whose code has not been redeemed in time, and return it; None where there is none such."""
+        kept = await self._kept(grant_id)
+        if kept is None or kept[0].generation or self._clock() < kept[0].code_expires:
+            return None
+        return kept[0] if await self._records.delete(grant_id, version=kept[1]) else None
+
     async def end(self, grant_id: str) -> GrantRecord | None:
         """End a grant: all that it gave is worth nothing from now on.
 
@@ -282,7 +292,7 @@ class Grants:
         """Return the seconds until a grant expires, where nothing is done with it."""
         if record.generation:
             return max(record.rotated + REFRESH_LIFETIME - self._clock(), 1.0)
-        return max(record.code_expires - self._clock(), 1.0)
+        return max(record.code_expires + LINGERING - self._clock(), 1.0)
 
     def _beginnings(self, principal: Principal) -> list[str]:
         """Return what the ids of a principal's grants begin with: for each secret something that tells nobody who."""

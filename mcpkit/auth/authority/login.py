@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ...protocol.types import Json
+from ...state.principal import Principal
 from .asked import Asked
 from .grants import GrantRecord
 
@@ -40,7 +41,7 @@ class Ending(Protocol):
             subject: Who the user is.
             scopes: What the user may have; None for all that there is.
             claims: What else is known of them.
-            held: What the login keeps with the grant; `Parts.let_go` hears of it when the grant has ended, or where
+            held: What the login keeps with the grant; `Keeper.let_go` hears of it when the grant has ended, or where
                 there is none in the end.
 
         Raises:
@@ -52,12 +53,16 @@ class Ending(Protocol):
         """Send a user back without one."""
         ...
 
-    def failed(self, request: Request, detail: str) -> None:
-        """Tell whoever watches that somebody could not say who they are.
+    def failed(
+        self, request: Request, detail: str, status: int = 403, principal: Principal | None = None
+    ) -> None:
+        """Tell whoever watches that somebody could not say who they are, or may not come in.
 
         Args:
             request: What they sent.
             detail: What went wrong, with no secret in it.
+            status: What they are answered.
+            principal: Who it is, where that is known.
         """
         ...
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple, Protocol
 
 from ...state.audit import Audit
 from ...state.principal import Principal
@@ -20,6 +20,18 @@ from .look import Look
 _PLAIN = Look()
 
 
+class Keeper(Protocol):
+    """Looks after what grants hold."""
+
+    def begun(self, record: GrantRecord) -> None:
+        """Hear of a grant for which a code has been given out."""
+        ...
+
+    async def let_go(self, record: GrantRecord) -> None:
+        """Hear of a grant that has ended or has never begun, once in all processes: nobody needs what it held."""
+        ...
+
+
 class Parts(NamedTuple):
     """What one authorization server is made of.
 
@@ -34,8 +46,7 @@ class Parts(NamedTuple):
         audit: Hears of what happens.
         look: How its pages look.
         vouching: Who vouches for its users; None for itself.
-        let_go: Hears of each grant that has ended, or has never begun, once in all processes: of what it held nothing
-            is needed any more.
+        keeper: Looks after what grants hold; None where they hold nothing.
     """
 
     issuer: str
@@ -48,7 +59,7 @@ class Parts(NamedTuple):
     audit: Audit
     look: Look = _PLAIN
     vouching: str | None = None
-    let_go: Callable[[GrantRecord], Awaitable[object]] | None = None
+    keeper: Keeper | None = None
 
     def principal(
         self, record: GrantRecord, scopes: Collection[str], claims: Mapping[str, object] | None = None
@@ -69,8 +80,8 @@ class Parts(NamedTuple):
 
     async def forget(self, record: GrantRecord) -> None:
         """Let go what a grant held that has ended, or has never begun."""
-        if self.let_go is not None:
-            await self.let_go(record)
+        if self.keeper is not None:
+            await self.keeper.let_go(record)
 
     def url(self, path: str) -> str:
         """Return the URL of an endpoint."""

@@ -68,7 +68,7 @@ class Entered(NamedTuple):
         logger.info(
             "%s: users log in with %s, where the callback %s has to be registered", site.name, title, callback
         )
-        if is_open and getattr(self.upstream, "is_public", False):
+        if is_open and self.upstream.is_public:
             logger.warning(
                 "%s: anybody may have an account at %s, and so may log in here: say who may by OAuthProxy(allow=...)",
                 site.name,
@@ -141,7 +141,7 @@ def entered(
         site.audit,
         look,
         upstream.issuer,
-        logins.let_go,
+        logins,
     )
     consent = Consent(parts, site.keys, clock)
     transactions = Transactions(issuer, site.keys, clock)

@@ -181,6 +181,7 @@ class ProxyLogin(Login):
             )
         except UpstreamRefusedError as error:
             logger.warning("%s refuses a login: %r", self._upstream.title, str(error))
+            ending.failed(request, "the provider at which users log in says no")
             code = error.error if error.error in _REFUSALS else "server_error"
             return ending.refused(asked, code, "the provider at which users log in says no")
         except (UpstreamUnavailableError, asyncio.TimeoutError) as error:
@@ -196,7 +197,7 @@ class ProxyLogin(Login):
         request: Request,
     ) -> Response:
         asked, remembered = transaction.asked, self._remembered
-        held = self._logins.begun(tokens).written()
+        held = self._logins.holding(tokens).written()
         record = GrantRecord(
             "", asked.client_id, identity.subject, (), (), claims=dict(identity.claims), held=held
         )
@@ -220,6 +221,8 @@ class ProxyLogin(Login):
             return ending.refused(asked, "server_error", "whether the user may come in cannot be said")
         if scopes is False:
             await self._logins.let_go(record)
+            whose = self._principal(record, asked.scopes)
+            ending.failed(request, "allow= does not let them in", principal=whose)
             return ending.refused(asked, "access_denied", "this server does not let the user in")
         try:
             at_most = None if scopes is True else scopes

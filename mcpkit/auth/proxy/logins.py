@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ...state.principal import Principal, user
-from ..authority.grants import GrantRecord, Grants
+from ..authority.grants import CODE_LIFETIME, GrantRecord, Grants
 from ..one_at_a_time import AbandonedError, OneAtATime
 from ..upstream.errors import UpstreamRefusedError, UpstreamUnavailableError
 from ..upstream.tokens import Identity, UpstreamTokens
@@ -21,6 +21,8 @@ logger = logging.getLogger("mcpkit")
 
 LOOKED_AGAIN = 600.0
 """Seconds after which the provider is asked who a user is, when the client refreshes."""
+ABANDONED = CODE_LIFETIME + 1.0
+"""Seconds after which a code is looked for that nobody has redeemed."""
 LEASE = 30.0
 """Seconds that a refresh may take; then whoever began it is taken for killed, and somebody else begins."""
 PATIENCE = LEASE + 10.0
@@ -65,9 +67,14 @@ class Logins:
         self._running = running
         self._clock = clock
 
-    def begun(self, tokens: UpstreamTokens) -> Held:
+    def holding(self, tokens: UpstreamTokens) -> Held:
         """Return what the grant of a new login is to hold."""
         return Held(tokens, self._clock(), self._clock())
+
+    def begun(self, record: GrantRecord) -> None:
+        """Let go what a grant holds when the client does not redeem its code in time, while this process runs."""
+        key, loop = ("abandoned", record.id), asyncio.get_running_loop()
+        loop.call_later(ABANDONED, lambda: self._running.begin(key, lambda: self._abandoned(record)))
 
     def access_token(self, record: GrantRecord) -> str:
         """Return the provider's access token that a grant holds."""
@@ -115,10 +122,17 @@ class Logins:
             OSError: The store does not answer.
         """
         record = await self.fresh(record)
-        held, now = Held.of(record), self._clock()
-        is_new = held.looked < held.obtained
-        if not is_new and now - held.looked < LOOKED_AGAIN:
+        held = Held.of(record)
+        if held.looked >= held.obtained and self._clock() - held.looked < LOOKED_AGAIN:
             return record
+        try:
+            return await self._running.wait(("who", record.id), lambda: self._looked_at(record))
+        except AbandonedError:
+            raise _unavailable("to say who a user is") from None
+
+    async def _looked_at(self, record: GrantRecord) -> GrantRecord:
+        """Return a grant with what the provider says now of who its user is."""
+        held, now = Held.of(record), self._clock()
         identity: Identity | None = None
         try:
             identity = await asyncio.wait_for(self._upstream.identify(held.tokens), _ANSWER)
@@ -126,7 +140,7 @@ class Logins:
             if held.tokens.refresh_token is None:
                 await self.end(record.id)
                 raise LoginEndedError from None
-            if not is_new:  # the provider may have ended these alone
+            if held.looked >= held.obtained:  # the provider may have ended these alone
                 record = await self._refreshed(record, held.tokens)
         except (UpstreamUnavailableError, asyncio.TimeoutError):
             if held.tokens.refresh_token is None:
@@ -142,6 +156,13 @@ class Logins:
         """Have the provider end the tokens of a grant that has ended."""
         if record.held is not None:
             await self.forget(Held.of(record).tokens)
+
+    async def _abandoned(self, record: GrantRecord) -> GrantRecord:
+        """End a grant whose code nobody has redeemed."""
+        ended = await self._grants.end_abandoned(record.id)
+        if ended is not None:
+            await self.let_go(ended)
+        return record
 
     async def end(self, grant_id: str) -> None:
         """End a grant, and what it holds."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import anyio
 import pytest
 
 from mcpkit.auth import AuditEvent, InvalidTokenError
-from mcpkit.auth.authority.grants import GRACE
+from mcpkit.auth.authority.grants import CODE_LIFETIME, GRACE
+from mcpkit.auth.proxy import logins
 from mcpkit.state.principal import Principal
 from proxied import Proxied
 
@@ -104,6 +106,29 @@ async def test_somebody_is_sent_away_by_a_process_that_serves_nothing_and_under_
     await fresh.revoke(Principal(ADA), other.ground)
     assert here.upstream.live == {}
     assert (await flow.refreshed(tokens)).json()["error"] == "invalid_grant"
+
+
+async def test_what_a_client_never_fetches_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logins, "ABANDONED", 0.2)
+    here = Proxied()
+    fetched = here.flow()
+    await fetched.tokens()
+    code = await here.flow().code()
+    assert len(here.upstream.live) == 4
+    here.clock.now += CODE_LIFETIME
+    with anyio.fail_after(20):
+        while len(here.upstream.live) == 4:
+            await anyio.sleep(0.05)
+    assert len(here.upstream.live) == 2
+    assert (await here.flow().redeemed(code)).json()["error"] == "invalid_grant"
+
+
+async def test_whoever_is_not_let_in_is_told_of() -> None:
+    here = Proxied(allow=lambda who: False)
+    events = watched(here)
+    await here.flow().back()
+    [refused] = [event for event in events if event.name == "refusal"]
+    assert (refused.principal, refused.detail) == (ADA, "allow= does not let them in")
 
 
 async def test_of_nobody_nothing_ends() -> None:
