@@ -2,6 +2,8 @@
 // A line is {id, profile, order, details}; each is answered by {id, value} or {id, error} as soon as it is done.
 // Profiles share nothing, and work at the same time. It ends with its input, and the browser with it.
 
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
 import { createInterface } from "node:readline";
 
 import { chromium } from "playwright-core";
@@ -14,7 +16,7 @@ const browser = await chromium.launch({
   args: [
     "--no-sandbox",
     "--disable-dev-shm-usage",
-    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE 127.0.0.1",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE *.localhost, EXCLUDE 127.0.0.1",
   ],
 });
 const profiles = new Map();
@@ -39,6 +41,12 @@ async function opened() {
   return { context, page, seen, answered: new Set() };
 }
 
+async function gone(page, act) {
+  const failed = page.waitForEvent("requestfailed", (request) => request.isNavigationRequest());
+  failed.catch(() => {});
+  await Promise.all([Promise.race([page.waitForEvent("load"), failed]), act()]);
+}
+
 const ORDERS = {
   open: ({ page }, url) => page.goto(url).then((response) => response?.status() ?? null),
   // Answer here what the browser would ask of addresses that begin so. Playwright's routes do not see redirects.
@@ -55,10 +63,23 @@ const ORDERS = {
   click: ({ page }, selector) => page.click(selector),
   uncheck: ({ page }, selector) => page.uncheck(selector),
   // Click on what leads to another page, and wait until that is there, or cannot be had.
-  follow: async ({ page }, selector) => {
-    const failed = page.waitForEvent("requestfailed", (request) => request.isNavigationRequest());
-    failed.catch(() => {});
-    await Promise.all([Promise.race([page.waitForEvent("load"), failed]), page.click(selector)]);
+  follow: ({ page }, selector) => gone(page, () => page.click(selector)),
+  press: ({ page }, key) => page.keyboard.press(key),
+  // The same by a key.
+  enter: ({ page }, key) => gone(page, () => page.keyboard.press(key)),
+  show: async ({ page }, { width, height, scheme }) => {
+    await page.setViewportSize({ width, height });
+    await page.emulateMedia({ colorScheme: scheme });
+  },
+  // What axe-core finds; what it cannot tell counts as well.
+  audit: async ({ page }) => {
+    await page.evaluate(readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf-8"));
+    const { violations, incomplete, passes } = await page.evaluate("axe.run()");
+    const named = (kind) => ({ id, help, nodes }) => `${kind} ${id}: ${help}: ${nodes.map((node) => node.html).join(" | ")}`;
+    return {
+      findings: [...violations.map(named("violation")), ...incomplete.map(named("unsure"))],
+      passed: passes.map(({ id }) => id),
+    };
   },
   // Which of several things is there first, by their selectors.
   first: async ({ page }, selectors) => {

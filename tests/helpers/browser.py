@@ -80,6 +80,23 @@ class Profile:
         """Click on something that leads to another page, and wait until that is there."""
         self._ask("follow", selector)
 
+    def press(self, key: str) -> None:
+        """Press a key, as `Tab`, by which the page stays."""
+        self._ask("press", key)
+
+    def enter(self, key: str = "Enter") -> None:
+        """Press a key that leads to another page, and wait until that is there."""
+        self._ask("enter", key)
+
+    def show(self, width: int, *, height: int = 800, dark: bool = False) -> None:
+        """Have a window of a size in pixels of CSS, and a scheme of colours."""
+        self._ask("show", {"width": width, "height": height, "scheme": "dark" if dark else "light"})
+
+    def audit(self) -> tuple[list[str], list[str]]:
+        """What keeps people from using the page, as axe-core finds it, or is unsure; and the rules that are kept."""
+        found: dict[str, list[str]] = self._ask("audit")
+        return found["findings"], found["passed"]
+
     def first(self, *selectors: str) -> str:
         """Wait until one of several things is to be seen, and say which."""
         selector: str = self._ask("first", selectors)

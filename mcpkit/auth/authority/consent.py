@@ -27,7 +27,12 @@ FIELD = "request"
 DENY = "Do not allow it"
 """What stands on the button for no."""
 
-_ELSEWHERE = "Whoever has that address will act in your name"
+_ELSEWHERE = "Whoever runs that site will be able to act in your name"
+_HERE = "A program on this device"
+_WARNING = (
+    '<p class="note"><strong>Have you just started this yourself?</strong> Any program on this device may pretend to '
+    "be another one. If you came here by a link, or do not know why, do not allow it.</p>"
+)
 
 
 class Consent:
@@ -127,19 +132,16 @@ class Consent:
         """Say who asks, where the user would be sent, and what for."""
         name, host = escape(asked.client_name), escape(host_of(asked.redirect_uri))
         said = (
-            f"<dl><div><dt>What asks calls itself</dt><dd><strong><bdi>{name}</bdi></strong>"
+            f"<dl><div><dt>Application</dt><dd><strong><bdi>{name}</bdi></strong>"
             f"<small>{_voucher(asked.client_id)}</small></dd></div>"
-            f'<div><dt>You will be sent to</dt><dd><strong class="host">{host}</strong>'
+            f'<div><dt>Sends you back to</dt><dd><strong class="host">{host}</strong>'
         )
         if not is_local(asked.redirect_uri):
-            return said + f"<small>{_ELSEWHERE}</small></dd></div></dl>" + self._wanted(asked)
-        where = (
-            "a program on this device" if is_web(asked.redirect_uri) else f"whatever opens {host} links here"
-        )
+            return f"{said}<small>{_ELSEWHERE}</small></dd></div></dl>{self._wanted(asked)}"
+        where = f"Whatever opens {host} links on this device"
         return (
-            f"{said}<small>That is {where}</small></dd></div></dl>{self._wanted(asked)}"
-            '<p class="note"><strong>Have you just started this yourself?</strong> Any program on this device may '
-            "pretend to be another one. If you came here by a link, or do not know why, do not allow it.</p>"
+            f"{said}<small>{_HERE if is_web(asked.redirect_uri) else where}</small></dd></div></dl>"
+            f"{self._wanted(asked)}{_WARNING}"
         )
 
     def _wanted(self, asked: Asked) -> str:
@@ -158,7 +160,7 @@ class Consent:
 def _voucher(client_id: str) -> str:
     """Say who vouches for the name of a client, as HTML."""
     if client_id.startswith("https:"):
-        return f"<b>{escape(host_of(client_id))}</b> says so"
+        return f"<b>{escape(host_of(client_id))}</b> vouches for that name"
     if is_registration(client_id):
-        return "Nobody has checked that"
-    return "Known to whoever runs this server"
+        return "That is the name it gives itself; nobody has checked it"
+    return "Whoever runs this server vouches for that name"

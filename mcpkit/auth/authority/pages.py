@@ -33,11 +33,12 @@ header { display: flex; align-items: center; gap: .75rem; margin: 0 .25rem 1rem;
 header img { height: 3rem; max-width: 8rem; object-fit: contain; }
 header p { margin: 0; }
 main { background: var(--card); border: 1px solid var(--line); border-radius: .75rem; padding: 1.5rem; }
-h1 { font-size: 1.5rem; line-height: 1.25; margin: 0 0 1rem; }
+h1 { font-size: 1.5rem; line-height: 1.25; margin: 0 0 1rem; text-wrap: balance; }
 p, ul { margin: 0 0 1rem; }
+main > :last-child { margin-bottom: 0; }
 ul { padding-left: 1.25rem; }
 li { margin: .25rem 0; }
-small, .soft { color: var(--soft); font-size: .875rem; }
+small { color: var(--soft); font-size: .875rem; }
 dl { margin: 0 0 1rem; border: 1px solid var(--line); border-radius: .5rem; }
 dl div { padding: .75rem 1rem; }
 dl div + div { border-top: 1px solid var(--line); }
@@ -50,8 +51,8 @@ dd .host { font-family: ui-monospace, monospace; }
 }
 form { display: flex; flex-wrap: wrap; gap: .75rem; margin: 0; }
 form + form { border-top: 1px solid var(--line); margin-top: .75rem; padding-top: .75rem; }
-form label { flex: 1 1 100%; }
-form .check { display: flex; gap: .5rem; align-items: baseline; }
+form label, form p { flex: 1 1 100%; margin: 0; }
+form .check { display: flex; gap: .625rem; align-items: center; }
 button, input { font: inherit; color: inherit; border: 1px solid var(--edge); border-radius: .5rem; }
 button {
   flex: 1 1 12rem; min-height: 2.75rem; padding: .5rem 1rem; font-weight: 600; cursor: pointer;
@@ -60,7 +61,7 @@ button {
 button.go { background: var(--strong); border-color: var(--strong); color: var(--on-strong); }
 button:hover { text-decoration: underline; }
 input[type=password] { display: block; width: 100%; padding: .5rem .75rem; background: var(--card); }
-input[type=checkbox] { width: 1.125rem; height: 1.125rem; flex: none; accent-color: var(--strong); }
+input[type=checkbox] { width: 1.5rem; height: 1.5rem; margin: 0; flex: none; accent-color: var(--strong); }
 a { color: var(--strong); }
 :focus-visible { outline: .1875rem solid var(--strong); outline-offset: .1875rem; }
 """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Collection
+from html import escape
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -78,10 +79,8 @@ class ProxyLogin(Login):
             self._consent.tell(asked, "remembered")
             return await self._forward(ending, asked, request, whose)
         may_be_kept = remembered is not None and remembered.may_be(asked)
-        choice = self._consent.choice(
-            asked, f"Allow it, and log in with {title}", _KEEP if may_be_kept else ""
-        )
-        return self._consent.page(asked, choice)
+        more = f"<p>Next, you log in with <b>{escape(title)}</b>.</p>{_KEEP if may_be_kept else ''}"
+        return self._consent.page(asked, self._consent.choice(asked, "Allow it", more))
 
     async def answer(self, ending: Ending, request: Request) -> Response:
         """Take the answer: go on to the provider, or no.

@@ -85,8 +85,8 @@ async def test_the_page_says_who_asks_for_what_and_where_the_user_is_sent() -> N
         "notes",
         "Change notes",
         "127.0.0.1:3000",
-        "a program on this device",
-        "Nobody has checked that",
+        "A program on this device",
+        "nobody has checked it",
     ):
         assert shown in page.text
     assert "frame-ancestors 'none'" in page.headers["content-security-policy"]
@@ -102,7 +102,7 @@ async def test_a_redirect_elsewhere_is_shown_without_the_warning() -> None:
     async with here.browser() as browser:
         page = await browser.get("/authorize", params=login.query)
     assert "app.example" in page.text
-    assert "a program on this device", "Nobody has checked that" not in page.text
+    assert "rogram on this device" not in page.text
 
 
 async def test_without_a_resource_a_token_is_for_all_endpoints_as_clients_of_2025_03_26_name_none() -> None:

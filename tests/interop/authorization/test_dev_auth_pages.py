@@ -121,4 +121,4 @@ def test_no_site_has_the_page_in_a_frame_and_it_runs_no_script(
     script = "const it = document.createElement('script'); it.textContent = 'window.ran = 1'; document.body.append(it)"
     page.evaluate(f"(() => {{ {script} }})()")
     assert page.evaluate("window.ran") is None
-    assert page.evaluate("getComputedStyle(document.querySelector('form')).borderTopStyle") == "solid"
+    assert page.evaluate("getComputedStyle(document.querySelector('main')).borderTopStyle") == "solid"

@@ -1,0 +1,112 @@
+"""The pages of an `OAuthProxy`, served for a real browser, before a provider who lets everybody in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import httpx2
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from authority_site import Login
+from clock import Clock
+from mcpkit import Scope, Server
+from mcpkit.auth import OAuthProxy
+from serving import in_thread, in_thread_at
+from stand_in import StandIn
+
+LOGO = Path(__file__).with_name("logo.svg")
+DOCUMENT = "https://claude.ai/oauth/mcp-oauth-client-metadata"
+SCOPES = {
+    "notes:read": Scope("Read your notes", default=True),
+    "notes:write": Scope("Write and delete notes", implies=["notes:read"]),
+}
+LONG = "Extraordinarily-long-" * 4 + "name"
+"""A name that wants to be wider than any page."""
+
+
+class ConsentPages:
+    """Pages by their kinds.
+
+    Args:
+        origin: Where the server is.
+        client: Where a page of a client is, that leads to what it is given by `to`.
+    """
+
+    def __init__(self, origin: str, client: str) -> None:
+        self.origin = origin
+        self.client = client
+
+    def url(self, kind: str) -> str:
+        """Where a page is: `local`, `private`, `web`, `document`, `long`, or `error`."""
+        if kind == "error":
+            return f"{self.origin}/authorize?client_id=unknown"
+        if kind == "document":
+            return self.asked(DOCUMENT, "https://claude.ai/api/mcp/auth_callback")
+        name, callback = {
+            "local": ("Cursor", "http://127.0.0.1:33418/callback"),
+            "private": ("Cursor", "cursor://anysphere.cursor-retrieval/oauth/user-mcp/callback"),
+            "web": ("Helpful Assistant", "https://assistant.example.com/callback"),
+            "long": (LONG, f"https://{'a' * 60}.{'b' * 60}.example.com/callback"),
+        }[kind]
+        return self.asked(self.registered(callback, name), callback)
+
+    def registered(self, callback: str, name: str = "Cursor") -> str:
+        """The id of a new client."""
+        metadata = {
+            "client_name": name,
+            "redirect_uris": [callback],
+            "token_endpoint_auth_method": "none",
+        }
+        answer = httpx2.post(f"{self.origin}/register", json=metadata, trust_env=False)
+        client_id: str = answer.json()["client_id"]
+        return client_id
+
+    def asked(self, client_id: str, callback: str, **more: Any) -> str:
+        """Where a client opens the browser."""
+        asked = {"scope": "notes:read notes:write", "resource": f"{self.origin}/mcp", **more}
+        return f"{self.origin}/authorize?{urlencode(Login(client_id, callback, **asked).query)}"
+
+
+@contextmanager
+def consent_pages(*, picture: bool = True, **options: Any) -> Iterator[ConsentPages]:
+    """Serve them; the server has a name and, if nothing else is said, a picture."""
+    document = {
+        "client_id": DOCUMENT,
+        "client_name": "Claude",
+        "redirect_uris": ["https://claude.ai/api/mcp/auth_callback"],
+    }
+
+    def web() -> httpx2.AsyncClient:
+        return httpx2.AsyncClient(
+            transport=httpx2.MockTransport(lambda _: httpx2.Response(200, json=document))
+        )
+
+    async def callback(request: Request) -> Response:
+        return HTMLResponse("<p>Done</p>")
+
+    async def start(request: Request) -> Response:
+        return HTMLResponse(f"<a id=go href='{request.query_params['to']}'>log in</a>")
+
+    async def authorize(request: Request) -> Response:
+        return RedirectResponse(await upstream.visit(str(request.url)), 303)
+
+    pages = {"/callback": callback, "/start": start, "/authorize": authorize}
+    with (
+        pytest.MonkeyPatch.context() as patched,
+        in_thread(Starlette(routes=[Route(*each) for each in pages.items()])) as elsewhere,
+    ):
+        patched.setattr("mcpkit.auth.authority.public_internet.public_client", web)
+        upstream = StandIn(Clock(), name="GitHub", issuer=elsewhere)
+        upstream.title = "GitHub"
+        options = {"title": "Acme Notes", "picture": LOGO if picture else None, **options}
+        server = Server("notes", auth=OAuthProxy(upstream, **options), scopes=SCOPES)
+        with in_thread_at(lambda origin: server.asgi(public_url=f"{origin}/mcp")) as origin:
+            yield ConsentPages(origin, elsewhere)
