@@ -166,6 +166,13 @@ ROWS: dict[str, tuple[Any, ...]] = {
     "requests for tokens at `OAuthProxy` of one address": tuple(
         f"mcpkit.auth.proxy.limits:TOKENS.{name}" for name in ("burst", "every")
     ),
+    "pages of logins in one browser": (
+        "mcpkit.auth.authority.consent:_MOST",
+        "mcpkit.auth.authority.asked:LIFETIME",
+    ),
+    "what a browser remembers for `OAuthProxy`": tuple(
+        f"mcpkit.auth.proxy.remembered:{name}" for name in ("_MOST", "_LONGEST", "LIFETIME")
+    ),
     "picture on the pages of `OAuthProxy`": ("mcpkit.auth.authority.look:MAX_PICTURE",),
     "bad access tokens from one address": tuple(
         f"mcpkit.transports.http.protection.verification:{name}" for name in ("MOST_BAD", "WINDOW")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import re
 import time
 from collections.abc import Callable
 from html import escape
@@ -27,6 +28,8 @@ FIELD = "request"
 DENY = "Do not allow it"
 """What stands on the button for no."""
 
+_MOST = 10
+"""Pages of a browser that can be answered; a site could open them until no header holds their cookies."""
 _ELSEWHERE = "Whoever runs that site will be able to act in your name"
 _HERE = "A program on this device"
 _WARNING = (
@@ -52,26 +55,26 @@ class Consent:
         self._keys = keys
         self._clock = clock
         self._is_secure = parts.issuer.startswith("https:")
+        self._prefix = f"{'__Host-' if self._is_secure else ''}mcpkit-"
+        self._name = re.compile(rf"{self._prefix}[A-Za-z0-9_-]{{22}}")
 
-    def page(self, asked: Asked, forms: str, *, status: int = 200) -> Response:
+    def page(self, asked: Asked, forms: str, request: Request, *, status: int = 200) -> Response:
         """Return the page for a request.
 
         Args:
             asked: The request.
             forms: What the user may do, as HTML; each form has `hidden(asked)` in it.
+            request: What the browser has sent; of its other pages those are forgotten that have waited longest.
             status: The HTTP status.
         """
         title = f"Allow {quoted(asked.client_name)} to use {self._title}?"
         response = page(title, self._said(asked) + forms, status, look=self._parts.look)
-        response.set_cookie(
-            self._cookie(asked),
-            asked.nonce,
-            max_age=int(LIFETIME),
-            path="/" if self._is_secure else urlsplit(self._parts.url("/authorize")).path,
-            secure=self._is_secure,
-            httponly=True,
-            samesite="strict",
-        )
+        self._set(response, self._cookie(asked), asked.nonce)
+        others = [
+            name for name in request.cookies if self._name.fullmatch(name) and name != self._cookie(asked)
+        ]
+        for name in others[: 1 - _MOST]:  # browsers send the oldest first
+            self._set(response, name, "")
         return response
 
     def hidden(self, asked: Asked) -> str:
@@ -125,8 +128,20 @@ class Consent:
     def _title(self) -> str:
         return self._parts.look.title or self._parts.name
 
+    def _set(self, response: Response, name: str, value: str) -> None:
+        """Set a cookie, or take it back, where it has no value."""
+        response.set_cookie(
+            name,
+            value,
+            max_age=int(LIFETIME) if value else 0,
+            path="/" if self._is_secure else urlsplit(self._parts.url("/authorize")).path,
+            secure=self._is_secure,
+            httponly=True,
+            samesite="lax",  # else nobody would see, when a site opens page after page, how many there are
+        )
+
     def _cookie(self, asked: Asked) -> str:
-        return f"{'__Host-' if self._is_secure else ''}mcpkit-{asked.id}"
+        return f"{self._prefix}{asked.id}"
 
     def _said(self, asked: Asked) -> str:
         """Say who asks, where the user would be sent, and what for."""

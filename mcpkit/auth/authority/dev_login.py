@@ -31,7 +31,7 @@ class DevLogin(Login):
 
     async def ask(self, ending: Ending, asked: Asked, request: Request) -> Response:
         """Show the page."""
-        return self._consent.page(asked, self._forms(asked))
+        return self._consent.page(asked, self._forms(asked), request)
 
     async def answer(self, ending: Ending, request: Request) -> Response:
         """Take the answer: a user, or no.
@@ -49,7 +49,7 @@ class DevLogin(Login):
         if user.password is not None and not hmac.compare_digest(given.encode(), user.password.encode()):
             ending.failed(request, "a wrong password")
             wrong = f'<p class="note" role="alert">That is not the password of {escape(user.name)}.</p>'
-            return self._consent.page(asked, wrong + self._forms(asked), status=403)
+            return self._consent.page(asked, wrong + self._forms(asked), request, status=403)
         self._consent.tell(asked, "allowed")
         await ending.claim(asked)
         return await ending.allowed(asked, user.name, user.scopes, user.claims)

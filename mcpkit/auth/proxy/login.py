@@ -80,7 +80,7 @@ class ProxyLogin(Login):
             return await self._forward(ending, asked, request, whose)
         may_be_kept = remembered is not None and remembered.may_be(asked)
         more = f"<p>Next, you log in with <b>{escape(title)}</b>.</p>{_KEEP if may_be_kept else ''}"
-        return self._consent.page(asked, self._consent.choice(asked, "Allow it", more))
+        return self._consent.page(asked, self._consent.choice(asked, "Allow it", more), request)
 
     async def answer(self, ending: Ending, request: Request) -> Response:
         """Take the answer: go on to the provider, or no.

@@ -328,6 +328,7 @@ async def test_it_holds_for_thirty_days_from_the_page_on() -> None:
     assert is_page(await program.opened())
 
 
+@pytest.mark.limit("what a browser remembers for `OAuthProxy`")
 async def test_a_browser_remembers_a_few_in_one_cookie(here: Proxied) -> None:
     browser = here.browser()
     programs = [Program(here, browser=browser) for _ in range(12)]
