@@ -6,7 +6,6 @@ import asyncio
 import os
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
-from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
@@ -88,6 +87,8 @@ def own_client(url: str, *, keeps_connections: bool = True) -> httpx2.AsyncClien
         url: The URL; this machine is asked without the proxies of the environment.
         keeps_connections: Whether a connection is used again, which may be broken by then.
     """
+    from http.cookiejar import CookieJar, DefaultCookiePolicy
+
     import httpx2
 
     parts = urlsplit(url)

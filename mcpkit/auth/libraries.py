@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -27,11 +29,23 @@ def check_jose() -> None:
     _imported("joserfc.jwk")
 
 
+def check_installed() -> None:
+    """Refuse to go on without httpx2 or joserfc, and load neither.
+
+    Raises:
+        ImportError: One is not installed; the message says how to install it.
+    """
+    for name in ("httpx2", "joserfc"):
+        if name not in sys.modules and find_spec(name) is None:
+            raise _missing(name, name)
+
+
 def _imported(name: str) -> ModuleType:
     try:
         return import_module(name)
     except ImportError as error:
-        library = name.partition(".")[0]
-        raise ImportError(
-            f'authorization needs {library}: pip install "mcpkit[auth]"', name=error.name
-        ) from error
+        raise _missing(name.partition(".")[0], error.name) from error
+
+
+def _missing(library: str, name: str | None) -> ImportError:
+    return ImportError(f'authorization needs {library}: pip install "mcpkit[auth]"', name=name)

@@ -13,7 +13,7 @@ from ..claims import MAX_NAME
 from ..client_secret import Authentication, ClientSecret, check_authentication
 from ..fetching import PATIENCE
 from ..jwt import LEEWAY
-from ..libraries import http_library
+from ..libraries import check_installed
 from ..texts import texts_in
 from ..urls import check_url
 
@@ -94,7 +94,7 @@ class Settings:
     clock: Callable[[], float]
 
     def __post_init__(self) -> None:
-        http_library()
+        check_installed()
         check_url(self.issuer, "the issuer")
         for option, text in (("name", self.name), ("title", self.title)):
             if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped authors

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import time
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -239,3 +241,23 @@ def test_what_cannot_be_is_refused(make: Any, error: type[Exception], problem: s
 
 def _openid(**options: Any) -> Upstream:
     return Upstream.openid("https://id.example.com", "id", "secret", **options)
+
+
+def test_what_is_not_installed_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("httpx2", "joserfc"):
+        with monkeypatch.context() as patched:
+            patched.delitem(sys.modules, name, raising=False)
+            patched.setattr("mcpkit.auth.libraries.find_spec", lambda asked, name=name: asked != name or None)
+            with pytest.raises(ImportError, match=rf'needs {name}: pip install "mcpkit\[auth\]"'):
+                _openid()
+
+
+def test_a_provider_loads_nothing_before_it_is_asked() -> None:
+    program = (
+        "import sys\n"
+        "from mcpkit.auth import Upstream\n"
+        "Upstream.github('id', 'secret'), Upstream.openid('https://id.example.com', 'id', 'secret')\n"
+        "print(*sorted({name.partition('.')[0] for name in sys.modules}))"
+    )
+    loaded = subprocess.check_output([sys.executable, "-c", program], text=True, timeout=120).split()
+    assert {"httpx2", "joserfc", "cryptography", "starlette", "http"}.isdisjoint(loaded)
