@@ -1,0 +1,104 @@
+"""The servers of the pages on providers are saved as they stand there, and their users log in."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from auth.proxy.providers.journeys import KINDS, MCP, before
+from provider_sites import CLIENT_ID, CLIENT_SECRET, Entra, GitHub, Google, Nowhere, Provider
+from recorded_providers import TENANT
+from serving import ROOT
+
+from .pages import Block, blocks_of
+
+pytestmark = pytest.mark.anyio
+
+PAGES = ROOT / "docs" / "how-to"
+EXAMPLE = ROOT / "examples" / "repositories" / "server.py"
+NAMES = {GitHub: "github", Google: "google", Entra: "entra"}
+SAID = {
+    GitHub: ("repositories", "ada/engine"),
+    Google: ("whoami", "Ada Lovelace (https://accounts.google.com#sub=110169484474386276334)"),
+    Entra: ("whoami", "Ada Lovelace (690222be-ff1a-4d56-abd1-7e4f7d38e474)"),
+}
+
+
+def block(kind: type[Provider]) -> Block:
+    page = (PAGES / f"oauth-proxy-{NAMES[kind]}.md").read_text()
+    [found] = [each for each in blocks_of(page) if each.title == "server.py"]
+    return found
+
+
+@pytest.fixture
+def site(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Provider:
+    """A provider, which is asked by whatever makes a client of HTTP."""
+    provider: Provider = request.param(time.time)
+    mounts = {origin: httpx2.ASGITransport(provider) for origin in provider.origins}
+    real = httpx2.AsyncClient
+
+    def client(**options: Any) -> httpx2.AsyncClient:
+        if "mounts" in options:
+            return real(**options)
+        kept = {name: options[name] for name in ("headers", "timeout", "follow_redirects") if name in options}
+        return real(mounts=mounts, transport=Nowhere(), **kept)
+
+    monkeypatch.setattr(httpx2, "AsyncClient", client)
+    return provider
+
+
+@pytest.fixture
+def module(site: Provider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The server of its page, with the settings that the page exports."""
+    name = f"server_of_{NAMES[type(site)]}"
+    (tmp_path / f"{name}.py").write_text(block(type(site)).text)
+    for setting, value in {
+        **{f"{each.upper()}_CLIENT_ID": CLIENT_ID for each in NAMES.values()},
+        **{f"{each.upper()}_CLIENT_SECRET": CLIENT_SECRET for each in NAMES.values()},
+        "ENTRA_TENANT_ID": TENANT,
+        "USERS": "ada grace",
+        "PUBLIC_URL": MCP,
+        "DATABASE": str(tmp_path / "shared.db"),
+        "MCPKIT_SECRET": "made once, and kept",
+    }.items():
+        monkeypatch.setenv(setting, value)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.invalidate_caches()
+    yield importlib.import_module(name)
+    del sys.modules[name]
+
+
+def test_the_page_on_github_shows_the_example() -> None:
+    assert block(GitHub).text == EXAMPLE.read_text()
+
+
+@pytest.mark.parametrize("site", KINDS, indirect=True)
+async def test_a_user_logs_in_at_the_server_of_the_page(site: Provider, module: Any) -> None:
+    app = module.app() if isinstance(site, GitHub) else module.app
+    tool, said = SAID[type(site)]
+    async with before(site, app=app) as journey:
+        tokens = await journey.tokens()
+        assert said in await journey.text(tokens, tool)
+
+
+@pytest.mark.parametrize("site", [GitHub], indirect=True)
+async def test_whom_the_page_does_not_name_is_not_let_in(
+    site: Provider, module: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "USERS", ["grace"])
+    async with before(site, app=module.app()) as journey:
+        await journey.registered()
+        answer = await journey.come_back()
+    assert (answer["error"], answer["error_description"]) == (
+        "access_denied",
+        "this server does not let the user in",
+    )
+    assert site.revoked, "nobody keeps the token of somebody who may not come in"
