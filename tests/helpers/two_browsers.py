@@ -117,7 +117,7 @@ class Provider:
         user = self.users.get(request.cookies.get("__Host-session", ""))
         if user is None:
             return PlainTextResponse("log in first", 401)
-        assert query["redirect_uri"] == f"{ORIGIN}/callback"
+        assert query["redirect_uri"].endswith("/callback")
         said = {"code": self.code_for(user, query), "state": query["state"]}
         return RedirectResponse(f"{query['redirect_uri']}?{urlencode(said)}", 302)
 
@@ -177,12 +177,24 @@ class Provider:
 class Internet(httpx2.AsyncBaseTransport):
     """Finds hosts by their names. One that nobody serves answers 404, and is noted as any other.
 
+    Args:
+        hosts: What answers for each host.
+        client: Where its requests come from.
+        has_sockets: Whether 127.0.0.1 is asked by real sockets.
+
     Attributes:
         hosts: What answers for each host.
         seen: All that was asked, in order.
     """
 
-    def __init__(self, hosts: Mapping[str, ASGIApp], client: tuple[str, int] = ("203.0.113.7", 5000)) -> None:
+    def __init__(
+        self,
+        hosts: Mapping[str, ASGIApp],
+        client: tuple[str, int] = ("203.0.113.7", 5000),
+        *,
+        has_sockets: bool = False,
+    ) -> None:
+        self.has_sockets = has_sockets
         self.hosts = hosts
         self.seen: list[httpx2.Request] = []
         self._client = client
@@ -190,6 +202,11 @@ class Internet(httpx2.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         self.seen.append(request)
         app = self.hosts.get(request.url.host)
+        if self.has_sockets and request.url.host == "127.0.0.1":
+            async with httpx2.AsyncClient(trust_env=False, timeout=30) as here:
+                return await here.request(
+                    request.method, request.url, headers=request.headers, content=await request.aread()
+                )
         if app is None:
             return httpx2.Response(404, text="nobody is here")
         transport = httpx2.ASGITransport(app, client=self._client)
@@ -284,10 +301,14 @@ class World:
         """Return a browser, of somebody who is logged in at the provider where a name is given."""
         browser = Browser(Internet(self.hosts, (address, 5000)))
         if user is not None:
-            session = secrets.token_urlsafe(8)
-            self.provider.users[session] = user
-            browser.cookies.set("__Host-session", session, domain="id.example.net")
+            browser.cookies.set("__Host-session", self.session(user), domain="id.example.net")
         return browser
+
+    def session(self, user: str) -> str:
+        """Return the cookie of somebody who has logged in at the provider."""
+        session = secrets.token_urlsafe(8)
+        self.provider.users[session] = user
+        return session
 
     async def client(self, redirect_uri: str, **more: Any) -> Login:
         """Register a client, and return a login of its."""
