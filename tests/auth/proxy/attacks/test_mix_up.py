@@ -19,7 +19,7 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 
 from login_site import Site
-from mcpkit import AuthorizationError, Client, Loopback, MemoryTokens, OAuth
+from mcpkit import AuthorizationError, Client, Loopback, MemoryTokens, OAuth, TransportError
 from mcpkit.client.authorization.code_flow import AuthorizationRequest
 from serving import in_thread, in_thread_at
 from two_browsers import Browser, Internet, World, form_of
@@ -91,7 +91,7 @@ async def attack() -> tuple[str | None, list[dict[str, str]], Exception]:
                 await browser.follow(sent)
 
         auth = OAuth(browser=Loopback(open_browser=visit), storage=MemoryTokens())
-        with pytest.raises(AuthorizationError) as caught:
+        with pytest.raises((AuthorizationError, TransportError)) as caught:
             async with Client(f"{evil}/mcp", auth=auth) as client:
                 await client.call("anything")
         found = None

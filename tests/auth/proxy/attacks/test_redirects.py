@@ -9,7 +9,7 @@ import pytest
 
 from authority_site import Forms, Login
 from mcpkit.auth.authority import client as client_module
-from two_browsers import EDITOR, EVIL, ORIGIN, PROVIDER, World, answer, consented, form_of
+from two_browsers import EDITOR, EVIL, ORIGIN, PROVIDER, World, answer, consented, form_of, logged_in
 
 pytestmark = pytest.mark.anyio
 
@@ -242,3 +242,21 @@ async def test_a_long_state_fills_no_cookie_jar(world: World, size: int) -> None
             if each.domain == "mcp.example.com"
         )
     assert kept < 8000
+
+
+async def test_many_pages_fill_no_cookie_jar(world: World) -> None:
+    """Each page that is opened sets a cookie: a site that opens a hundred must not shut the browser out."""
+    login = await world.client(EVIL)
+    async with world.browser(
+        "ada", address="127.0.0.1"
+    ) as victim:  # whose address nobody can tell, for the limits
+        for _ in range(200):
+            await victim.get("/authorize", params=login.query)
+        kept = sum(
+            len(each.name) + len(each.value or "") + 3
+            for each in victim.cookies.jar
+            if each.domain == "mcp.example.com"
+        )
+        assert kept < 8000
+        own = await world.client(EDITOR)
+        assert await world.holds(own, await logged_in(world, victim, own)) == "ada"
