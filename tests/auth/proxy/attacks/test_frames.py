@@ -80,7 +80,9 @@ def page(browser: Browser) -> Iterator[Profile]:
 def asked(origin: str) -> str:
     """Register the attacker's client, and return its request."""
     metadata = {"redirect_uris": ["https://evil.example/callback"], "token_endpoint_auth_method": "none"}
-    client_id = httpx2.post(f"{origin}/register", json=metadata, trust_env=False).json()["client_id"]
+    client_id = httpx2.post(f"{origin}/register", json=metadata, trust_env=False, timeout=30).json()[
+        "client_id"
+    ]
     query = Login(client_id, "https://evil.example/callback", resource=None).query
     return f"{origin}/authorize?{urlencode(query)}"
 
@@ -109,7 +111,7 @@ def test_a_form_that_another_site_sends_is_refused(page: Profile, monkeypatch: p
 
     def attack(origin: str) -> str:
         url = asked(origin)
-        shown = httpx2.get(url, trust_env=False)
+        shown = httpx2.get(url, trust_env=False, timeout=30)
         form = form_of(shown)
         page.open(url)
         fields = "".join(f"<input name={name} value='{value}'>" for name, value in form.items())

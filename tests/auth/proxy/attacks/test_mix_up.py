@@ -48,7 +48,7 @@ class Attacker:
         )
 
     async def _register(self, request: Request) -> Response:
-        async with httpx2.AsyncClient(trust_env=False) as machine:
+        async with httpx2.AsyncClient(trust_env=False, timeout=30) as machine:
             answer = await machine.post(f"{self._ours}/register", json=await request.json())
         return JSONResponse(answer.json(), answer.status_code)
 
@@ -96,7 +96,7 @@ async def attack() -> tuple[str | None, list[dict[str, str]], Exception]:
                 await client.call("anything")
         found = None
         if attacker.got:
-            async with httpx2.AsyncClient(trust_env=False) as machine:
+            async with httpx2.AsyncClient(trust_env=False, timeout=30) as machine:
                 tokens = await machine.post(
                     f"{origin}/token", data={**attacker.got[-1], "resource": f"{origin}/mcp"}
                 )

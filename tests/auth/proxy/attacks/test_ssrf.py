@@ -169,7 +169,7 @@ async def test_no_url_in_a_registration_is_asked(origin: str, canary: Canary, me
         "token_endpoint_auth_method": "none",
         member: url,
     }
-    async with httpx2.AsyncClient(base_url=origin, trust_env=False) as attacker:
+    async with httpx2.AsyncClient(base_url=origin, trust_env=False, timeout=30) as attacker:
         registered = await attacker.post("/register", json=metadata)
         assert registered.status_code == 201
         query = Login(registered.json()["client_id"], resource=None).query
