@@ -32,9 +32,9 @@ class Held:
     def of(cls, record: GrantRecord) -> Held:
         """Return what a grant of a user holds."""
         members = record.held or {}
-        tokens: Json = members["tokens"]
+        tokens: Json = dict(members["tokens"])
         return cls(
-            UpstreamTokens(**{**tokens, "scopes": tuple(tokens["scopes"])}),
+            UpstreamTokens(scopes=tuple(tokens.pop("scopes")), **tokens),
             members["obtained"],
             members["looked"],
             members["times"],

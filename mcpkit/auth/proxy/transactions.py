@@ -14,6 +14,7 @@ from hashlib import sha256
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ...protocol.types import Json
 from ...state.keys import Keys
 from ..authority.asked import LIFETIME, Asked
 from ..authority.errors import OAuthError
@@ -173,8 +174,9 @@ class Transactions:
 
 def _read(text: bytes) -> Transaction | None:
     """Return a login of what was sealed; None of what another version of mcpkit has written otherwise."""
-    members = json.loads(text)
+    members: Json = json.loads(text)
     try:
-        return Transaction(**{**members, "asked": Asked(**members["asked"])})
+        asked = Asked(**members.pop("asked"))
+        return Transaction(asked=asked, **members)
     except TypeError:
         return None
