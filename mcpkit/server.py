@@ -14,6 +14,7 @@ from .calls.runtime import Runtime
 from .calls.workers.processes import Processes
 from .calls.workers.threads import Threads
 from .common.numbers import check_count, check_seconds
+from .common.to_the_end import to_the_end
 from .components.catalog import ServerCatalog
 from .components.checks import check_icons
 from .components.component import optional
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from .engine.task_keeper import TaskKeeper
     from .state.audit import Audit
     from .state.keys import Keys
+    from .state.revocations import Revocations
     from .state.shared import Shared
     from .state.store import Store
     from .tasks.options import Tasks
@@ -379,7 +381,11 @@ class Server(Serving, Registry, ServerCatalog):
         if who.id is None:
             raise ValueError("a Principal without an id is nobody, who cannot be sent away")
         check_seconds("keep", keep, may_be_none=True)
-        await revocations.revoke(who.id, keep)
+        # The calls that end may be that of whoever asks for this.
+        await to_the_end(self._send_away(revocations, who, keep))
+
+    async def _send_away(self, revocations: Revocations, who: Principal, keep: float | None) -> None:
+        await revocations.revoke(str(who.id), keep)
         self.on_audit.tell("revocation", who)
         if (auth := self.engine.auth) is not None:
             from .calls.foreign import ground_of
