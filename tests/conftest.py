@@ -30,6 +30,12 @@ _LONG = {
     HERE / name
     for name in (
         "auth/authority/test_processes.py",
+        "auth/proxy/test_bounds.py",
+        "auth/proxy/test_provider_trouble.py",
+        "auth/proxy/test_races.py",
+        "auth/proxy/test_secret_rotation.py",
+        "auth/proxy/test_stored_bytes.py",
+        "auth/proxy/test_workers.py",
         "calls/test_exits.py",
         "calls/workers/test_forks.py",
         "chaos/test_scenarios.py",
