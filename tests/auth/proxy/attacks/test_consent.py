@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from urllib.parse import urlencode
 
 import pytest
@@ -114,20 +115,39 @@ async def test_a_form_of_another_site_is_refused_even_where_the_browser_sends_it
     assert await attack() == "ada"
 
 
-async def test_consent_is_for_the_client_that_was_shown(world: World) -> None:
-    """The form of a good client, with whatever else beside it: the code goes to the good one."""
-    good, bad = await world.client(EDITOR), await world.client(EVIL)
-    more = {name: str(value) for name, value in bad.query.items()}
-    async with world.browser("ada") as victim:
-        form = form_of(await victim.get("/authorize", params=good.query))
-        for url, body in (
-            (f"/authorize?{urlencode(more)}", form),
-            ("/authorize", {**more, **form}),
-            ("/authorize", {**form, **more}),
-        ):
+@pytest.mark.parametrize("where", ["query", "form"])
+async def test_consent_is_for_the_client_that_was_shown(
+    world: World, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The form of a good client, and the parameters of another one beside it."""
+
+    async def attack() -> str | None:
+        good, bad = await world.client(EDITOR), await world.client(EVIL)
+        more = {name: str(value) for name, value in bad.query.items()}
+        async with world.browser("ada") as victim:
+            form = form_of(await victim.get("/authorize", params=good.query))
+            url = f"/authorize?{urlencode(more)}" if where == "query" else "/authorize"
+            body = form if where == "query" else {**form, **more}
             sent = await victim.post(url, data=body, headers={"Origin": ORIGIN})
-            ended = await victim.follow(sent, until="https://e")
-            assert ended.headers.get("location", EDITOR).startswith(EDITOR), ended.text
+            return await world.holds(bad, await victim.follow(sent, until="https://e"))
+
+    assert await attack() is None
+    real = Consent.answered
+
+    async def by_what_is_sent(self: Consent, request: Request) -> tuple[Asked, Parameters]:
+        asked, form = await real(self, request)
+        said = {
+            name: form.get(sent) or request.query_params[sent]
+            for name, sent in (
+                ("client_id", "client_id"),
+                ("redirect_uri", "redirect_uri"),
+                ("challenge", "code_challenge"),
+            )
+        }
+        return replace(asked, **said), form
+
+    monkeypatch.setattr(Consent, "answered", by_what_is_sent)
+    assert await attack() == "ada"
 
 
 @pytest.mark.parametrize("position", [0, 20, -1])
