@@ -27,7 +27,8 @@ async function profile(name) {
 }
 
 async function opened() {
-  const context = await browser.newContext();
+  // Certificates are those of the test.
+  const context = await browser.newContext({ ignoreHTTPSErrors: true });
   context.setDefaultTimeout(PATIENCE);
   const page = await context.newPage();
   const seen = [];
@@ -38,7 +39,22 @@ async function opened() {
     seen.push(visit);
     request.response().then((response) => (visit.status = response?.status() ?? null), () => {});
   });
-  return { context, page, seen, answered: new Set() };
+  return { context, page, seen, network: await listened(context, page), answered: new Set() };
+}
+
+// The network log of a page, as its developer tools have it: heads with all cookies, and bodies where they are kept.
+async function listened(context, page) {
+  const session = await context.newCDPSession(page);
+  const log = [];
+  for (const event of ["requestWillBeSent", "responseReceived"]) {
+    session.on(`Network.${event}`, (details) => log.push(details));
+    session.on(`Network.${event}ExtraInfo`, (details) => log.push(details));
+  }
+  session.on("Network.loadingFinished", ({ requestId }) =>
+    session.send("Network.getResponseBody", { requestId }).then((body) => log.push(body), () => {}),
+  );
+  await session.send("Network.enable");
+  return log;
 }
 
 async function gone(page, act) {
@@ -91,6 +107,7 @@ const ORDERS = {
   evaluate: ({ page }, expression) => page.evaluate(expression),
   url: async ({ page }) => page.url(),
   seen: async ({ seen }) => seen,
+  network: async ({ network }) => network,
   screenshot: ({ page }, path) => page.screenshot({ path, fullPage: true }).then(() => null),
   close: ({ context }) => context.close(),
 };

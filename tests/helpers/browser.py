@@ -17,6 +17,8 @@ from node_process import NodeProcess
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 LOG_IN, ALLOW, DENY = "[name=log-in]", "[name=allow]", "[name=deny]"
+OUR_ALLOW, OUR_DENY = "button[name=answer][value=allow]", "button[name=answer][value=deny]"
+"""The buttons of the page on which a server of ours asks before it sends a user on to the provider."""
 
 
 class Login(NamedTuple):
@@ -121,6 +123,11 @@ class Profile:
         seen: list[dict[str, Any]] = self._ask("seen")
         return seen
 
+    def network(self) -> list[dict[str, Any]]:
+        """Its network log so far, as Chromium's developer tools have it: heads with their cookies, and bodies."""
+        log: list[dict[str, Any]] = self._ask("network")
+        return log
+
     def screenshot(self, path: Path) -> None:
         """Draw the page into a PNG file, to look at."""
         self._ask("screenshot", str(path))
@@ -135,6 +142,8 @@ class Profile:
         answers: bool = False,
     ) -> Login:
         """Take a client's authorization request to the provider of `identity_provider.py`, as a user.
+
+        On the way there may be a page of ours that asks before: an `OAuthProxy` has it.
 
         Args:
             url: The request, `http://127.0.0.1:.../auth?...`.
@@ -163,7 +172,7 @@ class Profile:
         pages: list[str] = []
         has_logged_in = False
         while not (end := self.seen()[-1]["url"]).startswith(callback):
-            page = self.first(LOG_IN, ALLOW, "body")
+            page = self.first(OUR_ALLOW, LOG_IN, ALLOW, "body")
             pages.append(self.text())
             assert page != "body", f"neither a login nor a consent: {pages}"
             if page == LOG_IN:
@@ -172,6 +181,8 @@ class Profile:
                 self.fill("[name=login]", user)
                 self.fill("[name=password]", f"{user}'s")
                 self.follow(LOG_IN)
+            elif page == OUR_ALLOW:
+                self.follow(OUR_ALLOW if consents else OUR_DENY)
             else:
                 for scope in refuses:
                     self._ask("uncheck", f'[name=scope][value="{scope}"]')

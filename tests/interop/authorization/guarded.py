@@ -18,7 +18,7 @@ from mcp.server.auth.provider import AccessToken
 from mcp.server.auth.settings import AuthSettings
 
 from mcpkit import Context, Scope, Server
-from mcpkit.auth import Jwt
+from mcpkit.auth import Jwt, TokenVerifier
 from serving import in_thread_at
 
 
@@ -166,19 +166,23 @@ class StepUp:
         return await self._app(scope, received, send)
 
 
-@contextmanager
-def ours(issuer: str) -> Iterator[Guarded]:
-    """Run a server of this package that wants tokens of an issuer."""
-    exchanges: list[Exchange] = []
-    notes: list[str] = []
+def notebook(auth: TokenVerifier, notes: list[str], **options: Any) -> Server:
+    """Return a server of this package with tools that need more and more.
+
+    Args:
+        auth: Verifies its tokens.
+        notes: What its tools keep.
+        options: More for `Server`.
+    """
     server = Server(
         "ours",
-        auth=Jwt(issuer),
+        auth=auth,
         scopes={
             "notes:read": Scope("Read notes", default=True),
             "notes:write": Scope("Change notes", implies=["notes:read"]),
             "notes:admin": Scope("Change the notes of everybody", implies=["notes:write"]),
         },
+        **options,
     )
 
     @server.tool(scopes="notes:read")
@@ -196,6 +200,15 @@ def ours(issuer: str) -> Iterator[Guarded]:
         notes.append(f"{text}, pinned")
         return "pinned"
 
+    return server
+
+
+@contextmanager
+def ours(issuer: str) -> Iterator[Guarded]:
+    """Run a server of this package that wants tokens of an issuer."""
+    exchanges: list[Exchange] = []
+    notes: list[str] = []
+    server = notebook(Jwt(issuer), notes)
     with in_thread_at(lambda origin: Recorded(server.asgi(public_url=f"{origin}/mcp"), exchanges)) as origin:
         yield Guarded(f"{origin}/mcp", exchanges, notes)
 

@@ -1,0 +1,146 @@
+"""Programs that log in by a browser of their user: the inspector, mcp-remote, and our own command line."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+from mcp import StdioServerParameters
+
+from browser import OUR_ALLOW, Profile
+from interop.authorization.proxy.proxied import Proxied
+from interop.authorization.test_inspector import ERAS, LAUNCHER, TIME_OUT, environment, page_of
+from interop.authorization.test_mcp_remote import BRIDGE
+from interop.authorization.test_mcp_remote import journey as by_the_bridge
+from interop.authorization.user import User
+from launched import Launched
+from node import node_search_path
+
+FIRST, MORE = ["notes:read"], ["notes:read", "notes:write"]
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+def test_mcp_remote(
+    proxy: Proxied, user: User, page: Profile, launched: Launched, tmp_path: Path, mode: str
+) -> None:
+    settings = {
+        "HOME": str(tmp_path),
+        "MCP_REMOTE_CONFIG_DIR": str(tmp_path / "kept"),
+        "PATH": launched.path(node_search_path()),
+        **launched.environment,
+    }
+    command = StdioServerParameters(command="node", args=[str(BRIDGE), proxy.url], env=settings)
+    with user.answering(launched):
+        seen = anyio.run(by_the_bridge, command, mode)
+    assert seen == {
+        "before": {"subject": "bob", "scopes": FIRST},
+        "added": "added",
+        "after": {"subject": "bob", "scopes": MORE},
+    }
+    assert len(user.logins) == 2
+    proxy.check_legs(logins=2)
+    proxy.check_secrets(page, clients=texts_in(tmp_path))
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_the_command_line_of_the_inspector(
+    proxy: Proxied, user: User, page: Profile, launched: Launched, tmp_path: Path, era: str
+) -> None:
+    options = ["--protocol-era", era, "--quiet", "--callback-url", "http://127.0.0.1:0/oauth/callback"]
+    command = ["node", LAUNCHER, "--cli", proxy.url, *options, "--method", "tools/call", "--tool-name"]
+    settings = environment(
+        tmp_path, launched.path(node_search_path()), MCP_AUTO_OPEN_ENABLED="true", **launched.environment
+    )
+    with user.answering(launched):
+        for _ in range(2):
+            finished = subprocess.run(
+                [*command, "whoami"],
+                capture_output=True,
+                cwd=tmp_path,
+                encoding="utf-8",
+                env=settings,
+                stdin=subprocess.DEVNULL,
+                timeout=TIME_OUT,
+            )
+            assert finished.returncode == 0, finished.stderr
+            assert json.loads(finished.stdout)["structuredContent"] == {"subject": "bob", "scopes": FIRST}
+    assert len(user.logins) == 1, "the second time it has a token"
+    proxy.check_legs(logins=1)
+    proxy.check_secrets(page, clients=texts_in(tmp_path))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("era", ERAS)
+def test_the_page_of_the_inspector(proxy: Proxied, page: Profile, tmp_path: Path, era: str) -> None:
+    with page_of(tmp_path, proxy.url, era) as url:
+        back = url.split("?")[0].rstrip("/") + "/oauth/callback"
+        execute = "button:has-text('Execute Tool')"
+        page.open(url)
+        page.click("[class*=Switch-track]")
+        page.first(OUR_ALLOW)
+        page.consent(back, "bob")
+
+        page.click("text=Tools")
+        page.click("text=whoami")
+        page.click(execute)
+        page.first("text=Structured Output")
+        assert '"bob"' in page.text()
+        assert '"notes:write"' not in page.text()
+
+        page.click("text=add_note")
+        page.fill("[aria-keyshortcuts=Enter]", "a")
+        page.click(execute)
+        page.click("button:has-text('Authorize')")
+        page.first(OUR_ALLOW)
+        assert "Change notes" in page.consent(back, "bob").pages[0]
+        page.first("text=Retry your action")
+        page.click(execute)
+        page.first("text=added")
+    assert proxy.guarded.notes == ["a"]
+    proxy.check_legs(logins=2)
+    proxy.check_secrets(page, clients=texts_in(tmp_path))
+
+
+def test_our_command_line(
+    proxy: Proxied, user: User, page: Profile, launched: Launched, tmp_path: Path
+) -> None:
+    settings = {
+        "HOME": str(tmp_path),
+        "XDG_CONFIG_HOME": str(tmp_path / "config"),
+        "PATH": launched.path(node_search_path()),
+        "PYTHON_KEYRING_BACKEND": "keyring.backends.null.Keyring",
+        **launched.environment,
+    }
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "mcpkit", *words]
+        return subprocess.run(
+            command, capture_output=True, cwd=tmp_path, encoding="utf-8", env=settings, timeout=TIME_OUT
+        )
+
+    with user.answering(launched):
+        login = run("auth", "login", proxy.url, "--scope", "notes:write")
+    assert login.returncode == 0, login.stderr
+    assert "notes:write" in login.stdout
+    called = run("call", proxy.url, "whoami")
+    assert '"bob"' in called.stdout, called.stderr
+    kept = texts_in(tmp_path)
+    assert proxy.wire.seen("/token", "POST")[0].said["refresh_token"] in kept
+    proxy.check_legs(logins=1)
+    proxy.check_secrets(page, clients=kept)
+
+    assert run("auth", "logout", proxy.url).returncode == 0
+    [token] = proxy.provider.seen("/token")
+    revoked = [each.params["token"] for each in proxy.provider.seen("/token/revocation")]
+    assert token.said["refresh_token"] in revoked, "the provider hears of the logout"
+    assert run("call", proxy.url, "whoami").returncode == 3
+
+
+def texts_in(folder: Path) -> str:
+    """All that programs have written into a folder."""
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return "\n".join(path.read_bytes().decode("utf-8", "replace") for path in files)

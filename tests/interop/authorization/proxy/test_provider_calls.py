@@ -1,0 +1,75 @@
+"""What a tool does at the provider in its user's name, and how logins end there and here."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import httpx2
+import pytest
+
+from browser import Profile
+from interop.authorization.proxy.proxied import Proxied, proxied
+from interop.authorization.test_client import Bob
+from mcpkit import Client
+from mcpkit.state.principal import user
+
+pytestmark = pytest.mark.anyio
+BOB = {"said": {"sub": "bob", "email": "bob@example.com"}, "known": "bob@example.com"}
+
+
+async def asked(proxy: Proxied, bob: Bob, revision: str | None = None, tool: str = "profile") -> Any:
+    async with Client(proxy.url, auth=bob.auth(), revision=revision) as client:
+        return (await client.call(tool)).structured
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+async def test_a_tool_asks_the_provider_for_its_user(proxy: Proxied, page: Profile, revision: str) -> None:
+    assert await asked(proxy, Bob(page.log_in), revision) == BOB
+    assert [each.status for each in proxy.provider.seen("/me")][-1] == 200
+    proxy.check_secrets(page)
+
+
+async def test_tokens_of_the_provider_that_are_due_are_refreshed_for_a_tool(page: Profile) -> None:
+    with proxied(provided={"token_seconds": 30}) as proxy:  # due at once: they are refreshed a minute before
+        bob = Bob(page.log_in)
+        for _ in range(3):
+            assert await asked(proxy, bob) == BOB
+        exchanges = proxy.provider.seen("/token")
+        assert len(bob.logins) == 1
+        assert [each.params["grant_type"] for each in exchanges[:2]] == [
+            "authorization_code",
+            "refresh_token",
+        ]
+        used = [each.params["refresh_token"] for each in exchanges[1:]]
+        assert used == [each.said["refresh_token"] for each in exchanges[:-1]], "each once, the newest always"
+        proxy.check_secrets(page)
+
+
+async def test_who_is_sent_away_logs_in_anew_and_the_provider_hears_of_it(
+    proxy: Proxied, page: Profile
+) -> None:
+    bob = Bob(page.log_in)
+    assert (await asked(proxy, bob, tool="whoami"))["subject"] == "bob"
+    async with httpx2.AsyncClient() as http:
+        path = f"{proxy.url.removesuffix('/mcp')}/send-away"
+        sent = await http.post(path, params={"who": user(proxy.provider.issuer, "bob").id})
+    assert sent.status_code == 204, sent.text
+    [first] = proxy.provider.seen("/token")
+    revoked = {each.params["token"] for each in proxy.provider.seen("/token/revocation")}
+    assert first.said["refresh_token"] in revoked
+    assert (await asked(proxy, bob)) == BOB
+    assert len(bob.logins) == 2
+
+
+async def test_a_user_whom_the_provider_has_forgotten_logs_in_anew(page: Profile) -> None:
+    with proxied(provided={"token_seconds": 30}, token_lifetime=1) as proxy:
+        bob = Bob(page.log_in)
+        assert await asked(proxy, bob) == BOB
+        proxy.provider.revoke("bob")
+        kept = await bob.storage.tokens(proxy.url)
+        assert kept is not None
+        deadline = time.monotonic() + 30
+        while await asked(proxy, bob) != BOB and time.monotonic() < deadline:
+            continue
+        assert len(bob.logins) == 2

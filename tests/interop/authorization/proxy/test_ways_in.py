@@ -1,0 +1,223 @@
+"""Clients of any kind come in: old ones, ones with a document, ones that register themselves, ones with proofs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+import anyio
+import httpx2
+import pytest
+
+from authority_site import Login
+from browser import Profile
+from interop.authorization.proxy.proxied import Proxied, challenge_of, proxied
+from interop.authorization.python_client import Kept, authorization, connected
+from interop.authorization.test_client import Bob
+from interop.authorization.test_client import journey as with_ours
+from interop.authorization.test_python_client import journey as in_python
+from interop.authorization.test_typescript import CLIENT_2
+from interop.authorization.test_typescript import journey as in_typescript
+from interop.authorization.test_ways_in import called
+from interop.authorization.user import DOCUMENT, User
+from mcpkit.client.authorization.dpop import Proofs
+
+CALLBACK = "http://127.0.0.1:1/callback"
+WEB = "mcpkit.auth.authority.public_internet.public_client"
+
+
+@pytest.fixture
+def fetched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """An internet with the document of one client alone; what was asked of it."""
+    asked: list[str] = []
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        asked.append(str(request.url))
+        is_there = str(request.url) == DOCUMENT["client_id"]
+        return httpx2.Response(200, json=DOCUMENT) if is_there else httpx2.Response(404)
+
+    monkeypatch.setattr(WEB, lambda: httpx2.AsyncClient(transport=httpx2.MockTransport(answer)))
+    return asked
+
+
+def by_python(proxy: Proxied, page: Profile) -> None:
+    user = User(page)
+    auth = authorization(proxy.url, Kept(), user.log_in, client_metadata_url=DOCUMENT["client_id"])
+    assert anyio.run(in_python, proxy.url, "auto", auth)["added"] == "added"
+
+
+def by_typescript(proxy: Proxied, page: Profile) -> None:
+    user = User(page)
+    said = in_typescript(CLIENT_2, proxy.url, ("auto",), user.log_in, document=DOCUMENT["client_id"])
+    assert said["seen"]["added"] == "added"
+
+
+def by_ours(proxy: Proxied, page: Profile) -> None:
+    bob = Bob(lambda url, name: page.log_in(url, name))
+    auth = bob.auth(client_metadata_url=str(DOCUMENT["client_id"]))
+    anyio.run(with_ours, proxy.guarded, auth, None)
+
+
+@pytest.mark.parametrize("journey", [by_python, by_typescript, by_ours])
+def test_a_client_with_a_document_does_not_register(
+    proxy: Proxied, page: Profile, fetched: list[str], journey: Callable[[Proxied, Profile], None]
+) -> None:
+    journey(proxy, page)
+    assert fetched == [DOCUMENT["client_id"]], "once, for both logins"
+    assert proxy.wire.seen("/register", "POST") == []
+    clients = {event.client_id for event in proxy.events if event.name == "login"}
+    assert clients == {DOCUMENT["client_id"]}
+    proxy.check_legs(logins=2)
+    proxy.check_secrets(page)
+
+
+def test_what_is_shown_of_a_client_with_a_document_names_the_host_of_that(
+    proxy: Proxied, page: Profile, fetched: list[str]
+) -> None:
+    login = Login(str(DOCUMENT["client_id"]), CALLBACK, resource=proxy.url)
+    end = page.log_in(f"{origin_of(proxy)}/authorize?{urlencode(login.query)}", "bob", answers=True)
+    assert "client.example.com" in end.pages[0]
+    assert fetched == [DOCUMENT["client_id"]]
+
+
+def origin_of(proxy: Proxied) -> str:
+    return proxy.url.removesuffix("/mcp")
+
+
+def test_a_client_of_2025_03_26_finds_all_at_the_origin_and_names_no_resource(
+    proxy: Proxied, page: Profile
+) -> None:
+    """It knows the URL of the server alone: metadata at its origin, or the paths that it takes without any."""
+    verifier = "v" * 43
+    with httpx2.Client(base_url=origin_of(proxy)) as client:
+        assert client.post("/mcp", json={}).status_code == 401
+        headers = {"MCP-Protocol-Version": "2025-03-26"}
+        found = client.get("/.well-known/oauth-authorization-server", headers=headers).json()
+        assert found["issuer"] == origin_of(proxy)
+        paths = [found[f"{each}_endpoint"] for each in ("authorization", "token", "registration")]
+        assert paths == [f"{origin_of(proxy)}/{each}" for each in ("authorize", "token", "register")]
+        metadata = {"client_name": "Old", "redirect_uris": [CALLBACK], "token_endpoint_auth_method": "none"}
+        client_id = client.post("/register", json=metadata).json()["client_id"]
+        query = {
+            "response_type": "code",
+            "client_id": client_id,
+            "redirect_uri": CALLBACK,
+            "code_challenge": challenge_of(verifier),
+            "code_challenge_method": "S256",
+        }
+        login = page.log_in(f"{origin_of(proxy)}/authorize?{urlencode(query)}", "bob", answers=True)
+        form = {
+            "grant_type": "authorization_code",
+            "code": login.answer["code"],
+            "redirect_uri": CALLBACK,
+            "client_id": client_id,
+            "code_verifier": verifier,
+        }
+        token = client.post("/token", data=form).json()["access_token"]
+        opening = {
+            "jsonrpc": "2.0",
+            "id": 1,
+            "method": "initialize",
+            "params": {
+                "protocolVersion": "2025-03-26",
+                "capabilities": {},
+                "clientInfo": {"name": "old", "version": "1"},
+            },
+        }
+        accept = {"Accept": "application/json, text/event-stream", "Authorization": f"Bearer {token}"}
+        assert client.post("/mcp", json=opening, headers=accept).status_code == 200
+        with client.stream("GET", "/sse", headers=accept) as stream:
+            assert stream.status_code == 200
+    proxy.check_legs(logins=1)
+
+
+def test_nobody_is_promised_that_tokens_are_bound_to_a_key(proxy: Proxied, page: Profile) -> None:
+    with httpx2.Client(base_url=origin_of(proxy)) as client:
+        for document in (
+            "oauth-authorization-server",
+            "openid-configuration",
+            "oauth-protected-resource/mcp",
+        ):
+            found = client.get(f"/.well-known/{document}").raise_for_status().json()
+            assert not [name for name in found if "dpop" in name]
+        metadata = {"redirect_uris": [CALLBACK], "token_endpoint_auth_method": "none"}
+        login = Login(
+            client.post("/register", json=metadata).json()["client_id"], CALLBACK, resource=proxy.url
+        )
+        end = page.log_in(f"{origin_of(proxy)}/authorize?{urlencode(login.query)}", "bob", answers=True)
+        proof = Proofs().proof("POST", f"{origin_of(proxy)}/token")
+        answer = client.post("/token", data=login.form(end.answer["code"]), headers={"DPoP": proof})
+    assert answer.json()["token_type"] == "Bearer"
+
+
+@pytest.mark.parametrize("path", ["/login", "/realms/one"])
+def test_an_issuer_with_a_path(page: Profile, path: str) -> None:
+    with proxied(issuer=path) as proxy:
+        kept = Kept()
+        user = User(page)
+        auth = authorization(proxy.url, kept, user.log_in)
+        assert anyio.run(in_python, proxy.url, "auto", auth)["added"] == "added"
+        said = in_typescript(CLIENT_2, proxy.url, ("auto",), user.log_in)
+        assert said["seen"]["added"] == "added"
+        issuers = {login.answer["iss"] for login in user.logins}
+        assert issuers == {f"{origin_of(proxy)}{path}"}
+        where = f"{origin_of(proxy)}/.well-known"
+        documents = [
+            f"{where}/oauth-authorization-server{path}",
+            f"{where}/openid-configuration{path}",
+            f"{origin_of(proxy)}{path}/.well-known/openid-configuration",
+        ]
+        assert {httpx2.get(each).raise_for_status().json()["issuer"] for each in documents} == issuers
+        proxy.check_legs(logins=4, issuer=path)
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+def test_a_tool_that_asks_for_more_in_its_midst(proxy: Proxied, page: Profile, mode: str) -> None:
+    user = User(page)
+
+    async def journey() -> list[Any]:
+        async with connected(proxy.url, authorization(proxy.url, Kept(), user.log_in), mode=mode) as client:
+            # One at a time: this client logs in for more once in a call.
+            return [
+                await called(client, "add_note", text="a"),
+                await called(client, "pin_note", text="b"),
+                await called(client, "whoami"),
+            ]
+
+    everything = {"subject": "bob", "scopes": ["notes:admin", "notes:read", "notes:write"]}
+    assert anyio.run(journey) == ["added", "pinned", everything]
+    assert [each for each in proxy.guarded.challenges if each[0] == 403] == [
+        (403, "tools/call add_note", True),
+        (403, "tools/call pin_note", True),
+    ]
+    asked = [parse_qs(urlsplit(f"?{each.query}").query)["scope"] for each in proxy.wire.seen("/authorize")]
+    assert len(asked) == 3
+    assert "Change the notes of everybody" in user.logins[2].pages[0]
+    proxy.check_legs(logins=3)
+
+
+def test_http_with_sse_is_an_audience_of_its_own(proxy: Proxied, page: Profile) -> None:
+    url = f"{origin_of(proxy)}/sse"
+    kept = Kept()
+
+    async def journey() -> Any:
+        auth = authorization(url, kept, User(page).log_in)
+        async with connected(url, auth, mode="legacy") as client:
+            return await called(client, "whoami")
+
+    assert anyio.run(journey) == {"subject": "bob", "scopes": ["notes:read"]}
+    assert kept.tokens is not None
+    headers = {"Authorization": f"Bearer {kept.tokens.access_token}"}
+    assert httpx2.post(proxy.url, json={}, headers=headers).status_code == 401
+
+
+def test_a_token_of_the_provider_opens_nothing_here(proxy: Proxied, page: Profile) -> None:
+    anyio.run(with_ours, proxy.guarded, Bob(page.log_in).auth(), None)
+    exchanged = proxy.provider.seen("/token")[0].said
+    for kind in ("access_token", "id_token"):
+        headers = {"Authorization": f"Bearer {exchanged[kind]}"}
+        assert httpx2.post(proxy.url, json={}, headers=headers).status_code == 401
+    shown = json.dumps([event._asdict() for event in proxy.events])
+    assert "bob@example.com" not in shown
