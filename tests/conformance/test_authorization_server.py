@@ -1,4 +1,4 @@
-"""The official conformance suite against `DevAuth`, with a program in the part of the user."""
+"""The official conformance suite against `DevAuth` and `OAuthProxy`, with a program in the part of the user."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ import os
 import re
 import subprocess
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx2
 import pytest
 
 from authority_site import Forms
+from browser import Browser
 from conformance.run import FAILED, NODE_MODULES, find_node, free_port
+from interop.authorization.proxy.proxied import proxied
 from mcpkit import Server
 from mcpkit.auth import DevAuth
 from serving import in_thread_at
@@ -24,42 +27,56 @@ pytestmark = pytest.mark.skipif(
 
 SUITE = NODE_MODULES / "conformance-0-2" / "dist" / "index.js"
 PATIENCE = 120.0
+PASSED = {
+    "authorization-server-metadata",
+    "authorization-server-metadata-cimd",
+    "authorization-code-grant",
+}
 PAGE = re.compile(r"^(http://\S+/authorize\?\S+)\s*$", re.MULTILINE)
 
 
 def test_the_suite_finds_neither_a_failure_nor_a_warning(tmp_path: Path) -> None:
     server = Server("notes", auth=DevAuth(users=["ada"]), scopes={"notes:read": "Read notes"})
     with in_thread_at(lambda origin: server.asgi(public_url=f"{origin}/mcp")) as origin:
-        port = free_port()
-        metadata = {
-            "redirect_uris": ["http://127.0.0.1/callback"],
-            "token_endpoint_auth_method": "none",
-        }
-        client_id = httpx2.post(f"{origin}/register", json=metadata).json()["client_id"]
-        command = [find_node(), str(SUITE), "authorization", "--url", origin, "--client-id", client_id]
-        command += ["-p", str(port), "--output-dir", str(tmp_path)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as suite:
-            # It ends by itself; this is for when nobody answers its question.
-            watchdog = threading.Timer(PATIENCE, suite.kill)
-            watchdog.start()
-            assert suite.stdout is not None
-            shown = ""
-            for line in suite.stdout:
-                shown += line
-                if page := PAGE.match(line):
-                    allow(page[1])
-            status = suite.wait()
-            watchdog.cancel()
-    assert status == 0, shown
-    checks = [
-        check for file in tmp_path.rglob("checks.json") for check in json.loads(file.read_text("utf-8"))
-    ]
-    assert [check for check in checks if check["status"] in FAILED] == []
-    assert {check["id"] for check in checks if check["status"] == "SUCCESS"} == {
-        "authorization-server-metadata",
-        "authorization-server-metadata-cimd",
-        "authorization-code-grant",
+        assert judged(origin, allow, tmp_path) == PASSED
+
+
+@pytest.mark.parametrize(("path", "names_resource"), [("", True), ("", False), ("/login", True)])
+def test_nor_in_a_proxy_whose_users_log_in_at_a_provider(
+    browser: Browser, tmp_path: Path, path: str, names_resource: bool
+) -> None:
+    with proxied(issuer=path) as proxy, browser.profile() as page:
+        issuer = proxy.url.removesuffix("/mcp") + path
+        options = ["--resource", proxy.url] if names_resource else []
+        assert judged(issuer, lambda url: page.log_in(url, "bob"), tmp_path, *options) == PASSED
+        proxy.check_legs(logins=1, issuer=path)
+
+
+def judged(issuer: str, log_in: Callable[[str], object], results: Path, *options: str) -> set[str]:
+    """Have the suite look at an authorization server, at which a user logs in, and return what it finds good."""
+    metadata = {
+        "redirect_uris": ["http://127.0.0.1/callback"],
+        "token_endpoint_auth_method": "none",
     }
+    client_id = httpx2.post(f"{issuer}/register", json=metadata).json()["client_id"]
+    command = [find_node(), str(SUITE), "authorization", "--url", issuer, "--client-id", client_id, *options]
+    command += ["-p", str(free_port()), "--output-dir", str(results)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as suite:
+        # It ends by itself; this is for when nobody answers its question.
+        watchdog = threading.Timer(PATIENCE, suite.kill)
+        watchdog.start()
+        assert suite.stdout is not None
+        shown = ""
+        for line in suite.stdout:
+            shown += line
+            if page := PAGE.match(line):
+                log_in(page[1])
+        status = suite.wait()
+        watchdog.cancel()
+    assert status == 0, shown
+    checks = [check for file in results.rglob("checks.json") for check in json.loads(file.read_text("utf-8"))]
+    assert [check for check in checks if check["status"] in FAILED] == []
+    return {check["id"] for check in checks if check["status"] == "SUCCESS"}
 
 
 def allow(page: str) -> None:

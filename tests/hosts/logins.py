@@ -12,16 +12,18 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 from host import Host
 from models import app
 
 from browser import Browser
+from documented import documented
 from identity_provider import providing
 from interop.authorization.guarded import Guarded, ours
+from interop.authorization.proxy.proxied import proxied
 from interop.authorization.user import User
 from launched import Launched
 from serving import in_thread
@@ -84,13 +86,29 @@ def has_logged_in(process: subprocess.Popen[bytes], guarded: Guarded) -> bool:
     )
 
 
-def logs_in(host: Host, browser: Browser) -> tuple[bool, str]:
+@contextmanager
+def at_a_provider() -> Iterator[Guarded]:
+    """Run a server whose clients log in at a provider that knows their documents, and lets them register."""
+    with providing(documents=DOCUMENTS) as provider, ours(provider.issuer) as guarded:
+        yield guarded
+
+
+@contextmanager
+def by_a_proxy() -> Iterator[Guarded]:
+    """Run a server whose clients log in by a proxy, at a provider that knows none of them."""
+    with documented(DOCUMENTS), proxied() as proxy:
+        yield proxy.guarded
+        proxy.check_secrets()
+
+
+def logs_in(
+    host: Host, browser: Browser, protected: Callable[[], AbstractContextManager[Guarded]]
+) -> tuple[bool, str]:
     """Log in with a host in a fresh home, and ask it something; say whether the tool was called, and what it said."""
     with (
         tempfile.TemporaryDirectory(prefix="host-") as home,
         tempfile.TemporaryDirectory(prefix="browser-") as folder,
-        providing(documents=DOCUMENTS) as provider,
-        ours(provider.issuer) as guarded,
+        protected() as guarded,
         in_thread(app) as model,
         browser.profile() as page,
     ):

@@ -2,7 +2,7 @@
 
 Then give it to them by `mcpkit install`, and connect them again.
 
-Then let them log in to a protected server and call a tool of its, where there is a browser; and let agents call tools
+Then let them log in to protected servers and call a tool of theirs, where there is a browser; and let agents call tools
 of servers in their own process. Each starts in a home of its own, with nobody logged in. Ends with status 1 if one of
 them does not connect, does not log in, or does not call.
 """
@@ -20,7 +20,7 @@ import pytest
 from agents import AGENTS, Agent
 from host import Finished, Host
 from installed import PLAIN, SETTINGS, Given, Qodercli, listed, targets
-from logins import logs_in
+from logins import at_a_provider, by_a_proxy, logs_in
 
 from browser import browsing
 from serving import serving
@@ -79,6 +79,8 @@ HOSTS = [
 ]
 
 
+LOGINS = [("login", at_a_provider), ("proxy", by_a_proxy)]
+
 GIVEN = [
     Given("qwen-code", HOSTS[0], SETTINGS, HOSTS[0].check, reconnected),
     Given("claude-code", HOSTS[1], PLAIN, HOSTS[1].check, listed_as_connected),
@@ -130,7 +132,8 @@ def main() -> int:
     try:
         with browsing() as browser:
             for host in HOSTS:
-                table.add(host, "login", "logged in", partial(logs_in, host, browser))
+                for way, protected in LOGINS:
+                    table.add(host, way, "logged in", partial(logs_in, host, browser, protected))
     except pytest.skip.Exception as reason:
         print(f"no logins: {reason}")
     for agent in AGENTS:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
@@ -13,6 +13,7 @@ import pytest
 
 from authority_site import Login
 from browser import Profile
+from documented import documented
 from interop.authorization.proxy.proxied import Proxied, challenge_of, proxied
 from interop.authorization.python_client import Kept, authorization, connected
 from interop.authorization.test_client import Bob
@@ -25,21 +26,13 @@ from interop.authorization.user import DOCUMENT, User
 from mcpkit.client.authorization.dpop import Proofs
 
 CALLBACK = "http://127.0.0.1:1/callback"
-WEB = "mcpkit.auth.authority.public_internet.public_client"
 
 
 @pytest.fixture
-def fetched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """An internet with the document of one client alone; what was asked of it."""
-    asked: list[str] = []
-
-    def answer(request: httpx2.Request) -> httpx2.Response:
-        asked.append(str(request.url))
-        is_there = str(request.url) == DOCUMENT["client_id"]
-        return httpx2.Response(200, json=DOCUMENT) if is_there else httpx2.Response(404)
-
-    monkeypatch.setattr(WEB, lambda: httpx2.AsyncClient(transport=httpx2.MockTransport(answer)))
-    return asked
+def fetched() -> Iterator[list[str]]:
+    """What is asked of an internet with the document of one client alone."""
+    with documented({str(DOCUMENT["client_id"]): DOCUMENT}) as asked:
+        yield asked
 
 
 def by_python(proxy: Proxied, page: Profile) -> None:
