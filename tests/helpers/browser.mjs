@@ -108,6 +108,7 @@ const ORDERS = {
   url: async ({ page }) => page.url(),
   seen: async ({ seen }) => seen,
   network: async ({ network }) => network,
+  cookies: ({ context }) => context.cookies(),
   screenshot: ({ page }, path) => page.screenshot({ path, fullPage: true }).then(() => null),
   close: ({ context }) => context.close(),
 };

@@ -128,6 +128,11 @@ class Profile:
         log: list[dict[str, Any]] = self._ask("network")
         return log
 
+    def cookies(self) -> list[dict[str, Any]]:
+        """Its cookies, of all sites: `name`, `domain`, `path`, `secure`, `httpOnly` and `sameSite` of each."""
+        cookies: list[dict[str, Any]] = self._ask("cookies")
+        return cookies
+
     def screenshot(self, path: Path) -> None:
         """Draw the page into a PNG file, to look at."""
         self._ask("screenshot", str(path))

@@ -16,7 +16,7 @@ class Passed:
 
     Attributes:
         method: Its method.
-        path: Its path.
+        path: Its path, as the server in front has sent it.
         query: Its query.
         sent: Its headers and its body.
         status: The status of the answer; None until there is one.
@@ -55,7 +55,8 @@ class Wire:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
-        one = Passed(scope["method"], scope["path"], scope["query_string"].decode())
+        path = scope["path"].removeprefix(scope.get("root_path", ""))
+        one = Passed(scope["method"], path, scope["query_string"].decode())
         one.sent = _head(scope["headers"])
         self.passed.append(one)
 

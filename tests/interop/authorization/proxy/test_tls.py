@@ -1,0 +1,157 @@
+"""A proxy behind nginx with TLS, alone at its origin or below a prefix: the cookies of its pages are its host's alone."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2
+import pytest
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+
+from browser import LOG_IN, OUR_ALLOW, Profile
+from interop.authorization.guarded import Exchange, Guarded, Recorded
+from interop.authorization.proxy.proxied import Proxied, at_provider, directory, served
+from interop.authorization.proxy.test_clients import seen
+from interop.authorization.python_client import TIME_OUT, Kept, authorization
+from interop.authorization.test_proxies import WHOLE
+from interop.authorization.test_typescript import CLIENT_2
+from interop.authorization.test_typescript import journey as in_typescript
+from interop.authorization.user import User
+from mcpkit.auth import OAuthProxy
+from nginx import Proxy, free_ports, proxying
+from serving import in_thread
+from wire import Wire
+
+ENDPOINTS = "authorize|token|register|revoke|callback|jwks\\.json"
+PREFIXED = """
+location /notes/ {{
+    proxy_pass {app}/;
+    proxy_http_version 1.1;
+    proxy_set_header Connection "";
+    proxy_set_header Host $http_host;
+    proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
+    proxy_set_header X-Forwarded-Proto $scheme;
+    proxy_buffering off;
+}}
+location ^~ /.well-known/oauth-protected-resource/notes/ {{
+    proxy_pass {app};
+    proxy_set_header Host $http_host;
+}}
+location ~ ^{issuer}/(authorize|token|register|revoke|callback|jwks\\.json|\\.well-known/openid-configuration)$ {{
+    proxy_pass {app};
+    proxy_set_header Host $http_host;
+    proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
+    proxy_set_header X-Forwarded-Proto $scheme;
+}}
+location ~ ^/\\.well-known/(oauth-authorization-server|openid-configuration){issuer}$ {{
+    proxy_pass {app};
+    proxy_set_header Host $http_host;
+}}
+"""
+WAYS = [("", "", WHOLE), ("", "/login", WHOLE), ("/notes", "", PREFIXED), ("/notes", "/notes", PREFIXED)]
+
+
+@contextmanager
+def behind_nginx(
+    folder: Path, prefix: str = "", issuer: str = "", locations: str = WHOLE
+) -> Iterator[tuple[Proxied, Proxy]]:
+    """Run a server behind nginx, which takes a prefix away."""
+    ports = free_ports()
+    exchanges: list[Exchange] = []
+    notes: list[str] = []
+    with at_provider(f"{ports.url}{issuer}/callback") as provider:
+        server, events = served(OAuthProxy(directory(provider), issuer=f"{ports.url}{issuer}"), notes)
+        url = f"{ports.url}{prefix}/mcp"
+        wire = Wire(Recorded(server.asgi(public_url=url), exchanges))
+        with (
+            in_thread(wire, root_path=prefix, forwarded_allow_ips="127.0.0.1") as app,
+            proxying(ports, folder, locations.format(app=app, issuer=issuer)) as nginx,
+        ):
+            yield Proxied(Guarded(url, exchanges, notes), server, provider, wire, events), nginx
+
+
+@pytest.mark.parametrize(("prefix", "issuer", "locations"), WAYS)
+def test_clients_find_their_way_in(
+    page: Profile,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    prefix: str,
+    issuer: str,
+    locations: str,
+) -> None:
+    user = User(page)
+    with behind_nginx(tmp_path, prefix, issuer, locations) as (proxy, nginx):
+
+        async def whoami() -> Any:
+            auth = authorization(proxy.url, Kept(), user.log_in)
+            trusting = ssl.create_default_context(cafile=str(nginx.authority))
+            with anyio.fail_after(TIME_OUT):
+                async with (
+                    httpx2.AsyncClient(auth=auth, verify=trusting, timeout=30) as http,
+                    Client(streamable_http_client(proxy.url, http_client=http), cache=None) as client,
+                ):
+                    return (await client.call_tool("whoami")).structured_content
+
+        assert anyio.run(whoami) == {"subject": "bob", "scopes": ["notes:read"]}
+        monkeypatch.setenv("NODE_EXTRA_CA_CERTS", str(nginx.authority))
+        said = in_typescript(CLIENT_2, proxy.url, ("auto",), user.log_in)
+        assert said["seen"] == seen("2026-07-28")
+        assert {login.answer["iss"] for login in user.logins} == {f"{nginx.url}{issuer}"}
+        proxy.check_legs(logins=3, issuer=issuer)
+        check_cookies(page)
+
+
+def test_the_cookie_of_a_login_is_there_until_the_callback(page: Profile, tmp_path: Path) -> None:
+    user = User(page)
+
+    def log_in(request: str) -> Any:
+        page.open(request)
+        [shown] = page.cookies()
+        page.follow(OUR_ALLOW)
+        page.first(LOG_IN)
+        ours = [each for each in page.cookies() if each["domain"] == "localhost" and each["secure"]]
+        assert {each["sameSite"] for each in ours} == {"Strict", "Lax"}
+        assert all(each["httpOnly"] and each["path"] == "/" for each in ours)
+        assert all(each["name"].startswith("__Host-") for each in ours)
+        assert shown["name"] in {each["name"] for each in ours}
+        return user.log_in(request)
+
+    with behind_nginx(tmp_path) as (proxy, nginx):
+
+        async def journey() -> None:
+            auth = authorization(proxy.url, Kept(), log_in)
+            trusting = ssl.create_default_context(cafile=str(nginx.authority))
+            async with (
+                httpx2.AsyncClient(auth=auth, verify=trusting, timeout=30) as http,
+                Client(streamable_http_client(proxy.url, http_client=http), cache=None) as client,
+            ):
+                await client.call_tool("whoami")
+
+        anyio.run(journey)
+
+
+def check_cookies(page: Profile) -> None:
+    """Check that all cookies that a browser was given by TLS are this host's alone, and that it has taken them."""
+    given = [each for each in page.network() if "blockedCookies" in each]
+    cookies = [
+        line
+        for each in given
+        for name, value in each["headers"].items()
+        if name.lower() == "set-cookie"
+        for line in value.split("\n")
+        if "mcpkit" in line
+    ]
+    assert cookies
+    for cookie in cookies:
+        name, _, rest = cookie.partition("=")
+        attributes = {each.strip().partition("=")[0].lower() for each in rest.split(";")[1:]}
+        assert name.startswith("__Host-")
+        assert {"secure", "httponly", "path", "samesite"} <= attributes
+        assert "domain" not in attributes
+    assert [each for each in given if each["blockedCookies"]] == []
