@@ -1,4 +1,4 @@
-"""A proxy behind nginx with TLS, alone at its origin or below a prefix: the cookies of its pages are its host's alone."""
+"""A proxy behind nginx with TLS, alone at its origin or below a prefix: its cookies are those of this host alone."""
 
 from __future__ import annotations
 
