@@ -214,3 +214,37 @@ def test_a_token_of_the_provider_opens_nothing_here(proxy: Proxied, page: Profil
         assert httpx2.post(proxy.url, json={}, headers=headers).status_code == 401
     shown = json.dumps([event._asdict() for event in proxy.events])
     assert "bob@example.com" not in shown
+
+
+WEB_CLIENTS = [
+    ("Claude", "https://claude.ai/api/mcp/auth_callback", {}),
+    ("Claude", "https://claude.com/api/mcp/auth_callback", {}),
+    ("ChatGPT", "https://chatgpt.com/connector_platform_oauth_redirect", {"scope": ""}),
+    ("Visual Studio Code", "https://vscode.dev/redirect", {}),
+    ("Cursor", "cursor://anysphere.cursor-mcp/oauth/callback", {}),
+]
+
+
+@pytest.mark.parametrize(("name", "callback", "more"), WEB_CLIENTS)
+def test_clients_elsewhere_on_the_web_and_with_schemes_of_their_own(
+    proxy: Proxied, page: Profile, name: str, callback: str, more: dict[str, str]
+) -> None:
+    metadata = {
+        "client_name": name,
+        "redirect_uris": [callback],
+        "token_endpoint_auth_method": "none",
+        "grant_types": ["authorization_code", "refresh_token"],
+        "response_types": ["code"],
+    }
+    with httpx2.Client(base_url=origin_of(proxy)) as client:
+        answer = client.post("/register", json=metadata)
+        assert answer.status_code == 201, answer.text
+        login = Login(answer.json()["client_id"], callback, resource=proxy.url, **more)
+        end = page.log_in(f"{origin_of(proxy)}/authorize?{urlencode(login.query)}", "bob", answers=True)
+        assert name in end.pages[0]
+        assert (urlsplit(callback).hostname or "") in end.pages[0]
+        assert ("this device" in end.pages[0]) == callback.startswith("cursor:")
+        assert end.answer["state"] == login.query["state"]
+        tokens = client.post("/token", data=login.form(end.answer["code"])).raise_for_status().json()
+    assert tokens["refresh_token"]
+    proxy.check_legs(logins=1)
