@@ -25,8 +25,8 @@ from interop.authorization.test_typescript import journey as in_typescript
 from interop.authorization.user import User
 from mcpkit.auth import OAuthProxy
 from nginx import Proxy, free_ports, proxying
+from passing import Wire
 from serving import in_thread
-from wire import Wire
 
 ENDPOINTS = "authorize|token|register|revoke|callback|jwks\\.json"
 PREFIXED = """
