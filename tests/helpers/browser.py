@@ -18,7 +18,8 @@ from node_process import NodeProcess
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 LOG_IN, ALLOW, DENY = "[name=log-in]", "[name=allow]", "[name=deny]"
 OUR_ALLOW, OUR_DENY = "button[name=answer][value=allow]", "button[name=answer][value=deny]"
-"""The buttons of the page on which a server of ours asks before it sends a user on to the provider."""
+REMEMBER = "[name=remember]"
+"""The buttons and the box of the page on which a server of ours asks before it sends a user on to the provider."""
 
 
 class Login(NamedTuple):
@@ -144,6 +145,7 @@ class Profile:
         *,
         consents: bool = True,
         refuses: Collection[str] = (),
+        remembers: bool = False,
         answers: bool = False,
     ) -> Login:
         """Take a client's authorization request to the provider of `identity_provider.py`, as a user.
@@ -155,16 +157,23 @@ class Profile:
             user: Who logs in, unless this profile has before.
             consents: Whether the user allows it, or denies.
             refuses: The scopes that the user does not allow.
+            remembers: Whether the user does not want to be asked again on our page.
             answers: Answer the redirect here, for a client that listens nowhere.
         """
         callback = dict(parse_qsl(urlsplit(url).query))["redirect_uri"]
         if answers:
             self._ask("answer", callback)
         self.open(url)
-        return self.consent(callback, user, consents=consents, refuses=refuses)
+        return self.consent(callback, user, consents=consents, refuses=refuses, remembers=remembers)
 
     def consent(
-        self, callback: str, user: str = "ada", *, consents: bool = True, refuses: Collection[str] = ()
+        self,
+        callback: str,
+        user: str = "ada",
+        *,
+        consents: bool = True,
+        refuses: Collection[str] = (),
+        remembers: bool = False,
     ) -> Login:
         """Go through the pages of that provider, from where this page is, as `log_in` does.
 
@@ -173,6 +182,7 @@ class Profile:
             user: Who logs in, unless this profile has before.
             consents: Whether the user allows it, or denies.
             refuses: The scopes that the user does not allow.
+            remembers: Whether the user does not want to be asked again on our page.
         """
         pages: list[str] = []
         has_logged_in = False
@@ -187,6 +197,8 @@ class Profile:
                 self.fill("[name=password]", f"{user}'s")
                 self.follow(LOG_IN)
             elif page == OUR_ALLOW:
+                if remembers:
+                    self.click(REMEMBER)
                 self.follow(OUR_ALLOW if consents else OUR_DENY)
             else:
                 for scope in refuses:

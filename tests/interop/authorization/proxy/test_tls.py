@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from interop.authorization.guarded import Exchange, Guarded, Recorded
 from interop.authorization.proxy.proxied import Proxied, at_provider, directory, served
 from interop.authorization.proxy.test_clients import seen
 from interop.authorization.python_client import TIME_OUT, Kept, authorization
-from interop.authorization.test_proxies import WHOLE
+from interop.authorization.test_proxies import WHOLE, prefixed_locations
 from interop.authorization.test_typescript import CLIENT_2
 from interop.authorization.test_typescript import journey as in_typescript
 from interop.authorization.user import User
@@ -28,21 +28,7 @@ from nginx import Proxy, free_ports, proxying
 from passing import Wire
 from serving import in_thread
 
-ENDPOINTS = "authorize|token|register|revoke|callback|jwks\\.json"
-PREFIXED = """
-location /notes/ {{
-    proxy_pass {app}/;
-    proxy_http_version 1.1;
-    proxy_set_header Connection "";
-    proxy_set_header Host $http_host;
-    proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
-    proxy_set_header X-Forwarded-Proto $scheme;
-    proxy_buffering off;
-}}
-location ^~ /.well-known/oauth-protected-resource/notes/ {{
-    proxy_pass {app};
-    proxy_set_header Host $http_host;
-}}
+OF_THE_PROXY = """
 location ~ ^{issuer}/(authorize|token|register|revoke|callback|jwks\\.json|\\.well-known/openid-configuration)$ {{
     proxy_pass {app};
     proxy_set_header Host $http_host;
@@ -54,12 +40,25 @@ location ~ ^/\\.well-known/(oauth-authorization-server|openid-configuration){iss
     proxy_set_header Host $http_host;
 }}
 """
-WAYS = [("", "", WHOLE), ("", "/login", WHOLE), ("/notes", "", PREFIXED), ("/notes", "/notes", PREFIXED)]
+"""What is passed on uncut, beside what the page on deploying has for a server below a prefix."""
+
+
+def whole(app: str, issuer: str) -> str:
+    """Return what passes everything on."""
+    return WHOLE.format(app=app)
+
+
+def prefixed(app: str, issuer: str) -> str:
+    """Return what cuts a prefix off."""
+    return prefixed_locations(app) + OF_THE_PROXY.format(app=app, issuer=issuer)
+
+
+WAYS = [("", "", whole), ("", "/login", whole), ("/notes", "", prefixed), ("/notes", "/notes", prefixed)]
 
 
 @contextmanager
 def behind_nginx(
-    folder: Path, prefix: str = "", issuer: str = "", locations: str = WHOLE
+    folder: Path, prefix: str = "", issuer: str = "", locations: Callable[[str, str], str] = whole
 ) -> Iterator[tuple[Proxied, Proxy]]:
     """Run a server behind nginx, which takes a prefix away."""
     ports = free_ports()
@@ -71,7 +70,7 @@ def behind_nginx(
         wire = Wire(Recorded(server.asgi(public_url=url), exchanges))
         with (
             in_thread(wire, root_path=prefix, forwarded_allow_ips="127.0.0.1") as app,
-            proxying(ports, folder, locations.format(app=app, issuer=issuer)) as nginx,
+            proxying(ports, folder, locations(app, issuer)) as nginx,
         ):
             yield Proxied(Guarded(url, exchanges, notes), server, provider, wire, events), nginx
 
@@ -83,7 +82,7 @@ def test_clients_find_their_way_in(
     monkeypatch: pytest.MonkeyPatch,
     prefix: str,
     issuer: str,
-    locations: str,
+    locations: Callable[[str, str], str],
 ) -> None:
     user = User(page)
     with behind_nginx(tmp_path, prefix, issuer, locations) as (proxy, nginx):

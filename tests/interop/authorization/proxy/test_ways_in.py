@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import anyio
 import httpx2
 import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
 
 from authority_site import Login
 from browser import Profile
 from documented import documented
-from interop.authorization.proxy.proxied import Proxied, challenge_of, proxied
+from interop.authorization.proxy.proxied import Proxied, at_provider, challenge_of, directory, proxied, served
 from interop.authorization.python_client import Kept, authorization, connected
 from interop.authorization.test_client import Bob
 from interop.authorization.test_client import journey as with_ours
@@ -23,7 +26,9 @@ from interop.authorization.test_typescript import CLIENT_2
 from interop.authorization.test_typescript import journey as in_typescript
 from interop.authorization.test_ways_in import called
 from interop.authorization.user import DOCUMENT, User
+from mcpkit.auth import OAuthProxy
 from mcpkit.client.authorization.dpop import Proofs
+from serving import in_thread_at
 
 CALLBACK = "http://127.0.0.1:1/callback"
 
@@ -166,6 +171,36 @@ def test_an_issuer_with_a_path(page: Profile, path: str) -> None:
         proxy.check_legs(logins=4, issuer=path)
 
 
+def test_two_mounted_servers_have_two_issuers_at_one_origin(page: Profile) -> None:
+    user = User(page)
+    with ExitStack() as stack:
+
+        def make(origin: str) -> Any:
+            apps = {}
+            for name in ("one", "two"):
+                provider = stack.enter_context(at_provider(f"{origin}/{name}/callback"))
+                proxy = OAuthProxy(directory(provider), issuer=f"{origin}/{name}")
+                apps[name] = served(proxy, [])[0].asgi(public_url=f"{origin}/{name}/mcp")
+            routes = [route for app in apps.values() for route in app.well_known()]
+            return Starlette(routes=[*routes, *(Mount(f"/{name}", app) for name, app in apps.items())])
+
+        origin = stack.enter_context(in_thread_at(make))
+        kept = {"one": Kept(), "two": Kept()}
+
+        async def journey(name: str) -> Any:
+            url = f"{origin}/{name}/mcp"
+            async with connected(url, authorization(url, kept[name], user.log_in)) as client:
+                return await called(client, "profile")
+
+        for name in kept:
+            assert anyio.run(journey, name)["said"]["email"] == "bob@example.com"
+        assert [login.answer["iss"] for login in user.logins] == [f"{origin}/one", f"{origin}/two"]
+        tokens = kept["one"].tokens
+        assert tokens is not None
+        headers = {"Authorization": f"Bearer {tokens.access_token}"}
+        assert httpx2.post(f"{origin}/two/mcp", json={}, headers=headers).status_code == 401
+
+
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 def test_a_tool_that_asks_for_more_in_its_midst(proxy: Proxied, page: Profile, mode: str) -> None:
     user = User(page)
@@ -214,6 +249,27 @@ def test_a_token_of_the_provider_opens_nothing_here(proxy: Proxied, page: Profil
         assert httpx2.post(proxy.url, json={}, headers=headers).status_code == 401
     shown = json.dumps([event._asdict() for event in proxy.events])
     assert "bob@example.com" not in shown
+
+
+def test_a_user_who_does_not_want_to_be_asked_again_is_not_by_the_same_program(
+    proxy: Proxied, page: Profile
+) -> None:
+    metadata = {"client_name": "Editor", "redirect_uris": [CALLBACK], "token_endpoint_auth_method": "none"}
+    pages = []
+    for name in ("Editor", "Editor", "Another"):
+        if name not in pages:
+            answer = httpx2.post(f"{origin_of(proxy)}/register", json={**metadata, "client_name": name})
+            client_id = answer.json()["client_id"]
+        login = Login(client_id, CALLBACK, resource=proxy.url, scope="notes:read")
+        end = page.log_in(
+            f"{origin_of(proxy)}/authorize?{urlencode(login.query)}", "bob", remembers=True, answers=True
+        )
+        pages += [name, *end.pages]
+        tokens = httpx2.post(f"{origin_of(proxy)}/token", data=login.form(end.answer["code"])).json()
+        assert tokens["token_type"] == "Bearer"
+    asked = [text for text in pages if "to use ours" in text]
+    assert ["Another" in text for text in asked] == [False, True]
+    proxy.check_legs(logins=3)
 
 
 WEB_CLIENTS = [
