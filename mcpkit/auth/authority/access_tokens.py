@@ -65,7 +65,7 @@ class AccessTokens:
         """
         from joserfc import jwt
 
-        now = int(self._clock())
+        now = self._clock()
         header, key = self._signing[0]
         return jwt.encode(
             header,
@@ -73,7 +73,7 @@ class AccessTokens:
                 "iss": self._issuer,
                 "sub": subject,
                 "aud": list(audience) if len(audience) != 1 else next(iter(audience)),
-                "iat": now,
+                "iat": now,  # with fractions: who is sent away may log in anew within the same second
                 "exp": int(now + self.lifetime),
                 "jti": encode(os.urandom(16)),
                 "client_id": client_id,

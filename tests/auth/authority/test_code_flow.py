@@ -57,6 +57,14 @@ async def test_a_user_logs_in_and_the_client_gets_tokens_for_the_resource() -> N
     assert grant.fresh_until == here.clock.now + 30
 
 
+async def test_a_token_of_the_second_in_which_its_user_was_sent_away_can_be_told_from_those_before() -> None:
+    here = Here(clock=Clock(1000.25))
+    before = await here.granted(await here.tokens())
+    here.clock.now = 1000.75
+    after = await here.granted(await here.tokens())
+    assert (before.issued, after.issued) == (1000.25, 1000.75)
+
+
 async def test_access_tokens_are_jwts_that_the_published_keys_verify() -> None:
     here = Here()
     tokens = await here.tokens()
