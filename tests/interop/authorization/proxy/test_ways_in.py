@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
@@ -176,13 +176,23 @@ def test_two_mounted_servers_have_two_issuers_at_one_origin(page: Profile) -> No
     with ExitStack() as stack:
 
         def make(origin: str) -> Any:
-            apps = {}
+            proxies, apps = [], {}
             for name in ("one", "two"):
                 provider = stack.enter_context(at_provider(f"{origin}/{name}/callback"))
-                proxy = OAuthProxy(directory(provider), issuer=f"{origin}/{name}")
-                apps[name] = served(proxy, [])[0].asgi(public_url=f"{origin}/{name}/mcp")
+                proxies.append(OAuthProxy(directory(provider), issuer=f"{origin}/{name}"))
+                apps[name] = served(proxies[-1], [])[0].asgi(public_url=f"{origin}/{name}/mcp")
+
+            @asynccontextmanager
+            async def lifespan(_: Starlette) -> AsyncIterator[None]:
+                yield
+                for (
+                    proxy
+                ) in proxies:  # of apps in a mount nobody says that the loop ends, but the end of the process
+                    await proxy.aclose()
+
             routes = [route for app in apps.values() for route in app.well_known()]
-            return Starlette(routes=[*routes, *(Mount(f"/{name}", app) for name, app in apps.items())])
+            mounts = [Mount(f"/{name}", app) for name, app in apps.items()]
+            return Starlette(routes=[*routes, *mounts], lifespan=lifespan)
 
         origin = stack.enter_context(in_thread_at(make))
         kept = {"one": Kept(), "two": Kept()}
