@@ -26,6 +26,8 @@ PUBLIC_URL = os.environ.get("PUBLIC_URL")
 PORT = int(os.environ.get("PORT", "8000"))
 DATABASE = os.environ.get("DATABASE")
 
+GITHUB = httpx2.AsyncClient(base_url="https://api.github.com")
+
 
 class Repository(BaseModel):
     """A repository of the user's."""
@@ -56,8 +58,8 @@ server = Server(
 async def repositories(ctx: Context) -> list[Repository]:
     """List the repositories of the user at GitHub, those first that changed last."""
     token = await ctx.token_for("github")
-    async with httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"}) as github:
-        answer = await github.get("https://api.github.com/user/repos", params={"sort": "pushed"})
+    headers = {"Authorization": f"Bearer {token}"}
+    answer = await GITHUB.get("/user/repos", params={"sort": "pushed"}, headers=headers)
     if answer.status_code != 200:
         raise ToolError(f"GitHub has answered {answer.status_code}.")
     return [Repository.model_validate(each) for each in answer.json()]

@@ -47,7 +47,11 @@ def site(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Pro
     def client(**options: Any) -> httpx2.AsyncClient:
         if "mounts" in options:
             return real(**options)
-        kept = {name: options[name] for name in ("headers", "timeout", "follow_redirects") if name in options}
+        kept = {
+            name: options[name]
+            for name in ("base_url", "headers", "timeout", "follow_redirects")
+            if name in options
+        }
         return real(mounts=mounts, transport=Nowhere(), **kept)
 
     monkeypatch.setattr(httpx2, "AsyncClient", client)

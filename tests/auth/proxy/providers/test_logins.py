@@ -9,6 +9,7 @@ from clock import Clock
 from mcpkit import Context, Server
 from mcpkit.auth import OAuthProxy
 from provider_sites import CLIENT_SECRET, Entra, GitHub, Google, Provider, here
+from serving import ROOT
 from signed_tokens import NOW
 
 pytestmark = pytest.mark.anyio
@@ -147,6 +148,30 @@ async def test_a_user_who_says_no_at_the_provider_is_sent_back_to_the_client(kin
     assert answer["error"] == "access_denied"
     assert answer["state"] == journey.login.query["state"]
     assert "code" not in answer
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [(GitHub, "incorrect_client_credentials"), (Google, "invalid_client"), (Entra, "AADSTS7000215")],
+)
+async def test_a_wrong_secret_is_said_in_the_log_and_to_nobody_else(
+    kind: type[Provider], said: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock(NOW)
+    site = kind(clock)
+    monkeypatch.setattr("provider_sites.CLIENT_SECRET", "another one")
+    async with before(site, server_of(site, clock)) as journey:
+        await journey.registered()
+        answer = await journey.come_back()
+    assert answer["error"] == "temporarily_unavailable"
+    assert said not in str(journey.seen)
+    assert "refuses this client" in caplog.text
+    assert said in caplog.text
+    assert CLIENT_SECRET not in caplog.text
+    page = (ROOT / "docs" / "how-to" / f"oauth-proxy-{NAMES[kind]}.md").read_text()
+    assert f'the client: `temporarily_unavailable`, the log: "refuses this client", {said}' in page.replace(
+        "`" + said + "`", said
+    )
 
 
 async def test_an_answer_of_another_issuer_is_not_taken() -> None:
