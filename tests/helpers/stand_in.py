@@ -38,7 +38,7 @@ class StandIn(Upstream):
 
     def __init__(self, clock: Clock, *, name: str = "example", issuer: str = ISSUER) -> None:
         self.name, self.title, self.issuer = name, name.title(), issuer
-        self.is_public = False
+        self.is_public = self.revokes_all = False
         self.clock = clock
         self.user = "ada"
         self.claims: dict[str, Any] = {"login": "ada"}
@@ -109,8 +109,10 @@ class StandIn(Upstream):
 
     async def revoke(self, tokens: UpstreamTokens) -> None:
         await self._note("revoke")
-        self.live.pop(tokens.access_token, None)
-        self.live.pop(tokens.refresh_token or "", None)
+        user = self.live.get(tokens.access_token)
+        for token, whose in tuple(self.live.items()):
+            if token in {tokens.access_token, tokens.refresh_token} or (self.revokes_all and whose == user):
+                del self.live[token]
 
     async def aclose(self) -> None:
         pass

@@ -29,7 +29,7 @@ PATIENCE = LEASE + 10.0
 """Seconds for which others wait for it."""
 
 _GLANCE = 0.1
-_ANSWER = 15.0
+_ANSWER = 22.0
 """Seconds in which the provider has to answer, whatever its client waits for."""
 _FAREWELL = 5.0
 """Seconds for a revocation at the provider, on which nothing depends."""
@@ -153,9 +153,20 @@ class Logins:
         return await self._changed(record.id, lambda record: _noted(record, identity, now))
 
     async def let_go(self, record: GrantRecord) -> None:
-        """Have the provider end the tokens of a grant that has ended."""
-        if record.held is not None:
-            await self.forget(Held.of(record).tokens)
+        """Have the provider end the tokens of a grant that has ended.
+
+        Where that would end the user's other logins as well, it is done with the last of those that are here.
+        """
+        if record.held is not None and not (self._upstream.revokes_all and await self._is_here(record)):
+            await self._forget(Held.of(record).tokens)
+
+    async def _is_here(self, record: GrantRecord) -> bool:
+        """Say whether the user of a grant that has ended has another one; where nobody can tell, they may have."""
+        whose = user(self._upstream.issuer, record.subject or "")
+        try:
+            return any([each.id != record.id async for each in self._grants.of(whose)])
+        except OSError:
+            return True
 
     async def _abandoned(self, record: GrantRecord) -> GrantRecord:
         """End a grant whose code nobody has redeemed."""
@@ -181,7 +192,8 @@ class Logins:
         """
         ids = [record.id async for record in self._grants.of(principal)]
         ended = await asyncio.gather(*map(self._grants.end, ids))
-        await asyncio.gather(*[self.let_go(record) for record in ended if record is not None])
+        held = [Held.of(record).tokens for record in ended if record is not None and record.held is not None]
+        await asyncio.gather(*map(self._forget, held))
 
     async def _refreshed(self, record: GrantRecord, worthless: UpstreamTokens | None = None) -> GrantRecord:
         """Return a grant when its tokens have been refreshed, by whomever.
@@ -211,15 +223,16 @@ class Logins:
                 begun = time.monotonic()
                 now = Held.of(await self._kept(grant_id))
                 if (now.times, now.tokens) == (held.times, held.tokens):  # nobody has been faster
-                    return await self._replaced(grant_id, held, begun)
+                    return await self._replaced(record, begun)
             await asyncio.sleep(_GLANCE)
         raise _unavailable("to refresh tokens, for which another process has asked it")
 
     def _is_wanted(self, held: Held, worthless: UpstreamTokens | None) -> bool:
         return held.tokens == worthless or held.is_due(self._clock())
 
-    async def _replaced(self, grant_id: str, held: Held, begun: float) -> GrantRecord:
+    async def _replaced(self, record: GrantRecord, begun: float) -> GrantRecord:
         """Ask the provider for new tokens, and return the grant that holds them."""
+        grant_id, held = record.id, Held.of(record)
         try:
             tokens = await asyncio.wait_for(self._upstream.refresh(held.tokens), _ANSWER)
         except (UpstreamRefusedError, UpstreamUnavailableError, asyncio.TimeoutError) as error:
@@ -240,7 +253,7 @@ class Logins:
                 if isinstance(error, OSError) and time.monotonic() < begun + LEASE - _FAREWELL:
                     await asyncio.sleep(1.0)
                     continue
-                await self.forget(tokens)
+                await self.let_go(new.put_into(record))
                 raise
 
     def _with(self, record: GrantRecord, held: Held) -> GrantRecord:
@@ -259,7 +272,7 @@ class Logins:
             raise LoginEndedError
         return record
 
-    async def forget(self, tokens: UpstreamTokens) -> None:
+    async def _forget(self, tokens: UpstreamTokens) -> None:
         """Have the provider end tokens that nobody will use; where it cannot, that is all there is to do."""
         try:
             await asyncio.wait_for(self._upstream.revoke(tokens), _FAREWELL)

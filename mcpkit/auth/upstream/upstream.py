@@ -44,20 +44,23 @@ class Upstream:
     Args:
         provider: The provider.
         is_public: Whether anybody may have an account there.
+        revokes_all: Whether the end of one login there ends the other logins of the same user by this client.
 
     Attributes:
         name: What it is called in code, such as `github`.
         title: What it is called before people, such as `GitHub`.
         issuer: Who vouches for its users: the `Principal.issuer` of whoever logs in.
         is_public: Whether anybody may have an account there.
+        revokes_all: Whether the end of one login there ends the other logins of the same user by this client.
     """
 
-    def __init__(self, provider: Provider, *, is_public: bool = False) -> None:
+    def __init__(self, provider: Provider, *, is_public: bool = False, revokes_all: bool = False) -> None:
         self._provider = provider
         self.name = provider.settings.name
         self.title = provider.settings.title
         self.issuer = provider.settings.issuer
         self.is_public = is_public
+        self.revokes_all = revokes_all
 
     @classmethod
     def github(
@@ -95,7 +98,7 @@ class Upstream:
 
         Anybody with an account of Google may log in; `parameters={"hd": "example.com"}` asks for one of an
         organization, and `allow=` has to look at the claim `hd` all the same. Users may grant less than was asked for.
-        The end of a login of ours ends what the user has granted the client, with their other logins by it.
+        What is revoked there is all that the user has granted the client, so it is with their last login here.
 
         Args:
             client_id: The client ID.
@@ -115,7 +118,7 @@ class Upstream:
         client = ClientSecret(client_id, client_secret)
         issuer = "https://accounts.google.com"
         settings = settings_of("google", "Google", issuer, client, usual, options)
-        return cls(OpenIdProvider(settings), is_public=True)
+        return cls(OpenIdProvider(settings), is_public=True, revokes_all=True)
 
     @classmethod
     def entra(
@@ -209,7 +212,7 @@ class Upstream:
         }
         client = ClientSecret(client_id, client_secret)
         settings = settings_of("auth0", "Auth0", auth0_issuer(domain), client, usual, options)
-        return cls(OpenIdProvider(settings))
+        return cls(OpenIdProvider(settings), revokes_all=True)
 
     @classmethod
     def okta(
@@ -246,7 +249,8 @@ class Upstream:
         # https://www.keycloak.org/docs/latest/server_admin/#_offline-access
         usual: UpstreamOptions = {"scopes": _OFFLINE}
         client = ClientSecret(client_id, client_secret)
-        return cls(OpenIdProvider(settings_of("keycloak", "Keycloak", issuer, client, usual, options)))
+        settings = settings_of("keycloak", "Keycloak", issuer, client, usual, options)
+        return cls(OpenIdProvider(settings), revokes_all=True)
 
     @classmethod
     def openid(

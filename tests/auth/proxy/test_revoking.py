@@ -108,6 +108,27 @@ async def test_somebody_is_sent_away_by_a_process_that_serves_nothing_and_under_
     assert (await flow.refreshed(tokens)).json()["error"] == "invalid_grant"
 
 
+async def test_where_the_end_of_one_login_is_the_end_of_all_the_last_one_is_told() -> None:
+    here = Proxied()
+    here.upstream.revokes_all = True
+    first, second = here.flow(), here.flow()
+    one, other = await first.tokens(), await second.tokens()
+    await first.revoked(one["refresh_token"])
+    assert "revoke" not in here.upstream.asked
+    assert await here.token_for(other) in here.upstream.live
+    await second.revoked(other["refresh_token"])
+    assert here.upstream.live == {}
+
+
+async def test_somebody_who_is_sent_away_is_told_of_where_one_login_is_all() -> None:
+    here = Proxied()
+    here.upstream.revokes_all = True
+    for _ in range(2):
+        await here.flow().tokens()
+    await here.proxy.revoke(Principal(ADA), here.ground)
+    assert here.upstream.live == {}
+
+
 async def test_what_a_client_never_fetches_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logins, "ABANDONED", 0.2)
     here = Proxied()
