@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import base64
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
+from urllib.parse import urlencode
 
 import httpx2
 import pytest
 
 from browser import Profile
-from interop.authorization.proxy.proxied import Proxied, proxied
+from interop.authorization.proxy.proxied import NAME, Proxied, proxied
 from interop.authorization.test_client import Bob
-from mcpkit import Client
+from mcpkit import Client, Context
 from mcpkit.state.principal import user
 
 pytestmark = pytest.mark.anyio
@@ -76,3 +79,28 @@ async def test_a_user_whom_the_provider_has_forgotten_logs_in_anew(page: Profile
         assert len(bob.logins) == 2
         assert [each.error for each in proxy.provider.seen("/token")][-2:] == ["invalid_grant", None]
         assert await asked(proxy, bob) == BOB
+
+
+DRESSES: dict[str, Callable[[str], str]] = {
+    "as it is": str,
+    "in a URL": lambda token: f"https://example.com/?{urlencode({'token': token + '=='})}",
+    "in Base64 of more": lambda token: base64.b64encode(f"a {token}!".encode()).decode(),
+    "in a JWT": lambda token: base64.urlsafe_b64encode(f'{{"x":"{token}"}}'.encode()).decode().rstrip("="),
+}
+
+
+@pytest.mark.parametrize("dress", DRESSES)
+async def test_the_recorder_hears_a_tool_that_gives_a_token_away(
+    proxy: Proxied, page: Profile, dress: str
+) -> None:
+    @proxy.server.tool(scopes="notes:read")
+    async def blab(ctx: Context) -> str:
+        return DRESSES[dress](await ctx.token_for(NAME))
+
+    bob = Bob(page.log_in)
+    await asked(proxy, bob, tool="whoami")
+    proxy.check_secrets(page)
+    async with Client(proxy.url, auth=bob.auth()) as client:
+        await client.call("blab")
+    with pytest.raises(AssertionError):
+        proxy.check_secrets(page)
