@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
@@ -10,6 +11,7 @@ import pytest
 
 from held_provider import HeldProvider
 from login_workers import SECRET, Journey, Workers
+from waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -80,3 +82,31 @@ async def test_what_was_kept_under_the_old_secret_is_soon_kept_under_the_new_one
     await workers.restart(SECRETS=json.dumps([NEW]))
     await user.whoami()
     await user.ask_provider()
+
+
+async def test_processes_that_have_the_new_secret_first_and_those_that_have_it_last_serve_one_login(
+    workers: Workers, under_way: dict[str, Journey]
+) -> None:
+    """As while it is rolled out: when all know the new one, it may be the first, of one process after the other."""
+    await asyncio.gather(
+        workers.restart(*workers.processes[::2], SECRETS=json.dumps([SECRET, NEW])),
+        workers.restart(*workers.processes[1::2], SECRETS=json.dumps([NEW, SECRET])),
+    )
+    for last, journey in under_way.items():
+        for step in STEPS[STEPS.index(last) + 1 :]:
+            await does(journey, step)
+    for _ in workers.processes:
+        for step in ("whoami", "ask_provider", "refresh"):
+            await does(under_way["redeem"], step)
+
+
+async def test_who_logged_in_under_the_old_secret_is_sent_away_under_the_new_one(
+    workers: Workers, openid: HeldProvider, under_way: dict[str, Journey]
+) -> None:
+    await workers.restart(SECRETS=json.dumps([NEW, SECRET]))
+    before = [login for login in openid.logins[-5:] if login.access]
+    assert len(before) == 4, "of the five who have logged in there four have come back"
+    await under_way["redeem"].call("leave")
+    await until(lambda: all(login.is_over for login in before))
+    for last in ("redeem", "refresh", "ask_provider"):
+        await under_way[last].be_refused()
