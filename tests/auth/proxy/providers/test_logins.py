@@ -137,6 +137,23 @@ async def test_ending_a_login_ends_it_at_the_provider_where_that_can(kind: type[
     assert set(site.revoked) <= site.given
 
 
+async def test_google_is_told_with_the_last_login_of_a_user_as_that_ends_all_of_them() -> None:
+    clock = Clock(NOW)
+    site = Google(clock)
+    async with before(site, server_of(site, clock)) as journey:
+        other = Journey(journey.net, site)
+        first, second = await journey.tokens(), await other.tokens()
+        form = {"token": first["refresh_token"], "client_id": journey.login.client_id}
+        assert (await journey.posted("/revoke", form)).status_code == 200
+        assert site.revoked == []
+        clock.now += 30_000
+        renewed = await other.refreshed(second)
+        assert renewed.status_code == 200, renewed.text
+        form = {"token": renewed.json()["refresh_token"], "client_id": other.login.client_id}
+        assert (await other.posted("/revoke", form)).status_code == 200
+    assert site.revoked
+
+
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_user_who_says_no_at_the_provider_is_sent_back_to_the_client(kind: type[Provider]) -> None:
     clock = Clock(NOW)
