@@ -274,3 +274,13 @@ async def test_nothing_is_said_where_all_can_be_read(
         await looked.wait()
         await asyncio.sleep(0)
     assert caplog.text == ""
+
+
+async def test_records_are_found_by_what_their_keys_begin_with(store: Memory | Sqlite) -> None:
+    grants = under(store, OLD)
+    for key in ("ada-1", "ada-2", "bob-1"):
+        await grants.put(key, {"key": key}, version=None, ttl=60)
+    await under(store, OLD, prefix="answered").put("ada-3", {}, version=None, ttl=60)
+    await under(store, NEW).put("ada-4", {"key": "unreadable"}, version=None, ttl=60)
+    found = [record["key"] async for record in under(store, "another secret of them", OLD).items("ada-")]
+    assert sorted(found) == ["ada-1", "ada-2"]

@@ -12,7 +12,8 @@ from starlette.routing import Mount
 from asgi_client import initialize
 from authority_site import SECRET, Here, Login, clicked, code_of
 from mcpkit import Server, Sqlite
-from mcpkit.auth import DevAuth, DevUser, InvalidTokenError
+from mcpkit.auth import DevAuth, DevUser, InvalidTokenError, VerifierUnavailableError
+from mcpkit.state.sealed import Sealed
 
 pytestmark = pytest.mark.anyio
 
@@ -70,3 +71,22 @@ async def test_a_mounted_server_has_its_login_at_the_root_of_the_site() -> None:
                 "Accept": "application/json, text/event-stream",
             }
             assert (await browser.post("/notes/mcp", json=opening, headers=headers)).status_code == status
+
+
+async def test_a_grant_of_the_version_before_is_read() -> None:
+    here = Here()
+    login = await here.login()
+    tokens = await here.tokens(login)
+    grants = Sealed(here.site.shared, here.site.keys, "grants")
+    [before] = [record async for record in grants.items("")]
+    found = await grants.get(before["id"])
+    assert found is not None
+    older = {name: value for name, value in before.items() if name != "held"}
+    await grants.put(before["id"], {**older, "version": 1}, version=found[1], ttl=600)
+    assert (await here.granted(tokens)).principal.subject == "ada"
+    assert (await here.refreshed(tokens, login)).status_code == 200
+    found = await grants.get(before["id"])
+    assert found is not None
+    await grants.put(before["id"], {**before, "version": 3}, version=found[1], ttl=600)
+    with pytest.raises(VerifierUnavailableError):
+        await here.granted(tokens)
