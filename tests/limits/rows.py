@@ -152,6 +152,7 @@ ROWS: dict[str, tuple[Any, ...]] = {
     "name of a client of `DevAuth`": ("mcpkit.auth.authority.registration:_MAX_NAME",),
     "metadata documents of clients that `DevAuth` fetches": (
         "mcpkit.auth.authority.client_documents:_MOST_FETCHED",
+        "mcpkit.auth.authority.client_documents:_MOST_OF_ONE",
         "mcpkit.auth.authority.client_documents:_PATIENCE",
     ),
     "names of clients' documents that are looked up": (

@@ -12,7 +12,6 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from ...common.addresses import caller_at
 from ...protocol.types import Json
 from ...state.principal import Principal
 from ...state.sealed import UnreadableRecordError
@@ -21,6 +20,7 @@ from ..discovery import authorization_server_urls
 from ..strict_json import read_object
 from ..verifier import Grant, InvalidTokenError, VerifierUnavailableError
 from .asked import LIFETIME, Asked, asked_by
+from .callers import caller_of
 from .client import METHODS
 from .client_authentication import authenticated
 from .errors import NOT_KEPT, OAuthError
@@ -178,7 +178,7 @@ class Authority:
     async def _authorize(self, request: Request) -> Response:
         try:
             parameters = of_query(request)
-            client = await self.parts.clients.find(parameters.require("client_id"))
+            client = await self.parts.clients.find(parameters.require("client_id"), caller_of(request.scope))
             redirect_uri = client.redirect_uri(parameters.get("redirect_uri"))
         except OAuthError as error:  # there is no client that could be trusted to hear of it
             return self._page(error.description, 503 if error.status == 503 else 400)
@@ -225,7 +225,7 @@ class Authority:
             raise OAuthError(error, "the body must be a JSON object") from None
         answer = self._registration.register(metadata)
         whose = Principal(client_id=str(answer["client_id"]), issuer=self.parts.issuer)
-        self.parts.audit.tell("registration", whose, caller=_caller(request))
+        self.parts.audit.tell("registration", whose, caller=caller_of(request.scope))
         return JSONResponse(answer, 201, headers=NOT_KEPT)
 
     async def _revoke(self, request: Request) -> Response:
@@ -282,9 +282,10 @@ class Authority:
     ) -> None:
         """Tell whoever watches that a request was refused."""
         self.parts.audit.tell(
-            "refusal", principal, status=status, reason="failed", detail=detail, caller=_caller(request)
+            "refusal",
+            principal,
+            status=status,
+            reason="failed",
+            detail=detail,
+            caller=caller_of(request.scope),
         )
-
-
-def _caller(request: Request) -> str | None:
-    return None if request.client is None else caller_at(request.client.host)

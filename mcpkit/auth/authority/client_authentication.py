@@ -7,6 +7,7 @@ from urllib.parse import unquote_plus
 
 from starlette.requests import Request
 
+from .callers import caller_of
 from .client import Client
 from .clients import Clients
 from .errors import OAuthError
@@ -31,7 +32,7 @@ async def authenticated(request: Request, form: Parameters, clients: Clients) ->
         raise OAuthError("invalid_client", "client_id is missing", status=401)
     secret = secret if header is not None else sent
     try:
-        client = await clients.find(client_id)
+        client = await clients.find(client_id, caller_of(request.scope))
         if client.method == "none" and secret is not None:
             raise _refused("this client has no secret: it authenticates itself by none")
         if client.method != "none" and (secret is None or not clients.has_secret(client, secret)):

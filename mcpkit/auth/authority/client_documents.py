@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,8 @@ _LONGEST = 24 * 3600.0
 """Seconds for which a document is kept whose headers say nothing, and at most (draft, section 4.2)."""
 _MOST_KEPT = 256
 _MOST_FETCHED = 16
-"""Documents that are fetched at once; what is asked beyond has to come again."""
+_MOST_OF_ONE = 4
+"""Documents that are fetched at once, and of those for one address; what is asked beyond has to come again."""
 _SECRETS = ("client_secret", "client_secret_expires_at")
 
 
@@ -45,10 +47,14 @@ class ClientDocuments:
         self._http_client = http_client
         self._clock = clock
         self._kept: dict[str, tuple[Client, float]] = {}
-        self._fetching = 0
+        self._fetching: Counter[str | None] = Counter()
 
-    async def find(self, client_id: str) -> Client:
+    async def find(self, client_id: str, caller: str | None = None) -> Client:
         """Return the client whose document is at this URL.
+
+        Args:
+            client_id: The URL.
+            caller: Who wants to know; one has not all documents fetched for whose hosts others would have to wait.
 
         Raises:
             OAuthError: There is no such document, or it is none of a client.
@@ -57,13 +63,15 @@ class ClientDocuments:
         if kept is not None and self._clock() < kept[1]:
             return kept[0]
         check_client_url(client_id)
-        if self._fetching >= _MOST_FETCHED:
+        has_room = caller is None or self._fetching[caller] < _MOST_OF_ONE
+        if self._fetching.total() >= _MOST_FETCHED or not has_room:
             raise OAuthError("temporarily_unavailable", "too many clients are looked up just now", status=503)
-        self._fetching += 1
+        self._fetching[caller] += 1
         try:
             client, max_age = await self._fetched(client_id)
         finally:
-            self._fetching -= 1
+            self._fetching[caller] -= 1
+            self._fetching += Counter()  # whoever has none is forgotten
         self._keep(client, min(_UNSAID if max_age is None else max_age, _LONGEST))
         return client
 

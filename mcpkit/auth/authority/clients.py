@@ -32,8 +32,12 @@ class Clients:
         self._by_hand = {client.id: client for client in by_hand}
         self.may_ask_for_themselves = any(client.scopes is not None for client in self._by_hand.values())
 
-    async def find(self, client_id: str) -> Client:
+    async def find(self, client_id: str, caller: str | None = None) -> Client:
         """Return a client.
+
+        Args:
+            client_id: Its id.
+            caller: Who wants to know, as `caller_of` has it.
 
         Raises:
             OAuthError: There is none of that id.
@@ -42,7 +46,7 @@ class Clients:
         if found is not None:
             return found
         if self._documents is not None and client_id.startswith(("https:", "http:")):
-            return await self._documents.find(client_id)
+            return await self._documents.find(client_id, caller)
         return self._registration.find(client_id)
 
     def has_secret(self, client: Client, secret: str) -> bool:

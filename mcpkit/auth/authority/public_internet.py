@@ -23,7 +23,7 @@ _RESERVED_6 = tuple(map(ipaddress.IPv6Network, ("2001::/23", "2002::/16", "3fff:
 _TRANSLATED = ipaddress.IPv6Network("64:ff9b::/96")
 """IPv4 as seen from networks that have IPv6 alone (RFC 6052)."""
 _MAX_TRIED = 3
-_MOST_LOOKUPS = 32
+_MOST_LOOKUPS = 128
 """Names that are looked up at once: a name server that is silent has each wait for half a minute."""
 _LOOKUPS = threading.BoundedSemaphore(_MOST_LOOKUPS)
 

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from starlette.routing import Route
 
+from ...state.revocations import Revocations
 from ..authority.access_tokens import AccessTokens
 from ..authority.authority import Authority
 from ..authority.client_documents import ClientDocuments
@@ -145,8 +146,13 @@ def entered(
     )
     consent = Consent(parts, site.keys, clock)
     transactions = Transactions(issuer, site.keys, clock)
-    remembered = Remembered(issuer, upstream.issuer, site.scopes, site.keys, clock) if remember else None
+    remembered = _remembered(issuer, site, upstream, clock) if remember else None
     login = ProxyLogin(upstream, consent, transactions, logins, allow, parts.url(CALLBACK), remembered)
     authority = Authority(parts, registration, login, clock)
     parts.tokens.key_set()  # what is not installed is missed now, and not at the first login
     return Entered(authority, login, upstream, Limits(site.shared, site.name, site.audit, look))
+
+
+def _remembered(issuer: str, site: Site, upstream: Upstream, clock: Callable[[], float]) -> Remembered:
+    revocations = Revocations(site.shared, site.name)
+    return Remembered(issuer, upstream.issuer, site.scopes, site.keys, revocations, clock)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from typing import NamedTuple
 
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ...common.addresses import caller_at
 from ...state.audit import Audit
 from ...state.broker import Broker
 from ...state.owner import digest_of
+from ..authority.callers import caller_of, is_unbelieved_proxy
 from ..authority.errors import NOT_KEPT
 from ..authority.look import Look
 from ..authority.pages import page
+
+logger = logging.getLogger("mcpkit")
 
 
 class Rate(NamedTuple):
@@ -39,8 +42,8 @@ TOKENS = Rate(every=0.1, burst=300)
 class Limits:
     """Counts requests of each address, in all processes together.
 
-    Whose address cannot be told is not counted, such as that of this machine, behind which a proxy may stand that the
-    ASGI server does not believe: all of its clients would be one. Nor is anything counted while the store does not
+    Whose address cannot be told is not counted, such as that of a proxy that the ASGI server does not believe: all of
+    its clients would be one. Nor is anything counted while the store does not
     answer, which whatever comes of a request needs as well.
 
     Args:
@@ -55,6 +58,7 @@ class Limits:
         self._name = name
         self._audit = audit
         self._look = look
+        self._has_warned = False
 
     async def refusal(self, scope: Scope, what: str, rate: Rate, *, is_page: bool) -> Response | None:
         """Return what is answered to who comes too often; None to others.
@@ -65,9 +69,9 @@ class Limits:
             rate: How often.
             is_page: Whether a person reads it.
         """
-        peer = scope.get("client")
-        caller = None if peer is None else caller_at(peer[0])
+        caller = caller_of(scope)
         if caller is None:
+            self._warn(scope)
             return None
         key = f"{self._name}/authority/{what}/{digest_of(caller)[:32]}"
         try:
@@ -80,6 +84,17 @@ class Limits:
             "refusal", status=429, reason="too_many", detail=f"too many requests of {what}", caller=caller
         )
         return self._refused(math.ceil(wait), is_page=is_page)
+
+    def _warn(self, scope: Scope) -> None:
+        """Say once that a proxy is not believed, so that nobody is counted who comes by it."""
+        if not self._has_warned and is_unbelieved_proxy(scope):
+            self._has_warned = True
+            logger.warning(
+                "%s: a proxy at %s says whose requests it passes on, and the ASGI server does not believe it, so that "
+                "nobody's are counted: name the proxy to the server, as in uvicorn --forwarded-allow-ips",
+                self._name,
+                scope["client"][0],
+            )
 
     def _refused(self, seconds: int, *, is_page: bool) -> Response:
         text = f"Too many requests have come from your address; try again in {seconds} s"

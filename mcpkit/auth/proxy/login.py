@@ -200,15 +200,10 @@ class ProxyLogin(Login):
         record = GrantRecord(
             "", asked.client_id, identity.subject, (), (), claims=dict(identity.claims), held=held
         )
-        if transaction.whose is not None and (
-            remembered is None or remembered.whose(identity.subject) != transaction.whose
-        ):
+        if transaction.whose is not None and not await self._holds(transaction.whose, identity.subject):
             await self._logins.let_go(record)
-            response = ending.refused(
-                asked,
-                "access_denied",
-                "somebody else is logged in there than who has allowed this; try again",
-            )
+            said = "the user who has logged in has to be asked anew; try again"
+            response = ending.refused(asked, "access_denied", said)
             if remembered is not None:
                 remembered.forget(asked.client_id, request, response)
             return response
@@ -232,6 +227,14 @@ class ProxyLogin(Login):
         if remembered is not None and transaction.is_kept:
             remembered.remember(asked, identity.subject, request, response)
         return response
+
+    async def _holds(self, whose: str, subject: str) -> bool:
+        """Say whether what was remembered lets a user in who has not been asked."""
+        try:
+            return self._remembered is not None and await self._remembered.holds(whose, subject)
+        except OSError:
+            logger.exception("the shared store does not answer")
+            return False
 
     def _failed(self, ending: Ending, asked: Asked, error: Exception) -> Response:
         said = str(error) or "it does not answer in time"

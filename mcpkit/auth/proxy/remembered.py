@@ -3,7 +3,7 @@
 To skip the page takes all of this; what is not sure is asked:
 
 - The user has said so on the page, in this browser, within 30 days, and it is they who come back from the provider: the
-  next one who uses the browser is asked.
+  next one who uses the browser is asked, and so is who has been sent away since (`server.revoke`).
 - The client has registered itself, so that its id is known to one installation of one program. A metadata document is
   everybody's who uses that client: whoever rides on it would be let in by what its user has allowed elsewhere.
 - The redirect URI leads to a program on this machine, and is the same but for the port. A site may have changed hands.
@@ -27,6 +27,8 @@ from starlette.responses import Response
 
 from ...state.keys import Keys
 from ...state.owner import digest_of
+from ...state.principal import user
+from ...state.revocations import Revocations
 from ...state.scopes import Scopes
 from ..authority.asked import Asked
 from ..authority.redirects import is_local, is_web
@@ -75,6 +77,7 @@ class Remembered:
         provider: Who vouches for its users.
         scopes: What may be granted.
         keys: Seal the cookie.
+        revocations: Who has been sent away.
         clock: The time in Unix seconds.
     """
 
@@ -84,12 +87,14 @@ class Remembered:
         provider: str,
         scopes: Scopes,
         keys: Keys,
+        revocations: Revocations,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._place = issuer.encode("utf-8", "surrogatepass")
         self._provider = provider
         self._scopes = scopes
         self._keys = keys
+        self._revocations = revocations
         self._clock = clock
         self._is_secure = issuer.startswith("https:")
         self._cookie = f"{'__Host-' if self._is_secure else ''}mcpkit-remembered-{digest_of(issuer)[:8]}"
@@ -100,9 +105,9 @@ class Remembered:
         return is_registration(asked.client_id) and is_web(uri) and is_local(uri)
 
     def covers(self, asked: Asked, request: Request) -> str | None:
-        """Return who has allowed what is asked before; None where the user has to be asked.
+        """Return who has allowed what is asked before, and when; None where the user has to be asked.
 
-        Whoever comes back from the provider must be the same; see `whose`.
+        It is for `holds`, when somebody comes back from the provider.
 
         Args:
             asked: What is asked.
@@ -115,12 +120,24 @@ class Remembered:
         wanted, what = self._scopes.expanded(asked.scopes), _what(asked)
         for each in self._kept(request):
             if each.what == what and wanted.issubset(each.scopes):
-                return each.whose
+                return f"{each.until - LIFETIME!r} {each.whose}"
         return None
 
-    def whose(self, subject: str) -> str:
-        """Return what stands for a user here."""
-        return digest_of(f"{self._provider}\n{subject}")[:32]
+    async def holds(self, whose: str, subject: str) -> bool:
+        """Say whether it was the user who comes back that has allowed it, and has not been sent away since.
+
+        Args:
+            whose: Who has allowed it, and when.
+            subject: The user.
+
+        Raises:
+            OSError: The store does not answer.
+        """
+        since, _, digest = whose.partition(" ")
+        if digest != self._whose(subject):
+            return False
+        sent_away = await self._revocations.latest(str(user(self._provider, subject, ()).id))
+        return sent_away < float(since)
 
     def remember(self, asked: Asked, subject: str, request: Request, response: Response) -> None:
         """Let the browser that is answered remember what a user has allowed on the page.
@@ -137,7 +154,7 @@ class Remembered:
             _client(asked.client_id),
             _what(asked),
             sorted(self._scopes.expanded(asked.scopes)),
-            self.whose(subject),
+            self._whose(subject),
             self._clock() + LIFETIME,
         )
         others = [each for each in self._kept(request) if each.what != new.what]
@@ -159,6 +176,10 @@ class Remembered:
         others = [each for each in kept if each.client != _client(client_id)]
         if len(others) < len(kept):
             self._keep(others, response)
+
+    def _whose(self, subject: str) -> str:
+        """Return what stands for a user here."""
+        return digest_of(f"{self._provider}\n{subject}")[:32]
 
     def _kept(self, request: Request) -> list[_Consent]:
         """Return what a browser remembers, the newest first."""

@@ -42,7 +42,7 @@ class Transaction:
         verifier: What shows the provider that it was asked by whoever brings its code (RFC 7636).
         nonce: Ties the provider's ID token to this login.
         expires: When it is too late to come back, in Unix seconds.
-        whose: Who has allowed it, where that was remembered (`Remembered.whose`); nobody else may come back.
+        whose: Who has allowed it, and when, where that was remembered (`Remembered.holds`); else None.
         is_kept: Whether the user wants it to be remembered.
     """
 

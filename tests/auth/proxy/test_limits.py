@@ -139,6 +139,27 @@ async def test_nobody_is_refused_where_nothing_can_be_counted(shared: Memory) ->
     assert set(await Edge(shared).many(address, many, "POST", "/register", json=METADATA)) == {201}
 
 
+@pytest.mark.parametrize("header", ["X-Forwarded-For", "Forwarded"])
+async def test_who_comes_by_a_proxy_that_is_not_believed_is_not_counted_and_that_is_said(
+    header: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """All users of the internet would be one."""
+    edge, many = Edge(), REGISTRATIONS.burst + 5
+    for address in ("10.0.0.7", "172.17.0.1", "192.168.1.1", "fd00::1"):
+        headers = {header: "for=192.0.2.7"}
+        sent = await edge.many(address, many, "POST", "/register", json=METADATA, headers=headers)
+        assert set(sent) == {201}
+    [record] = [each for each in caplog.records if "forwarded-allow-ips" in each.getMessage()]
+    assert "10.0.0.7" in record.getMessage()
+    for address, headers in (
+        ("10.0.0.8", {}),
+        ("192.0.2.7", {header: "for=192.0.2.8"}),
+        ("8.8.8.8", {header: "x"}),
+    ):
+        counted = await edge.many(address, many, "POST", "/register", json=METADATA, headers=headers)
+        assert 429 in counted
+
+
 # Pages of other origins
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from hashlib import sha256
 from typing import Any
 
@@ -12,6 +13,7 @@ from authority_site import Login, said
 from clock import Clock
 from mcpkit import Scope
 from mcpkit.state.audit import AuditEvent
+from mcpkit.state.revocations import Revocations
 from proxied import MCP, ORIGIN, Proxied
 from proxy_flow import form_of
 
@@ -283,6 +285,34 @@ async def test_somebody_else_at_the_same_browser_does_not_get_in_by_it(here: Pro
     assert is_page(await program.opened())  # and is asked, as ada is
     here.upstream.user = "ada"
     assert is_page(await program.opened())
+
+
+async def test_who_was_sent_away_is_asked_again() -> None:
+    here = Proxied(clock=Clock(time.time()))
+    program = Program(here)
+    await program.allowed()
+    revocations = Revocations(here.site.shared, here.site.name)
+    await revocations.revoke("https://id.example.com#sub=bob")
+    assert "code" in await program.back(await program.opened())
+    await revocations.revoke("https://id.example.com#sub=ada")
+    refused = await program.back(await program.opened())
+    assert refused["error"] == "access_denied"
+    assert program.cookies == {}
+    here.clock.now = time.time() + 1
+    assert "code" in await program.allowed()
+    assert "code" in await program.back(await program.opened())
+
+
+async def test_while_the_store_is_away_nobody_gets_in_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = Proxied()
+    program = Program(here)
+    await program.allowed()
+
+    async def away(*_: object) -> float:
+        raise ConnectionError("away")
+
+    monkeypatch.setattr(Revocations, "latest", away)
+    assert "code" not in await program.back(await program.opened())
 
 
 @pytest.mark.parametrize("answer", ["deny", "allow"])

@@ -32,7 +32,7 @@ OPENED = {"Sec-Fetch-Site": "none", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Des
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     """A world with an editor whose id is the URL of a document, which is the same for all who use it."""
 
-    async def found(self: ClientDocuments, client_id: str) -> Client:
+    async def found(self: ClientDocuments, client_id: str, caller: str | None = None) -> Client:
         assert client_id == DOCUMENT
         return Client(DOCUMENT, "Editor", (EDITOR, LOCAL))
 
@@ -191,7 +191,11 @@ async def test_the_next_user_of_a_browser_is_not_let_in_by_what_another_has_allo
             return await world.holds(login, await browser.follow(sent, until=LOCAL))
 
     assert await attack() is None
-    monkeypatch.setattr(Remembered, "whose", lambda self, subject: "anybody")
+
+    async def anybody(self: Remembered, whose: str, subject: str) -> bool:
+        return True
+
+    monkeypatch.setattr(Remembered, "holds", anybody)
     assert await attack() == "ada"
 
 
