@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import httpx2
 import pytest
 
 from authority_site import Login
@@ -197,3 +198,70 @@ async def test_a_body_that_does_not_end_holds_up_nobody_else() -> None:
         assert await world.holds(login, await logged_in(world, victim, login)) == "ada"
         over.set()
         await asyncio.gather(*held)
+
+
+@pytest.mark.parametrize("path", ["/authorize", "/token"])
+async def test_slow_documents_asked_for_from_one_address_leave_others_served(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some seconds are spent on each document, and some documents are fetched at once: not all for one address."""
+    over = asyncio.Event()
+
+    async def answered(request: httpx2.Request) -> httpx2.Response:
+        if request.url.host != "editor.example.org":
+            await over.wait()
+            return httpx2.Response(404)
+        said = {"client_id": str(request.url), "client_name": "Editor", "redirect_uris": [EDITOR]}
+        return httpx2.Response(200, json=said)
+
+    def client() -> httpx2.AsyncClient:
+        return httpx2.AsyncClient(transport=httpx2.MockTransport(answered))
+
+    monkeypatch.setattr("mcpkit.auth.authority.public_internet.public_client", client)
+    monkeypatch.setattr("mcpkit.auth.authority.client_documents._PATIENCE", 60.0)
+    world = World()
+    async with world.browser(address="198.51.100.1") as attacker, world.browser("ada") as victim:
+
+        async def ask(number: int) -> httpx2.Response:
+            slow = Login(f"https://{number}.slow.example/client.json", EVIL, resource=MCP)
+            if path == "/authorize":
+                return await attacker.get(path, params=slow.query)
+            return await attacker.post(path, data=slow.form("x"))
+
+        held = [asyncio.create_task(ask(number)) for number in range(40)]
+        await asyncio.sleep(0)
+        try:
+            login = Login("https://editor.example.org/client.json", EDITOR, resource=MCP)
+            page = await victim.get("/authorize", params=login.query)
+            assert page.status_code == 200, page.status_code
+            assert await world.holds(login, await logged_in(world, victim, login)) == "ada"
+        finally:
+            over.set()
+            await asyncio.gather(*held)
+
+
+async def test_many_who_ask_for_one_document_at_once_are_all_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host that has its users' clients on its own servers: all of them come from one address, as one client."""
+    fetched = 0
+    waiting = asyncio.Event()
+
+    async def answered(request: httpx2.Request) -> httpx2.Response:
+        nonlocal fetched
+        fetched += 1
+        await waiting.wait()
+        said = {"client_id": str(request.url), "client_name": "Editor", "redirect_uris": [EDITOR]}
+        return httpx2.Response(200, json=said)
+
+    def client() -> httpx2.AsyncClient:
+        return httpx2.AsyncClient(transport=httpx2.MockTransport(answered))
+
+    monkeypatch.setattr("mcpkit.auth.authority.public_internet.public_client", client)
+    monkeypatch.setattr("mcpkit.auth.authority.client_documents._PATIENCE", 60.0)
+    world = World()
+    login = Login("https://editor.example.org/client.json", EDITOR, resource=MCP)
+    async with world.browser(address="198.51.100.1") as host:
+        asked = [asyncio.create_task(host.post("/token", data=login.form("x"))) for _ in range(40)]
+        asyncio.get_running_loop().call_later(0.5, waiting.set)
+        answers = await asyncio.gather(*asked)
+    assert {each.status_code for each in answers} == {400}  # invalid_grant: the client was found
+    assert fetched == 1

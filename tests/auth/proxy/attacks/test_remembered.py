@@ -220,6 +220,18 @@ async def test_what_one_browser_remembers_is_nothing_in_another(world: World) ->
         assert await world.holds(login, await victim.follow(sent, until=LOCAL)) is None
 
 
+async def test_who_was_sent_away_is_asked_again(world: World) -> None:
+    """Else a client that somebody has thrown out would be let in by the next redirect."""
+    login = await world.client(LOCAL)
+    async with world.browser("ada") as browser:
+        tokens = await world.tokens(login.form(answer(await allowed(browser, login))["code"]))
+        assert tokens is not None
+        await world.server.revoke((await world.auth.verify(tokens["access_token"], MCP)).principal)
+        sent = await browser.get("/authorize", params=login.query, headers=OPENED)
+        assert await world.holds(login, await browser.follow(sent, until=LOCAL)) is None
+        assert form_of(await browser.get("/authorize", params=login.query, headers=OPENED))
+
+
 async def test_nothing_is_remembered_that_nobody_asked_for(world: World) -> None:
     login = await world.client(LOCAL)
     async with world.browser("ada") as browser:
