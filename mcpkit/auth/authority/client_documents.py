@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from ..fetching import FetchError, fetch_document
+from ..one_at_a_time import AbandonedError, OneAtATime
 from ..urls import MetadataError, split_url
 from .client import Client
 from .errors import OAuthError
@@ -26,6 +26,8 @@ _MOST_KEPT = 256
 _MOST_FETCHED = 16
 _MOST_OF_ONE = 4
 """Documents that are fetched at once, and of those for one address; what is asked beyond has to come again."""
+_ABANDONED = 60.0
+"""Seconds after which a fetch is taken for lost with its event loop."""
 _SECRETS = ("client_secret", "client_secret_expires_at")
 
 
@@ -47,10 +49,11 @@ class ClientDocuments:
         self._http_client = http_client
         self._clock = clock
         self._kept: dict[str, tuple[Client, float]] = {}
-        self._fetching: Counter[str | None] = Counter()
+        self._fetching: dict[str, str | None] = {}  # for whom, by URL
+        self._fetches: OneAtATime[Client] = OneAtATime(_ABANDONED)
 
     async def find(self, client_id: str, caller: str | None = None) -> Client:
-        """Return the client whose document is at this URL.
+        """Return the client whose document is at this URL, which is fetched once for all who want to know.
 
         Args:
             client_id: The URL.
@@ -63,15 +66,26 @@ class ClientDocuments:
         if kept is not None and self._clock() < kept[1]:
             return kept[0]
         check_client_url(client_id)
-        has_room = caller is None or self._fetching[caller] < _MOST_OF_ONE
-        if self._fetching.total() >= _MOST_FETCHED or not has_room:
-            raise OAuthError("temporarily_unavailable", "too many clients are looked up just now", status=503)
-        self._fetching[caller] += 1
+        fetch = self._fetches.doing(client_id)
+        if fetch is None:
+            fetched_for = list(self._fetching.values())
+            has_room = caller is None or fetched_for.count(caller) < _MOST_OF_ONE
+            if len(fetched_for) >= _MOST_FETCHED or not has_room:
+                raise _later("too many clients are looked up just now")
+            self._fetching[client_id] = caller
+            fetch = self._fetches.begin(client_id, lambda: self._looked_up(client_id))
+            fetch.add_done_callback(lambda _: self._fetching.pop(client_id, None))
         try:
-            client, max_age = await self._fetched(client_id)
-        finally:
-            self._fetching[caller] -= 1
-            self._fetching += Counter()  # whoever has none is forgotten
+            return await self._fetches.outcome(client_id, fetch)
+        except AbandonedError:
+            raise _later("the client cannot be looked up now") from None
+
+    async def aclose(self) -> None:
+        """Stop fetching in the running event loop."""
+        await self._fetches.aclose()
+
+    async def _looked_up(self, client_id: str) -> Client:
+        client, max_age = await self._fetched(client_id)
         self._keep(client, min(_UNSAID if max_age is None else max_age, _LONGEST))
         return client
 
@@ -88,7 +102,7 @@ class ClientDocuments:
             if (
                 error.may_pass
             ):  # whose client is refused believes that it is unknown, and forgets its users' tokens
-                raise OAuthError("temporarily_unavailable", str(error), status=503) from None
+                raise _later(str(error)) from None
             raise _refused(str(error)) from None
         except MetadataError as error:
             raise _refused(str(error)) from None
@@ -141,3 +155,7 @@ def _client(url: str, members: Mapping[str, object]) -> Client:
 
 def _refused(description: str) -> OAuthError:
     return OAuthError("invalid_client", description, status=401)
+
+
+def _later(description: str) -> OAuthError:
+    return OAuthError("temporarily_unavailable", description, status=503)

@@ -54,3 +54,8 @@ class Clients:
         if client.secret is not None:
             return hmac.compare_digest(client.secret.encode(), secret.encode())
         return self._registration.has_secret(client, secret)
+
+    async def aclose(self) -> None:
+        """Stop looking clients up in the running event loop."""
+        if self._documents is not None:
+            await self._documents.aclose()

@@ -134,6 +134,11 @@ class DevAuth(TokenVerifier):
         """Return why a request is not served: it names another host, or has been forwarded."""
         return refusal(headers)
 
+    async def aclose(self) -> None:
+        """Stop looking clients up."""
+        if self._documents is not None:
+            await self._documents.aclose()
+
     def _entered(self) -> Authority:
         if self._authority is None:
             raise RuntimeError("DevAuth does not know yet where it serves: enter(site) comes first")

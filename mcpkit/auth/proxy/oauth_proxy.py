@@ -168,6 +168,8 @@ class OAuthProxy(TokenVerifier):
 
     async def aclose(self) -> None:
         """Close the connections to the provider, when the tokens have come that it has been asked for."""
+        if self._entered is not None:
+            await self._entered.authority.parts.clients.aclose()
         await self._refreshing.aclose(_GRACE)
         await self._upstream.aclose()
 
