@@ -28,19 +28,14 @@ from nginx import Proxy, free_ports, proxying
 from passing import Wire
 from serving import in_thread
 
-OF_THE_PROXY = """
-location ~ ^{issuer}/(authorize|token|register|revoke|callback|jwks\\.json|\\.well-known/openid-configuration)$ {{
-    proxy_pass {app};
-    proxy_set_header Host $http_host;
-    proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
-    proxy_set_header X-Forwarded-Proto $scheme;
-}}
-location ~ ^/\\.well-known/(oauth-authorization-server|openid-configuration){issuer}$ {{
-    proxy_pass {app};
-    proxy_set_header Host $http_host;
-}}
-"""
-"""What is passed on uncut, beside what the page on deploying has for a server below a prefix."""
+PAGE = Path(__file__).parents[4] / "docs" / "how-to" / "oauth-proxy.md"
+
+
+def of_the_proxy(app: str, issuer: str) -> str:
+    """Return what the page on the proxy has passed on uncut, for one that is elsewhere."""
+    block = PAGE.read_text().split('```nginx title="An OAuth proxy below /notes/"\n')[1].split("```")[0]
+    assert (block.count("http://127.0.0.1:8000"), block.count("/notes")) == (2, 2)
+    return block.replace("http://127.0.0.1:8000", app).replace("/notes", issuer)
 
 
 def whole(app: str, issuer: str) -> str:
@@ -50,7 +45,7 @@ def whole(app: str, issuer: str) -> str:
 
 def prefixed(app: str, issuer: str) -> str:
     """Return what cuts a prefix off."""
-    return prefixed_locations(app) + OF_THE_PROXY.format(app=app, issuer=issuer)
+    return prefixed_locations(app) + of_the_proxy(app, issuer)
 
 
 WAYS = [("", "", whole), ("", "/login", whole), ("/notes", "", prefixed), ("/notes", "/notes", prefixed)]
