@@ -71,8 +71,11 @@ def played() -> Iterator[tuple[World, str, Attacker, str]]:
         return worlds[0].app
 
     with in_thread_at(ours) as origin:
+        # One server after the other: threads that parse Python at once break each other (CPython 3.11).
+        httpx2.get(f"{origin}/jwks.json", trust_env=False, timeout=30).raise_for_status()
         attacker = Attacker(origin)
         with in_thread(attacker.app) as evil:
+            httpx2.get(f"{evil}/.well-known/oauth-authorization-server", trust_env=False, timeout=30)
             yield worlds[0], origin, attacker, evil
 
 
