@@ -18,6 +18,7 @@ from .parts import Parts
 
 LIFETIME = 600.0
 """Seconds in which a user has to answer."""
+ID_LENGTH = 33
 
 _PURPOSE = "OAuth authorization request"
 _CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}")
@@ -53,6 +54,14 @@ class Asked:
     expires: float
 
 
+def dated_id() -> str:
+    """Return an id that nobody guesses, of `ID_LENGTH` letters; of two, the later one sorts behind the other.
+
+    Cookies are named by them, of which not every client sends the oldest first.
+    """
+    return f"{time.time_ns() // 1_000_000:011x}{secrets.token_urlsafe(16)}"
+
+
 def asked_by(
     client: Client, redirect_uri: str, parameters: Parameters, parts: Parts, clock: Callable[[], float]
 ) -> Asked:
@@ -77,7 +86,7 @@ def asked_by(
     if not _CHALLENGE.fullmatch(challenge):
         raise OAuthError("invalid_request", "code_challenge is no SHA-256 hash in base64url")
     return Asked(
-        secrets.token_urlsafe(16),
+        dated_id(),
         client.id,
         client.name,
         redirect_uri,

@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from ...state.keys import Keys
 from ...state.principal import Principal
-from .asked import LIFETIME, Asked, opened, sealed
+from .asked import ID_LENGTH, LIFETIME, Asked, opened, sealed
 from .errors import OAuthError
 from .pages import page, quoted
 from .parameters import Parameters, of_form
@@ -56,7 +56,7 @@ class Consent:
         self._clock = clock
         self._is_secure = parts.issuer.startswith("https:")
         self._prefix = f"{'__Host-' if self._is_secure else ''}mcpkit-"
-        self._name = re.compile(rf"{self._prefix}[A-Za-z0-9_-]{{22}}")
+        self._name = re.compile(rf"{self._prefix}[A-Za-z0-9_-]{{{ID_LENGTH}}}")
 
     def page(self, asked: Asked, forms: str, request: Request, *, status: int = 200) -> Response:
         """Return the page for a request.
@@ -70,10 +70,10 @@ class Consent:
         title = f"Allow {quoted(asked.client_name)} to use {self._title}?"
         response = page(title, self._said(asked) + forms, status, look=self._parts.look)
         self._set(response, self._cookie(asked), asked.nonce)
-        others = [
+        others = sorted(
             name for name in request.cookies if self._name.fullmatch(name) and name != self._cookie(asked)
-        ]
-        for name in others[: 1 - _MOST]:  # browsers send the oldest first
+        )
+        for name in others[: 1 - _MOST]:
             self._set(response, name, "")
         return response
 

@@ -16,7 +16,7 @@ from starlette.responses import Response
 
 from ...protocol.types import Json
 from ...state.keys import Keys
-from ..authority.asked import LIFETIME, Asked
+from ..authority.asked import ID_LENGTH, LIFETIME, Asked, dated_id
 from ..authority.errors import OAuthError
 from ..base64url import decode, encode
 
@@ -80,12 +80,12 @@ class Transactions:
         self._clock = clock
         self._is_secure = issuer.startswith("https:")
         self._prefix = f"{'__Host-' if self._is_secure else ''}mcpkit-login-"
-        self._name = re.compile(rf"{re.escape(self._prefix)}([A-Za-z0-9_-]{{22}})(?:\.[0-9])?")
+        self._name = re.compile(rf"{re.escape(self._prefix)}([A-Za-z0-9_-]{{{ID_LENGTH}}})(?:\.[0-9])?")
 
     def begin(self, asked: Asked, whose: str | None = None, *, is_kept: bool = False) -> Transaction:
         """Return a new login; see `Transaction`."""
         return Transaction(
-            secrets.token_urlsafe(16),
+            dated_id(),
             asked,
             secrets.token_urlsafe(32),
             secrets.token_urlsafe(16),
@@ -140,14 +140,14 @@ class Transactions:
                 self._set(response, name, "")
 
     def _abandoned(self, request: Request, room: int) -> list[str]:
-        """Return the cookies of other logins that there is no room for; browsers send the oldest first."""
+        """Return the cookies of other logins that there is no room for: the oldest."""
         sizes, names = dict[str, int](), dict[str, list[str]]()
         for name, value in request.cookies.items():
             if match := self._name.fullmatch(name):
                 sizes[match[1]] = sizes.get(match[1], 0) + len(value)
                 names.setdefault(match[1], []).append(name)
         abandoned = list[str]()
-        for count, id_ in enumerate(reversed(names)):
+        for count, id_ in enumerate(sorted(names, reverse=True)):
             room -= sizes[id_]
             if room < 0 or count >= _OTHERS:
                 abandoned += names[id_]
