@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from urllib.parse import parse_qsl
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from .errors import OAuthError
 
@@ -97,15 +97,18 @@ async def body_of(request: Request, error: str = "invalid_request") -> bytes:
     """Return the body of a request.
 
     Raises:
-        OAuthError: It is too long; the code is the one that is given.
+        OAuthError: It is too long, or has not come whole; the code is the one that is given.
     """
     parts: list[bytes] = []
     size = 0
-    async for part in request.stream():
-        size += len(part)
-        if size > MAX_SIZE:
-            raise OAuthError(error, f"the body is longer than {MAX_SIZE} bytes", status=413)
-        parts.append(part)
+    try:
+        async for part in request.stream():
+            size += len(part)
+            if size > MAX_SIZE:
+                raise OAuthError(error, f"the body is longer than {MAX_SIZE} bytes", status=413)
+            parts.append(part)
+    except ClientDisconnect:
+        raise OAuthError(error, "the body has not come whole") from None
     return b"".join(parts)
 
 

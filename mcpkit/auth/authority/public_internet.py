@@ -122,14 +122,18 @@ async def addresses_of(host: str, port: int) -> Sequence[str]:
         try:
             each = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
             addresses = tuple(dict.fromkeys(str(one[4][0]) for one in each))
-        except (OSError, UnicodeError) as error:
+        except (OSError, ValueError) as error:
             failed = error if isinstance(error, OSError) else OSError("the name cannot be looked up")
         finally:
             _LOOKUPS.release()
         with suppress(RuntimeError):  # the event loop may have ended
             loop.call_soon_threadsafe(tell, addresses, failed)
 
-    threading.Thread(target=look_up, name="mcpkit-lookup", daemon=True).start()
+    try:
+        threading.Thread(target=look_up, name="mcpkit-lookup", daemon=True).start()
+    except RuntimeError:  # the system gives no more threads
+        _LOOKUPS.release()
+        raise socket.gaierror(socket.EAI_AGAIN, "no more names can be looked up") from None
     return await found
 
 

@@ -199,3 +199,29 @@ def test_registrations(metadata: dict[str, Any], has_redirect: bool) -> None:
     if response.status_code == 201:
         for uri in response.json()["redirect_uris"]:
             assert uri.startswith(("http://127.0.0.1", "https://"))
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/token", "application/x-www-form-urlencoded"),
+        ("/revoke", "application/x-www-form-urlencoded"),
+        ("/authorize", "application/x-www-form-urlencoded"),
+        ("/register", "application/json"),
+    ],
+)
+async def test_whoever_goes_in_the_midst_of_a_body_breaks_nothing(path: str, kind: str) -> None:
+    come = [{"type": "http.request", "body": b"a=", "more_body": True}, {"type": "http.disconnect"}]
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return come.pop(0)
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    headers = [(b"content-type", kind.encode()), (b"host", b"127.0.0.1:8000")]
+    scope = {"type": "http", "method": "POST", "path": path, "query_string": b"", "headers": headers}
+    await HERE.app(scope, receive, send)
+    assert sent[0]["status"] == 400

@@ -113,5 +113,20 @@ async def test_names_that_nobody_answers_are_bounded_and_hold_up_no_other(
     assert await addresses_of("client.example", 443) == ("127.0.0.1",)
 
 
+async def test_a_machine_that_has_no_threads_left_looks_up_names_again_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def start(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as without:
+        without.setattr(threading.Thread, "start", start)
+        for _ in range(129):
+            with pytest.raises(OSError, match="no more names") as caught:
+                await addresses_of("localhost", 443)
+            assert caught.value.errno == socket.EAI_AGAIN
+    assert await addresses_of("localhost", 443)
+
+
 async def test_addresses_are_those_of_the_system() -> None:
     assert set(await addresses_of("localhost", 443)) <= {"127.0.0.1", "::1"}
