@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Coroutine
+from typing import TypeVar
 
-_RUNNING: set[asyncio.Task[None]] = set()
+T = TypeVar("T")
+
+logger = logging.getLogger("mcpkit")
+
+_RUNNING: set[asyncio.Task[object]] = set()
 
 
-async def to_the_end(work: Coroutine[object, None, None]) -> None:
-    """Do something that goes on in a task of its own when whoever waits for it is cancelled.
+async def to_the_end(work: Coroutine[object, None, T]) -> T:
+    """Return what comes of something that goes on in a task of its own when whoever waits for it is cancelled.
+
+    What it raises then is logged.
 
     Raises:
         Exception: Whatever it raises, as long as somebody waits for it.
@@ -17,4 +25,14 @@ async def to_the_end(work: Coroutine[object, None, None]) -> None:
     task = asyncio.get_running_loop().create_task(work)
     _RUNNING.add(task)
     task.add_done_callback(_RUNNING.discard)
-    await asyncio.shield(task)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        task.add_done_callback(_tell)
+        raise
+
+
+def _tell(task: asyncio.Task[T]) -> None:
+    """Log what nobody hears of any more."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        logger.error("what went on when nobody waited for it any more has failed", exc_info=error)

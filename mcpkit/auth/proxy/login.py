@@ -10,6 +10,7 @@ from html import escape
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from ...common.to_the_end import to_the_end
 from ...state.principal import Principal, user
 from ..authority.asked import Asked
 from ..authority.consent import Consent
@@ -112,7 +113,8 @@ class ProxyLogin(Login):
         parameters.check()
         transaction = self._transactions.find(request, parameters.require("state"))
         await ending.claim(transaction.asked)
-        response = await self._ended(ending, transaction, parameters.single(), request)
+        # What the provider has given out by now is kept, or given back, also where nobody waits any more.
+        response = await to_the_end(self._ended(ending, transaction, parameters.single(), request))
         self._transactions.forget(transaction, request, response)
         return response
 

@@ -1,0 +1,40 @@
+"""Requests that are cancelled in the midst, as when a server stops: what the provider has given out is not forgotten."""
+
+from __future__ import annotations
+
+import asyncio
+
+import anyio
+import pytest
+
+from mcpkit.state.principal import Principal
+from proxied import Proxied
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize("may", [True, False])
+async def test_a_login_goes_on_when_nobody_waits_for_it_any_more(*, may: bool) -> None:
+    is_asked, go_on = asyncio.Event(), asyncio.Event()
+
+    async def allow(who: Principal) -> bool:
+        is_asked.set()
+        await go_on.wait()
+        return may
+
+    here = Proxied(allow=allow)
+    logins = list[str]()
+    here.site.audit(lambda event: logins.append(event.name) if event.name in {"login", "refusal"} else None)
+    flow = here.flow()
+    coming = asyncio.ensure_future(flow.back(await flow.at_provider()))
+    with anyio.fail_after(60):
+        await is_asked.wait()
+        assert len(here.upstream.live) == 2
+        coming.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await coming
+        go_on.set()
+        while not logins:
+            await anyio.sleep(0.01)
+    assert logins == ["login" if may else "refusal"]
+    assert bool(here.upstream.live) is may
