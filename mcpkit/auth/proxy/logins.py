@@ -191,9 +191,15 @@ class Logins:
             OSError: The store does not answer.
         """
         ids = [record.id async for record in self._grants.of(principal)]
-        ended = await asyncio.gather(*map(self._grants.end, ids))
-        held = [Held.of(record).tokens for record in ended if record is not None and record.held is not None]
-        await asyncio.gather(*map(self._forget, held))
+        failed = await asyncio.gather(*map(self._sent_away, ids), return_exceptions=True)
+        for error in filter(None, failed):  # when all that can end has ended
+            raise error
+
+    async def _sent_away(self, grant_id: str) -> None:
+        """End one of all the grants of somebody, and what it holds."""
+        ended = await self._grants.end(grant_id)
+        if ended is not None and ended.held is not None:
+            await self._forget(Held.of(ended).tokens)
 
     async def _refreshed(self, record: GrantRecord, worthless: UpstreamTokens | None = None) -> GrantRecord:
         """Return a grant when its tokens have been refreshed, by whomever.

@@ -10,6 +10,7 @@ import pytest
 from mcpkit.auth import AuditEvent, InvalidTokenError
 from mcpkit.auth.authority.grants import CODE_LIFETIME, GRACE
 from mcpkit.auth.proxy import logins
+from mcpkit.state.memory import Memory
 from mcpkit.state.principal import Principal
 from proxied import Proxied
 
@@ -106,6 +107,29 @@ async def test_somebody_is_sent_away_by_a_process_that_serves_nothing_and_under_
     await fresh.revoke(Principal(ADA), other.ground)
     assert here.upstream.live == {}
     assert (await flow.refreshed(tokens)).json()["error"] == "invalid_grant"
+
+
+class Losing(Memory):
+    """A store that fails at one of its deletions."""
+
+    deletions = 0
+
+    async def delete(self, key: str, *, version: str) -> bool:
+        self.deletions += 1
+        if self.deletions == 2:
+            raise OSError("the store does not answer")
+        return await super().delete(key, version=version)
+
+
+async def test_what_ends_while_the_store_fails_ends_at_the_provider_as_well() -> None:
+    here = Proxied(kept={"shared": Losing()})
+    for _ in range(3):
+        await here.flow().tokens()
+    with pytest.raises(OSError, match="does not answer"):
+        await here.proxy.revoke(Principal(ADA), here.ground)
+    assert len(here.upstream.live) == 2, "of the login that is still here"
+    await here.proxy.revoke(Principal(ADA), here.ground)
+    assert here.upstream.live == {}
 
 
 async def test_where_the_end_of_one_login_is_the_end_of_all_the_last_one_is_told() -> None:
