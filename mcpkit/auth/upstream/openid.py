@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
@@ -16,6 +17,9 @@ from .provider import Provider
 from .tokens import Identity, UpstreamTokens
 
 logger = logging.getLogger("mcpkit")
+
+SAID_AGAIN = 5.0
+"""Seconds in which the ID token of a refresh is verified; the tokens that came with it wait no longer to be kept."""
 
 _OFFLINE_ACCESS = "offline_access"
 _COOLDOWN = 10.0  # seconds in which keys are fetched at most once for ID tokens that name an unknown one
@@ -88,9 +92,11 @@ class OpenIdProvider(Provider):
         if token is None:
             return before
         try:
-            said = self._kept(await self._id_tokens.verify(token, tokens.access_token))
-        except UpstreamUnavailableError as error:
-            logger.warning("After a refresh holds on what was known of a user: %s", error)
+            verified = await asyncio.wait_for(self._id_tokens.verify(token, tokens.access_token), SAID_AGAIN)
+            said = self._kept(verified)
+        except (UpstreamUnavailableError, asyncio.TimeoutError) as error:
+            why = str(error) or "the provider's keys do not come in time"
+            logger.warning("After a refresh holds on what was known of a user: %s", why)
             return before
         if said["sub"] != before.get("sub"):
             raise UpstreamRefusedError(

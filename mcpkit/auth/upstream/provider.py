@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Collection, Mapping
@@ -78,9 +79,13 @@ class Provider(ABC):
         return f"{url}{'&' if '?' in url else '?'}{urlencode(asked, quote_via=quote)}"
 
     async def redeem(
-        self, answer: Mapping[str, str], *, redirect_uri: str, verifier: str, nonce: str
+        self, answer: Mapping[str, str], *, redirect_uri: str, verifier: str, nonce: str, revokes_all: bool
     ) -> tuple[Identity, UpstreamTokens]:
-        """Return who has logged in, and their tokens."""
+        """Return who has logged in, and their tokens.
+
+        Tokens of which nobody can be told whose they are, or not in time, are revoked: nobody will ever use them. Where
+        that would end the user's other logins, they are left to expire.
+        """
         endpoints = await self.endpoints()
         named = answer.get("iss")
         if named != self.settings.issuer and (named is not None or endpoints.says_issuer):
@@ -101,9 +106,10 @@ class Provider(ABC):
         try:
             tokens = replace(tokens, said=await self.said(tokens, members, nonce))
             return await self.identify(tokens), tokens
-        except (UpstreamRefusedError, UpstreamUnavailableError):
-            with suppress(UpstreamUnavailableError):
-                await self.revoke(tokens)  # nobody will ever use them
+        except (UpstreamRefusedError, UpstreamUnavailableError, asyncio.CancelledError):
+            if not revokes_all:
+                with suppress(UpstreamUnavailableError, asyncio.TimeoutError):
+                    await asyncio.wait_for(self.revoke(tokens), self.settings.timeout)
             raise
 
     async def refresh(self, tokens: UpstreamTokens) -> UpstreamTokens:

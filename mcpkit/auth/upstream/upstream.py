@@ -334,7 +334,13 @@ class Upstream:
             UpstreamRefusedError: The provider, or the user there, says no.
             UpstreamUnavailableError: It does not answer, or not as it must.
         """
-        return await self._provider.redeem(answer, redirect_uri=redirect_uri, verifier=verifier, nonce=nonce)
+        return await self._provider.redeem(
+            answer,
+            redirect_uri=redirect_uri,
+            verifier=verifier,
+            nonce=nonce,
+            revokes_all=self.revokes_all,
+        )
 
     async def refresh(self, tokens: UpstreamTokens) -> UpstreamTokens:
         """Return new tokens; the old refresh token stays where no new one comes back.

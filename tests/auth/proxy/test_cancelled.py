@@ -1,4 +1,4 @@
-"""Requests that are cancelled in the midst, as when a server stops: what the provider has given out is not forgotten."""
+"""Requests that are cancelled in the midst, as when a server stops: nothing that a provider gives out is forgotten."""
 
 from __future__ import annotations
 
