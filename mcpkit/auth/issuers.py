@@ -12,6 +12,7 @@ from pydantic_core import from_json
 from .claims import ISSUER_ADVICE
 from .jwt import Jwt
 from .strict_json import members_in
+from .urls import origin
 from .verifier import Grant, Ground, InvalidTokenError, Site, TokenVerifier
 
 if TYPE_CHECKING:
@@ -43,7 +44,11 @@ class Issuers(TokenVerifier):
         """Take note of whose tokens are whose; who issues tokens knows that when they know where they are served."""
         self.issuers = tuple(chain.from_iterable(each.issuers for each in self._verifiers))
         if len(set(self.issuers)) < len(self.issuers):
-            raise ValueError("auth: two verifiers are for one issuer, so that nobody knows which holds")
+            twice = next(each for each in self.issuers if self.issuers.count(each) > 1)
+            raise ValueError(
+                f"auth: two verifiers are for one issuer, {twice}, so that nobody knows which holds; two OAuthProxy at "
+                f'one origin have an issuer= each, below a path, such as "{origin(twice)}/github"'
+            )
         self._by_provider = {name: each for each in self._verifiers for name in each.providers}
         self.providers = tuple(chain.from_iterable(each.providers for each in self._verifiers))
         if len(self._by_provider) < len(self.providers):
@@ -85,6 +90,10 @@ class Issuers(TokenVerifier):
     def refusal(self, headers: Mapping[bytes, bytes]) -> str | None:
         """Return why one of them refuses a request."""
         return next((why for each in self._verifiers if (why := each.refusal(headers)) is not None), None)
+
+    def notices(self) -> Sequence[str]:
+        """Return what operators are told of each."""
+        return [*chain.from_iterable(each.notices() for each in self._verifiers)]
 
     async def token_for(self, principal: Principal, provider: str, ground: Ground) -> str:
         """Have the one return it whose users log in with that provider."""

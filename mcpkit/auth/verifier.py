@@ -151,6 +151,10 @@ class TokenVerifier(ABC):
         """
         return None
 
+    def notices(self) -> Sequence[str]:
+        """Return what an operator is told each time the server starts, such as what they have to register where."""
+        return ()
+
     async def token_for(self, principal: Principal, provider: str, ground: Ground) -> str:
         """Return the access token that a user has at a provider, good for a while; see `Context.token_for`.
 

@@ -2,33 +2,72 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Collection
+import logging
+from collections.abc import Awaitable, Callable, Collection, Mapping
 
+from ...errors import RegistrationError
 from ...state.principal import Principal
-from ...state.scopes import scope_names
+from ...state.scopes import Scopes, scope_names
+
+logger = logging.getLogger("mcpkit")
 
 Allow = Callable[[Principal], "bool | Collection[str] | Awaitable[bool | Collection[str]]"]
 """Says whether a user may come in, or which scopes they may have; async or not."""
 
 
-async def admitted(allow: Allow | None, principal: Principal) -> bool | Collection[str]:
-    """Return what a function says of a user: whether they may come in, or the scopes that they may have at most.
+_PATIENCE = 30.0
+"""Seconds in which the function has to answer, while a user and their client wait."""
+
+
+class Admission:
+    """Asks who may come in.
 
     Args:
-        allow: The function; None admits everybody.
-        principal: The user, with the scopes that are asked for.
-
-    Raises:
-        TypeError: It says something else.
-        Exception: Whatever it raises.
+        allow: The author's function; None admits everybody.
+        scopes: The server's scopes.
     """
-    if allow is None:
-        return True
-    said: object = allow(principal)
-    if inspect.isawaitable(said):
-        said = await said
-    return said if isinstance(said, bool) else scope_names("what allow= returns", said)
+
+    def __init__(self, allow: Allow | None, scopes: Scopes) -> None:
+        self._allow = allow
+        self._scopes = scopes
+
+    async def of(self, principal: Principal) -> bool | Collection[str]:
+        """Return whether a user may come in, or the scopes that they may have at most.
+
+        A scope that the server does not have is a warning: it grants nothing.
+
+        Args:
+            principal: The user, with the scopes that are asked for.
+
+        Raises:
+            TypeError: The function says something else.
+            TimeoutError: It does not answer.
+            Exception: Whatever it raises.
+        """
+        if self._allow is None:
+            return True
+        said: object = self._allow(principal)
+        if inspect.isawaitable(said):
+            said = await self._awaited(said)
+        if isinstance(said, bool):
+            return said
+        kind = type(said).__name__
+        if said is None or isinstance(said, Mapping):
+            raise TypeError(f"allow= returns True, False or the scopes that a user may have, got {kind}")
+        names = scope_names("what allow= returns", said)
+        try:
+            self._scopes.check("allow= returns", names)
+        except RegistrationError as error:
+            logger.warning("%s", error)
+        return names
+
+    async def _awaited(self, said: Awaitable[object]) -> object:
+        try:
+            return await asyncio.wait_for(said, _PATIENCE)
+        except asyncio.TimeoutError as error:
+            raise TimeoutError(f"allow= has not answered within {_PATIENCE:g} s") from error
 
 
 def check_allow(allow: object) -> None:

@@ -22,7 +22,7 @@ from ..authority.registration import Registration
 from ..upstream.upstream import Upstream
 from ..urls import check_url, origin
 from ..verifier import Site
-from .admission import Allow
+from .admission import Admission, Allow
 from .edge import at_the_edge
 from .limits import Limits
 from .login import ProxyLogin
@@ -58,22 +58,23 @@ class Entered(NamedTuple):
         routes = [*self.authority.routes(), Route(path, come_back, methods=["GET"])]
         return at_the_edge(routes, self.limits)
 
+    def notice(self) -> str:
+        """Return with whom users log in, and what has to be registered there."""
+        name, callback = self.authority.parts.name, self.authority.parts.url(CALLBACK)
+        return f"{name}: users log in with {self.upstream.title}, where the callback {callback} has to be registered"
+
     def announce(self, site: Site, *, is_open: bool) -> None:
-        """Log what an operator has to know.
+        """Warn an operator of what they may not want.
 
         Args:
             site: Where it is served.
             is_open: Whether all whom the provider lets in may come in.
         """
-        callback, title = self.authority.parts.url(CALLBACK), self.upstream.title
-        logger.info(
-            "%s: users log in with %s, where the callback %s has to be registered", site.name, title, callback
-        )
         if is_open and self.upstream.is_public:
             logger.warning(
                 "%s: anybody may have an account at %s, and so may log in here: say who may by OAuthProxy(allow=...)",
                 site.name,
-                title,
+                self.upstream.title,
             )
         if not site.shared.is_lasting:
             logger.warning(
@@ -147,7 +148,8 @@ def entered(
     consent = Consent(parts, site.keys, clock)
     transactions = Transactions(issuer, site.keys, clock)
     remembered = _remembered(issuer, site, upstream, clock) if remember else None
-    login = ProxyLogin(upstream, consent, transactions, logins, allow, parts.url(CALLBACK), remembered)
+    admission = Admission(allow, site.scopes)
+    login = ProxyLogin(upstream, consent, transactions, logins, admission, parts.url(CALLBACK), remembered)
     authority = Authority(parts, registration, login, clock)
     parts.tokens.key_set()  # what is not installed is missed now, and not at the first login
     return Entered(authority, login, upstream, Limits(site.shared, site.name, site.audit, look))

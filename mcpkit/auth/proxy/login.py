@@ -21,7 +21,7 @@ from ..authority.parameters import of_query
 from ..upstream.errors import UpstreamRefusedError, UpstreamUnavailableError
 from ..upstream.tokens import Identity, UpstreamTokens
 from ..upstream.upstream import Upstream
-from .admission import Allow, admitted
+from .admission import Admission
 from .logins import LoginEndedError, Logins
 from .remembered import FIELD, Remembered
 from .transactions import Transaction, Transactions
@@ -50,7 +50,7 @@ class ProxyLogin(Login):
         consent: The page.
         transactions: The logins that are under way.
         logins: Those that have succeeded.
-        allow: Says who may come in.
+        admission: Says who may come in.
         callback: Where the provider sends users back to.
         remembered: What users need not be asked again; None where they always are.
     """
@@ -61,7 +61,7 @@ class ProxyLogin(Login):
         consent: Consent,
         transactions: Transactions,
         logins: Logins,
-        allow: Allow | None,
+        admission: Admission,
         callback: str,
         remembered: Remembered | None = None,
     ) -> None:
@@ -69,7 +69,7 @@ class ProxyLogin(Login):
         self._consent = consent
         self._transactions = transactions
         self._logins = logins
-        self._allow = allow
+        self._admission = admission
         self._callback = callback
         self._remembered = remembered
 
@@ -131,7 +131,7 @@ class ProxyLogin(Login):
         except UpstreamUnavailableError as error:
             raise _later(str(error)) from None
         try:
-            return await admitted(self._allow, self._principal(record, record.scopes))
+            return await self._admission.of(self._principal(record, record.scopes))
         except Exception:
             logger.exception("allow= has failed")
             raise _later("whether the user may go on cannot be said") from None
@@ -210,7 +210,7 @@ class ProxyLogin(Login):
                 remembered.forget(asked.client_id, request, response)
             return response
         try:
-            scopes = await admitted(self._allow, self._principal(record, asked.scopes))
+            scopes = await self._admission.of(self._principal(record, asked.scopes))
         except Exception:
             logger.exception("allow= has failed")
             await self._logins.let_go(record)

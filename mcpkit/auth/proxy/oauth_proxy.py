@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...common.numbers import check_seconds
 from ...errors import LoginNeededError, ProviderUnavailableError
 from ..authority.look import Look, look_of
 from ..one_at_a_time import OneAtATime
@@ -78,8 +78,7 @@ class OAuthProxy(TokenVerifier):
                 f"OAuthProxy takes an Upstream, such as Upstream.github(CLIENT_ID, CLIENT_SECRET), got {type(upstream)}"
             )
         check_allow(allow)
-        if not 0 < token_lifetime < math.inf:
-            raise ValueError(f"token_lifetime must be a number of seconds above 0, got {token_lifetime!r}")
+        check_seconds("token_lifetime", token_lifetime)
         self._upstream = upstream
         self._allow = allow
         self._issuer = issuer
@@ -105,7 +104,8 @@ class OAuthProxy(TokenVerifier):
         issuer = issuer_at(site, self._issuer)
         if self.issuers not in {(), (issuer,)}:
             raise ValueError(
-                f"this OAuthProxy serves {self.issuers[0]} already; make another one for {issuer}"
+                f"this OAuthProxy serves {self.issuers[0]} already, and would at {issuer}: give all that serves it "
+                "the same public_url=, or make another one"
             )
         is_new, self.issuers = not self.issuers, (issuer,)
         self._entered = entered(
@@ -135,6 +135,10 @@ class OAuthProxy(TokenVerifier):
     def routes(self) -> Sequence[Route]:
         """Return the endpoints of the authorization server, and the callback of the provider."""
         return self._serving().routes()
+
+    def notices(self) -> Sequence[str]:
+        """Return with whom users log in, and what has to be registered there."""
+        return (self._serving().notice(),)
 
     async def token_for(self, principal: Principal, provider: str, ground: Ground) -> str:
         """Return the access token that a user has at the provider.

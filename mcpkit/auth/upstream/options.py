@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypedDict
 
+from ...common.nearest import nearest
 from ...common.numbers import check_seconds
 from ...state.scopes import check_text
 from ..claims import MAX_NAME
@@ -130,7 +131,21 @@ def settings_of(
         client: This server as its client.
         usual: What holds where the author says nothing; parameters of theirs come to those.
         options: What the author says.
+
+    Raises:
+        TypeError: They say what nobody asks.
     """
+    for option in options:
+        if option not in UpstreamOptions.__annotations__:
+            guess = nearest(option, UpstreamOptions.__annotations__)
+            hint = (
+                f"did you mean {guess}?"
+                if guess
+                else f"there are {', '.join(UpstreamOptions.__annotations__)}"
+            )
+            raise TypeError(f"{title} takes no {option}=; {hint}")
+    if not isinstance(options.get("parameters", {}), Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped authors
+        raise TypeError("parameters must be a mapping of texts to texts")
     said: UpstreamOptions = {**usual, **options}
     return Settings(
         said.get("name", name),

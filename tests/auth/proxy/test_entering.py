@@ -46,6 +46,7 @@ def test_where_it_cannot_be_served(origin: str, issuer: str | None, problem: str
     [
         ({"allow": {"ada"}}, "allow= is a function"),
         ({"token_lifetime": 0}, "above 0"),
+        ({"token_lifetime": "1h"}, "a number of seconds above 0, got '1h'"),
         ({"title": ""}, "title"),
         ({"picture": b"no picture"}, "picture"),
     ],
@@ -84,11 +85,12 @@ async def test_an_issuer_with_a_path_has_all_below_it() -> None:
 def test_the_operator_is_told_what_to_register_and_what_does_not_last(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level("INFO")
     here = proxy()
     here.enter(site(origin=ORIGIN))
     here.enter(site(origin=ORIGIN))
-    assert caplog.text.count(f"the callback {ORIGIN}/callback has to be registered") == 1
+    assert here.notices() == (
+        f"notes: users log in with Example, where the callback {ORIGIN}/callback has to be registered",
+    )
     assert caplog.text.count("logins end with this process") == 1
     caplog.clear()
     with closing(Sqlite(tmp_path / "notes.db")) as shared:

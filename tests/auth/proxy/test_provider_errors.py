@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
+import anyio
 import pytest
 
 from authority_site import said
@@ -149,7 +150,13 @@ async def test_whom_the_author_does_not_let_in(allow: Callable[[Principal], Any]
 
 @pytest.mark.parametrize(
     "allow",
-    [lambda who: None, lambda who: 1, lambda who: who.claims["nothing"], lambda who: ["no scope"]],
+    [
+        lambda who: None,
+        lambda who: 1,
+        lambda who: who.claims,
+        lambda who: who.claims["nothing"],
+        lambda who: ["no scope"],
+    ],
 )
 async def test_an_author_who_cannot_say_so_lets_nobody_in(
     allow: Callable[[Principal], Any], caplog: pytest.LogCaptureFixture
@@ -159,6 +166,30 @@ async def test_an_author_who_cannot_say_so_lets_nobody_in(
     assert here.upstream.live == {}
     assert "allow= has failed" in caplog.text
     assert not [secret for secret in here.upstream.handed_out if secret in caplog.text]
+
+
+async def test_an_author_who_never_says_so_keeps_nobody_waiting(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def allow(who: Principal) -> bool:
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    monkeypatch.setattr("mcpkit.auth.proxy.admission._PATIENCE", 0.05)
+    here = Proxied(allow=allow)
+    with anyio.fail_after(20):
+        assert said(await here.flow().back())["error"] == "server_error"
+    assert here.upstream.live == {}
+    assert "allow= has not answered within 0.05 s" in caplog.text
+
+
+async def test_a_scope_that_the_server_does_not_have_is_told_to_the_author(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    here = Proxied(allow=lambda who: ["notes:raed"])
+    assert said(await here.flow().back())["error"] == "access_denied"
+    problem = "allow= returns 'notes:raed', which is none of the server's scopes; did you mean 'notes:read'?"
+    assert problem in caplog.text
 
 
 async def test_the_author_hears_who_it_is_by_which_client_and_for_what() -> None:

@@ -261,3 +261,23 @@ def test_a_provider_loads_nothing_before_it_is_asked() -> None:
     )
     loaded = subprocess.check_output([sys.executable, "-c", program], text=True, timeout=120).split()
     assert {"httpx2", "joserfc", "cryptography", "starlette", "http"}.isdisjoint(loaded)
+
+
+@pytest.mark.parametrize(
+    ("option", "hint"),
+    [
+        ("scope", "did you mean scopes"),
+        ("titel", "did you mean title"),
+        ("audience", "there are name, title"),
+    ],
+)
+def test_an_option_that_no_provider_has_is_not_taken(option: str, hint: str) -> None:
+    wrong: Any = {option: "repo"}
+    with pytest.raises(TypeError, match=rf"GitHub takes no {option}=; {hint}"):
+        Upstream.github("id", "secret", **wrong)
+
+
+def test_parameters_that_are_no_mapping_are_not_taken() -> None:
+    wrong: Any = ["login_hint"]
+    with pytest.raises(TypeError, match="parameters must be a mapping"):
+        Upstream.google("id", "secret", parameters=wrong)

@@ -21,6 +21,7 @@ _MOST_NAMED = 20
 def announce(
     urls: Sequence[str],
     issuers: Sequence[str],
+    notices: Iterable[str],
     registry: Registry,
     routes: Iterable[OwnRoute],
     mounts: Iterable[str],
@@ -32,6 +33,7 @@ def announce(
     Args:
         urls: The endpoints, that of MCP first.
         issuers: Whose tokens are taken, if that is known.
+        notices: What the verifier says of itself.
         registry: What is offered.
         routes: The routes of the author's own.
         mounts: Where other apps are served.
@@ -39,6 +41,8 @@ def announce(
     told = logging.getLogger("uvicorn.error") if logging.getLogger("uvicorn").handlers else logger
     whose = f" of {_listed(issuers)}" if issuers else ""
     told.info("Access tokens%s are taken at %s", whose, _listed(urls))
+    for notice in notices:
+        told.info("%s", notice)
     parts = urlsplit(urls[0])
     if parts.scheme != "https" and not is_loopback(parts.hostname):
         logger.warning(

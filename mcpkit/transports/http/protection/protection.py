@@ -171,7 +171,8 @@ class Protection:
         if not self._is_announced:
             self._is_announced = True
             urls = [each.url for each in (self._public.mcp, self._public.sse) if each is not None]
-            announce(urls, self._verifier.issuers, self._engine.registry, routes, mounts)
+            verifier = self._verifier
+            announce(urls, verifier.issuers, verifier.notices(), self._engine.registry, routes, mounts)
 
     def _endpoint(self, resource: Resource) -> Endpoint:
         return Endpoint(

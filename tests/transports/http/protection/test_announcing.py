@@ -15,6 +15,7 @@ from starlette.responses import PlainTextResponse, Response
 
 from asgi_client import Client, Serve
 from mcpkit import Server
+from mcpkit.auth import OAuthProxy, StaticTokens, Upstream
 from serving import HELPERS, Served
 from verified import ISSUER, Table
 
@@ -47,6 +48,17 @@ async def test_it_says_once_whose_tokens_are_taken_where(
             await client.call("whoami").whole()
     where = "https://mcp.example.com/mcp, https://mcp.example.com/sse"
     assert said() == [("INFO", f"Access tokens of {ISSUER} are taken at {where}")]
+
+
+async def test_what_verifiers_say_of_themselves_is_told(said: Callable[[], Any], schema_dir: Path) -> None:
+    proxy = OAuthProxy(Upstream.github("id", "the secret of the app"), allow=lambda who: True)
+    server = Server("notes", auth=[proxy, StaticTokens({StaticTokens.make()[1]: "backup"})])
+    client = Client(server.asgi(public_url=URL), schema_dir)
+    await client.open("POST").whole()
+    await client.aclose()
+    callback = "https://mcp.example.com/callback"
+    told = f"notes: users log in with GitHub, where the callback {callback} has to be registered"
+    assert ("INFO", told) in said()
 
 
 async def test_routes_and_apps_that_are_open_are_listed(
