@@ -242,7 +242,9 @@ class ProxyLogin(Login):
         said = str(error) or "it does not answer in time"
         logger.warning("%s: nobody can log in: %r", self._upstream.title, said)
         return ending.refused(
-            asked, "temporarily_unavailable", "the provider at which users log in does not answer"
+            asked,
+            "temporarily_unavailable",
+            "nobody can log in at the provider now; the log of the server says why",
         )
 
     def _principal(self, record: GrantRecord, scopes: Collection[str]) -> Principal:

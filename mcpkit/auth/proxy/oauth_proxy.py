@@ -90,6 +90,7 @@ class OAuthProxy(TokenVerifier):
         self._clock = clock
         self._refreshing: OneAtATime[GrantRecord] = OneAtATime(60.0)
         self._entered: Entered | None = None
+        self._serves: str | None = None
         self.providers = (upstream.name,)
 
     def enter(self, site: Site) -> None:
@@ -102,12 +103,14 @@ class OAuthProxy(TokenVerifier):
         from .entering import entered, issuer_at
 
         issuer = issuer_at(site, self._issuer)
-        if self.issuers not in {(), (issuer,)}:
+        here = f"{site.name} at {site.public_url}"
+        if self._serves not in {None, here}:
             raise ValueError(
-                f"this OAuthProxy serves {self.issuers[0]} already, and would at {issuer}: give all that serves it "
-                "the same public_url=, or make another one"
+                f"this OAuthProxy serves {self._serves} already, and would serve {here}: give one server the same "
+                "public_url= everywhere, and another server another OAuthProxy, which at the same origin has an "
+                "issuer= of its own"
             )
-        is_new, self.issuers = not self.issuers, (issuer,)
+        is_new, self._serves, self.issuers = self._serves is None, here, (issuer,)
         self._entered = entered(
             issuer,
             site,

@@ -9,7 +9,7 @@ from typing import Final
 
 from ..audiences import audiences_of
 from ..base64url import encode
-from ..claims import TIMES, times_of
+from ..claims import EXPIRED, NOT_YET, TIMES, times_of
 from ..jws import Jws, read_token
 from ..key_set import ALGORITHMS
 from ..published_keys import PublishedKeys
@@ -68,8 +68,10 @@ class IdTokens:
             if not await self._keys.has_signed(read):
                 raise InvalidTokenError("its signature is by none of the provider's keys")
         except InvalidTokenError as error:
+            is_late = str(error) in {EXPIRED, NOT_YET}
+            hint = ", though it has just been made: look at the clock of this machine" if is_late else ""
             raise UpstreamUnavailableError(
-                f"the ID token of {self._issuer} cannot be taken: {error}"
+                f"the ID token of {self._issuer} cannot be taken: {error}{hint}"
             ) from None
         except VerifierUnavailableError as error:
             raise UpstreamUnavailableError(str(error)) from None

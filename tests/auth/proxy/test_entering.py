@@ -69,8 +69,12 @@ async def test_one_of_it_serves_one_site() -> None:
         one.routes()
     one.enter(site(origin=ORIGIN))
     one.enter(site(origin=ORIGIN))
-    with pytest.raises(ValueError, match=f"serves {ORIGIN} already"):
-        one.enter(site(origin="https://other.example.com"))
+    for other in (site(origin="https://other.example.com"), site(origin=ORIGIN)._replace(name="tasks")):
+        with pytest.raises(ValueError, match=f"serves notes at {ORIGIN}/mcp already"):
+            one.enter(other)
+    moved = site(origin=ORIGIN)._replace(public_url=f"{ORIGIN}/notes/mcp")
+    with pytest.raises(ValueError, match=f"would serve notes at {ORIGIN}/notes/mcp"):
+        one.enter(moved)
 
 
 async def test_an_issuer_with_a_path_has_all_below_it() -> None:
