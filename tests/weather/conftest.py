@@ -112,11 +112,13 @@ def example() -> Iterator[Example]:
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.delenv("WEATHER_API_URL", raising=False)
         monkeypatch.syspath_prepend(EXAMPLE)
+        for name in MODULES:  # others have a module of that name, too
+            monkeypatch.delitem(sys.modules, name, raising=False)
         try:
             yield Example(*(importlib.import_module(name) for name in MODULES))
         finally:
             for name in MODULES:
-                sys.modules.pop(name, None)
+                del sys.modules[name]
 
 
 @pytest.fixture
