@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple, Protocol
 
+from ...common.to_the_end import to_the_end
 from ...state.audit import Audit
 from ...state.principal import Principal
 from ...state.principal import client as client_principal
@@ -72,6 +73,9 @@ class Parts(NamedTuple):
 
     async def end(self, record: GrantRecord) -> None:
         """End a grant: all that it gave is worth nothing from now on, and what it held is let go."""
+        await to_the_end(self._end(record))
+
+    async def _end(self, record: GrantRecord) -> None:
         ended = await self.grants.end(record.id)
         if ended is None:
             return

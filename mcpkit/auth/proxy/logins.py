@@ -170,7 +170,13 @@ class Logins:
 
     async def _abandoned(self, record: GrantRecord) -> GrantRecord:
         """End a grant whose code nobody has redeemed."""
-        ended = await self._grants.end_abandoned(record.id)
+        try:
+            ended = await self._grants.end_abandoned(record.id)
+        except OSError as error:
+            logger.warning(
+                "%s: a login that no client has fetched cannot be ended: %r", self._upstream.title, str(error)
+            )
+            return record
         if ended is not None:
             await self.let_go(ended)
         return record

@@ -188,7 +188,10 @@ class Remembered:
         if opened is None:
             return []
         now = self._clock()
-        found = (_Consent(**members) for members in json.loads(zlib.decompress(opened)))
+        try:
+            found = [_Consent(**members) for members in json.loads(zlib.decompress(opened))]
+        except TypeError:  # another version of mcpkit has written it otherwise
+            return []
         return [each for each in found if now < each.until]
 
     def _keep(self, consents: list[_Consent], response: Response) -> None:

@@ -7,8 +7,11 @@ import asyncio
 import anyio
 import pytest
 
+from clock import Clock
+from mcpkit.auth.upstream.tokens import UpstreamTokens
 from mcpkit.state.principal import Principal
 from proxied import Proxied
+from stand_in import StandIn
 
 pytestmark = pytest.mark.anyio
 
@@ -38,3 +41,31 @@ async def test_a_login_goes_on_when_nobody_waits_for_it_any_more(*, may: bool) -
             await anyio.sleep(0.01)
     assert logins == ["login" if may else "refusal"]
     assert bool(here.upstream.live) is may
+
+
+class Slow(StandIn):
+    """A provider that takes its time for revocations."""
+
+    def __init__(self) -> None:
+        super().__init__(Clock())
+        self.is_asked, self.go_on = asyncio.Event(), asyncio.Event()
+
+    async def revoke(self, tokens: UpstreamTokens) -> None:
+        self.is_asked.set()
+        await self.go_on.wait()
+        await super().revoke(tokens)
+
+
+async def test_a_logout_for_which_nobody_waits_any_more_ends_at_the_provider() -> None:
+    here = Proxied(provider := Slow())
+    flow = here.flow()
+    tokens = await flow.tokens()
+    leaving = asyncio.ensure_future(flow.revoked(tokens["refresh_token"]))
+    with anyio.fail_after(60):
+        await provider.is_asked.wait()
+        leaving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await leaving
+        provider.go_on.set()
+        while provider.live:
+            await anyio.sleep(0.01)

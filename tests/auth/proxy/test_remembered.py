@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import time
+import zlib
 from hashlib import sha256
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 from authority_site import Login, said
 from clock import Clock
 from mcpkit import Scope
+from mcpkit.auth.base64url import encode
 from mcpkit.state.audit import AuditEvent
 from mcpkit.state.revocations import Revocations
 from proxied import MCP, ORIGIN, Proxied
@@ -110,6 +113,17 @@ async def test_who_has_ticked_the_box_is_not_asked_again_by_the_same_program(her
         "remembered, to 127.0.0.1:3000",
         "remembered, to 127.0.0.1:3001",
     ]
+
+
+async def test_what_another_version_has_written_is_asked_again(here: Proxied) -> None:
+    program = Program(here)
+    await program.allowed()
+    [name] = program.cookies
+    members = zlib.compress(json.dumps([{"of": "another version"}]).encode())
+    sealed = here.site.keys.encrypt("OAuth remembered consent", members, ORIGIN.encode())
+    program.browser.cookies.clear()
+    program.browser.cookies.set(name, encode(sealed))
+    assert is_page(await program.opened())
 
 
 async def test_who_has_not_is_asked(here: Proxied) -> None:

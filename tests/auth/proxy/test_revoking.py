@@ -12,6 +12,7 @@ from mcpkit.auth.authority.grants import CODE_LIFETIME, GRACE
 from mcpkit.auth.proxy import logins
 from mcpkit.state.memory import Memory
 from mcpkit.state.principal import Principal
+from mcpkit.state.store import Stored
 from proxied import Proxied
 
 pytestmark = pytest.mark.anyio
@@ -166,6 +167,29 @@ async def test_what_a_client_never_fetches_is_let_go(monkeypatch: pytest.MonkeyP
             await anyio.sleep(0.05)
     assert len(here.upstream.live) == 2
     assert (await here.flow().redeemed(code)).json()["error"] == "invalid_grant"
+
+
+class Away(Memory):
+    """A store that can be away."""
+
+    is_away = False
+
+    async def get(self, key: str) -> Stored | None:
+        if self.is_away:
+            raise OSError("the store does not answer")
+        return await super().get(key)
+
+
+async def test_what_cannot_be_let_go_is_logged(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(logins, "ABANDONED", 0.2)
+    here = Proxied(kept={"shared": (store := Away())})
+    await here.flow().code()
+    store.is_away = True
+    with anyio.fail_after(60):
+        while "cannot be ended: 'the store does not answer'" not in caplog.text:
+            await anyio.sleep(0.05)
 
 
 async def test_whoever_is_not_let_in_is_told_of() -> None:
