@@ -59,7 +59,7 @@ def check_text(name: str, value: object) -> None:
         TypeError: It is.
     """
     if not isinstance(value, str) or not value:
-        raise TypeError(f"{name} must be a text, as the issuer has registered this server")
+        raise TypeError(f"{name} must be a text, and not an empty one: what the issuer has given this server")
 
 
 def check_authentication(authentication: object) -> None:
