@@ -201,6 +201,7 @@ NO_BOUNDS = {
     "client_documents.py:_MOST_KEPT": "a cache",
     "client_documents.py:_LONGEST": "a cache",
     "logins.py:PATIENCE": "then a client is told to come again",
+    "admission.py:_PATIENCE": "then the login is refused, or the client told to come again",
     "transactions.py:_LONGEST": "what browsers keep as one cookie",
     "transactions.py:_MOST": "what servers read as one header",
     "registration.py:_MOST_MARKS": "on one letter of a name that is shown",
