@@ -431,7 +431,7 @@ def _single(auth: TokenVerifier | Sequence[TokenVerifier] | None) -> TokenVerifi
         if not isinstance(each, TokenVerifier):
             such = f"Jwt({each!r})" if str(each).startswith("https:") else 'Jwt("https://id.example.com")'
             raise TypeError(
-                f"auth must be what verifies access tokens, such as {such} or OAuthProxy() of mcpkit.auth, got {each!r}"
+                f"auth must be what verifies access tokens, such as {such} of mcpkit.auth, got {each!r}"
             )
     if len(several) == 1:
         return several[0]

@@ -12,7 +12,7 @@ import pytest
 
 from asgi_client import Serve, initialize
 from mcpkit import Principal, Server
-from mcpkit.auth import Grant, TokenVerifier, Upstream
+from mcpkit.auth import Grant, TokenVerifier
 from mcpkit.testing import connect
 from serving import in_thread
 from verified import Table, bearer
@@ -274,9 +274,6 @@ async def test_what_is_protected_is_not_opened_by_a_server_that_includes_it(
 def test_what_verifies_nothing_is_refused() -> None:
     with pytest.raises(TypeError, match="auth must be what verifies"):
         Server("s", auth="https://id.example.com")  # type: ignore[arg-type]
-    upstream: Any = Upstream.github("id", "the secret of the app")
-    with pytest.raises(TypeError, match=r"OAuthProxy\(\) of mcpkit.auth, got .*Upstream"):
-        Server("s", auth=upstream)
     with pytest.raises(ValueError, match="verifies nothing"):
         Server("s", auth=[])
 
