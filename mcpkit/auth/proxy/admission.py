@@ -48,9 +48,10 @@ class Admission:
         """
         if self._allow is None:
             return True
-        said: object = self._allow(principal)
-        if inspect.isawaitable(said):
-            said = await self._awaited(said)
+        try:
+            said = await asyncio.wait_for(_asked(self._allow, principal), _PATIENCE)
+        except asyncio.TimeoutError as error:
+            raise TimeoutError(f"allow= has not answered within {_PATIENCE:g} s") from error
         if isinstance(said, bool):
             return said
         kind = type(said).__name__
@@ -63,11 +64,13 @@ class Admission:
             logger.warning("%s", error)
         return names
 
-    async def _awaited(self, said: Awaitable[object]) -> object:
-        try:
-            return await asyncio.wait_for(said, _PATIENCE)
-        except asyncio.TimeoutError as error:
-            raise TimeoutError(f"allow= has not answered within {_PATIENCE:g} s") from error
+
+async def _asked(allow: Allow, principal: Principal) -> object:
+    """Return what a function says; one that is not async may block, and so does in a thread."""
+    if inspect.iscoroutinefunction(allow):
+        return await allow(principal)
+    said = await asyncio.to_thread(allow, principal)
+    return await said if inspect.isawaitable(said) else said
 
 
 def check_allow(allow: object) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Collection
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -181,6 +182,23 @@ async def test_an_author_who_never_says_so_keeps_nobody_waiting(
         assert said(await here.flow().back())["error"] == "server_error"
     assert here.upstream.live == {}
     assert "allow= has not answered within 0.05 s" in caplog.text
+
+
+async def test_an_author_who_blocks_stops_nobody_else() -> None:
+    """What is not async may ask a database."""
+    asked, served = threading.Event(), threading.Event()
+
+    def allow(who: Principal) -> bool:
+        asked.set()
+        return served.wait(20)
+
+    here = Proxied(allow=allow)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(here.flow().tokens)
+        while not asked.is_set():
+            await anyio.sleep(0.01)
+        await here.flow().page()
+        served.set()
 
 
 async def test_a_scope_that_the_server_does_not_have_is_told_to_the_author(
