@@ -18,7 +18,7 @@ from .parts import Parts
 
 LIFETIME = 600.0
 """Seconds in which a user has to answer."""
-ID_LENGTH = 33
+ID_LENGTH = 35
 
 _PURPOSE = "OAuth authorization request"
 _CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}")
@@ -59,7 +59,7 @@ def dated_id() -> str:
 
     Cookies are named by them, of which not every client sends the oldest first.
     """
-    return f"{time.time_ns() // 1_000_000:011x}{secrets.token_urlsafe(16)}"
+    return f"{time.time_ns() // 1_000:013x}{secrets.token_urlsafe(16)}"
 
 
 def asked_by(

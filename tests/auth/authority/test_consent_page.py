@@ -132,4 +132,4 @@ async def test_other_cookies_of_the_site_stay() -> None:
             page = await browser.get("/authorize", params=(await here.login()).query)
         told = [each.partition("=")[0] for each in page.headers.get_list("set-cookie")]
     assert len(told) == 2  # the new one, and the oldest
-    assert all(re.fullmatch(r"mcpkit-[A-Za-z0-9_-]{33}", each) for each in told)
+    assert all(re.fullmatch(r"mcpkit-[A-Za-z0-9_-]{35}", each) for each in told)
