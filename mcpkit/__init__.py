@@ -46,7 +46,27 @@ if TYPE_CHECKING:
     from .client.roof import Client
     from .client.sync import SyncClient, SyncTool, SyncWatch
     from .client.tools.tools import RemoteTool
+    from .common.errors import (
+        AnswerError,
+        ArgumentsError,
+        CallTimeoutError,
+        ChallengeError,
+        ElicitationError,
+        InputRequired,
+        InsufficientScopeError,
+        LoginNeededError,
+        MissingCapabilityError,
+        ProcessEndedError,
+        PromptError,
+        ProtocolError,
+        ProviderUnavailableError,
+        RegistrationError,
+        ResourceError,
+        ResourceNotFoundError,
+        ToolError,
+    )
     from .components.completion import Complete
+    from .components.context import Context, current_context
     from .components.custom_methods import Method
     from .components.included import Included
     from .components.injection.ask import Ask
@@ -69,31 +89,11 @@ if TYPE_CHECKING:
         Text,
         ToolResult,
     )
-    from .context import Context, current_context
     from .engine.base_tool import BaseTool
     from .engine.error_hooks import Failure
     from .engine.provider import Provider
     from .engine.registry import Extension, Registry
     from .engine.topic import Topic
-    from .errors import (
-        AnswerError,
-        ArgumentsError,
-        CallTimeoutError,
-        ChallengeError,
-        ElicitationError,
-        InputRequired,
-        InsufficientScopeError,
-        LoginNeededError,
-        MissingCapabilityError,
-        ProcessEndedError,
-        PromptError,
-        ProtocolError,
-        ProviderUnavailableError,
-        RegistrationError,
-        ResourceError,
-        ResourceNotFoundError,
-        ToolError,
-    )
     from .protocol.client import Outgoing
     from .protocol.eras import Cache
     from .protocol.mirrored import Header
@@ -155,13 +155,13 @@ else:
         "content.messages": "Message assistant user",
         "content.renderers": "as_content",
         "content.values": "Audio EmbeddedResource ExtensionResult File Image ResourceLink Text ToolResult",
-        "context": "Context current_context",
+        "components.context": "Context current_context",
         "engine.base_tool": "BaseTool",
         "engine.error_hooks": "Failure",
         "engine.provider": "Provider",
         "engine.registry": "Extension Registry",
         "engine.topic": "Topic",
-        "errors": (
+        "common.errors": (
             "AnswerError ArgumentsError CallTimeoutError ChallengeError ElicitationError InputRequired "
             "InsufficientScopeError LoginNeededError "
             "MissingCapabilityError ProcessEndedError PromptError ProtocolError ProviderUnavailableError "

@@ -22,9 +22,9 @@ from .calls.call import Call
 from .calls.channel import Channel
 from .calls.runtime import Alone
 from .calls.tasks import Calls, server_ended
+from .common.errors import ProtocolError, RegistrationError
 from .components.component import Component
-from .context import Context
-from .errors import ProtocolError, RegistrationError
+from .components.context import Context
 from .protocol import jsonrpc
 from .protocol.jsonrpc import Outcome
 from .protocol.revisions import METHODS

@@ -13,6 +13,7 @@ from .calls.limits import check_timeout
 from .calls.runtime import Runtime
 from .calls.workers.processes import Processes
 from .calls.workers.threads import Threads
+from .common.errors import RegistrationError
 from .common.numbers import check_count, check_seconds
 from .common.to_the_end import to_the_end
 from .components.catalog import ServerCatalog
@@ -23,7 +24,6 @@ from .engine.engine import Engine, family
 from .engine.error_hooks import ErrorHooks
 from .engine.identity import CAPABILITIES, Declared
 from .engine.registry import Registry
-from .errors import RegistrationError
 from .middleware import Middlewares
 from .protocol.eras import Cache
 from .protocol.revisions import CACHEABLE

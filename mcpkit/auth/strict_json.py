@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from ..errors import ProtocolError
+from ..common.errors import ProtocolError
 from ..protocol.jsonrpc import decode
 
 

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..errors import LoginNeededError
+from ..common.errors import LoginNeededError
 
 if TYPE_CHECKING:
     from starlette.routing import Route

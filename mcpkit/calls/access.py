@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from ..errors import ChallengeError, InsufficientScopeError
+from ..common.errors import ChallengeError, InsufficientScopeError
 from ..state.scopes import scope_names
 
 if TYPE_CHECKING:

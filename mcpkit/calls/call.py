@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
+from ..common.errors import CallEndedError
 from ..content.data import LONG, may_hold_huge_number, unwritten
-from ..errors import CallEndedError
 from ..protocol.eras import Cache, Client
 from ..protocol.jsonrpc import RequestId
 from ..protocol.messages import Request

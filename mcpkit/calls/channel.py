@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Protocol
 
-from ..errors import ChallengeError
+from ..common.errors import ChallengeError
 from ..state.principal import Principal
 from .asking.pending import OpenQuestions, Sender
 

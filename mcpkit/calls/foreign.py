@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..errors import ChallengeError, LoginNeededError, RegistrationError
+from ..common.errors import ChallengeError, LoginNeededError, RegistrationError
 
 if TYPE_CHECKING:
     from ..auth.verifier import Ground

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterable, Callable, Iterator
 from functools import lru_cache
 from typing import Any
 
+from ..common.errors import OutputError
 from ..content.lazy import MOST_ITEMS, EndlessError, is_iterator, items_of, may_block
-from ..errors import OutputError
 from ..protocol.jsonrpc import SCALARS
 from .coroutines import WORK
 

@@ -10,7 +10,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from ..common.current import running_loop
-from ..errors import INTERNAL_ERROR, BusyError, ProtocolError
+from ..common.errors import INTERNAL_ERROR, BusyError, ProtocolError
 
 logger = logging.getLogger("mcpkit")
 

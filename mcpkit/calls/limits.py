@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Coroutine, Mapping
 from typing import Any, NamedTuple
 
+from ..common.errors import RegistrationError
 from ..common.signatures import Described
-from ..errors import RegistrationError
 from .call import Call
 from .turn import Slots, Turn
 

@@ -16,7 +16,7 @@ from .shares import Shares
 
 if TYPE_CHECKING:
     from ..auth.verifier import TokenVerifier
-    from ..errors import ProtocolError
+    from ..common.errors import ProtocolError
     from ..state.audit import Audit
     from ..state.keys import Keys
     from ..state.presence import Presence

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..errors import BusyError
+from ..common.errors import BusyError
 
 _ANONYMOUS = "those who have not said who they are"
 

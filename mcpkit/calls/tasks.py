@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, cast
 
 from ..common.current import current
-from ..errors import BusyError, ProtocolError
+from ..common.errors import BusyError, ProtocolError
 from ..protocol import jsonrpc
 from ..protocol.jsonrpc import Outcome
 from ..state.principal import Principal

@@ -10,7 +10,7 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any
 
-from ..errors import CallTimeoutError
+from ..common.errors import CallTimeoutError
 from .coroutines import see_through
 from .runtime import BaseCall
 from .workers.threads import log_late, of_a_function

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from typing_extensions import Self, Unpack
 
+from ..common.errors import ProtocolError
 from ..common.numbers import check_count, check_seconds
 from ..common.version import __version__
-from ..errors import ProtocolError
 from ..protocol.client import NO_HEADERS
 from ..protocol.revisions import STATELESS
 from ..protocol.types import Json

@@ -6,7 +6,7 @@ import asyncio
 from contextvars import ContextVar
 from typing import Final
 
-from ..errors import CallEndedError
+from ..common.errors import CallEndedError
 
 
 class Running:

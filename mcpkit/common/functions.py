@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 
-from ..errors import RegistrationError
+from ..common.errors import RegistrationError
 
 
 def check_function(

@@ -9,8 +9,8 @@ from functools import partial
 from typing import Any
 
 from ..calls.lifespan import Lifespans
+from ..common.errors import RegistrationError
 from ..common.listeners import Listeners
-from ..errors import RegistrationError
 from ..state.audience import Audience
 from ..state.change import Change, ListName
 from ..state.principal import Principal

@@ -8,8 +8,8 @@ from threading import RLock
 from typing import Generic, TypeVar
 
 from ..calls.lifespan import Lifespans
+from ..common.errors import RegistrationError
 from ..common.listeners import Listeners
-from ..errors import RegistrationError
 from ..schema import UnresolvedHint
 from ..state.change import ListName
 from ..state.principal import Principal

@@ -14,7 +14,7 @@ from typing_extensions import Unpack
 
 from ..calls.limits import Limits, run_limited
 from ..calls.workers.threads import finish_awaitable
-from ..errors import RegistrationError
+from ..common.errors import RegistrationError
 from ..schema import Arguments
 from ..schema.signature import empty, head
 from .component import Component, Listed

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from typing_extensions import Self, TypedDict
 
 from ..calls.limits import Limits
-from ..errors import RegistrationError
+from ..common.errors import RegistrationError
 from ..protocol.revisions import narrow
 from ..protocol.types import Icon, Json
 from ..state.principal import Principal

@@ -9,10 +9,10 @@ from typing import Any, TypeGuard, cast
 from typing_extensions import Unpack
 
 from ..calls.call import Call
+from ..common.errors import ArgumentsError, MalformedError, OutputError, RegistrationError
 from ..content.data import json_value
 from ..content.values import ExtensionResult
 from ..content.wording import described
-from ..errors import ArgumentsError, MalformedError, OutputError, RegistrationError
 from ..protocol.eras import Cache
 from ..protocol.jsonrpc import is_object
 from ..protocol.revisions import ALL, CLIENT_METHODS, METHODS

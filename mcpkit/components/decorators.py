@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 from typing_extensions import TypeVar
 
 from ..calls.limits import INHERITED
+from ..common.errors import RegistrationError
 from ..common.signatures import runs
 from ..content.blocks import is_template
-from ..errors import RegistrationError
 from ..protocol.eras import Cache
 from ..protocol.types import Annotations, Icon, ToolAnnotations
 from ..state.principal import Principal

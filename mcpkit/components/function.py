@@ -15,8 +15,8 @@ from ..calls.failures import spoken
 from ..calls.limits import Limits, run_limited
 from ..calls.making import Make, Unfinished, call_and_make, finish, finish_call, make_result
 from ..calls.workers.placement import Place, check_pickles, is_async_generator_function, place_of, run_in
+from ..common.errors import RegistrationError
 from ..content.lazy import LeaveLoop
-from ..errors import RegistrationError
 from ..schema import Signature
 from .component import Component, ComponentOptions
 from .injection.markers import context_type, hidden, is_hidden

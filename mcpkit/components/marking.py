@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from ..errors import RegistrationError
+from ..common.errors import RegistrationError
 from .decorators import Build, Decorators
 
 

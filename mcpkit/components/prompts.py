@@ -9,11 +9,11 @@ from typing import Any, cast
 from typing_extensions import Unpack
 
 from ..calls.call import Call
+from ..common.errors import OutputError, RegistrationError
 from ..content.data import json_value
 from ..content.messages import Message
 from ..content.specified import BLOCKS, check_block, shown
 from ..content.values import to_content
-from ..errors import OutputError, RegistrationError
 from ..protocol.jsonrpc import is_array, is_object
 from ..protocol.revisions import narrow
 from ..protocol.types import Json

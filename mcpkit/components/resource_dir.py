@@ -15,10 +15,10 @@ from datetime import datetime, timezone
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..common.errors import RegistrationError, ResourceNotFoundError
 from ..content import media_types
 from ..content.blocks import check_uri
 from ..content.media import File
-from ..errors import RegistrationError, ResourceNotFoundError
 from ..state.visibility import Predicate
 from .resources import ResourceTemplate
 

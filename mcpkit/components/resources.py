@@ -10,8 +10,8 @@ from typing import Any
 from typing_extensions import Self, Unpack
 
 from ..calls.call import Call
+from ..common.errors import INVALID_PARAMS, ArgumentsError, ProtocolError, RegistrationError
 from ..content.values import to_contents
-from ..errors import INVALID_PARAMS, ArgumentsError, ProtocolError, RegistrationError
 from ..protocol.eras import Cache
 from ..protocol.types import Annotations, Json
 from ..state.principal import Principal

@@ -11,11 +11,11 @@ from typing_extensions import Self, Unpack
 
 from ..calls.call import Call
 from ..calls.workers.placement import check_name
+from ..common.errors import HandlerError, OutputError, ProtocolError, RegistrationError
 from ..content.data import json_of, json_value, text_of
 from ..content.plain import is_json
 from ..content.values import ExtensionResult, ToolResult, WholeResult, holds_content, to_content
 from ..content.wording import unreadable
-from ..errors import HandlerError, OutputError, ProtocolError, RegistrationError
 from ..protocol.repetition import LONG, RepetitiveResult
 from ..protocol.revisions import OBJECTS_ONLY, TASKS_IN_CORE, knows
 from ..protocol.types import Json, ToolAnnotations

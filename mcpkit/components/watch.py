@@ -6,7 +6,7 @@ import inspect
 from collections.abc import AsyncGenerator, Callable, Collection
 from typing import Any, NamedTuple
 
-from ..errors import RegistrationError
+from ..common.errors import RegistrationError
 from .injection.principal import parameters_of, takes_principal
 
 WatchFunction = Callable[..., AsyncGenerator[Any, None]]

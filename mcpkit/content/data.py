@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from ..errors import OutputError
+from ..common.errors import OutputError
 from .plain import is_json
 
 LONG = 308

@@ -18,7 +18,7 @@ from typing import Any, NoReturn, cast
 
 from pydantic_core import SchemaSerializer, from_json, to_jsonable_python
 
-from ..errors import HandlerError, OutputError, ProtocolError, said_by
+from ..common.errors import HandlerError, OutputError, ProtocolError, said_by
 from ..protocol.jsonrpc import SCALARS
 from ..protocol.types import Json
 from . import foreign

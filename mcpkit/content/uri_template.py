@@ -23,7 +23,7 @@ import re
 from collections.abc import Collection
 from typing import NamedTuple, NoReturn
 
-from ..errors import RegistrationError
+from ..common.errors import RegistrationError
 
 # Compiled on first use, by `re` itself: most servers have no template.
 _PARTS = r"\{([^{}]*)\}|([^{}]+)|[{}]"

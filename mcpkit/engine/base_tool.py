@@ -12,16 +12,16 @@ from typing_extensions import Unpack
 from ..calls.call import Call
 from ..calls.failures import spoken
 from ..calls.limits import run_limited
+from ..common.errors import OutputError, RegistrationError
 from ..components.checks import json_object
 from ..components.component import ComponentOptions
+from ..components.context import Context
 from ..components.tools import AnyTool, check_tool
 from ..content.data import json_value
 from ..content.lazy import staying
 from ..content.specified import check_block
 from ..content.values import ExtensionResult
 from ..content.wording import described
-from ..context import Context
-from ..errors import OutputError, RegistrationError
 from ..protocol.jsonrpc import is_array, is_object
 from ..protocol.revisions import OBJECTS_ONLY
 from ..protocol.types import Json, ToolAnnotations

@@ -7,9 +7,9 @@ from typing import Any, cast
 
 from ..calls.call import NO_STATE, Call
 from ..calls.failures import is_masked, ref_of, tool_error
+from ..common.errors import ProtocolError
+from ..components.context import Context
 from ..content.values import ExtensionResult
-from ..context import Context
-from ..errors import ProtocolError
 from ..middleware import UNWRAPPED, Hooks, Request, Result, ToolCall, ToolCallResult, is_handle
 from ..protocol import content, jsonrpc
 from ..protocol.jsonrpc import Outcome, Ready

@@ -14,7 +14,7 @@ from ..calls.asking.pending import OpenQuestions
 from ..calls.call import Call
 from ..calls.channel import NO_HEADERS
 from ..calls.tasks import Calls, server_ended
-from ..errors import ProtocolError, TooLongError
+from ..common.errors import ProtocolError, TooLongError
 from ..protocol import jsonrpc
 from ..protocol.eras import (
     CLIENT_CAPABILITIES,

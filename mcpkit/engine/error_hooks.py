@@ -10,9 +10,9 @@ from ..calls.call import Call
 from ..calls.failures import is_masked, ref_of, single
 from ..calls.runtime import BaseCall
 from ..calls.workers.threads import is_fatal
+from ..common.errors import HandlerError
 from ..common.functions import check_hook
-from ..context import Context
-from ..errors import HandlerError
+from ..components.context import Context
 
 logger = logging.getLogger("mcpkit")
 

@@ -11,10 +11,10 @@ from typing import Any
 from ..calls.call import Call
 from ..calls.lifespan import Lifespans
 from ..calls.runtime import Runtime
+from ..common.errors import INVALID_PARAMS, ProtocolError
 from ..components.component import Component, Listed
 from ..components.resources import ResourceTemplate
 from ..components.security_schemes import listed
-from ..errors import INVALID_PARAMS, ProtocolError
 from ..protocol.eras import Cache
 from ..protocol.revisions import narrow
 from ..protocol.types import Json

@@ -13,6 +13,12 @@ from ..calls.coroutines import is_cancelled_from_outside
 from ..calls.failures import is_protocol_error, not_found, tool_error
 from ..calls.lifespan import Lifespans
 from ..calls.workers.threads import is_fatal
+from ..common.errors import (
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    MalformedError,
+    ProtocolError,
+)
 from ..components.completion import complete
 from ..components.component import Component, Listed, optional
 from ..components.custom_methods import Method
@@ -20,12 +26,6 @@ from ..components.prompts import Prompt
 from ..components.resources import Resource, ResourceTemplate
 from ..components.tools import AnyTool
 from ..content.values import ExtensionResult
-from ..errors import (
-    INVALID_PARAMS,
-    METHOD_NOT_FOUND,
-    MalformedError,
-    ProtocolError,
-)
 from ..protocol import content
 from ..protocol.eras import Handshake, check_log_level
 from ..protocol.jsonrpc import Outcome, Ready

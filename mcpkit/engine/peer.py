@@ -15,7 +15,7 @@ from ..calls.call import Call
 from ..calls.channel import Channel
 from ..calls.failures import error_response
 from ..calls.tasks import Calls, Reply
-from ..errors import METHOD_NOT_FOUND, ProtocolError
+from ..common.errors import METHOD_NOT_FOUND, ProtocolError
 from ..protocol import jsonrpc, messages
 from ..protocol.eras import Envelope, Handshake
 from ..protocol.jsonrpc import RequestId, is_id, is_object

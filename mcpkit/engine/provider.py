@@ -13,15 +13,15 @@ from typing_extensions import Self
 from ..calls.call import NO_STATE, Call
 from ..calls.lifespan import Lifespans
 from ..calls.limits import run_limited
+from ..common.errors import INTERNAL_ERROR, ProtocolError, RegistrationError
 from ..common.listeners import Listeners
 from ..components.catalog import Catalog
 from ..components.component import Listed
+from ..components.context import Context
 from ..components.prefix import prefixed, without_prefix
 from ..components.security_schemes import listed
 from ..components.tools import Tool
 from ..content.wording import described
-from ..context import Context
-from ..errors import INTERNAL_ERROR, ProtocolError, RegistrationError
 from ..protocol.types import Json
 from ..state.change import ListName
 

@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, ExitStack, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ..common.errors import MissingCapabilityError, RegistrationError
 from ..common.listeners import Listeners
 from ..components.catalog import Catalog
 from ..components.checks import capabilities, json_object
@@ -22,7 +23,6 @@ from ..components.prefix import prefixed, prefixed_uri
 from ..content.data import json_value
 from ..content.lazy import staying
 from ..content.values import ExtensionResult
-from ..errors import MissingCapabilityError, RegistrationError
 from ..middleware import Middlewares
 from ..protocol.capabilities import tree
 from ..protocol.jsonrpc import is_object

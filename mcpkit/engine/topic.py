@@ -6,10 +6,10 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ..common.errors import RegistrationError
+from ..components.context import Context
 from ..content.data import json_of, json_value
 from ..content.lazy import staying
-from ..context import Context
-from ..errors import RegistrationError
 from ..protocol import jsonrpc
 from ..protocol.jsonrpc import is_array, is_object
 from ..protocol.revisions import NOTIFICATIONS

@@ -9,8 +9,8 @@ import weakref
 from collections.abc import Callable, Collection, Hashable
 from typing import TYPE_CHECKING, Any, TypeGuard
 
-from ..context import Context
-from ..errors import BusyError
+from ..common.errors import BusyError
+from ..components.context import Context
 from ..middleware import UNWRAPPED, CallNext, Middlewares, Request, Result
 from ..protocol.revisions import METHODS
 from .buckets import Buckets

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..calls.failures import is_unmeant
-from ..context import Context
-from ..errors import HandlerError, ProtocolError, said_by
+from ..common.errors import HandlerError, ProtocolError, said_by
+from ..components.context import Context
 from ..middleware import CallNext, Request, Result
 from ..protocol.revisions import METHODS
 from .authorization_meter import AuthorizationMeter

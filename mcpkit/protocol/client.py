@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any, Final
 
-from ..errors import INTERNAL_ERROR, INVALID_REQUEST, ProtocolError
+from ..common.errors import INTERNAL_ERROR, INVALID_REQUEST, ProtocolError
 from . import jsonrpc
 from .eras import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION
 from .jsonrpc import RequestId, is_array, is_id, is_object

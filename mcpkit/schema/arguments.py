@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from pydantic_core import CoreSchema, SchemaValidator, ValidationError, core_schema
 
 from ..common.built import validator
-from ..errors import ArgumentsError, Problem, RegistrationError
+from ..common.errors import ArgumentsError, Problem, RegistrationError
 from ..protocol.jsonrpc import is_array, is_object
 from ..protocol.mirrored import MirroredParameter
 from ..protocol.types import Json

@@ -10,9 +10,9 @@ from typing import Any
 from pydantic_core import core_schema
 from typing_extensions import is_typeddict
 
+from ..common.errors import ArgumentsError, RegistrationError
 from ..common.members import without
 from ..content.wording import Steps, shown
-from ..errors import ArgumentsError, RegistrationError
 from ..protocol.jsonrpc import is_array, is_object
 from ..protocol.types import Json
 from . import choices

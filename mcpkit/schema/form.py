@@ -16,8 +16,8 @@ from pydantic_core import ValidationError
 from typing_extensions import is_typeddict
 
 from ..common.built import validator
+from ..common.errors import ArgumentsError, Problem, RegistrationError
 from ..content import foreign
-from ..errors import ArgumentsError, Problem, RegistrationError
 from ..protocol.jsonrpc import is_object
 from . import hints, written_form
 from .arguments import Arguments, from_validator

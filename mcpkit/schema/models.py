@@ -17,10 +17,10 @@ from pydantic.warnings import ArbitraryTypeWarning
 from pydantic_core import SchemaError, core_schema
 
 from ..common.core_nodes import copied, nodes
+from ..common.errors import RegistrationError
 from ..content.data import json_value
 from ..content.foreign import is_struct
 from ..content.serializing import serializing
-from ..errors import RegistrationError
 from ..protocol.jsonrpc import is_object
 from ..protocol.types import Json
 from . import (

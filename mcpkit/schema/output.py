@@ -21,12 +21,12 @@ from pydantic_core import (
 from typing_extensions import Never, is_typeddict
 
 from ..common.built import can_serialize, serializer, validator
+from ..common.errors import HandlerError, OutputError, ProtocolError, RegistrationError
 from ..common.members import without
 from ..content.data import json_value
 from ..content.lazy import may_block, written
 from ..content.plain import is_json
 from ..content.renderers import is_said, maker
-from ..errors import HandlerError, OutputError, ProtocolError, RegistrationError
 from ..protocol.jsonrpc import is_object
 from . import hints, references, types
 from .described import Described

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 from pydantic_core import SchemaError
 
+from ..common.errors import Problem
 from ..common.nearest import nearest
 from ..content.wording import Steps, path, shown
-from ..errors import Problem
 from ..protocol.jsonrpc import is_array, is_object
 from .backtracking import ran_out
 from .equality import identity

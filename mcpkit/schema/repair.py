@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from ..common.errors import ProtocolError
 from ..content.wording import Steps
-from ..errors import ProtocolError
 from ..protocol.jsonrpc import decode
 from ..protocol.mirrored import MirroredParameter
 from .problems import Fault

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args, get_orig
 
 import typing_extensions
 
-from ..errors import RegistrationError
+from ..common.errors import RegistrationError
 from . import typed_dict
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from pydantic import Field
 from pydantic_core import core_schema
 from typing_extensions import NotRequired
 
+from ..common.errors import RegistrationError
 from ..content.foreign import attrs_fields, is_struct, struct_fields
-from ..errors import RegistrationError
 from . import typed_dict, values
 
 # Subscribed with what is only known at run time, which no type checker follows.

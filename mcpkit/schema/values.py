@@ -28,11 +28,11 @@ from pydantic_core import (
     to_json,
 )
 
+from ..common.errors import OutputError, RegistrationError
 from ..content.blocks import base64
 from ..content.data import json_value
 from ..content.lazy import staying
 from ..content.wording import described
-from ..errors import OutputError, RegistrationError
 from ..protocol.jsonrpc import SCALARS, is_array
 from .equality import LARGEST_HASH, identity
 

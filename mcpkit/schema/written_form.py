@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from ..errors import RegistrationError
+from ..common.errors import RegistrationError
 from ..protocol.jsonrpc import is_array, is_object
 from . import inline
 from .expectations import expected

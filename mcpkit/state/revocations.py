@@ -10,8 +10,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..common.errors import ProtocolError
 from ..common.listeners import Listeners
-from ..errors import ProtocolError
 from ..protocol import jsonrpc
 from .owner import digest_of
 from .principal import Principal

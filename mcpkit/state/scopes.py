@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from ..errors import RegistrationError
+from ..common.errors import RegistrationError
 from .principal import Principal
 
 

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from ..errors import RegistrationError
+from ..common.errors import RegistrationError
 from .principal import Principal
 
 logger = logging.getLogger("mcpkit")

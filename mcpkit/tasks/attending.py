@@ -11,7 +11,7 @@ from ..calls.asking.pending import OpenQuestions, Sender
 from ..calls.asking.questions import Question
 from ..calls.call import Call
 from ..calls.coroutines import within
-from ..errors import AnswerError, BusyError, InvalidAnswerError, MalformedError
+from ..common.errors import AnswerError, BusyError, InvalidAnswerError, MalformedError
 from ..protocol import jsonrpc
 from ..protocol.types import Json
 from .ledger import Held, UnreadableTaskError

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from ..calls.asking.pending import OpenQuestions
 from ..calls.channel import Aside
-from ..errors import ChallengeError
+from ..common.errors import ChallengeError
 from ..protocol import jsonrpc
 from ..protocol.types import Json
 from ..state.principal import Principal

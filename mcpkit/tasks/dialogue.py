@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..calls.asking.dialogue import Dialogue
 from ..calls.asking.questions import Question, asked_again
 from ..calls.coroutines import within
-from ..errors import (
+from ..common.errors import (
     INTERNAL_ERROR,
     AnswerError,
     CallEndedError,

@@ -11,10 +11,7 @@ from ..calls.asking.multi_round import digest
 from ..calls.asking.questions import Question
 from ..calls.call import Call
 from ..calls.runtime import Runtime
-from ..components.tools import AnyTool, Tool
-from ..engine.registry import Registry
-from ..engine.subscriptions.hub import Hubs
-from ..errors import (
+from ..common.errors import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
@@ -23,6 +20,9 @@ from ..errors import (
     MalformedError,
     ProtocolError,
 )
+from ..components.tools import AnyTool, Tool
+from ..engine.registry import Registry
+from ..engine.subscriptions.hub import Hubs
 from ..protocol import content
 from ..protocol.jsonrpc import Outcome, is_object
 from ..protocol.revisions import TASKS_IN_CORE

@@ -6,7 +6,7 @@ import json
 from contextlib import suppress
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from ..errors import BusyError
+from ..common.errors import BusyError
 from ..state.broker import Broker
 from ..state.keys import Keys
 from ..state.queue import Added, Job, Message, Queue

@@ -15,11 +15,11 @@ from ..calls.call import Call
 from ..calls.failures import tool_error
 from ..calls.runtime import Runtime
 from ..calls.tasks import Calls
+from ..common.errors import INTERNAL_ERROR, BusyError, OutputError
 from ..components.task import digest_of
 from ..components.tools import Tool
 from ..engine.methods import Handler
 from ..engine.registry import Registry
-from ..errors import INTERNAL_ERROR, BusyError, OutputError
 from ..protocol.eras import Client, Envelope, Handshake, Stateless
 from ..protocol.jsonrpc import Outcome
 from ..protocol.messages import Request

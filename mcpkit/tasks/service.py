@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from ..calls.access import Guarded, check_access
 from ..calls.call import Call
 from ..calls.runtime import Runtime
+from ..common.errors import BusyError, MalformedError, MissingCapabilityError
 from ..components.tools import AnyTool, Tool
 from ..engine.registry import Extension, Registry
 from ..engine.subscriptions.hub import Hubs
-from ..errors import BusyError, MalformedError, MissingCapabilityError
 from ..protocol.capabilities import tree
 from ..protocol.jsonrpc import Outcome, is_object
 from ..protocol.revisions import TASKS
@@ -36,7 +36,7 @@ from .wire import detailed, handle
 from .working import Working
 
 if TYPE_CHECKING:
-    from ..context import Context
+    from ..components.context import Context
 
 logger = logging.getLogger("mcpkit")
 

@@ -13,7 +13,7 @@ from ..client.client import Client as BaseClient
 from ..client.link.awaited import Progress as ProgressCallback
 from ..client.link.results import CallResult
 from ..client.transports.memory import MemoryTransport
-from ..errors import METHOD_NOT_FOUND, ProtocolError
+from ..common.errors import METHOD_NOT_FOUND, ProtocolError
 from ..protocol import jsonrpc
 from ..protocol.revisions import LATEST
 from ..server import Server

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from io import BytesIO
 
-from ..errors import ProtocolError, TooLongError
+from ..common.errors import ProtocolError, TooLongError
 
 MAX_LINE = 64 * 1024 * 1024
 """The default limit of a line, in bytes: room for a large image or file in base64."""

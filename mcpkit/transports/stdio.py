@@ -12,10 +12,10 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from ..common.current import running_loop
+from ..common.errors import ProtocolError
 from ..common.numbers import check_count, check_seconds
 from ..engine.connection import Connection
 from ..engine.engine import Engine, Served
-from ..errors import ProtocolError
 from ..state.principal import ANYONE, Principal, checked_principal
 from .framing import MAX_LINE, Framing
 from .pipe_input import CHUNK, read_pipe

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from mcpkit import Context, ElicitUrl, Extension, Principal, ProtocolError, Server, ToolError, current_context
-from mcpkit.errors import BusyError
+from mcpkit.common.errors import BusyError
 from mcpkit.middleware import CallNext, Detached, Request, Result
 from mcpkit.testing import Client, connect
 from waiting import until

@@ -14,8 +14,8 @@ import pytest
 from pydantic_core import ValidationError
 
 from mcpkit import Server
+from mcpkit.common.errors import OutputError
 from mcpkit.content.lazy import MOST_ITEMS, LeaveLoop, is_held
-from mcpkit.errors import OutputError
 from mcpkit.schema import from_schema
 from mcpkit.schema.output import Output
 from mcpkit.testing import connect

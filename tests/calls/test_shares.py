@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from mcpkit.calls.shares import Anonymous, Shares
 from mcpkit.common.addresses import caller_at
-from mcpkit.errors import BusyError
+from mcpkit.common.errors import BusyError
 
 CALLERS = st.sampled_from(["ada", "bob", "eve", None])
 

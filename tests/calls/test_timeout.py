@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from mcpkit import Context, ProtocolError, RegistrationError, Server
-from mcpkit.errors import INTERNAL_ERROR
+from mcpkit.common.errors import INTERNAL_ERROR
 from mcpkit.middleware import CallTool, ToolCall, ToolCallResult
 from mcpkit.testing import connect
 from waiting import LoopClock, until

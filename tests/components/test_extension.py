@@ -19,7 +19,7 @@ from mcpkit import (
     Server,
     ToolError,
 )
-from mcpkit.errors import OutputError
+from mcpkit.common.errors import OutputError
 from mcpkit.testing import Client, connect
 from typed.extension import server as typed_server
 

@@ -9,8 +9,8 @@ import pytest
 
 from contents import PNG, encoded
 from mcpkit import Image, ProtocolError, ResourceLink, Server, assistant, user
+from mcpkit.common.errors import OutputError
 from mcpkit.components.prompts import to_messages
-from mcpkit.errors import OutputError
 from mcpkit.testing import connect
 
 pytestmark = pytest.mark.anyio

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from mcpkit import Server
+from mcpkit.common.errors import RegistrationError, ResourceNotFoundError
 from mcpkit.components.resource_dir import Entry, ResourceDir, resource_dir
 from mcpkit.content.values import File, to_contents
-from mcpkit.errors import RegistrationError, ResourceNotFoundError
 from mcpkit.testing import connect
 
 posix_only = pytest.mark.skipif(sys.platform == "win32", reason="needs links, pipes and permissions of POSIX")

@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 
 from mcpkit import Image, Message, RegistrationError, Server, Text, ToolError, as_content
+from mcpkit.common.errors import OutputError
 from mcpkit.content.values import to_content
-from mcpkit.errors import OutputError
 from mcpkit.testing import connect
 
 pytestmark = pytest.mark.anyio

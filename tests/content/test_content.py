@@ -14,8 +14,8 @@ import pytest
 
 from contents import MAGIC, PNG, Point, Shape, Station, encoded, shows, text
 from mcpkit import Audio, EmbeddedResource, File, Image, ResourceLink, Text, ToolResult
+from mcpkit.common.errors import OutputError
 from mcpkit.content.values import holds_content, to_content, to_contents
-from mcpkit.errors import OutputError
 
 
 class Color(enum.Enum):

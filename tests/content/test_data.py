@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic_core import from_json, to_json
 
+from mcpkit.common.errors import OutputError
 from mcpkit.content.data import json_value, may_hold_huge_number, text_of
 from mcpkit.content.plain import DEEPEST, is_json
-from mcpkit.errors import OutputError
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
 JSON = st.recursive(

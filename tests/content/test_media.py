@@ -12,8 +12,8 @@ import pytest
 
 from contents import MAGIC, PNG, encoded
 from mcpkit import Audio, EmbeddedResource, File, Image, ResourceLink, Server, Text, ToolError
+from mcpkit.common.errors import OutputError
 from mcpkit.content.values import to_content, to_contents
-from mcpkit.errors import OutputError
 from mcpkit.testing import connect
 
 

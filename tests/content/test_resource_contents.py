@@ -8,8 +8,8 @@ import pytest
 
 from contents import PNG, Point, Shape, encoded
 from mcpkit import EmbeddedResource, File, Image, ResourceLink, ToolResult
+from mcpkit.common.errors import OutputError
 from mcpkit.content.values import to_contents
-from mcpkit.errors import OutputError
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mcpkit.common.errors import RegistrationError
 from mcpkit.content.blocks import is_template
 from mcpkit.content.uri_template import UriTemplate
-from mcpkit.errors import RegistrationError
 from uri_expansion import expand
 
 # The variables of RFC 6570 sections 1.2 and 3.2.

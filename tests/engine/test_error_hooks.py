@@ -25,7 +25,7 @@ from mcpkit import (
     Server,
     ToolError,
 )
-from mcpkit.errors import OutputError
+from mcpkit.common.errors import OutputError
 from mcpkit.middleware import CallTool, ToolCall, ToolCallResult
 from mcpkit.testing import Client, connect
 from process_work import fail

@@ -14,7 +14,7 @@ import pytest
 from pydantic import AnyUrl, BaseModel, Field, field_validator
 from typing_extensions import NotRequired, TypedDict
 
-from mcpkit.errors import ArgumentsError
+from mcpkit.common.errors import ArgumentsError
 from mcpkit.schema.form import Form
 from mcpkit.schema.form_fields import FORMS
 from mcpkit.schema.texts import Email, Uri

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from mcpkit import Context, ProtocolError, ResourceNotFoundError, ToolError
-from mcpkit.errors import ArgumentsError, Problem
+from mcpkit.common.errors import ArgumentsError, Problem
 
 
 @dataclass

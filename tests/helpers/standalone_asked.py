@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mcpkit import Client
-from mcpkit.errors import ProtocolError
+from mcpkit.common.errors import ProtocolError
 
 LISTS = {
     "tools": "tools/list",

@@ -13,7 +13,7 @@ import pytest
 from pydantic_core import ValidationError, from_json
 from typing_extensions import NotRequired
 
-from mcpkit.errors import ArgumentsError
+from mcpkit.common.errors import ArgumentsError
 from mcpkit.schema import Arguments
 from mcpkit.schema.signature import parameter
 

@@ -33,7 +33,7 @@ ROWS: dict[str, tuple[Any, ...]] = {
     "URI that is read": ("mcpkit.engine.methods:_MAX_URI_LENGTH",),
     "matching of a URI by a template of a FastMCP": ("mcpkit.compat.fastmcp.resources:_MOST_STEPS",),
     "problems of arguments that are told": (
-        "mcpkit.errors:ArgumentsError.MOST",
+        "mcpkit.common.errors:ArgumentsError.MOST",
         "mcpkit.schema.problems:MOST_PROBLEMS",
     ),
     "steps of a pattern that looks around or refers back": tuple(

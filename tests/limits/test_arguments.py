@@ -15,10 +15,10 @@ from limits.conftest import Ask
 from limits.ways import around, asking, limit
 from mcpkit import Context, ProtocolError, Server
 from mcpkit.calls.asking.multi_round import _MAX_ANSWERS, MAX_STATE
+from mcpkit.common.errors import ArgumentsError
 from mcpkit.components import completion as completions
 from mcpkit.components.completion import MOST, MOST_COUNTED
 from mcpkit.engine.methods import _MAX_URI_LENGTH
-from mcpkit.errors import ArgumentsError
 from mcpkit.schema.backtracking import MOST_LONG
 from mcpkit.schema.problems import MOST_PROBLEMS
 from mcpkit.schema.recursion import _MOST_TRIES

@@ -14,8 +14,8 @@ from asgi_client import Serve, initialize
 from limits.conftest import Ask
 from limits.ways import LONG, Asker, around, limit, peak
 from mcpkit import Server
+from mcpkit.common.errors import ProtocolError
 from mcpkit.engine.peer import MAX_BATCH
-from mcpkit.errors import ProtocolError
 from mcpkit.protocol.eras import MAX_CLIENT_LENGTH
 from mcpkit.protocol.jsonrpc import MAX_ID_LENGTH
 from mcpkit.transports.framing import Framing

@@ -17,7 +17,7 @@ from limits.ways import limit
 from mcpkit import Server
 from mcpkit.calls.workers import processes
 from mcpkit.calls.workers.processes import Processes
-from mcpkit.errors import ProcessEndedError
+from mcpkit.common.errors import ProcessEndedError
 from pipe import settle
 from process_work import add, wait_at_gate
 from waiting import until

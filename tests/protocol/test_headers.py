@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcpkit import ProtocolError
-from mcpkit.errors import HEADER_MISMATCH
+from mcpkit.common.errors import HEADER_MISMATCH
 from mcpkit.protocol.headers import check_mirrored, check_standard, decode, encode
 from mcpkit.schema import MirroredParameter
 

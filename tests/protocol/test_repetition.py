@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from mcpkit import Server
-from mcpkit.errors import PARSE_ERROR, ProtocolError
+from mcpkit.common.errors import PARSE_ERROR, ProtocolError
 from mcpkit.middleware import CallTool, Request, ToolCallResult
 from mcpkit.protocol.jsonrpc import decode
 from mcpkit.protocol.repetition import LONG

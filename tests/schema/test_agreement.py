@@ -21,7 +21,7 @@ from jsonschema.validators import extend
 from pydantic_core import ValidationError
 
 from drawn import ANNOTATIONS, fitting
-from mcpkit.errors import ArgumentsError
+from mcpkit.common.errors import ArgumentsError
 from mcpkit.schema import Output
 from structures import arguments_of, holds_json
 

@@ -13,7 +13,7 @@ import pytest
 from pydantic import BaseModel, Field, StringConstraints, field_validator, model_validator
 from typing_extensions import TypedDict
 
-from mcpkit.errors import ArgumentsError, Problem, RegistrationError
+from mcpkit.common.errors import ArgumentsError, Problem, RegistrationError
 from mcpkit.schema import Arguments, Signature
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pydantic import Field
 
 from mcpkit import Server
-from mcpkit.errors import ArgumentsError
+from mcpkit.common.errors import ArgumentsError
 from mcpkit.schema import backtracking, explicit, patterns, values
 from mcpkit.testing import connect
 

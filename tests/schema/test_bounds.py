@@ -24,7 +24,7 @@ from pydantic import AfterValidator, BaseModel, ValidationError
 from pydantic_core import from_json
 from typing_extensions import TypedDict
 
-from mcpkit.errors import ArgumentsError
+from mcpkit.common.errors import ArgumentsError
 from mcpkit.schema import Arguments, Output, explicit
 from mcpkit.schema.problems import MOST_PROBLEMS
 from structures import arguments_of, calls_of

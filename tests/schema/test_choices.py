@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from mcpkit import Server
-from mcpkit.errors import ArgumentsError
+from mcpkit.common.errors import ArgumentsError
 from mcpkit.schema import choices, explicit
 from mcpkit.schema.explicit import CheckedSchema
 from mcpkit.testing import connect

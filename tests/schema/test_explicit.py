@@ -10,7 +10,7 @@ import pytest
 from pydantic import Field
 from typing_extensions import NotRequired
 
-from mcpkit.errors import ArgumentsError, RegistrationError
+from mcpkit.common.errors import ArgumentsError, RegistrationError
 from mcpkit.schema import Arguments, explicit
 
 SCHEMA: dict[str, Any] = {

@@ -17,7 +17,7 @@ from jsonschema import Draft202012Validator, FormatChecker
 from typing_extensions import TypedDict
 
 from form_types import Color, Plan, Size
-from mcpkit.errors import ArgumentsError, Problem
+from mcpkit.common.errors import ArgumentsError, Problem
 from mcpkit.schema.form import Form
 
 FIELDS: list[tuple[Any, st.SearchStrategy[Any]]] = [

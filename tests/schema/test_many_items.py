@@ -18,7 +18,7 @@ import pytest
 from pydantic import AwareDatetime, BaseModel, Field
 from pydantic_core import from_json
 
-from mcpkit.errors import ArgumentsError
+from mcpkit.common.errors import ArgumentsError
 from mcpkit.schema import Arguments, Output
 from mcpkit.schema.texts import Email, Uri
 from structures import arguments_of, calls_of

@@ -15,7 +15,7 @@ from uuid import UUID
 import pytest
 from pydantic import BaseModel
 
-from mcpkit.errors import ArgumentsError, OutputError, RegistrationError
+from mcpkit.common.errors import ArgumentsError, OutputError, RegistrationError
 from mcpkit.schema import Output, formats
 from structures import Color, arguments_of
 

@@ -18,7 +18,7 @@ import annotated_types as at
 import pytest
 from pydantic import AwareDatetime, BaseModel, Field, NaiveDatetime, PlainSerializer, computed_field
 
-from mcpkit.errors import OutputError, RegistrationError
+from mcpkit.common.errors import OutputError, RegistrationError
 from mcpkit.protocol.jsonrpc import encode
 from mcpkit.schema import Output, UnresolvedHint
 from mcpkit.schema.signature import empty

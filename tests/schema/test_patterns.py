@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field, StringConstraints
 
 from mcpkit import Server
-from mcpkit.errors import ArgumentsError, OutputError, RegistrationError
+from mcpkit.common.errors import ArgumentsError, OutputError, RegistrationError
 from mcpkit.schema import Output, explicit
 from mcpkit.schema.form import Form
 from mcpkit.schema.patterns import read

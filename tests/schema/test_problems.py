@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal, Union
 import pytest
 from pydantic import AfterValidator, BaseModel, Field
 
+from mcpkit.common.errors import ArgumentsError
 from mcpkit.content.wording import path
-from mcpkit.errors import ArgumentsError
 from mcpkit.schema import Arguments
 from mcpkit.schema.problems import problems
 from mcpkit.schema.signature import parameter

@@ -8,7 +8,7 @@ from typing import Any, Union
 import pytest
 from pydantic import BaseModel, RootModel, field_validator, model_validator
 
-from mcpkit.errors import ArgumentsError
+from mcpkit.common.errors import ArgumentsError
 from structures import arguments_of, calls_of
 
 

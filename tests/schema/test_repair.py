@@ -14,7 +14,7 @@ from pydantic import BaseModel, BeforeValidator, model_validator
 from pydantic_core import ValidationError
 
 from drawn import ANNOTATIONS, JSON, fitting
-from mcpkit.errors import ArgumentsError
+from mcpkit.common.errors import ArgumentsError
 from mcpkit.schema import Arguments, explicit, repair
 from mcpkit.schema.signature import parameter
 from structures import Color, Place, Point, arguments_of

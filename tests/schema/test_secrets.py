@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import pytest
 from pydantic import AfterValidator, BaseModel, Field, SecretBytes, SecretStr
 
-from mcpkit.errors import ArgumentsError
+from mcpkit.common.errors import ArgumentsError
 from mcpkit.schema import explicit
 from structures import arguments_of
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import pytest
 from pydantic import Field
 
-from mcpkit.errors import RegistrationError
+from mcpkit.common.errors import RegistrationError
 from mcpkit.schema import Arguments, Signature, UnresolvedHint
 from mcpkit.schema.signature import empty
 

@@ -13,7 +13,7 @@ import typing_extensions
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import NotRequired, Required, Self
 
-from mcpkit.errors import ArgumentsError
+from mcpkit.common.errors import ArgumentsError
 from mcpkit.schema import Arguments
 from mcpkit.schema.signature import parameter
 from structures import Case, Color, Place, Point, arguments_of, check_type

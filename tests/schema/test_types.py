@@ -17,7 +17,7 @@ import annotated_types as at
 import pytest
 from pydantic import BaseModel
 
-from mcpkit.errors import RegistrationError
+from mcpkit.common.errors import RegistrationError
 from mcpkit.schema import Arguments, UnresolvedHint
 from mcpkit.schema.signature import parameter
 from structures import Case, Color, arguments_of, check_type

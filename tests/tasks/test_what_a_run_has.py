@@ -26,7 +26,7 @@ from mcpkit import (
     ToolError,
     current_context,
 )
-from mcpkit.errors import OutputError
+from mcpkit.common.errors import OutputError
 from mcpkit.middleware import CallTool, ToolCall, ToolCallResult
 from mcpkit.testing import connect
 from task_client import KNOWS_TASKS, begin, look, until

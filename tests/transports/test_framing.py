@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcpkit.errors import INVALID_REQUEST, ProtocolError, TooLongError
+from mcpkit.common.errors import INVALID_REQUEST, ProtocolError, TooLongError
 from mcpkit.transports.framing import MAX_LINE, Framing
 
 

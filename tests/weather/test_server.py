@@ -10,7 +10,7 @@ import json
 import pytest
 from PIL import Image
 
-from mcpkit.errors import ProtocolError
+from mcpkit.common.errors import ProtocolError
 from mcpkit.testing import connect
 
 from .conftest import Answer

@@ -7,7 +7,7 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
 
-from ...errors import RegistrationError
+from ...common.errors import RegistrationError
 from ...state.principal import Principal
 from ...state.scopes import Scopes, scope_names
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...common.errors import LoginNeededError, ProviderUnavailableError
 from ...common.numbers import check_seconds
-from ...errors import LoginNeededError, ProviderUnavailableError
 from ..authority.look import Look, look_of
 from ..one_at_a_time import OneAtATime
 from ..upstream.upstream import Upstream

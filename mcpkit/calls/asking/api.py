@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from pydantic_core import from_json, to_json
 
+from ...common.errors import AnswerError, MissingCapabilityError
 from ...content.lazy import LeaveLoop
-from ...errors import AnswerError, MissingCapabilityError
 from ...protocol import jsonrpc
 from ...protocol.capabilities import tree
 from ...protocol.revisions import CLIENT_METHODS, ELICITATION_IDS

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic_core import from_json, to_json
 
-from ...errors import (
+from ...common.errors import (
     INVALID_PARAMS,
     BusyError,
     InputRequired,

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ...errors import AnswerError, BusyError, InvalidAnswerError
+from ...common.errors import AnswerError, BusyError, InvalidAnswerError
 from ...protocol import jsonrpc
 from ...protocol.jsonrpc import is_object
 from ..coroutines import within

@@ -9,7 +9,7 @@ from typing import Any, Generic, Literal, cast, overload
 
 from typing_extensions import TypeForm, TypeVar
 
-from ...errors import AnswerError, ArgumentsError, ElicitationError, InvalidAnswerError
+from ...common.errors import AnswerError, ArgumentsError, ElicitationError, InvalidAnswerError
 from ...protocol.jsonrpc import is_array, is_object
 from ...protocol.revisions import ELICITATION_IDS, knows
 from ...protocol.types import Json

@@ -8,10 +8,10 @@ from typing import Any, Literal, cast
 
 from typing_extensions import TypedDict, Unpack
 
+from ...common.errors import InvalidAnswerError, OutputError
 from ...content.lazy import LeaveLoop
 from ...content.messages import Message
 from ...content.values import to_content
-from ...errors import InvalidAnswerError, OutputError
 from ...protocol.jsonrpc import is_array, is_object
 from ...protocol.revisions import SAMPLING_CONTENT, knows
 from ...protocol.types import Json

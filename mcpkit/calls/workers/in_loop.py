@@ -8,7 +8,7 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from ...common.current import running_loop
-from ...errors import CallEndedError
+from ...common.errors import CallEndedError
 from ..call import Call
 
 T = TypeVar("T")

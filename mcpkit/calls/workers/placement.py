@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Literal
 
-from ...errors import RegistrationError
+from ...common.errors import RegistrationError
 from ...schema.signature import innermost
 from ..call import Call
 from ..making import Make, finish_call

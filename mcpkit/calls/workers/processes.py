@@ -14,8 +14,8 @@ from contextlib import contextmanager, suppress
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+from ...common.errors import ProcessEndedError
 from ...common.numbers import check_count
-from ...errors import ProcessEndedError
 from .threads import Threads, of_a_function
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from ...common.current import Running, running_loop
+from ...common.errors import BusyError, CallEndedError
 from ...common.numbers import check_count
-from ...errors import BusyError, CallEndedError
 from .forks import end_child
 
 logger = logging.getLogger("mcpkit")

@@ -20,7 +20,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, NamedTuple
 
 from ...common.ending import exit_now
-from ...errors import OutputError, said_by
+from ...common.errors import OutputError, said_by
 from ..iterables import collected, is_async_iterable, listed
 from .forks import end_child
 from .threads import finish_awaitable

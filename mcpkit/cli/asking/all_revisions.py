@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from ...client.link.errors import AuthorizationError, InvalidResultError, StatusError
 from ...client.roof import Client
-from ...errors import UNSUPPORTED_PROTOCOL_VERSION, ProtocolError
+from ...common.errors import UNSUPPORTED_PROTOCOL_VERSION, ProtocolError
 from ...protocol.jsonrpc import is_object
 from ...protocol.revisions import ALL
 from ...protocol.types import Json

@@ -9,7 +9,7 @@ import click
 
 from ...client.link.errors import InvalidResultError
 from ...client.link.results import CallResult
-from ...errors import ProtocolError
+from ...common.errors import ProtocolError
 from ..output.blocks import show
 from ..output.written import remark, write_json
 from ..statuses import CommandError, Status

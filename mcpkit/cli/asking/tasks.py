@@ -13,7 +13,7 @@ from typing import Final
 from ...client.asking.questions import Questions
 from ...client.link.results import CallResult
 from ...client.roof import Client
-from ...errors import INTERNAL_ERROR, ProtocolError
+from ...common.errors import INTERNAL_ERROR, ProtocolError
 from ...protocol.jsonrpc import is_object
 from ...protocol.revisions import STATELESS, TASKS, TASKS_IN_CORE
 from ...protocol.types import Json

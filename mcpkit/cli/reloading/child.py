@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from ...client.link.errors import TransportError
 from ...client.transports.processes.stdio import StdioTransport
-from ...errors import INTERNAL_ERROR, ProtocolError
+from ...common.errors import INTERNAL_ERROR, ProtocolError
 from ...protocol.client import Outgoing
 from ...protocol.jsonrpc import RequestId, decode, encode, is_array, is_object
 from ...protocol.types import Json

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, Final, Literal, NamedTuple, cast
 
 from ...calls.asking.questions import Answer
+from ...common.errors import MalformedError
 from ...common.nearest import nearest
 from ...content.data import json_value
-from ...errors import MalformedError
 from ...protocol.jsonrpc import is_array, is_object
 from ...protocol.types import Json
 from ..tools.schemas import ServerSchema, UnusableSchemaError

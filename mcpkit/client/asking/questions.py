@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from ...calls.asking.questions import Answer
 from ...calls.asking.roots import Root
+from ...common.errors import METHOD_NOT_FOUND, MalformedError, ProtocolError
 from ...common.functions import check_function
-from ...errors import METHOD_NOT_FOUND, MalformedError, ProtocolError
 from ...protocol.revisions import CLIENT_METHODS, STATELESS, knows
 from ...protocol.types import Json
 from .visits import UrlRequest

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Literal
 
 from ...calls.asking.sampling import Sampled
+from ...common.errors import MalformedError, ProtocolError
 from ...common.functions import check_function
-from ...errors import MalformedError, ProtocolError
 from ...protocol.jsonrpc import is_array, is_object
 from ...protocol.types import Json
 

@@ -8,8 +8,8 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from ...calls.asking.questions import Answer
+from ...common.errors import MalformedError, ProtocolError
 from ...common.listeners import Listeners
-from ...errors import MalformedError, ProtocolError
 from ...protocol.jsonrpc import is_array, is_object
 from ...protocol.types import Json
 

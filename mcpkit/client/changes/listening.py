@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from ...calls.coroutines import within
-from ...errors import INTERNAL_ERROR, METHOD_NOT_FOUND, ProtocolError
+from ...common.errors import INTERNAL_ERROR, METHOD_NOT_FOUND, ProtocolError
 from ...protocol.eras import SUBSCRIPTION_ID
 from ...protocol.jsonrpc import RequestId, is_array, is_object
 from ...protocol.revisions import STATELESS

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Final
 
-from ...errors import ProtocolError
+from ...common.errors import ProtocolError
 from ..link.link import Link
 from .changes import stems
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from ...errors import METHOD_NOT_FOUND, ProtocolError
+from ...common.errors import METHOD_NOT_FOUND, ProtocolError
 from ...protocol.revisions import LATEST
 from ...protocol.types import Json
 from ..client import Client

@@ -7,8 +7,8 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, Literal
 
+from ...common.errors import INTERNAL_ERROR, ProtocolError
 from ...common.listeners import Listeners
-from ...errors import INTERNAL_ERROR, ProtocolError
 from ...protocol.client import (
     NO_HEADERS,
     Answered,

@@ -6,8 +6,8 @@ import asyncio
 from typing import Any, Final
 
 from ...calls.coroutines import within
+from ...common.errors import UNSUPPORTED_PROTOCOL_VERSION, ProtocolError
 from ...common.numbers import check_seconds
-from ...errors import UNSUPPORTED_PROTOCOL_VERSION, ProtocolError
 from ...protocol.eras import SERVER_INFO
 from ...protocol.jsonrpc import is_array, is_object
 from ...protocol.revisions import ALL, HANDSHAKE, LATEST, LATEST_HANDSHAKE, STATELESS

@@ -10,7 +10,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from ...errors import ProtocolError
+from ...common.errors import ProtocolError
 from ...protocol.types import Json
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Any, Final, get_origin
 from pydantic_core import SchemaValidator, ValidationError, from_json
 
 from ...common.built import validator
-from ...errors import ArgumentsError, ToolError
+from ...common.errors import ArgumentsError, ToolError
 from ...protocol.jsonrpc import is_object
 from ...protocol.types import Json
 from ...schema import hints

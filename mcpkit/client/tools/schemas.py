@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 from pydantic_core import SchemaError, SchemaValidator, core_schema
 
-from ...errors import Problem
+from ...common.errors import Problem
 from ...protocol.jsonrpc import is_array, is_object
 from ...protocol.types import Json
 from ...schema import from_schema, patterns

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from inspect import Parameter, Signature
 from typing import Any, Final
 
-from ...errors import ToolError
+from ...common.errors import ToolError
 from ...protocol.jsonrpc import is_array, is_object
 from ...protocol.types import Json
 from ..link.results import CallResult

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from pydantic import ValidationError
 from pydantic_core import to_json
 
+from ...common.errors import INVALID_PARAMS, METHOD_NOT_FOUND, HandlerError, ProtocolError
 from ...components.component import optional
-from ...errors import INVALID_PARAMS, METHOD_NOT_FOUND, HandlerError, ProtocolError
 from ...middleware import CallNext, Request, Result, ToolCallResult
 from ...protocol.eras import SERVER_INFO, Handshake
 from ...protocol.revisions import RESUMABLE

@@ -12,7 +12,7 @@ from typing_extensions import TypeVar
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from ...context import Context
+    from ...components.context import Context
     from ...protocol.jsonrpc import RequestId
 
 SessionT = TypeVar("SessionT")

@@ -15,9 +15,9 @@ from pydantic import BaseModel
 from typing_extensions import TypeVar
 
 from ... import server as native
+from ...common.errors import MissingCapabilityError
 from ...common.version import __version__
 from ...engine.identity import CAPABILITIES
-from ...errors import MissingCapabilityError
 from ...protocol.eras import Cache
 from ...protocol.revisions import CACHEABLE
 from ...protocol.types import Incomplete, Json

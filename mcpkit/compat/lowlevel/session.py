@@ -11,7 +11,7 @@ from pydantic.alias_generators import to_camel
 
 from ...calls.asking.questions import Question
 from ...calls.coroutines import within
-from ...errors import INVALID_PARAMS, INVALID_REQUEST, AnswerError, MissingCapabilityError
+from ...common.errors import INVALID_PARAMS, INVALID_REQUEST, AnswerError, MissingCapabilityError
 from ...protocol import jsonrpc
 from ...protocol.eras import Handshake
 from ...protocol.jsonrpc import is_object
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from ...calls.channel import Aside
-    from ...context import Context
+    from ...components.context import Context
 
 _CLOSED = -32000
 _CHANGES = {f"notifications/{name}/list_changed": name for name in LIST_NAMES} | {

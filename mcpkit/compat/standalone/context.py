@@ -19,7 +19,7 @@ from ..lowlevel.context import http_request
 from .elicitation import AcceptedElicitation, Form
 
 if TYPE_CHECKING:
-    from ...context import Context as NativeContext
+    from ...components.context import Context as NativeContext
     from .resources import ResourceResult
 
 _LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")

@@ -9,7 +9,13 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from functools import partial, partialmethod
 from typing import TYPE_CHECKING
 
-from ...errors import INTERNAL_ERROR, INVALID_PARAMS, HandlerError, MissingCapabilityError, ProtocolError
+from ...common.errors import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    HandlerError,
+    MissingCapabilityError,
+    ProtocolError,
+)
 from ...protocol.jsonrpc import is_array
 from ...protocol.types import Incomplete, Json
 from .. import types

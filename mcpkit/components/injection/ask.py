@@ -10,7 +10,7 @@ from typing import Annotated, Any, Union, cast, get_args, get_origin
 from ...calls.asking.api import Asking
 from ...calls.asking.questions import Answer, Elicit
 from ...calls.call import Call
-from ...errors import MissingCapabilityError, RegistrationError
+from ...common.errors import MissingCapabilityError, RegistrationError
 from .markers import FromRequest, marking
 
 

@@ -21,7 +21,7 @@ from collections.abc import (
 from typing import Annotated, Any, ClassVar, TypeVar, Union, overload
 
 from ...calls.call import Call, CallContext
-from ...errors import RegistrationError
+from ...common.errors import RegistrationError
 from ...schema.signature import empty
 from .principal import leaves
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
-from ...errors import RegistrationError
+from ...common.errors import RegistrationError
 from ...state.principal import Principal
 
 

@@ -16,7 +16,7 @@ from ...calls.iterables import collected, is_async_iterable
 from ...calls.making import Make, finish_call, make_result
 from ...calls.workers.forks import end_child
 from ...calls.workers.threads import finish_awaitable, log_late, of_a_function
-from ...errors import BusyError
+from ...common.errors import BusyError
 
 Fills = tuple[tuple[str, int], ...]
 """Parameters by name, and the numbers of their values."""

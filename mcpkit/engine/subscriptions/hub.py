@@ -11,8 +11,8 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Protocol
 from weakref import WeakKeyDictionary
 
+from ...common.errors import BusyError
 from ...content.blocks import is_template
-from ...errors import BusyError
 from ...state.change import Change, ListName
 from ...state.principal import Principal
 from ..conditional import Conditional, Guards, Hearer, may_hear

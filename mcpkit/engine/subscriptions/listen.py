@@ -8,8 +8,8 @@ from typing import Any
 
 from ...calls.access import check_identified
 from ...calls.call import Call
-from ...context import Context
-from ...errors import INVALID_PARAMS, MalformedError, ProtocolError
+from ...common.errors import INVALID_PARAMS, MalformedError, ProtocolError
+from ...components.context import Context
 from ...protocol import jsonrpc
 from ...protocol.eras import SUBSCRIPTION_ID
 from ...protocol.jsonrpc import is_array, is_object

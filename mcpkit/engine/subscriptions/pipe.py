@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from ...calls.channel import Channel
-from ...errors import INTERNAL_ERROR, ProtocolError
+from ...common.errors import INTERNAL_ERROR, ProtocolError
 from ...protocol import jsonrpc
 from ...protocol.eras import Handshake
 from ...protocol.jsonrpc import RequestId

@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from ...common.errors import ProtocolError
 from ...common.listeners import Listeners
-from ...errors import ProtocolError
 from ...protocol import jsonrpc
 from ...protocol.jsonrpc import is_object
 from ...protocol.types import Json

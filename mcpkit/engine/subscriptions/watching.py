@@ -9,9 +9,9 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Ite
 from contextlib import aclosing
 from typing import Any, NamedTuple, cast
 
+from ...common.errors import ArgumentsError
 from ...components.resources import Resource, ResourceTemplate
 from ...content.blocks import is_template
-from ...errors import ArgumentsError
 from ...state.audience import Audience
 from ...state.change import Change
 from ...state.principal import Principal

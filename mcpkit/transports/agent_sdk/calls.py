@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from itertools import count
 
+from ...common.errors import ProtocolError
 from ...engine.connection import Connection
 from ...engine.engine import Served
-from ...errors import ProtocolError
 from ...protocol import jsonrpc
 from ...protocol.revisions import LATEST_HANDSHAKE
 from ...protocol.types import Json

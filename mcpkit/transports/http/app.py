@@ -6,7 +6,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING
 
-from ...errors import RegistrationError
+from ...common.errors import RegistrationError
 from ...state.keys import check_environment
 from .intake.guard import Guard
 from .options import OwnRoute, Settings

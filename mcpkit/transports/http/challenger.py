@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from ...auth.verifier import Grant
-    from ...errors import ChallengeError
+    from ...common.errors import ChallengeError
     from ...state.principal import Principal
 
 

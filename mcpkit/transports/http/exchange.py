@@ -12,7 +12,7 @@ from ...calls.channel import NO_HEADERS
 from ...calls.coroutines import first_step, go_on, within
 from ...calls.shares import Anonymous
 from ...common.addresses import caller_at
-from ...errors import ChallengeError
+from ...common.errors import ChallengeError
 from ...protocol.request_headers import JoinedHeaders
 from ...state.principal import ANYONE, Principal
 from .statuses import headers_of, status_of

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from ...common.errors import MalformedError, ProtocolError
 from ...engine.subscriptions.listen import LOST, Listen
 from ...engine.subscriptions.mailbox import Pending
-from ...errors import MalformedError, ProtocolError
 from ...protocol import jsonrpc
 from ...state.change import Change
 from ...state.principal import Principal

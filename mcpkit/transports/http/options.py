@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from typing import Any, NamedTuple, get_type_hints
 
+from ...common.errors import RegistrationError
 from ...common.nearest import nearest
 from ...common.numbers import check_count, check_seconds
-from ...errors import RegistrationError
 from ...state.principal import Principal
 
 FindPrincipal = Callable[[MutableMapping[str, Any]], Principal | Awaitable[Principal | None] | None]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ...calls.call import Call
 from ...calls.failures import error_response
 from ...calls.tasks import OVER, Calls, Reply, server_ended
-from ...errors import ChallengeError
+from ...common.errors import ChallengeError
 from ...protocol import jsonrpc
 from ...protocol.jsonrpc import Outcome, Ready
 from ...protocol.messages import Request

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...calls.call import Call
 from ...calls.failures import error_response
-from ...errors import ProtocolError
+from ...common.errors import ProtocolError
 from ...protocol import jsonrpc
 from ...protocol.eras import PROTOCOL_VERSION, Stateless, unsupported_version
 from ...protocol.headers import Headers, check_mirrored, check_standard

@@ -14,7 +14,7 @@ from starlette.routing import Route
 from authority_site import CALLBACK, MCP, ORIGIN, Login, clicked, code_of, site
 from mcpkit import Server
 from mcpkit.auth import DevAuth, DevClient, DevUser, Site
-from mcpkit.errors import RegistrationError
+from mcpkit.common.errors import RegistrationError
 from nginx import free_ports, proxying
 from serving import in_thread_at
 

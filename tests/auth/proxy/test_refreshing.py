@@ -10,7 +10,7 @@ import pytest
 from clock import Clock
 from mcpkit.auth import InvalidTokenError
 from mcpkit.auth.proxy.logins import LEASE
-from mcpkit.errors import LoginNeededError, ProviderUnavailableError
+from mcpkit.common.errors import LoginNeededError, ProviderUnavailableError
 from mcpkit.state.memory import Memory
 from proxied import Proxied
 

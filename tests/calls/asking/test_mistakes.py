@@ -23,7 +23,7 @@ from mcpkit import (
     Server,
     user,
 )
-from mcpkit.errors import InputRequired
+from mcpkit.common.errors import InputRequired
 from mcpkit.testing import connect
 
 pytestmark = pytest.mark.anyio

@@ -14,7 +14,7 @@ import pytest
 import process_work as work
 from mcpkit import ProtocolError, RegistrationError, ResourceNotFoundError, Server, ToolError
 from mcpkit.calls.workers.processes import Processes, kill_workers
-from mcpkit.errors import ArgumentsError, ProcessEndedError
+from mcpkit.common.errors import ArgumentsError, ProcessEndedError
 from mcpkit.testing import connect
 from waiting import over, until
 

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from mcpkit.calls.workers.threads import Threads
-from mcpkit.errors import BusyError
+from mcpkit.common.errors import BusyError
 from waiting import until
 
 pytestmark = pytest.mark.anyio

@@ -15,7 +15,7 @@ import pytest
 
 from mcpkit import Context, ProtocolError, RegistrationError, Server
 from mcpkit.calls.workers.threads import Threads
-from mcpkit.errors import BusyError
+from mcpkit.common.errors import BusyError
 from mcpkit.testing import connect
 from waiting import until
 

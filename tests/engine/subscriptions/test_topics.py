@@ -22,7 +22,7 @@ from mcpkit import (
     Server,
     Topic,
 )
-from mcpkit.errors import OutputError
+from mcpkit.common.errors import OutputError
 from mcpkit.testing import Client, connect
 from mcpkit.transports import Connection
 from pipe import META, settle, stateless_meta

@@ -14,8 +14,8 @@ import pytest
 
 from listening import Ear, hearing, updated
 from mcpkit import Context, LogHandler, RegistrationError, Registry, Server, resource
+from mcpkit.components.context import current_context
 from mcpkit.components.resources import Resource, ResourceTemplate
-from mcpkit.context import current_context
 from mcpkit.middleware import CallNext, Request, Result
 from mcpkit.state.change import Change
 from mcpkit.testing import connect

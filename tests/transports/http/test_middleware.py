@@ -9,7 +9,7 @@ import pytest
 
 from asgi_client import Serve, initialize
 from mcpkit import Context, Memory, ProtocolError, Server, current_context
-from mcpkit.errors import BusyError
+from mcpkit.common.errors import BusyError
 from mcpkit.middleware import CallNext, Request, Result
 
 pytestmark = pytest.mark.anyio

@@ -16,7 +16,7 @@ import pytest
 from asgi_client import Client, Serve, lifespan
 from clock import Clock
 from mcpkit import Memory, Server, Sqlite
-from mcpkit.errors import RegistrationError
+from mcpkit.common.errors import RegistrationError
 from waiting import until
 
 pytestmark = pytest.mark.anyio

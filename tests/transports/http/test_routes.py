@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
 
 from mcpkit import Server
-from mcpkit.errors import RegistrationError
+from mcpkit.common.errors import RegistrationError
 from mcpkit.transports.http.intake.cors import Cors
 from mcpkit.transports.http.intake.guard import Guard
 from mcpkit.transports.http.options import OwnRoute, Settings

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from ....client.link.errors import TransportError
-from ....errors import ProtocolError
+from ....common.errors import ProtocolError
 from ..findings.finding import Seen, quoted
 from ..patients.patient import Patient, there
 

@@ -16,8 +16,8 @@ from contextlib import suppress
 from pathlib import PurePath
 from typing import Final
 
+from ....common.errors import TooLongError
 from ....common.numbers import check_count, check_seconds
-from ....errors import TooLongError
 from ....protocol.client import Outgoing
 from ....protocol.unreadable import id_of_answer, is_call
 from ....transports.framing import MAX_LINE, Framing

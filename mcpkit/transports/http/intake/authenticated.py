@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from ....calls.failures import readable
-from ....errors import ChallengeError
+from ....common.errors import ChallengeError
 from ....state.principal import ANYONE, Principal
 from ..exchange import Scope
 from ..options import FindPrincipal

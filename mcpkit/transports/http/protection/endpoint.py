@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ....auth.verifier import Grant, InvalidTokenError, TokenVerifier
 from ....common.addresses import caller_at
-from ....errors import ChallengeError
+from ....common.errors import ChallengeError
 from ....protocol.revisions import HANDSHAKE
 from ....state.principal import ANYONE, Principal
 from ..exchange import RefusedError

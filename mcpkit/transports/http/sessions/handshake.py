@@ -13,8 +13,8 @@ from typing import Any
 from ....calls.asking.pending import OpenQuestions
 from ....calls.channel import Channel
 from ....calls.tasks import Calls, Reply
+from ....common.errors import INVALID_REQUEST, METHOD_NOT_FOUND, ProtocolError
 from ....engine.peer import Peer
-from ....errors import INVALID_REQUEST, METHOD_NOT_FOUND, ProtocolError
 from ....protocol import jsonrpc
 from ....protocol.eras import Client, Envelope, Handshake
 from ....protocol.jsonrpc import Outcome, Ready, is_array, is_object

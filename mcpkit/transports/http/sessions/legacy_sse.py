@@ -16,7 +16,7 @@ from ..exchange import Exchange, Source, event
 
 if TYPE_CHECKING:
     from ....auth.verifier import Grant
-    from ....errors import ProtocolError
+    from ....common.errors import ProtocolError
     from ....state.revocations import Revocation
 
 

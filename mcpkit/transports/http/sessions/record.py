@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
-from ....errors import BusyError
+from ....common.errors import BusyError
 from .remote import CHANGED
 from .token import SessionToken
 

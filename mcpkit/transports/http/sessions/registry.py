@@ -21,7 +21,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from ....calls.shares import Shares
-from ....errors import BusyError, ChallengeError
+from ....common.errors import BusyError, ChallengeError
 from ....protocol.eras import Handshake
 from ....state.change import LIST_NAMES
 from ....state.keys import Keys

@@ -7,7 +7,7 @@ import logging
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from ....calls.coroutines import within
-from ....errors import INTERNAL_ERROR, BusyError, ProtocolError
+from ....common.errors import INTERNAL_ERROR, BusyError, ProtocolError
 from ....protocol import jsonrpc
 from ..exchange import Exchange, Source, event
 from .remote import TAKEN

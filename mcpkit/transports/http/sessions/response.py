@@ -7,7 +7,7 @@ from typing import Any
 
 from ....calls.asking.pending import OpenQuestions
 from ....calls.channel import Aside
-from ....errors import INVALID_REQUEST, PARSE_ERROR, ChallengeError
+from ....common.errors import INVALID_REQUEST, PARSE_ERROR, ChallengeError
 from ....protocol.jsonrpc import is_array, is_object
 from ..exchange import Exchange, Source
 from ..statuses import headers_of, status_of

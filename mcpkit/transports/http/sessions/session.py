@@ -14,8 +14,8 @@ from typing import Any
 
 from ....calls.asking.pending import OpenQuestions
 from ....calls.tasks import Calls, Reply, server_ended
+from ....common.errors import BusyError, ProtocolError
 from ....engine.peer import Peer
-from ....errors import BusyError, ProtocolError
 from ....protocol import jsonrpc
 from ....protocol.eras import Envelope, Handshake
 from ....protocol.jsonrpc import is_array, is_id, is_object

@@ -6,10 +6,10 @@ from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
+from ....common.errors import BusyError
 from ....engine.subscriptions.hub import ChangeListener
 from ....engine.subscriptions.listen import notification
 from ....engine.subscriptions.mailbox import Pending
-from ....errors import BusyError
 from ....state.change import Change
 from ..exchange import Exchange
 from .remote import SAID

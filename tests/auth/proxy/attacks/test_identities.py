@@ -8,7 +8,7 @@ import pytest
 
 from mcpkit import Principal
 from mcpkit.auth.proxy.logins import Logins
-from mcpkit.errors import LoginNeededError
+from mcpkit.common.errors import LoginNeededError
 from two_browsers import EDITOR, EVIL, MCP, ORIGIN, PROVIDER, World, answer, logged_in
 
 pytestmark = pytest.mark.anyio

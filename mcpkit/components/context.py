@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from typing_extensions import TypeVar
 
-from .calls.access import require
-from .calls.call import Call
-from .calls.reporting import Reporting
-from .common.current import current
-from .components.catalog import ServerCatalog
+from ..calls.access import require
+from ..calls.call import Call
+from ..calls.reporting import Reporting
+from ..common.current import current
+from .catalog import ServerCatalog
 
 if TYPE_CHECKING:
-    from .calls.sync_context import SyncContext
-    from .state.store import Store
+    from ..calls.sync_context import SyncContext
+    from ..state.store import Store
 
 State = TypeVar("State", default=Any)
 
@@ -106,14 +106,14 @@ class Context(Reporting, Generic[State]):
             RegistrationError: Users of this server do not log in there.
             OSError: The shared store does not answer.
         """
-        from .calls.foreign import token_for
+        from ..calls.foreign import token_for
 
         return await token_for(self.call, provider)
 
     @property
     def sync(self) -> SyncContext:
         """The same reports and questions for functions that are not `async`."""
-        from .calls.sync_context import SyncContext
+        from ..calls.sync_context import SyncContext
 
         return SyncContext(self)
 
