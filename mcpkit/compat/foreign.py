@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import TypeGuard, get_args, get_origin, get_type_hints
 
@@ -17,15 +17,13 @@ BLOCKS = ("TextContent", "ImageContent", "AudioContent", "ResourceLink", "Embedd
 
 def is_kind(of: type, *names: str) -> bool:
     """Whether a class, or one that it inherits from, has one of these names in an SDK."""
-    return _is_kind(of, names)
+    return not _names(of).isdisjoint(names)
 
 
-def _look(of: type, names: tuple[str, ...]) -> bool:
+@lru_cache(1024)
+def _names(of: type) -> frozenset[str]:
     homes = ("mcpkit.compat.", *INSTALLED)
-    return any(each.__name__ in names and each.__module__.startswith(homes) for each in of.__mro__)
-
-
-_is_kind: Callable[[type, tuple[str, ...]], bool] = lru_cache(1024)(_look)
+    return frozenset(each.__name__ for each in of.__mro__ if each.__module__.startswith(homes))
 
 
 def find_context_parameter(fn: object) -> str | None:
@@ -55,8 +53,7 @@ def own(value: Incomplete) -> Incomplete:
         for each in type(value).__mro__:
             model = getattr(types, each.__name__, None) if each.__module__.startswith(INSTALLED) else None
             if model is not None:
-                dumped = value.model_dump(
-                    mode="json", by_alias=True, exclude_none=True, exclude={"result_type"}
-                )
-                return model.model_validate(dumped)  # without what mcp 2.x says for clients of 2026-07-28
+                without = {"result_type"}  # what mcp 2.x says for clients of 2026-07-28
+                said = value.model_dump(mode="json", by_alias=True, exclude_none=True, exclude=without)
+                return model.model_validate(said)
     return value

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections.abc import Sequence
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import uvicorn
-from pydantic import AnyHttpUrl, ValidationError
+from pydantic import AnyHttpUrl
 from pydantic_core import to_json
 from starlette.applications import Starlette
 from starlette.authentication import AuthCredentials, SimpleUser, UnauthenticatedUser
@@ -21,10 +19,14 @@ from starlette.responses import JSONResponse
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.types import ASGIApp, Lifespan, Receive, Scope, Send
 
+from ...auth.audiences import is_for
+from ...auth.discovery import protected_resource_urls
 from ...components.component import optional
 from ...protocol.types import Json
+from ...transports.http.options import Settings as Options
 from ...transports.http.protection.bearer import challenge
 from ...transports.http.protection.metadata import Document
+from ...transports.http.run import defaults
 from ..auth import AccessToken, AuthSettings, TokenVerifier, access_token
 from ..lowlevel.serving import SseServerTransport, StreamableHTTPSessionManager
 
@@ -33,9 +35,6 @@ if TYPE_CHECKING:
     from .settings import Settings
 
 logger = logging.getLogger("mcp.server.auth.middleware.bearer_auth")
-
-_GRACE = 10
-"""Seconds that running calls get when the process is told to end."""
 
 
 class AuthenticatedUser(SimpleUser):
@@ -49,7 +48,8 @@ class AuthenticatedUser(SimpleUser):
     def identity(self) -> str:
         """What tells it from others, to whom its sessions do not belong: client, issuer and subject."""
         token = self.access_token
-        return json.dumps([token.client_id, (token.claims or {}).get("iss"), token.subject], default=str)
+        said = [token.client_id, (token.claims or {}).get("iss"), token.subject]
+        return to_json(said, fallback=str).decode()
 
 
 class Authenticated:
@@ -60,47 +60,31 @@ class Authenticated:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection as ASGI has it."""
-        if scope["type"] not in {"http", "websocket"}:
-            await self.app(scope, receive, send)
-            return
-        header = Headers(scope=scope).get("authorization", "")
-        token = await self.verifier.verify_token(header[7:]) if header.lower().startswith("bearer ") else None
-        user = AuthenticatedUser(token) if token is not None and self._is_good(token) else None
-        scope = {**scope, "auth": AuthCredentials(user.scopes if user else None)}
-        reset = access_token.set(user.access_token if user else None)
+        token = None if scope["type"] == "lifespan" else await self._token(Headers(scope=scope))
+        user = UnauthenticatedUser() if token is None else AuthenticatedUser(token)
+        said = {"user": user, "auth": AuthCredentials(None if token is None else token.scopes)}
+        reset = access_token.set(token)
         try:
-            await self.app({**scope, "user": user or UnauthenticatedUser()}, receive, send)
+            await self.app({**scope, **said}, receive, send)
         finally:
             access_token.reset(reset)
 
-    def _is_good(self, token: AccessToken) -> bool:
-        if token.expires_at and token.expires_at < int(time.time()):
-            return False
-        if self.resource is None or _bare(token.resource or "") == _bare(self.resource):
-            return True
+    async def _token(self, headers: Headers) -> AccessToken | None:
+        """Return the token of a request, if it is good."""
+        header = headers.get("authorization", "")
+        token = await self.verifier.verify_token(header[7:]) if header.lower().startswith("bearer ") else None
+        if token is None or (token.expires_at and token.expires_at < int(time.time())):
+            return None
+        if self.resource is None or is_for([token.resource or ""], [str(self.resource)]):
+            return token
         logger.warning("a token is refused, as its resource %r is not %s", token.resource, self.resource)
-        return False
-
-
-def _bare(url: AnyHttpUrl | str) -> str | None:
-    try:
-        return str(AnyHttpUrl(str(url))).removesuffix("/")
-    except ValidationError:
         return None
 
 
-def metadata(settings: AuthSettings) -> bytes:
+def metadata(auth: AuthSettings) -> bytes:
     """Return what clients read of a protected server, as JSON (RFC 9728, section 2)."""
-    said: Json = {"authorization_servers": [settings.issuer_url], "bearer_methods_supported": ["header"]}
-    asked = optional(resource=settings.resource_server_url, scopes_supported=settings.required_scopes)
-    return to_json({**asked, **said})
-
-
-def metadata_url(resource: AnyHttpUrl) -> str:
-    """Return where clients read of a protected server (RFC 9728, section 3.1)."""
-    parts = urlsplit(str(resource))
-    path = "" if parts.path == "/" else parts.path
-    return f"{parts.scheme}://{parts.netloc}/.well-known/oauth-protected-resource{path}"
+    said: Json = {"authorization_servers": [auth.issuer_url], "bearer_methods_supported": ["header"]}
+    return to_json(optional(resource=auth.resource_server_url, scopes_supported=auth.required_scopes) | said)
 
 
 class StreamableHTTPASGIApp:
@@ -128,7 +112,8 @@ class StreamableHTTPASGIApp:
         else:
             return None
         said, url = {"error": error, "error_description": description}, auth.resource_server_url
-        asking = challenge({**said, "resource_metadata": None if url is None else metadata_url(url)})
+        where = None if url is None else protected_resource_urls(str(url))[0]
+        asking = challenge({**said, "resource_metadata": where})
         return JSONResponse(said, status, {"www-authenticate": asking})
 
 
@@ -176,17 +161,12 @@ class Apps:
             resource = auth.resource_server_url if auth.validate_token_resource else None
             middleware = [Middleware(Authenticated, self._verifier, resource)]
         if auth is not None and auth.resource_server_url is not None:
-            where = urlsplit(metadata_url(auth.resource_server_url)).path
+            where = urlsplit(protected_resource_urls(str(auth.resource_server_url))[0]).path
             routes.append(Route(where, Document(metadata(auth)), methods=["GET", "OPTIONS"]))
         return Starlette(self._settings.debug, [*routes, *self._own], middleware, lifespan=lifespan)
 
     async def serve(self, app: ASGIApp) -> None:
         """Serve an app with uvicorn, until a signal comes."""
-        settings = self._settings
-        # Without uvloop, httptools does not tell in time of a client that goes.
-        http = "auto" if find_spec("uvloop") else "h11"
-        level = settings.log_level.lower()
-        config = uvicorn.Config(
-            app, settings.host, settings.port, http=http, log_level=level, timeout_graceful_shutdown=_GRACE
-        )
+        how = {"log_level": self._settings.log_level.lower(), **defaults(Options())}
+        config = uvicorn.Config(app, self._settings.host, self._settings.port, **how)
         await uvicorn.Server(config).serve()

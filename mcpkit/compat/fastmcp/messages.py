@@ -10,19 +10,16 @@ from pydantic_core import to_json
 from ..types import ContentBlock, TextContent
 
 
-class Message(BaseModel):
+class Message(BaseModel, defer_build=True):
     """Base class for all prompt messages."""
-
-    model_config = ConfigDict(defer_build=True)
 
     role: Literal["user", "assistant"]
     content: ContentBlock
 
     def __init__(self, content: str | ContentBlock, **kwargs: object) -> None:
         """Take a text, or content of another kind."""
-        super().__init__(
-            content=TextContent(type="text", text=content) if isinstance(content, str) else content, **kwargs
-        )
+        block = TextContent(type="text", text=content) if isinstance(content, str) else content
+        super().__init__(content=block, **kwargs)
 
 
 class UserMessage(Message):

@@ -96,9 +96,8 @@ class StreamableHTTPSessionManager:
     def __post_init__(self) -> None:
         """Make the app."""
         if self.event_store is not None or self.retry_interval is not None:
-            differs(
-                "event_store", "mcpkit keeps events itself: event_store= and retry_interval= are not used"
-            )
+            unused = "mcpkit keeps events itself: event_store= and retry_interval= are not used"
+            differs("event_store", unused)
         limits = {"max_body": self.max_request_body_size, "max_sessions": self.max_sessions or sys.maxsize}
         ages = {"session_ttl": float(self.session_idle_timeout or _YEARS), "session_max_age": _YEARS}
         served, security = self.app.served, self.security_settings
