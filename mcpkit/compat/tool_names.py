@@ -10,6 +10,7 @@ logger = logging.getLogger("mcp.shared.tool_name_validation")
 
 SEP_986_URL: Final = "https://modelcontextprotocol.io/specification/2025-11-25/server/tools#tool-names"
 DOUBTS: Final = {
+    r"^\Z": "cannot be empty",
     r" ": "contains spaces, which may cause parsing issues",
     r",": "contains commas, which may cause parsing issues",
     r"^-|-\Z": "starts or ends with a dash, which may cause parsing issues in some contexts",
@@ -20,8 +21,6 @@ DOUBTS: Final = {
 
 def doubts_about(name: str) -> list[str]:
     """Say what clients may stumble over in a name."""
-    if not name:
-        return ["Tool name cannot be empty"]
     if len(name) > 128:
         return [f"Tool name exceeds maximum length of 128 characters (current: {len(name)})"]
     doubts = [f"Tool name {text}" for pattern, text in DOUBTS.items() if re.search(pattern, name)]

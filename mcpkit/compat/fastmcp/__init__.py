@@ -15,6 +15,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Audio", "Context", "FastMCP", "Icon", "Image"]
 
-_MEDIA = dict.fromkeys(("Audio", "Image"), ".media")
-_HOMES = {"Context": ".context", "FastMCP": ".server", "Icon": "..types", **_MEDIA}
+_HOMES = {
+    "Audio": ".media",
+    "Context": ".context",
+    "FastMCP": ".server",
+    "Icon": "..types",
+    "Image": ".media",
+}
 __getattr__ = late_names(globals(), _HOMES)

@@ -65,12 +65,8 @@ class Context(Generic[SessionT, LifespanT, RequestT]):
         self, progress: float, total: float | None = None, message: str | None = None
     ) -> None:
         """Say how far the request has come, where its client wants to know."""
-        token = getattr(self.request_context.meta, "progressToken", None)
-        if token is not None:
-            said = {"progress": progress, "total": total, "message": message}
-            await self.session.send_progress_notification(
-                progress_token=token, related_request_id=self.request_id, **said
-            )
+        if (token := getattr(self.request_context.meta, "progressToken", None)) is not None:
+            await self.session.send_progress_notification(token, progress, total, message, self.request_id)
 
     async def read_resource(self, uri: str | AnyUrl) -> Iterable[ReadResourceContents]:
         """Read a resource of the same server."""
@@ -94,9 +90,7 @@ class Context(Generic[SessionT, LifespanT, RequestT]):
 
     async def log(self, level: LoggingLevel, message: str, *, logger_name: str | None = None) -> None:
         """Tell the client something."""
-        await self.session.send_log_message(
-            level=level, data=message, logger=logger_name, related_request_id=self.request_id
-        )
+        await self.session.send_log_message(level, message, logger_name, self.request_id)
 
     async def debug(self, message: str, *, logger_name: str | None = None) -> None:
         """Tell it what is of use in finding an error."""
@@ -135,6 +129,4 @@ class Context(Generic[SessionT, LifespanT, RequestT]):
             await close()
 
     async def close_standalone_sse_stream(self) -> None:
-        """Close the stream of what belongs to no request, where there is one."""
-        if self._request_context is not None and (close := self._request_context.close_standalone_sse_stream):
-            await close()
+        """Do nothing: the stream of what belongs to no request stays open as long as its client wants it."""

@@ -27,9 +27,8 @@ class NoTasks:
     task_metadata = None
 
     def __getattr__(self, name: str) -> object:
-        raise AttributeError(
-            f"tasks of `mcp` (.{name}) are not here: write @server.tool(task=True) of mcpkit"
-        )
+        instead = "write @server.tool(task=True) of mcpkit"
+        raise AttributeError(f"tasks of `mcp` (.{name}) are not here: {instead}")
 
 
 @dataclass(eq=False)

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, get_type_hints
+from typing import TYPE_CHECKING, Generic, TypeAlias, get_type_hints
 
 from pydantic import BaseModel
 from typing_extensions import TypeVar
@@ -33,10 +33,9 @@ if TYPE_CHECKING:
 LifespanResultT = TypeVar("LifespanResultT", default=object)
 RequestT = TypeVar("RequestT", default=object)
 Handler: TypeAlias = Callable[..., Awaitable["Incomplete"]]
-F = TypeVar("F", bound=Handler)
+Decorator: TypeAlias = Callable[[Handler], Handler]
 AnyServer: TypeAlias = "Server[Incomplete, Incomplete]"
-Method: TypeAlias = "Callable[[AnyServer], Decorator]"
-
+Method: TypeAlias = Callable[["AnyServer"], Decorator]
 
 _OFFERS = {
     "prompts": "ListPromptsRequest",
@@ -46,14 +45,6 @@ _OFFERS = {
     "completions": "CompleteRequest",
 }
 """The capabilities, and what is answered by whoever has them."""
-
-
-class Decorator(Protocol):
-    """Takes any handler, and returns it."""
-
-    def __call__(self, function: F, /) -> F:
-        """Register it."""
-        ...
 
 
 @dataclass
@@ -102,7 +93,7 @@ def _registers(kind: str, serves: Callable[[AnyServer, Handler], Handler]) -> Me
     """Return a method that decorates functions: what `serves` makes of them handles requests or notifications."""
 
     def method(server: AnyServer) -> Decorator:
-        def decorator(function: F) -> F:
+        def decorator(function: Handler) -> Handler:
             asks = kind.endswith("Request")
             handlers = server.request_handlers if asks else server.notification_handlers
             handlers[getattr(types, kind)] = serves(server, function)
@@ -147,22 +138,17 @@ def _lists(of: str, member: str) -> Method:
 
 def _with_request(function: Handler, name: str) -> Handler:
     """Return what calls a function with a request, where it has a parameter for one."""
-
-    def call(request: object) -> Awaitable[object]:
-        return function(**dict.fromkeys(words, request))
-
-    words: list[str] = []
     try:
         hints = get_type_hints(function) if (parameters := inspect.signature(function).parameters) else {}
     except (ValueError, TypeError, NameError):
-        return call
-    for each in parameters.values():
-        if getattr(hints.get(each.name), "__name__", None) == name and each.default is each.empty:
-            if each.kind is each.POSITIONAL_ONLY:
-                return function
-            words.append(each.name)
-            break
-    return call
+        return lambda _: function()
+    required = (each for each in parameters.values() if each.default is each.empty)
+    asking = [each for each in required if getattr(hints.get(each.name), "__name__", None) == name]
+    if not asking:
+        return lambda _: function()
+    if asking[0].kind is inspect.Parameter.POSITIONAL_ONLY:
+        return function
+    return lambda request: function(**{asking[0].name: request})
 
 
 def _contents(answer: Incomplete, asked: Incomplete) -> object:
@@ -270,9 +256,8 @@ class Server(Generic[LifespanResultT, RequestT]):
     ) -> None:
         """Serve one client, until it goes: by what `stdio_server` and the like give, or by streams of objects."""
         if raise_exceptions or stateless:
-            differs(
-                "run", "run(raise_exceptions=, stateless=) has no effect: errors are answered, sessions begun"
-            )
+            instead = "errors are answered, sessions begun"
+            differs("run", f"run(raise_exceptions=, stateless=) has no effect: {instead}")
         self.initialization_options = initialization_options
         if (serve := getattr(read_stream, "serve", None)) is not None:
             await serve(self.served)
@@ -294,10 +279,10 @@ class Server(Generic[LifespanResultT, RequestT]):
     async def _answer(self, function: Handler, validates: bool, request: Incomplete) -> object:
         try:
             return await self._call(function, request.params.name, request.params.arguments or {}, validates)
+        except MissingCapabilityError:
+            raise
         except Exception as error:
-            if isinstance(error, MissingCapabilityError) or is_kind(
-                type(error), "UrlElicitationRequiredError"
-            ):
+            if is_kind(type(error), "UrlElicitationRequiredError"):
                 raise
             return self._make_error_result(str(error))
 

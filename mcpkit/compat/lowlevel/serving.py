@@ -153,34 +153,32 @@ class SseServerTransport:
     ) -> AsyncGenerator[tuple[Stream, Stream]]:
         """Give the streams by which `Server.run` answers a request with the event stream of a session."""
         path = quote(scope.get("root_path", "").rstrip("/") + self._endpoint).encode()
-        opened: list[str] = []
-        refused: list[int] = []
 
         async def serve(server: Native) -> None:
             from ...client.transports.http.asgi_lifespan import AppLifespan
 
             app = _app(server, self.security_settings, max_body=self.max_request_body_size)
+            session, status = "", 200
 
             async def announce(message: Message) -> None:
-                if message.get("status", 200) != 200:
-                    refused.append(message["status"])
-                elif not opened and (found := _ENDPOINT.search(message.get("body", b""))):
-                    opened.append(found[2].decode())
-                    self._apps[opened[0]] = app
+                nonlocal session, status
+                status = message.get("status", status)
+                if not session and (found := _ENDPOINT.search(message.get("body", b""))):
+                    session = found[2].decode()
+                    self._apps[session] = app
                     where = path + b"?session_id=" + found[2]
                     message = {**message, "body": message["body"].replace(found[1], where, 1)}
                 await send(message)
 
-            async with AppLifespan(app):
-                await _serve(app, "/sse", scope, receive, announce)
-            if refused:
+            try:
+                async with AppLifespan(app):
+                    await _serve(app, "/sse", scope, receive, announce)
+            finally:
+                self._apps.pop(session, None)
+            if status != 200:
                 raise ValueError("Request validation failed")
 
-        try:
-            yield (stream := Stream(serve)), stream
-        finally:
-            for session in opened:
-                self._apps.pop(session, None)
+        yield (stream := Stream(serve)), stream
 
     async def handle_post_message(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Take a message of a session, as an ASGI app."""

@@ -1,5 +1,7 @@
 """The client, as handlers of low-level servers talk to it: by the request that is served, or beside it."""
 
+# ruff: noqa: N803 - arguments have the names that they have in `mcp`
+
 from __future__ import annotations
 
 import sys
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
     from ...calls.channel import Aside
     from ...components.context import Context
 
-_CLOSED = -32000
 _CHANGES = {f"notifications/{name}/list_changed": name for name in LIST_NAMES} | {
     "notifications/resources/updated": "resource"
 }
@@ -58,10 +59,8 @@ class _Asked(Question[Json]):
         self._params = params
 
     def params(self, revision: str) -> Json:
-        known = {
-            "mode": knows(revision, "ElicitRequestParams", "mode"),
-            "elicitationId": revision in ELICITATION_IDS,
-        }
+        has_mode, has_id = knows(revision, "ElicitRequestParams", "mode"), revision in ELICITATION_IDS
+        known = {"mode": has_mode, "elicitationId": has_id}
         return {name: value for name, value in self._params.items() if known.get(name, True)}
 
     def read(self, result: Mapping[str, object]) -> Json:
@@ -125,14 +124,15 @@ class ServerSession:
 
     def _beside(self) -> Aside:
         """Return the way to the client beside its requests; as in `mcp`, where there is none it is a closed stream."""
-        if self._aside is not None and not self._aside.has_ended:
-            return self._aside
-        anyio = sys.modules.get("anyio")
-        raise (RuntimeError if anyio is None else anyio.ClosedResourceError)(
-            "the client has gone"
-            if self._aside is not None
-            else "this request has been answered, and its client has no session in which it could be told more"
+        problem = (
+            "this request has been answered, and its client has no session in which it could be told more"
         )
+        if self._aside is not None:
+            if not self._aside.has_ended:
+                return self._aside
+            problem = "the client has gone"
+        anyio = sys.modules.get("anyio")
+        raise (RuntimeError if anyio is None else anyio.ClosedResourceError)(problem)
 
     async def tell(self, method: str, params: Json) -> None:
         """Send a notification: with the answer to the request that is served, or beside it."""
@@ -174,16 +174,17 @@ class ServerSession:
     async def _ask(self, asked: _Asked) -> Json:
         here = self._here()
         if self._is_stateless:
-            differs(
-                "rounds", "a handler that asks a client of 2026-07-28 runs again from the top with the answer"
-            )
+            again = "a handler that asks a client of 2026-07-28 runs again from the top with the answer"
+            differs("rounds", again)
         try:
             if here is not None and asked.method in CLIENT_METHODS:
                 return (await here.ask(asked))[0]
             self._client.require(*asked.capabilities)
             way = self._beside()
             if way.questions is None or not way.is_open:
-                raise _error(_CLOSED, "the client has no stream open on which it could be asked")
+                raise _error(
+                    types.CONNECTION_CLOSED, "the client has no stream open on which it could be asked"
+                )
             answers = await way.questions.ask([asked], [asked.request(self._revision)], way, self._patience)
             return dict(answers[0])
         except AnswerError as error:
@@ -202,10 +203,7 @@ class ServerSession:
         return await self.send_request(types.ListRootsRequest(), types.ListRootsResult)
 
     async def elicit_form(
-        self,
-        message: str,
-        requestedSchema: Json,  # noqa: N803 - the name that it has in `mcp`
-        related_request_id: object = None,
+        self, message: str, requestedSchema: Json, related_request_id: object = None
     ) -> Incomplete:
         """Ask the user to fill in a form."""
         form = types.ElicitRequestFormParams(message=message, requestedSchema=requestedSchema)
@@ -224,9 +222,8 @@ class ServerSession:
         self, messages: list[Incomplete], *, related_request_id: object = None, **options: object
     ) -> Incomplete:
         """Ask for words of the client's model, with the options of `mcp`, such as `max_tokens=`."""
-        has_tools = options.get("tools") is not None
-        wants_tools = has_tools or options.get("tool_choice") is not None
-        if wants_tools and not self._client.supports("sampling.tools"):
+        has_tools, has_choice = (options.get(each) is not None for each in ("tools", "tool_choice"))
+        if (has_tools or has_choice) and not self._client.supports("sampling.tools"):
             raise _error(INVALID_PARAMS, "Client does not support sampling tools capability")
         said = {to_camel(name): value for name, value in options.items()}
         asked = types.CreateMessageRequestParams(messages=messages, **said)
@@ -250,17 +247,12 @@ def _error(code: int, text: str) -> Exception:
     return McpError(types.ErrorData(code=code, message=text))
 
 
-def _has(declared: Json, wanted: Json) -> bool:
-    """Say whether all that is wanted has been declared."""
-    return all(_holds(name, declared.get(name), value) for name, value in wanted.items())
-
-
-def _holds(name: str, declared: object, wanted: object) -> bool:
-    """Say so of one capability; what is experimental has to be declared as it is wanted."""
+def _has(declared: object, wanted: object, of: str = "") -> bool:
+    """Say whether all that is wanted of a capability has been declared; of what is experimental, as it is wanted."""
     if not is_object(wanted):
         return not wanted or bool(declared)
     if not is_object(declared):
         return False
-    if name == "experimental":
-        return all(declared.get(each) == how for each, how in wanted.items())
-    return name == "elicitation" or _has(declared, wanted)
+    if of == "experimental":
+        return wanted.items() <= declared.items()
+    return of == "elicitation" or all(_has(declared.get(name), each, name) for name, each in wanted.items())
