@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import inspect
 import re
-from collections.abc import Callable, Coroutine, Iterable
-from typing import TYPE_CHECKING, Generic, Literal
+from collections.abc import Callable, Iterable
+from operator import attrgetter
+from typing import TYPE_CHECKING, Generic, Literal, TypeAlias
 
 from pydantic_core import to_jsonable_python
 from typing_extensions import TypeVar, Unpack
@@ -38,13 +39,12 @@ if TYPE_CHECKING:
     from ..lowlevel.session import ServerSession
     from .http import Apps
 
+Decorator: TypeAlias = Callable[[AnyFunction], AnyFunction]
 LifespanResultT = TypeVar("LifespanResultT", default="Incomplete")
 logger = get_logger("mcp.server.fastmcp.server")
 
 
-def _decorator(
-    name: str, given: object, register: Callable[[AnyFunction], object]
-) -> Callable[[AnyFunction], AnyFunction]:
+def _decorator(name: str, given: object, register: Callable[[AnyFunction], object]) -> Decorator:
     """Return a decorator that registers functions; without its parentheses a function is `given` in their place."""
     if callable(given):
         use = f"{name}('uri')" if name == "resource" else f"{name}()"
@@ -121,25 +121,10 @@ class FastMCP(Generic[LifespanResultT]):
         self._setup_handlers()
         configure_logging(self.settings.log_level)
 
-    @property
-    def name(self) -> str:
-        """What it is called."""
-        return self._mcp_server.name
-
-    @property
-    def instructions(self) -> str | None:
-        """How a model should use it."""
-        return self._mcp_server.instructions
-
-    @property
-    def website_url(self) -> str | None:
-        """Where people find more."""
-        return self._mcp_server.website_url
-
-    @property
-    def icons(self) -> list[Icon] | None:
-        """Pictures of it."""
-        return self._mcp_server.icons
+    name = property(attrgetter("_mcp_server.name"), doc="What it is called.")
+    instructions = property(attrgetter("_mcp_server.instructions"), doc="How a model should use it.")
+    website_url = property(attrgetter("_mcp_server.website_url"), doc="Where people find more.")
+    icons = property(attrgetter("_mcp_server.icons"), doc="Pictures of it.")
 
     @property
     def session_manager(self) -> StreamableHTTPSessionManager:
@@ -153,13 +138,10 @@ class FastMCP(Generic[LifespanResultT]):
 
     def _setup_handlers(self) -> None:
         low = self._mcp_server
-        low.list_tools()(self.list_tools)
         low.call_tool(validate_input=False)(self.call_tool)
-        low.list_resources()(self.list_resources)
-        low.list_resource_templates()(self.list_resource_templates)
-        low.read_resource()(self.read_resource)
-        low.list_prompts()(self.list_prompts)
-        low.get_prompt()(self.get_prompt)
+        lists = "list_tools", "list_resources", "list_resource_templates", "list_prompts"
+        for name in (*lists, "read_resource", "get_prompt"):
+            getattr(low, name)()(getattr(self, name))
 
     def get_context(self) -> Context[ServerSession, LifespanResultT, Request]:
         """Return the context of the request that is served; outside of one most of it raises ValueError."""
@@ -233,7 +215,7 @@ class FastMCP(Generic[LifespanResultT]):
         title: str | None = None,
         description: str | None = None,
         **options: Unpack[ToolOptions],
-    ) -> Callable[[AnyFunction], AnyFunction]:
+    ) -> Decorator:
         """Make a tool of the function below."""
         check_names("FastMCP.tool", options, ToolOptions.__annotations__)
         return _decorator("tool", name, lambda fn: self.add_tool(fn, name, title, description, **options))
@@ -246,9 +228,7 @@ class FastMCP(Generic[LifespanResultT]):
         """Add a resource."""
         self._resource_manager.add_resource(resource)
 
-    def resource(
-        self, uri: str, *, name: str | None = None, **options: Unpack[Options]
-    ) -> Callable[[AnyFunction], AnyFunction]:
+    def resource(self, uri: str, *, name: str | None = None, **options: Unpack[Options]) -> Decorator:
         """Make a resource of the function below; where the URI or the function has parameters, a template."""
         check_names("FastMCP.resource", options, Options.__annotations__)
 
@@ -274,16 +254,14 @@ class FastMCP(Generic[LifespanResultT]):
         title: str | None = None,
         description: str | None = None,
         icons: list[Icon] | None = None,
-    ) -> Callable[[AnyFunction], AnyFunction]:
+    ) -> Decorator:
         """Make a prompt of the function below."""
-        make = Prompt.from_function
-        return _decorator(
-            "prompt", name, lambda fn: self.add_prompt(make(fn, name, title, description, icons))
-        )
+        said = name, title, description, icons
+        return _decorator("prompt", name, lambda fn: self.add_prompt(Prompt.from_function(fn, *said)))
 
     def custom_route(
         self, path: str, methods: list[str], name: str | None = None, include_in_schema: bool = True
-    ) -> Callable[[AnyFunction], AnyFunction]:
+    ) -> Decorator:
         """Serve a path over HTTP by the function below, which takes a Starlette Request; it asks for no token."""
         from starlette.routing import Route
 
@@ -299,24 +277,21 @@ class FastMCP(Generic[LifespanResultT]):
         self, transport: Literal["stdio", "sse", "streamable-http"] = "stdio", mount_path: str | None = None
     ) -> None:
         """Serve until the input ends or a signal comes."""
-        runs: dict[str, Callable[[], Coroutine[object, object, None]]] = {
-            "stdio": self.run_stdio_async,
-            "sse": lambda: self.run_sse_async(mount_path),
-            "streamable-http": self.run_streamable_http_async,
-        }
-        if transport not in runs:
+        if transport not in {"stdio", "sse", "streamable-http"}:
             raise ValueError(f"Unknown transport: {transport}")
+        name = f"run_{transport.replace('-', '_')}_async"
         if running_loop() is not None:
             raise RuntimeError(
                 "run() starts an event loop, but one is already running in this thread: write `await "
-                f"mcp.run_{transport.replace('-', '_')}_async()` in its place"
+                f"mcp.{name}()` in its place"
             )
-        if getattr(runs[transport], "__func__", None) is FastMCP.run_stdio_async:
+        serve: Incomplete = getattr(self, name)
+        if getattr(serve, "__func__", None) is FastMCP.run_stdio_async:
             from ...transports.stdio import run_stdio
 
             run_stdio(self._mcp_server.served)
         else:
-            asyncio.run(runs[transport]())
+            asyncio.run(serve(mount_path) if transport == "sse" else serve())
 
     async def run_stdio_async(self) -> None:
         """Serve the host that has started this process."""
