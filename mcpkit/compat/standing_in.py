@@ -98,7 +98,7 @@ mcp.server.fastmcp.utilities.logging = fastmcp.settings: configure_logging get_l
 mcp.server.fastmcp.utilities.types = fastmcp.media: Audio Image
 mcp.server.lowlevel = lowlevel.server: Server NotificationOptions
 mcp.server.lowlevel.helper_types = lowlevel.server: ReadResourceContents
-mcp.server.lowlevel.server = lowlevel.server: *; lowlevel.context: request_ctx RequestContext
+mcp.server.lowlevel.server = lowlevel.server: *; lowlevel.session: request_ctx RequestContext
 mcp.server.models = lowlevel.server: InitializationOptions; types: Icon ServerCapabilities
 mcp.server.session = lowlevel.session: ServerSession
 mcp.server.sse = lowlevel.serving: SseServerTransport TransportSecuritySettings
@@ -107,7 +107,7 @@ mcp.server.streamable_http = absent: EventStore EventMessage StreamableHTTPServe
 mcp.server.streamable_http_manager = lowlevel.serving: StreamableHTTPSessionManager
 mcp.server.transport_security = lowlevel.serving: TransportSecuritySettings
 mcp.shared
-mcp.shared.context = lowlevel.context: RequestContext SessionT LifespanContextT RequestT
+mcp.shared.context = lowlevel.session: RequestContext SessionT LifespanContextT RequestT
 mcp.shared.exceptions = shared: McpError UrlElicitationRequiredError
 mcp.shared.memory = absent: create_connected_server_and_client_session create_client_server_memory_streams
 mcp.shared.message = shared: SessionMessage

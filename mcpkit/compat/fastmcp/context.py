@@ -13,9 +13,8 @@ from ...protocol.types import Incomplete
 if TYPE_CHECKING:
     from pydantic import AnyUrl
 
-    from ..lowlevel.context import RequestContext
     from ..lowlevel.server import ReadResourceContents
-    from ..lowlevel.session import ServerSession
+    from ..lowlevel.session import RequestContext, ServerSession
     from ..types import LoggingLevel
     from .elicitation import ElicitationResult, ElicitSchemaModelT, UrlElicitationResult
 

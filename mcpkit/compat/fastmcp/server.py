@@ -16,9 +16,9 @@ from ...common.current import running_loop
 from ...protocol.types import Incomplete, Json
 from .. import types
 from ..foreign import find_context_parameter
-from ..lowlevel.context import request_ctx
 from ..lowlevel.server import Handler, ReadResourceContents
 from ..lowlevel.server import Server as MCPServer
+from ..lowlevel.session import ServerSession, request_ctx
 from ..types import AnyFunction, Icon
 from .context import Context
 from .described import check_names, listed
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
     from ..auth import AuthSettings, TokenVerifier
     from ..lowlevel.serving import StreamableHTTPSessionManager
-    from ..lowlevel.session import ServerSession
     from .http import Apps
 
 Decorator: TypeAlias = Callable[[AnyFunction], AnyFunction]

@@ -17,8 +17,7 @@ from ...protocol.eras import SERVER_INFO, Handshake
 from ...protocol.revisions import RESUMABLE
 from ...protocol.types import Incomplete, Json
 from ..types.messages import FACTS
-from .context import RequestContext, http_request, request_ctx
-from .session import dumped, session_of
+from .session import RequestContext, dumped, http_request, request_ctx, session_of
 
 logger = logging.getLogger("mcpkit.compat")
 

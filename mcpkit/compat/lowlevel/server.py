@@ -25,7 +25,7 @@ from .. import types
 from ..differences import differs
 from ..foreign import is_kind, own
 from .bridge import Bridge, found_by
-from .context import NoTasks, RequestContext, request_ctx
+from .session import NoTasks, RequestContext, request_ctx
 
 if TYPE_CHECKING:
     from .schemas import ToolSchema

@@ -16,7 +16,7 @@ from ...protocol.types import Incomplete
 from ...server import Server as Native
 from ...transports.http.options import Settings
 from ..differences import differs
-from .context import http_request
+from .session import http_request
 
 if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send

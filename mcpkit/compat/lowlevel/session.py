@@ -1,4 +1,4 @@
-"""The client, as handlers of low-level servers talk to it: by the request that is served, or beside it."""
+"""What handlers of low-level servers see: the request, and the client, to which they talk by it or beside it."""
 
 # ruff: noqa: N803 - arguments have the names that they have in `mcp`
 
@@ -6,23 +6,25 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic
 
 from pydantic.alias_generators import to_camel
+from typing_extensions import TypeVar
 
 from ...calls.asking.questions import Question
 from ...calls.coroutines import within
 from ...common.errors import INVALID_PARAMS, INVALID_REQUEST, AnswerError, MissingCapabilityError
 from ...protocol import jsonrpc
 from ...protocol.eras import Handshake
-from ...protocol.jsonrpc import is_object
+from ...protocol.jsonrpc import RequestId, is_object
 from ...protocol.revisions import CLIENT_METHODS, ELICITATION_IDS, knows
 from ...protocol.types import Incomplete, Json
 from ...state.change import LIST_NAMES, Change
 from .. import types
 from ..differences import differs
-from .context import NoTasks, request_ctx
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -30,6 +32,9 @@ if TYPE_CHECKING:
     from ...calls.channel import Aside
     from ...components.context import Context
 
+SessionT = TypeVar("SessionT")
+LifespanContextT = TypeVar("LifespanContextT", default=object)
+RequestT = TypeVar("RequestT", default=object)
 _CHANGES = {f"notifications/{name}/list_changed": name for name in LIST_NAMES} | {
     "notifications/resources/updated": "resource"
 }
@@ -38,6 +43,37 @@ _ASKED = {  # what a client must have declared to be asked this, and what is not
     "sampling/createMessage": ("sampling", "Sampling"),
     "roots/list": ("roots", "List roots"),
 }
+
+
+class NoTasks:
+    """What there is of the experimental tasks of `mcp`: a request is none, and all else is refused."""
+
+    is_task = client_supports_tasks = False
+    task_metadata = None
+
+    def __getattr__(self, name: str) -> object:
+        instead = "write @server.tool(task=True) of mcpkit"
+        raise AttributeError(f"tasks of `mcp` (.{name}) are not here: {instead}")
+
+
+@dataclass(eq=False)
+class RequestContext(Generic[SessionT, LifespanContextT, RequestT]):
+    """What `server.request_context` says; `native` is the mcpkit `Context` of the same request."""
+
+    request_id: RequestId
+    meta: BaseModel | None
+    session: SessionT
+    lifespan_context: LifespanContextT
+    experimental: NoTasks = field(default_factory=NoTasks)
+    request: RequestT | None = None
+    close_sse_stream: Callable[[], Awaitable[None]] | None = None
+    close_standalone_sse_stream: Callable[[], Awaitable[None]] | None = None
+    native: Context | None = None
+
+
+request_ctx: ContextVar[RequestContext[object]] = ContextVar("request_ctx")
+http_request: ContextVar[object] = ContextVar("http_request", default=None)
+"""The request of HTTP that brings a message, as Starlette has it."""
 
 
 def dumped(value: Incomplete) -> Json:

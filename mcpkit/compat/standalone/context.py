@@ -15,7 +15,7 @@ from ...protocol.types import Incomplete, Json
 from .. import types
 from ..fastmcp.context import Context as PlainContext
 from ..fastmcp.elicitation import CancelledElicitation, DeclinedElicitation
-from ..lowlevel.context import http_request
+from ..lowlevel.session import http_request
 from .elicitation import AcceptedElicitation, Form
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ...protocol.types import Incomplete
-from ..lowlevel.context import http_request
+from ..lowlevel.session import http_request
 from .exceptions import FastMCPError
 
 if TYPE_CHECKING:

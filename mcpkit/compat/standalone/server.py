@@ -21,8 +21,8 @@ from ...protocol.types import Incomplete, Json
 from .. import types
 from ..fastmcp.server import FastMCP as PlainFastMCP
 from ..fastmcp.settings import get_logger
-from ..lowlevel.context import request_ctx
 from ..lowlevel.server import NotificationOptions
+from ..lowlevel.session import request_ctx
 from .components import Component, check
 from .context import Context
 from .dependencies import current
