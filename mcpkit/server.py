@@ -195,7 +195,7 @@ class Server(Serving, Registry, ServerCatalog):
             icons=list(icons) if icons else None,
             websiteUrl=website_url,
         )
-        verifier = _single(auth)
+        verifier = _verifier_of(auth)
         declared = Declared(self, implementation, offers, instructions)
         runtime = Runtime(
             self,
@@ -413,31 +413,13 @@ def _keys(secret: str | bytes | Sequence[str | bytes] | None, name: str) -> Keys
     return Keys(secret, name)
 
 
-def _single(auth: TokenVerifier | Sequence[TokenVerifier] | None) -> TokenVerifier | None:
-    """Return what verifies tokens as one, imported where there is any.
-
-    Raises:
-        TypeError: It is none.
-        ValueError: There is none in the list, or two are for one issuer.
-    """
+def _verifier_of(auth: TokenVerifier | Sequence[TokenVerifier] | None) -> TokenVerifier | None:
+    """Return what verifies tokens as one, imported where there is any."""
     if auth is None:
         return None
-    from .auth.verifier import TokenVerifier
+    from .auth.given import verifier_of
 
-    untyped: object = auth  # a text is a sequence as well
-    several = list(auth) if isinstance(auth, Sequence) else [auth]
-    given: list[object] = [auth] if isinstance(untyped, str) else [*several]
-    for each in given:
-        if not isinstance(each, TokenVerifier):
-            such = f"Jwt({each!r})" if str(each).startswith("https:") else 'Jwt("https://id.example.com")'
-            raise TypeError(
-                f"auth must be what verifies access tokens, such as {such} of mcpkit.auth, got {each!r}"
-            )
-    if len(several) == 1:
-        return several[0]
-    from .auth.issuers import Issuers
-
-    return Issuers(several)
+    return verifier_of(auth)
 
 
 def _check_text(argument: str, value: object) -> None:

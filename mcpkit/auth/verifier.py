@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..common.errors import LoginNeededError
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from ..state.principal import Principal
     from ..state.scopes import Scopes
     from ..state.shared import Shared
+
+InThread = Callable[[Callable[[], object]], Awaitable[object]]
+"""Calls a function in a thread, and returns what that returns."""
 
 
 class InvalidTokenError(Exception):
@@ -75,6 +79,7 @@ class Site(NamedTuple):
         scopes: What may be granted.
         shared: What the processes that serve it share.
         audit: Hears of what happens, and whatever measures it.
+        in_thread: Calls a function that may block in one of the server's worker threads.
     """
 
     public_url: str
@@ -84,6 +89,7 @@ class Site(NamedTuple):
     scopes: Scopes
     shared: Shared
     audit: Audit
+    in_thread: InThread = asyncio.to_thread
 
 
 class Ground(NamedTuple):

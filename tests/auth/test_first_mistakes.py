@@ -13,7 +13,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from mcpkit import Client, OAuth, RegistrationError, Scope, Server, Sqlite
-from mcpkit.auth import DevAuth, DevClient, DevUser, Jwt, StaticTokens
+from mcpkit.auth import DevAuth, DevClient, DevUser, Jwt, StaticTokens, Upstream
 from serving import ROOT
 
 ISSUER = "https://id.example.com"
@@ -38,6 +38,10 @@ def with_tool(**options: Any) -> None:
         (lambda: server("oauth"), r"such as Jwt\(.https://id.example.com.\) of mcpkit.auth"),
         (lambda: server(Jwt), r'such as Jwt\("https://id.example.com"\)'),
         (lambda: server(OAuth()), r'such as Jwt\("https://id.example.com"\)'),
+        (
+            lambda: server(Upstream.github("ID", "a secret")),
+            r"such as OAuthProxy\(Upstream\.github\(CLIENT_ID",
+        ),
         (lambda: server([Jwt(ISSUER), Jwt(ISSUER)]), "two verifiers are for one issuer"),
         (lambda: Jwt(None), "the issuer is no URL: 'None'"),  # type: ignore[arg-type]
         (lambda: Jwt("id.example.com"), "the issuer is no URL of https: 'id.example.com'"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hmac
-import re
 import time
 from collections.abc import Callable
 from html import escape
@@ -14,7 +13,8 @@ from starlette.responses import Response
 
 from ...state.keys import Keys
 from ...state.principal import Principal
-from .asked import ID_LENGTH, LIFETIME, Asked, opened, sealed
+from .asked import Asked, opened, sealed
+from .cookies import Cookies
 from .errors import OAuthError
 from .pages import page, quoted
 from .parameters import Parameters, of_form
@@ -54,9 +54,9 @@ class Consent:
         self._parts = parts
         self._keys = keys
         self._clock = clock
-        self._is_secure = parts.issuer.startswith("https:")
-        self._prefix = f"{'__Host-' if self._is_secure else ''}mcpkit-"
-        self._name = re.compile(rf"{self._prefix}[A-Za-z0-9_-]{{{ID_LENGTH}}}")
+        is_secure = parts.issuer.startswith("https:")
+        path = "/" if is_secure else urlsplit(parts.url("/authorize")).path
+        self._cookies = Cookies("mcpkit-", _MOST, is_secure=is_secure, path=path)
 
     def page(self, asked: Asked, forms: str, request: Request, *, status: int = 200) -> Response:
         """Return the page for a request.
@@ -69,12 +69,7 @@ class Consent:
         """
         title = f"Allow {quoted(asked.client_name)} to use {self._title}?"
         response = page(title, self._said(asked) + forms, status, look=self._parts.look)
-        self._set(response, self._cookie(asked), asked.nonce)
-        others = sorted(
-            name for name in request.cookies if self._name.fullmatch(name) and name != self._cookie(asked)
-        )
-        for name in others[: 1 - _MOST]:
-            self._set(response, name, "")
+        self._cookies.keep(asked.id, asked.nonce, request, response)
         return response
 
     def hidden(self, asked: Asked) -> str:
@@ -106,7 +101,7 @@ class Consent:
             raise OAuthError("invalid_request", "the form comes from another site", status=403)
         form = await of_form(request)
         asked = opened(form.require(FIELD), self._keys, self._clock)
-        cookie = request.cookies.get(self._cookie(asked), "")
+        cookie = self._cookies.find(asked.id, request)
         if not hmac.compare_digest(cookie.encode(), asked.nonce.encode()):
             raise OAuthError("invalid_request", "the form was shown to another browser", status=403)
         if (answer := form.get("answer")) is not None:
@@ -127,21 +122,6 @@ class Consent:
     @property
     def _title(self) -> str:
         return self._parts.look.title or self._parts.name
-
-    def _set(self, response: Response, name: str, value: str) -> None:
-        """Set a cookie, or take it back, where it has no value."""
-        response.set_cookie(
-            name,
-            value,
-            max_age=int(LIFETIME) if value else 0,
-            path="/" if self._is_secure else urlsplit(self._parts.url("/authorize")).path,
-            secure=self._is_secure,
-            httponly=True,
-            samesite="lax",  # else nobody would see, when a site opens page after page, how many there are
-        )
-
-    def _cookie(self, asked: Asked) -> str:
-        return f"{self._prefix}{asked.id}"
 
     def _said(self, asked: Asked) -> str:
         """Say who asks, where the user would be sent, and what for."""

@@ -6,10 +6,12 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from functools import partial
 
 from ...common.errors import RegistrationError
 from ...state.principal import Principal
 from ...state.scopes import Scopes, scope_names
+from ..verifier import InThread
 
 logger = logging.getLogger("mcpkit")
 
@@ -27,11 +29,13 @@ class Admission:
     Args:
         allow: The author's function; None admits everybody.
         scopes: The server's scopes.
+        in_thread: Calls a function that may block.
     """
 
-    def __init__(self, allow: Allow | None, scopes: Scopes) -> None:
+    def __init__(self, allow: Allow | None, scopes: Scopes, in_thread: InThread) -> None:
         self._allow = allow
         self._scopes = scopes
+        self._in_thread = in_thread
 
     async def of(self, principal: Principal) -> bool | Collection[str]:
         """Return whether a user may come in, or the scopes that they may have at most.
@@ -49,7 +53,7 @@ class Admission:
         if self._allow is None:
             return True
         try:
-            said = await asyncio.wait_for(_asked(self._allow, principal), _PATIENCE)
+            said = await asyncio.wait_for(self._asked(self._allow, principal), _PATIENCE)
         except asyncio.TimeoutError as error:
             raise TimeoutError(f"allow= has not answered within {_PATIENCE:g} s") from error
         if isinstance(said, bool):
@@ -64,13 +68,12 @@ class Admission:
             logger.warning("%s", error)
         return names
 
-
-async def _asked(allow: Allow, principal: Principal) -> object:
-    """Return what a function says; one that is not async may block, and so does in a thread."""
-    if inspect.iscoroutinefunction(allow):
-        return await allow(principal)
-    said = await asyncio.to_thread(allow, principal)
-    return await said if inspect.isawaitable(said) else said
+    async def _asked(self, allow: Allow, principal: Principal) -> object:
+        """Return what a function says; one that is not async may block, and so does in a thread."""
+        if inspect.iscoroutinefunction(allow):
+            return await allow(principal)
+        said = await self._in_thread(partial(allow, principal))
+        return await said if inspect.isawaitable(said) else said
 
 
 def check_allow(allow: object) -> None:

@@ -148,7 +148,7 @@ def entered(
     consent = Consent(parts, site.keys, clock)
     transactions = Transactions(issuer, site.keys, clock)
     remembered = _remembered(issuer, site, upstream, clock) if remember else None
-    admission = Admission(allow, site.scopes)
+    admission = Admission(allow, site.scopes, site.in_thread)
     login = ProxyLogin(upstream, consent, transactions, logins, admission, parts.url(CALLBACK), remembered)
     authority = Authority(parts, registration, login, clock)
     parts.tokens.key_set()  # what is not installed is missed now, and not at the first login

@@ -31,6 +31,7 @@ from ...state.principal import user
 from ...state.revocations import Revocations
 from ...state.scopes import Scopes
 from ..authority.asked import Asked
+from ..authority.cookies import set_cookie
 from ..authority.redirects import is_local, is_web
 from ..authority.registration import is_registration
 from ..base64url import decode, encode
@@ -196,16 +197,7 @@ class Remembered:
 
     def _keep(self, consents: list[_Consent], response: Response) -> None:
         """Set the cookie, or take it back where there is nothing to remember."""
-        value = self._sealed(consents)
-        response.set_cookie(
-            self._cookie,
-            value,
-            max_age=int(LIFETIME) if value else 0,
-            path="/",
-            secure=self._is_secure,
-            httponly=True,
-            samesite="lax",  # it is set when the provider, another site, sends the user back
-        )
+        set_cookie(response, self._cookie, self._sealed(consents), LIFETIME, is_secure=self._is_secure)
 
     def _sealed(self, consents: list[_Consent]) -> str:
         if not consents:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import secrets
 import time
 import zlib
@@ -16,17 +15,14 @@ from starlette.responses import Response
 
 from ...protocol.types import Json
 from ...state.keys import Keys
-from ..authority.asked import ID_LENGTH, LIFETIME, Asked, dated_id
+from ..authority.asked import LIFETIME, Asked, dated_id
+from ..authority.cookies import MOST, Cookies
 from ..authority.errors import OAuthError
 from ..base64url import decode, encode
 
 _PURPOSE = "OAuth login at a provider"
-_LONGEST = 3800
-"""Characters of one cookie's value: browsers keep 4096 bytes of a cookie, with its name and attributes."""
-_MOST = 6000
-"""Characters of all cookies of logins: proxies read a header of 8 KiB."""
-_OTHERS = 3
-"""Logins that may be under way in a browser beside a new one."""
+_MOST = 4
+"""Logins that may be under way in one browser."""
 _NOT_THERE = (
     "this login began in another browser, or is over: go back to the client and begin anew, in one browser"
 )
@@ -78,9 +74,7 @@ class Transactions:
         self._issuer = issuer
         self._keys = keys
         self._clock = clock
-        self._is_secure = issuer.startswith("https:")
-        self._prefix = f"{'__Host-' if self._is_secure else ''}mcpkit-login-"
-        self._name = re.compile(rf"{re.escape(self._prefix)}([A-Za-z0-9_-]{{{ID_LENGTH}}})(?:\.[0-9])?")
+        self._cookies = Cookies("mcpkit-login-", _MOST, is_secure=issuer.startswith("https:"))
 
     def begin(self, asked: Asked, whose: str | None = None, *, is_kept: bool = False) -> Transaction:
         """Return a new login; see `Transaction`."""
@@ -109,13 +103,9 @@ class Transactions:
         sealed = encode(
             self._keys.encrypt(_PURPOSE, zlib.compress(text.encode(), 9), self._place(transaction.id))
         )
-        if len(sealed) > _MOST:
+        if len(sealed) > MOST:
             raise OAuthError("invalid_request", "the state, or the redirect_uri, is too long")
-        for name in self._abandoned(request, _MOST - len(sealed)):
-            self._set(response, name, "")
-        parts = [sealed[start : start + _LONGEST] for start in range(0, len(sealed), _LONGEST)]
-        for number, part in enumerate(parts):
-            self._set(response, self._cookie(transaction.id, number), part)
+        self._cookies.keep(transaction.id, sealed, request, response)
 
     def find(self, request: Request, state: str) -> Transaction:
         """Return the login with which a user comes back.
@@ -123,10 +113,7 @@ class Transactions:
         Raises:
             OAuthError: This browser has begun none of that id, or it is too late.
         """
-        parts = list[str]()
-        while part := request.cookies.get(self._cookie(state, len(parts))):
-            parts.append(part)
-        data = decode("".join(parts))
+        data = decode(self._cookies.find(state, request))
         opened = None if not data else self._keys.decrypt(_PURPOSE, data, self._place(state))
         transaction = None if opened is None else _read(zlib.decompress(opened))
         if transaction is None or self._clock() >= transaction.expires:
@@ -135,38 +122,7 @@ class Transactions:
 
     def forget(self, transaction: Transaction, request: Request, response: Response) -> None:
         """Take a login from the browser that is being answered."""
-        for name in request.cookies:
-            if (match := self._name.fullmatch(name)) and match[1] == transaction.id:
-                self._set(response, name, "")
-
-    def _abandoned(self, request: Request, room: int) -> list[str]:
-        """Return the cookies of other logins that there is no room for: the oldest."""
-        sizes, names = dict[str, int](), dict[str, list[str]]()
-        for name, value in request.cookies.items():
-            if match := self._name.fullmatch(name):
-                sizes[match[1]] = sizes.get(match[1], 0) + len(value)
-                names.setdefault(match[1], []).append(name)
-        abandoned = list[str]()
-        for count, id_ in enumerate(sorted(names, reverse=True)):
-            room -= sizes[id_]
-            if room < 0 or count >= _OTHERS:
-                abandoned += names[id_]
-        return abandoned
-
-    def _set(self, response: Response, name: str, value: str) -> None:
-        """Set a cookie, or take it back, where it has no value."""
-        response.set_cookie(
-            name,
-            value,
-            max_age=int(LIFETIME) if value else 0,
-            path="/",
-            secure=self._is_secure,
-            httponly=True,
-            samesite="lax",  # it has to come along when the provider, another site, sends the user back
-        )
-
-    def _cookie(self, id_: str, number: int) -> str:
-        return f"{self._prefix}{id_}.{number}" if number else f"{self._prefix}{id_}"
+        self._cookies.forget(transaction.id, request, response)
 
     def _place(self, id_: str) -> bytes:
         return f"{self._issuer}\n{id_}".encode("utf-8", "surrogatepass")

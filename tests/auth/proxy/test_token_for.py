@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -117,6 +118,19 @@ async def test_who_has_to_log_in_again_is_told_so_by_http(revision: str) -> None
     assert caught.value.status == 401
     assert "invalid_token" in caught.value.challenge
     assert served.upstream.handed_out[0] not in str(caught.value)
+
+
+async def test_an_allow_that_may_block_runs_in_the_servers_own_threads() -> None:
+    """Those of the event loop are few, and what hangs there keeps it from resolving names."""
+    threads: list[str] = []
+
+    def allow(who: Principal) -> bool:
+        threads.append(threading.current_thread().name)
+        return True
+
+    async with serving(allow=allow) as served:
+        await served.log_in()
+    assert [name.partition("-")[0] for name in threads] == ["mcpkit", "mcpkit"]
 
 
 async def test_a_name_that_no_provider_has_is_the_authors_mistake(caplog: pytest.LogCaptureFixture) -> None:

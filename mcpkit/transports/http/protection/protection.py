@@ -122,6 +122,7 @@ def enter(engine: Engine, verifier: TokenVerifier, settings: Settings) -> Public
             runtime.scopes,
             runtime.shared,
             runtime.audit,
+            lambda function: runtime.threads.run(function, {}),
         )
     )
     return public
