@@ -156,7 +156,8 @@ class Apps:
         return StreamableHTTPASGIApp(serve, None if self._verifier is None else self._settings.auth)
 
     def _app(self, routes: list[BaseRoute], lifespan: Lifespan[Starlette] | None = None) -> Starlette:
-        middleware, auth = [], self._settings.auth
+        auth: AuthSettings | None = self._settings.auth
+        middleware = []
         if auth is not None and self._verifier is not None:
             resource = auth.resource_server_url if auth.validate_token_resource else None
             middleware = [Middleware(Authenticated, self._verifier, resource)]

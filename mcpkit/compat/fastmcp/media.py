@@ -20,9 +20,7 @@ class Media:
     kind = ""  # not annotated: pydantic would take it for a field of what a tool is said to return
 
     def __init__(self, path: str | Path | None = None, data: bytes | None = None, format: str | None = None):  # noqa: A002 - its name there
-        self.path = Path(path) if path else None
-        self.data = data
-        self._format = format
+        self.path, self.data, self._format = Path(path) if path else None, data, format
         self._mime_type = self._get_mime_type()
 
     def _get_mime_type(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 from pydantic_core import to_json
@@ -42,9 +42,8 @@ class AssistantMessage(Message):
         super().__init__(content, **kwargs)
 
 
-message_validator: TypeAdapter[UserMessage | AssistantMessage] = TypeAdapter(
-    UserMessage | AssistantMessage, config=ConfigDict(defer_build=True)
-)
+Spoken: TypeAlias = UserMessage | AssistantMessage
+message_validator: TypeAdapter[Spoken] = TypeAdapter(Spoken, config=ConfigDict(defer_build=True))
 
 
 def message_of(value: object) -> Message:

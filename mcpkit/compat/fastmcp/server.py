@@ -16,8 +16,8 @@ from ...common.current import running_loop
 from ...protocol.types import Incomplete, Json
 from .. import types
 from ..foreign import find_context_parameter
-from ..lowlevel.server import Handler, ReadResourceContents
-from ..lowlevel.server import Server as MCPServer
+from ..lowlevel.server import Handler, ReadResourceContents, Server
+from ..lowlevel.serving import StreamableHTTPSessionManager
 from ..lowlevel.session import ServerSession, request_ctx
 from ..types import AnyFunction, Icon
 from .context import Context
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from starlette.routing import Route
 
     from ..auth import AuthSettings, TokenVerifier
-    from ..lowlevel.serving import StreamableHTTPSessionManager
     from .http import Apps
 
 Decorator: TypeAlias = Callable[[AnyFunction], AnyFunction]
@@ -105,7 +104,7 @@ class FastMCP(Generic[LifespanResultT]):
         check_names("FastMCP.__init__", settings, Settings.model_fields)
         self.settings = settings_of(settings)
         enter = self.settings.lifespan
-        self._mcp_server: MCPServer = MCPServer(name or "FastMCP", None, instructions, website_url, icons)
+        self._mcp_server: Server = Server(name or "FastMCP", None, instructions, website_url, icons)
         if enter is not None:
             self._mcp_server.lifespan = lambda _: enter(self)
         self._tool_manager = ToolManager(self.settings.warn_on_duplicate_tools, tools=tools)
@@ -314,8 +313,6 @@ class FastMCP(Generic[LifespanResultT]):
 
     def streamable_http_app(self) -> Starlette:
         """Return an app that serves streamable HTTP as long as its lifespan, or `session_manager.run()`, lasts."""
-        from ..lowlevel.serving import StreamableHTTPSessionManager
-
         settings = self.settings
         if self._session_manager is None:
             how = settings.json_response, settings.stateless_http, settings.transport_security

@@ -5,15 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 from pydantic import BaseModel, ValidationInfo, field_validator
 
 from ...protocol.types import Json
 from ..lowlevel import serving
-
-if TYPE_CHECKING:
-    from ..auth import AuthSettings
 
 LogLevel: TypeAlias = Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"]
 
@@ -41,10 +38,7 @@ class Settings(BaseModel, validate_default=True, defer_build=True):
     warn_on_duplicate_prompts: bool = True
     dependencies: list[str] = []
     lifespan: Callable[..., AbstractAsyncContextManager[object]] | None = None
-    if TYPE_CHECKING:
-        auth: AuthSettings | None = None
-    else:  # most servers need no such class
-        auth: object = None
+    auth: Any = None  # AuthSettings, which most servers do without
     transport_security: serving.TransportSecuritySettings | None = None
 
     @field_validator("auth", "transport_security", mode="before")

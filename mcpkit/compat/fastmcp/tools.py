@@ -16,8 +16,7 @@ from ..tool_names import validate_and_warn_tool_name
 from ..types import AnyFunction, Icon, ToolAnnotations
 from .described import Described, check_names, name_of
 from .exceptions import ToolError
-from .late import can_wait
-from .signatures import FuncMetadata, func_metadata
+from .signatures import FuncMetadata, can_wait, func_metadata
 
 logger = logging.getLogger("mcp.server.fastmcp.tools.tool_manager")
 

@@ -155,13 +155,11 @@ def _contents(answer: Incomplete, asked: Incomplete) -> object:
     """Return what has been read as the result of `resources/read`."""
     contents: list[Json] = []
     for part in [ReadResourceContents(answer)] if isinstance(answer, (str, bytes)) else answer:
-        said: Json = {"uri": asked.uri, "_meta": part.meta}
         if isinstance(part.content, str):
-            said |= {"text": part.content, "mimeType": part.mime_type or "text/plain"}
+            held, usual = {"text": part.content}, "text/plain"
         else:
-            blob = base64.b64encode(part.content).decode()
-            said |= {"blob": blob, "mimeType": part.mime_type or "application/octet-stream"}
-        contents.append(said)
+            held, usual = {"blob": base64.b64encode(part.content).decode()}, "application/octet-stream"
+        contents.append({"uri": asked.uri, "mimeType": part.mime_type or usual, "_meta": part.meta, **held})
     return types.ReadResourceResult(contents=contents)
 
 
@@ -270,11 +268,7 @@ class Server(Generic[LifespanResultT, RequestT]):
 
     def call_tool(self, *, validate_input: bool = True) -> Decorator:
         """Register what calls tools; arguments and structured results are held against the tool's schemas."""
-
-        def serves(_: AnyServer, function: Handler) -> Handler:
-            return partial(self._answer, function, validate_input)
-
-        return _registers("CallToolRequest", serves)(self)
+        return _registers("CallToolRequest", lambda _, fn: partial(self._answer, fn, validate_input))(self)
 
     async def _answer(self, function: Handler, validates: bool, request: Incomplete) -> object:
         try:

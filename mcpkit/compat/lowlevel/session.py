@@ -107,10 +107,9 @@ def _tells(of: str, kind: str = "", members: str = "") -> Callable[..., Coroutin
     """Return a method that sends a notification; its arguments are those of `mcp`, by position or name."""
     names = members.split()
 
-    async def tell(
-        session: ServerSession, *values: object, related_request_id: object = None, **named: object
-    ) -> None:
+    async def tell(session: ServerSession, *values: object, **named: object) -> None:
         given = {**dict(zip(names, values, strict=False)), **named}
+        given.pop("related_request_id", None)
         if given.keys() - names:
             raise TypeError(f"notifications/{of} has {', '.join(names)}, not {', '.join(given)}")
         said = {to_camel(name): value for name, value in given.items()}
@@ -160,15 +159,13 @@ class ServerSession:
 
     def _beside(self) -> Aside:
         """Return the way to the client beside its requests; as in `mcp`, where there is none it is a closed stream."""
-        problem = (
-            "this request has been answered, and its client has no session in which it could be told more"
-        )
+        why = "this request has been answered, and its client has no session in which it could be told more"
         if self._aside is not None:
             if not self._aside.has_ended:
                 return self._aside
-            problem = "the client has gone"
+            why = "the client has gone"
         anyio = sys.modules.get("anyio")
-        raise (RuntimeError if anyio is None else anyio.ClosedResourceError)(problem)
+        raise (RuntimeError if anyio is None else anyio.ClosedResourceError)(why)
 
     async def tell(self, method: str, params: Json) -> None:
         """Send a notification: with the answer to the request that is served, or beside it."""
@@ -218,9 +215,8 @@ class ServerSession:
             self._client.require(*asked.capabilities)
             way = self._beside()
             if way.questions is None or not way.is_open:
-                raise _error(
-                    types.CONNECTION_CLOSED, "the client has no stream open on which it could be asked"
-                )
+                why = "the client has no stream open on which it could be asked"
+                raise _error(types.CONNECTION_CLOSED, why)
             answers = await way.questions.ask([asked], [asked.request(self._revision)], way, self._patience)
             return dict(answers[0])
         except AnswerError as error:
