@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +115,16 @@ def descriptors() -> set[str]:
         except OSError:  # the listing's own
             continue
     return found
+
+
+def held() -> set[str]:
+    """What this process holds: descriptors, child processes and threads.
+
+    What other tests have left to the garbage collector may go at any time: what is left over is what has come, and
+    `held() <= before` where nothing is.
+    """
+    threads = {f"thread {thread.name}" for thread in threading.enumerate()}
+    return descriptors() | {f"child {pid}" for pid in children()} | threads
 
 
 def children() -> set[int]:

@@ -4,18 +4,12 @@ from __future__ import annotations
 
 import gc
 import sys
-import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from child import children, descriptors
-
-
-def held() -> tuple[set[str], set[int], set[str]]:
-    """Return what this process holds: descriptors, child processes and threads."""
-    return descriptors(), children(), {thread.name for thread in threading.enumerate()}
+from child import held
 
 
 @contextmanager
@@ -41,6 +35,5 @@ def nothing_left() -> Iterator[Callable[[Any], object]]:
     finally:
         sys.unraisablehook = hook
     assert not complaints, complaints
-    after = held()
-    for was, now in zip(before, after, strict=True):
-        assert now <= was, f"left over: {now - was}"
+    left = held() - before
+    assert not left, f"left over: {left}"

@@ -76,7 +76,7 @@ async def test_it_goes_to_an_open_file_after_what_was_written_there(tmp_path: Pa
         log.write("begun\n")
         await run(SAY, log)
     assert (tmp_path / "log").read_bytes() == b"begun\n  indented \n caf\xc3\xa9\n\xff half\n"
-    assert descriptors() == before
+    assert descriptors() <= before
 
 
 async def test_it_goes_to_a_file_that_is_closed_meanwhile(tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ async def test_nobody_who_reads_it_slowly_holds_up_the_loop() -> None:
             assert await ask(transport, received, n) == {}
         await transport.close()
         assert read.readline() == "x" * 79 + "\n"
-    await until(lambda: descriptors() == before)  # its end lets a thread end
+    await until(lambda: descriptors() <= before)  # its end lets a thread end
     await until(lambda: "mcpkit-stdout" not in {thread.name for thread in threading.enumerate()})
 
 
