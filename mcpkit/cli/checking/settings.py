@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 
 from ...protocol.jsonrpc import is_array, is_object
 from ...protocol.types import Json
+from ..targets.folders import projects_of
 from .hosts import STRICT
 
 T = TypeVar("T")
@@ -46,11 +47,8 @@ def settings(folder: Path) -> Settings:
     Raises:
         SettingsError: A setting is none.
     """
-    for place in (folder, *folder.parents):
-        path = place / "pyproject.toml"
-        if path.is_file():
-            return _settings(path)
-    return Settings()
+    project = next(projects_of(folder), None)
+    return Settings() if project is None else _settings(project / "pyproject.toml")
 
 
 def _settings(path: Path) -> Settings:

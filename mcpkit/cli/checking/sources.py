@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from ..targets.served import place_of, root_of
+from ..targets.folders import root_of
+from ..targets.served import place_of
 
 _MOST: Final = 200
 
@@ -27,7 +28,7 @@ def sources_of(word: str) -> list[Path]:
     root = Path.cwd()
     first = place.path
     if first is not None:
-        root = root_of(first)
+        root = root_of(first.parent)
     found: dict[Path, None] = dict.fromkeys(
         [first] if first is not None else _files(root, place.module.split("."))
     )

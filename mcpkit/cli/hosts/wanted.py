@@ -18,6 +18,7 @@ from ...client.roof import Client
 from ...client.targets.meant import meant
 from ...client.targets.reached import Process, Remote
 from ..statuses import CommandError, Status
+from ..targets.folders import projects_of
 from ..targets.served import Place, place_of
 from ..targets.target import target_of
 
@@ -111,10 +112,10 @@ def _uv() -> str:
 
 
 def _project(path: Path) -> Path:
-    for folder in path.parents:
-        if (folder / "pyproject.toml").is_file():
-            return folder
-    raise CommandError(f"--uv: there is no pyproject.toml in {path.parent}, nor above")
+    project = next(projects_of(path.parent), None)
+    if project is None:
+        raise CommandError(f"--uv: there is no pyproject.toml in {path.parent}, nor above")
+    return project
 
 
 def _process(word: str) -> Process:

@@ -11,6 +11,7 @@ from ...content.wording import described
 from ...protocol.jsonrpc import is_array, is_object
 from ...protocol.types import Json
 from ..statuses import CommandError
+from ..targets.folders import projects_of
 
 _SCRIPT: Final = re.compile(r"(?m)^# /// script\n(?P<lines>(?:^#(?:| .*)\n)+?)^# ///$")
 """What a script says of its dependencies (PyPA specifications, inline script metadata)."""
@@ -52,17 +53,18 @@ class Project(NamedTuple):
 
 
 def project_of(file: Path) -> Project:
-    """Return the project that a file belongs to: the nearest folder above with a `pyproject.toml`, or its own.
+    """Return the project that a file belongs to: the nearest `pyproject.toml` that describes one, or its own head.
 
     Raises:
         CommandError: The description cannot be read.
     """
-    for folder in file.absolute().parents:
-        if (pyproject := folder / "pyproject.toml").is_file():
-            told = _toml(pyproject.read_text(encoding="utf-8"), str(pyproject)).get("project")
-            if is_object(told):
-                return _project(folder, told, has_pyproject=True)
-    return _project(file.absolute().parent, _of_script(file), has_pyproject=False)
+    parent = file.absolute().parent
+    for folder in projects_of(parent):
+        pyproject = folder / "pyproject.toml"
+        told = _toml(pyproject.read_text(encoding="utf-8"), str(pyproject)).get("project")
+        if is_object(told):
+            return _project(folder, told, has_pyproject=True)
+    return _project(parent, _of_script(file), has_pyproject=False)
 
 
 def _of_script(file: Path) -> Json:

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from ..statuses import CommandError
+from ..targets.folders import projects_of, root_of
 from ..targets.served import place_of
-
-_PROJECT: Final = "pyproject.toml"
 
 _IGNORED: Final = frozenset({"__pycache__", "node_modules", "site-packages", "venv"})
 """Folders that hold no code of the author's, as do those whose names begin with a dot."""
@@ -55,14 +54,8 @@ def roots_of(target: str) -> list[Path]:
 
 
 def _project(folder: Path) -> Path:
-    while (folder / "__init__.py").is_file():
-        folder = folder.parent
-    for each in (folder, *folder.parents):
-        if each == Path.home():
-            break
-        if (each / _PROJECT).is_file():
-            return each
-    return folder
+    root, home = root_of(folder), Path.home()
+    return next((each for each in projects_of(root) if not home.is_relative_to(each)), root)
 
 
 class _Seen(NamedTuple):

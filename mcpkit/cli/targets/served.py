@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeGuard
 from ...client.targets.existing import existing
 from ...common.nearest import nearest
 from ..statuses import CommandError, Status
+from .folders import projects_of, root_of
 
 if TYPE_CHECKING:
     from ...server import Server  # which those who ask servers do without
@@ -102,7 +103,7 @@ def imported(place: Place) -> ModuleType:
     Raises:
         CommandError: There is no such module, or it raises; the message has its file, line and error.
     """
-    folder = str(Path.cwd() if place.path is None else root_of(place.path))
+    folder = str(Path.cwd() if place.path is None else root_of(place.path.parent))
     if folder not in sys.path:
         sys.path.insert(0, folder)
     try:
@@ -198,20 +199,12 @@ def folder_of(word: str) -> Path:
         place = None
     if place is None or place.path is None:
         return Path.cwd()
-    path = place.path.resolve()
-    return next((each for each in path.parents if (each / "pyproject.toml").is_file()), root_of(path))
-
-
-def root_of(path: Path) -> Path:
-    """Return the folder from which a file is imported: above the packages that it is in."""
-    folder = path.parent
-    while (folder / "__init__.py").is_file():
-        folder = folder.parent
-    return folder
+    folder = place.path.resolve().parent
+    return next(projects_of(folder), root_of(folder))
 
 
 def _module_of(path: Path) -> str:
-    parts = path.relative_to(root_of(path)).with_suffix("").parts
+    parts = path.relative_to(root_of(path.parent)).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts)
 
 
