@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, validate_cal
 from ...protocol.types import Json
 from ..foreign import find_context_parameter, own
 from ..types import AnyFunction, Icon
+from ..types.unbuilt import made
 from .signatures import func_metadata
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def listed(kind: type[ModelT], components: Iterable[object]) -> list[ModelT]:
     """Return what a list says of components: all that its kind has room for."""
     names = {said: name for said, name in _LISTED.items() if said.strip("_") in kind.model_fields}
     return [
-        kind(**{said: getattr(each, name) for said, name in names.items() if hasattr(each, name)})
+        made(kind, **{said: getattr(each, name) for said, name in names.items() if hasattr(each, name)})
         for each in components
     ]
 

@@ -11,6 +11,7 @@ from ...common.late_names import late_names
 from ...protocol.types import Json
 from ..foreign import is_several
 from ..types import AnyFunction, Icon
+from ..types.unbuilt import made
 from .described import Called, called
 from .settings import get_logger
 
@@ -54,14 +55,14 @@ class Prompt(Called):
         context_kwarg: str | None = None,
     ) -> Prompt:
         """Make a prompt of a function that returns texts, messages, dicts of messages, or a list of them."""
-        made, schema = called(fn, name, context_kwarg)
+        told, schema = called(fn, name, context_kwarg)
         required, properties = schema.get("required", []), schema.get("properties", {})
         arguments = [
-            PromptArgument(name=each, description=of.get("description"), required=each in required)
+            made(PromptArgument, name=each, description=of.get("description"), required=each in required)
             for each, of in properties.items()
         ]
         said = description or fn.__doc__ or ""
-        return cls(title=title, description=said, arguments=arguments, icons=icons, **made)
+        return made(cls, title=title, description=said, arguments=arguments, icons=icons, **told)
 
     async def render(self, arguments: Json | None = None, context: Context | None = None) -> list[Message]:
         """Call the function, and return what it returns as messages."""

@@ -7,15 +7,16 @@ import inspect
 import re
 from collections.abc import Callable
 from math import factorial
-from typing import TYPE_CHECKING, Annotated, TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
-from pydantic import AnyUrl, Field, UrlConstraints, ValidationInfo, field_validator
+from pydantic import AnyUrl, Field, ValidationInfo, field_validator
 from pydantic_core import to_json
 from typing_extensions import Unpack
 
 from ...common.late_names import late_names
 from ...protocol.types import Json
 from ..types import Annotations, AnyFunction, Icon
+from ..types.unbuilt import made
 from .described import Called, Described, called, check_names, name_of, validated
 from .settings import get_logger
 
@@ -62,7 +63,7 @@ def _options(fn: AnyFunction, options: Options) -> Json:
 class Resource(_Shown, abc.ABC, validate_default=True):
     """Something to read, under its URI."""
 
-    uri: Annotated[AnyUrl, UrlConstraints(host_required=False)]
+    uri: AnyUrl
     name: str | None = None
     mime_type: str = Field(default="text/plain", pattern=_MIME_TYPE)
 
@@ -103,7 +104,7 @@ class FunctionResource(Resource):
         cls, fn: AnyFunction, uri: str, name: str | None = None, **options: Unpack[Options]
     ) -> FunctionResource:
         """Make a resource of a function without parameters."""
-        return cls(uri=AnyUrl(uri), name=name_of(fn, name), fn=validated(fn), **_options(fn, options))
+        return made(cls, uri=AnyUrl(uri), name=name_of(fn, name), fn=validated(fn), **_options(fn, options))
 
 
 class ResourceTemplate(_Shown, Called):
@@ -122,8 +123,8 @@ class ResourceTemplate(_Shown, Called):
         **options: Unpack[Options],
     ) -> ResourceTemplate:
         """Make a template of a function."""
-        made, parameters = called(fn, name, context_kwarg)
-        return cls(uri_template=uri_template, parameters=parameters, **made, **_options(fn, options))
+        told, parameters = called(fn, name, context_kwarg)
+        return made(cls, uri_template=uri_template, parameters=parameters, **told, **_options(fn, options))
 
     def matches(self, uri: str) -> Json | None:
         """Return the parameters in a URI; None where it is none of these, or where to find out would take too long."""
@@ -138,7 +139,7 @@ class ResourceTemplate(_Shown, Called):
         try:
             result = await self.call(params, context)
             shown = {each: getattr(self, each) for each in ("name", *_Shown.model_fields)}
-            return FunctionResource(uri=AnyUrl(uri), fn=lambda: result, **shown)
+            return made(FunctionResource, uri=AnyUrl(uri), fn=lambda: result, **shown)
         except Exception as error:
             raise ValueError(f"Error creating resource from template: {error}") from error
 

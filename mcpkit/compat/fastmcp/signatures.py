@@ -23,6 +23,7 @@ from ...protocol.types import Incomplete, Json
 from .. import types
 from ..foreign import BLOCKS, find_context_parameter, is_kind, is_several, own
 from ..tool_names import doubts_about
+from ..types.unbuilt import made
 from .exceptions import InvalidSignature
 
 MODULE = "mcp.server.fastmcp.utilities.func_metadata"
@@ -128,7 +129,7 @@ def func_metadata(
     if structured_output and result and not output:
         text = f"Function {name}: return type {result[1]} is not serializable for structured output"
         raise InvalidSignature(text)
-    return FuncMetadata(arg_model=arguments, **output)
+    return made(FuncMetadata, arg_model=arguments, **output)
 
 
 def _field(parameter: inspect.Parameter) -> Json:

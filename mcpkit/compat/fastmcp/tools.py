@@ -14,6 +14,7 @@ from ...protocol.types import Incomplete, Json
 from ..foreign import find_context_parameter, is_kind
 from ..tool_names import validate_and_warn_tool_name
 from ..types import AnyFunction, Icon, ToolAnnotations
+from ..types.unbuilt import made
 from .described import Described, check_names, name_of
 from .exceptions import ToolError
 from .signatures import FuncMetadata, can_wait, func_metadata
@@ -63,12 +64,11 @@ class Tool(Described, arbitrary_types_allowed=True):
         validate_and_warn_tool_name(name or fn.__name__)
         context_kwarg = find_context_parameter(fn) if context_kwarg is None else context_kwarg
         skipped = [] if context_kwarg is None else [context_kwarg]
-        made: Json = {"name": name_of(fn, name), "title": title, **options}
-        metadata = func_metadata(fn, skipped, made.pop("structured_output", None))
-        made |= {"description": description or fn.__doc__ or "", "fn_metadata": metadata}
-        parameters = metadata.arg_model.model_json_schema(by_alias=True)
-        is_async = is_async_callable(fn)
-        return cls(fn=fn, parameters=parameters, is_async=is_async, context_kwarg=context_kwarg, **made)
+        said: Json = {"name": name_of(fn, name), "title": title, **options}
+        metadata = func_metadata(fn, skipped, said.pop("structured_output", None))
+        said |= {"description": description or fn.__doc__ or "", "fn_metadata": metadata}
+        said |= {"is_async": is_async_callable(fn), "context_kwarg": context_kwarg}
+        return made(cls, fn=fn, parameters=metadata.arg_model.model_json_schema(by_alias=True), **said)
 
     async def run(self, arguments: Json, context: object = None, convert_result: bool = False) -> object:
         """Call the function, and return its result or what is sent for it. Raises ToolError for all that fails."""
@@ -102,9 +102,9 @@ class ToolManager:
 
     @property
     def _tools(self) -> dict[str, Tool]:
-        for name, made in self._made.items():
-            if isinstance(made, partial):
-                self._made[name] = made()
+        for name, tool in self._made.items():
+            if isinstance(tool, partial):
+                self._made[name] = tool()
         return self._made
 
     @_tools.setter

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from pydantic import ValidationError
 from pydantic_core import to_json
@@ -16,7 +16,9 @@ from ...middleware import CallNext, Request, Result, ToolCallResult
 from ...protocol.eras import SERVER_INFO, Handshake
 from ...protocol.revisions import RESUMABLE
 from ...protocol.types import Incomplete, Json
+from .. import types
 from ..types.messages import FACTS
+from ..types.unbuilt import plain
 from .session import RequestContext, dumped, http_request, request_ctx, session_of
 
 logger = logging.getLogger("mcpkit.compat")
@@ -41,15 +43,16 @@ class Bridge:
             if method in {"initialize", "server/discover"}:
                 self._introduce(request, result)
             return result
-        found = found_by(self._server.request_handlers, name)
+        found = self._server.handler(name)
         if found is None:
             raise ProtocolError(METHOD_NOT_FOUND, "Method not found")
         kind, handler = found
-        message: Json = {"method": method, "params": request.params} if request.params else {"method": method}
-        try:
-            asked = kind.model_validate(message)
-        except ValidationError:
-            raise ProtocolError(INVALID_PARAMS, "Invalid request parameters", "") from None
+        asked: Incomplete = None
+        if request.params or not getattr(handler, "is_blind", False):
+            try:
+                asked = _read(kind, name, optional(method=method, params=request.params or None))
+            except ValidationError:
+                raise ProtocolError(INVALID_PARAMS, "Invalid request parameters", "") from None
         http = http_request.get()
         meta = asked.params.meta if request.params else None
         state: object = {} if ctx.state is None else ctx.state
@@ -63,7 +66,7 @@ class Bridge:
             answer = getattr(answer, "root", answer)
             if ctx.era == "stateless":  # the engine adds what that wants
                 return dumped(answer)
-            written = to_json(answer, by_alias=True, exclude_none=True, inf_nan_mode="null")
+            written = to_json(plain(answer), by_alias=True, exclude_none=True, inf_nan_mode="null")
             return (ToolCallResult if method == "tools/call" else Result)(written)
         except (HandlerError, ProtocolError):
             raise
@@ -94,21 +97,20 @@ class Bridge:
     def hear(self, method: str, params: object) -> None:
         """Hand a notification of a client to its handler, if it has one."""
         name = _NAMES.get(method)
-        if name is not None and (found := found_by(self._server.notification_handlers, name)):
-            told = _heard(found, optional(method=method, params=params))
+        if name is not None and (found := self._server.handler(name)):
+            told = _heard(found[1], lambda: _read(found[0], name, optional(method=method, params=params)))
             task = asyncio.get_running_loop().create_task(told)
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
 
-async def _heard(found: Incomplete, told: Json) -> None:
-    kind, handler = found
+async def _heard(handler: Incomplete, told: Callable[[], object]) -> None:
     try:
-        await handler(kind.model_validate(told))
+        await handler(told())
     except Exception:
         logger.exception("a notification could not be handled")
 
 
-def found_by(handlers: Mapping[type, Incomplete], name: str) -> Incomplete:
-    """Return the class of that name and its handler, of whichever package the class is; None where there is none."""
-    return next((each for each in handlers.items() if each[0].__name__ == name), None)
+def _read(kind: Incomplete, name: str, message: Json) -> Incomplete:
+    """Return a message as an instance of its class, or of ours of that name."""
+    return (kind or getattr(types, name)).model_validate(message)

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Generic, TypeAlias, get_type_hints
 
-from pydantic import BaseModel
 from typing_extensions import TypeVar
 
 from ... import server as native
 from ...common.errors import MissingCapabilityError
 from ...common.version import __version__
+from ...components.component import optional
 from ...engine.identity import CAPABILITIES
 from ...protocol.eras import Cache
 from ...protocol.revisions import CACHEABLE
@@ -24,7 +24,8 @@ from ...protocol.types import Incomplete, Json
 from .. import types
 from ..differences import differs
 from ..foreign import is_kind, own
-from .bridge import Bridge, found_by
+from ..types.unbuilt import made
+from .bridge import Bridge
 from .session import NoTasks, RequestContext, request_ctx
 
 if TYPE_CHECKING:
@@ -56,17 +57,6 @@ class NotificationOptions:
     tools_changed: bool = False
 
 
-class InitializationOptions(BaseModel, defer_build=True):
-    """What clients are told at the beginning."""
-
-    server_name: str
-    server_version: str
-    capabilities: types.ServerCapabilities
-    instructions: str | None = None
-    website_url: str | None = None
-    icons: list[types.Icon] | None = None
-
-
 @dataclass
 class ReadResourceContents:
     """A part of what has been read."""
@@ -89,14 +79,12 @@ async def lifespan(_: AnyServer) -> AsyncGenerator[Json]:
     yield {}
 
 
-def _registers(kind: str, serves: Callable[[AnyServer, Handler], Handler]) -> Method:
+def _registers(name: str, serves: Callable[[AnyServer, Handler], Handler]) -> Method:
     """Return a method that decorates functions: what `serves` makes of them handles requests or notifications."""
 
     def method(server: AnyServer) -> Decorator:
         def decorator(function: Handler) -> Handler:
-            asks = kind.endswith("Request")
-            handlers = server.request_handlers if asks else server.notification_handlers
-            handlers[getattr(types, kind)] = serves(server, function)
+            server.register(name, serves(server, function))
             return function
 
         return decorator
@@ -119,35 +107,49 @@ def _answers(kind: str, *members: str, finish: Callable[..., object] | None = No
 
 def _lists(of: str, member: str) -> Method:
     """Return a method that decorates functions that return a list, or a result, and may take the request."""
-    name, result = f"List{of}Request", f"List{of}Result"
-
-    def serves(server: AnyServer, function: Handler) -> Handler:
-        async def handler(request: object) -> object:
-            answer: Incomplete = await call(request)
-            if not (is_result := is_kind(answer.__class__, result)):
-                answer = getattr(types, result)(**{member: [own(each) for each in answer]})
-            if of == "Tools":
-                server.keep(answer.tools, adds=is_result)
-            return Answer(answer)
-
-        call = _with_request(function, name)
-        return handler
-
-    return _registers(name, serves)
+    return _registers(f"List{of}Request", lambda server, function: Listing(server, function, of, member))
 
 
-def _with_request(function: Handler, name: str) -> Handler:
-    """Return what calls a function with a request, where it has a parameter for one."""
+class Listing:
+    """Handles requests for a list.
+
+    Args:
+        server: The server.
+        function: Returns the list or a result; takes the request where it has a parameter for one.
+        of: What is listed.
+        member: What a result calls that.
+
+    Attributes:
+        is_blind: Whether the function takes no request.
+    """
+
+    def __init__(self, server: AnyServer, function: Handler, of: str, member: str) -> None:
+        self._server, self._of, self._member = server, of, member
+        with_request = _with_request(function, f"List{of}Request")
+        self.is_blind = with_request is None
+        self._call = with_request or (lambda _: function())
+
+    async def __call__(self, request: object) -> Answer:
+        """Return the result."""
+        answer: Incomplete = await self._call(request)
+        result = f"List{self._of}Result"
+        if not (is_result := is_kind(answer.__class__, result)):
+            answer = made(getattr(types, result), **{self._member: [own(each) for each in answer]})
+        if self._of == "Tools":
+            self._server.keep(answer.tools, adds=is_result)
+        return Answer(answer)
+
+
+def _with_request(function: Handler, name: str) -> Handler | None:
+    """Return what calls a function with a request; None where it has no parameter for one."""
     try:
         hints = get_type_hints(function) if (parameters := inspect.signature(function).parameters) else {}
     except (ValueError, TypeError, NameError):
-        return lambda _: function()
+        return None
     required = (each for each in parameters.values() if each.default is each.empty)
     asking = [each for each in required if getattr(hints.get(each.name), "__name__", None) == name]
-    if not asking:
-        return lambda _: function()
-    if asking[0].kind is inspect.Parameter.POSITIONAL_ONLY:
-        return function
+    if not asking or asking[0].kind is inspect.Parameter.POSITIONAL_ONLY:
+        return function if asking else None
     return lambda request: function(**{asking[0].name: request})
 
 
@@ -194,11 +196,40 @@ class Server(Generic[LifespanResultT, RequestT]):
     website_url: str | None = None
     icons: list[types.Icon] | None = None
     lifespan: Callable[[AnyServer], AbstractAsyncContextManager[object]] = lifespan
-    request_handlers: dict[type, Handler] = field(default_factory=dict[type, Handler], init=False)
-    notification_handlers: dict[type, Handler] = field(default_factory=dict[type, Handler], init=False)
-    initialization_options: InitializationOptions | None = field(default=None, init=False)
+    _handlers: dict[str, Handler] = field(default_factory=dict[str, "Handler"], init=False)
+    initialization_options: types.InitializationOptions | None = field(default=None, init=False)
     _tool_cache: dict[str, Incomplete] = field(default_factory=dict[str, "Incomplete"], init=False)
     _schemas: dict[int, ToolSchema] = field(default_factory=dict[int, "ToolSchema"], init=False)
+
+    @cached_property
+    def request_handlers(self) -> dict[type, Handler]:
+        """What handles requests, by their classes, which are made when somebody looks; it may be written."""
+        return {
+            getattr(types, name): self._handlers[name] for name in self._handlers if name.endswith("Request")
+        }
+
+    @cached_property
+    def notification_handlers(self) -> dict[type, Handler]:
+        """What handles notifications, by their classes; it may be written."""
+        return {
+            getattr(types, name): it for name, it in self._handlers.items() if name.endswith("Notification")
+        }
+
+    def register(self, name: str, handler: Handler) -> None:
+        """Have the requests or notifications handled whose class is called so."""
+        if (by_class := self._by_class(name)) is None:
+            self._handlers[name] = handler
+        else:
+            by_class[getattr(types, name)] = handler
+
+    def handler(self, name: str) -> tuple[Incomplete, Handler] | None:
+        """Return the class of that name, of whichever package it is, and its handler; None where there is none."""
+        if (by_class := self._by_class(name)) is not None:
+            return next((each for each in by_class.items() if each[0].__name__ == name), None)
+        return (None, self._handlers[name]) if name in self._handlers else None
+
+    def _by_class(self, name: str) -> dict[type, Handler] | None:
+        return vars(self).get("request_handlers" if name.endswith("Request") else "notification_handlers")
 
     @cached_property
     def served(self) -> native.Server:
@@ -225,30 +256,31 @@ class Server(Generic[LifespanResultT, RequestT]):
         self,
         notification_options: NotificationOptions | None = None,
         experimental_capabilities: dict[str, Json] | None = None,
-    ) -> InitializationOptions:
+    ) -> types.InitializationOptions:
         """Return what clients are told at the beginning."""
         changing = notification_options or NotificationOptions()
         capabilities = self.get_capabilities(changing, experimental_capabilities or {})
         said: Json = {"instructions": self.instructions, "website_url": self.website_url, "icons": self.icons}
         named: Json = {"server_name": self.name, "server_version": self.version or __version__}
-        return InitializationOptions(capabilities=capabilities, **named, **said)
+        return made(types.InitializationOptions, capabilities=capabilities, **named, **said)
 
     def get_capabilities(
         self, notification_options: NotificationOptions, experimental_capabilities: dict[str, Json]
     ) -> Incomplete:
         """Return the capabilities for which there are handlers."""
-        there = {each: Json() for each in _OFFERS if found_by(self.request_handlers, _OFFERS[each])}
-        for each in there.keys() & {"prompts", "resources", "tools"}:
-            there[each] = {"listChanged": getattr(notification_options, f"{each}_changed")}
-        if "resources" in there:
-            there["resources"]["subscribe"] = False
-        return types.ServerCapabilities(experimental=experimental_capabilities, **there)
+        there: Json = {"experimental": experimental_capabilities}
+        for each, request in _OFFERS.items():
+            if self.handler(request):
+                said = optional(listChanged=getattr(notification_options, f"{each}_changed", None))
+                said |= {"subscribe": False} if each == "resources" else {}
+                there[each] = made(getattr(types, f"{each.capitalize()}Capability"), **said)
+        return made(types.ServerCapabilities, **there)
 
     async def run(
         self,
         read_stream: Incomplete,
         write_stream: Incomplete,
-        initialization_options: InitializationOptions,
+        initialization_options: types.InitializationOptions,
         raise_exceptions: bool = False,
         stateless: bool = False,
     ) -> None:
@@ -307,7 +339,7 @@ class Server(Generic[LifespanResultT, RequestT]):
         return Answer(types.CallToolResult(content=[text], isError=True))
 
     async def _get_cached_tool_definition(self, tool_name: str) -> Incomplete:
-        found = None if tool_name in self._tool_cache else found_by(self.request_handlers, "ListToolsRequest")
+        found = None if tool_name in self._tool_cache else self.handler("ListToolsRequest")
         if found is not None:
             await found[1](None)
         return self._tool_cache.get(tool_name)

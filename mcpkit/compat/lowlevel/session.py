@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Generic
 
 from pydantic.alias_generators import to_camel
+from pydantic_core import to_jsonable_python
 from typing_extensions import TypeVar
 
 from ...calls.asking.questions import Question
@@ -25,6 +26,7 @@ from ...protocol.types import Incomplete, Json
 from ...state.change import LIST_NAMES, Change
 from .. import types
 from ..differences import differs
+from ..types.unbuilt import plain
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -81,7 +83,7 @@ def dumped(value: Incomplete) -> Json:
     root: Incomplete = getattr(value, "root", value)
     if is_object(root):
         return root
-    said: Json = root.model_dump(mode="json", by_alias=True, exclude_none=True)
+    said: Json = to_jsonable_python(plain(root), by_alias=True, exclude_none=True)
     return said
 
 

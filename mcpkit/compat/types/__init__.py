@@ -1,8 +1,8 @@
 """What is said on the wire, as the classes of `mcp.types`: names, fields and defaults are the same as there.
 
-In `basic` stands what every server needs at once; `content` and `notifications` are imported when one of their names
-is asked for, and all other classes are made then, from the table in `messages`. Docstrings are texts of the wire: a
-schema describes the classes by them.
+In `basic` stands what every server needs at once; `tools`, `requests`, `content` and `notifications` are imported when
+one of their names is asked for, and all other classes are made then, from the table in `messages`. Docstrings are texts
+of the wire: a schema describes the classes by them.
 """
 
 from __future__ import annotations
@@ -10,11 +10,8 @@ from __future__ import annotations
 import importlib
 import sys
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from typing import Literal as Literal
-
-from pydantic import AnyUrl as AnyUrl
-from pydantic import FileUrl as FileUrl
 
 from ...protocol.types import Json as Json
 from .basic import CONNECTION_CLOSED as CONNECTION_CLOSED
@@ -28,31 +25,19 @@ from .basic import PARSE_ERROR as PARSE_ERROR
 from .basic import URL_ELICITATION_REQUIRED as URL_ELICITATION_REQUIRED
 from .basic import Annotations as Annotations
 from .basic import AnyFunction as AnyFunction
-from .basic import BaseMetadata as BaseMetadata
 from .basic import Cursor as Cursor
 from .basic import Icon as Icon
 from .basic import LoggingLevel as LoggingLevel
-from .basic import MethodT as MethodT
 from .basic import Model as Model
-from .basic import PaginatedRequest as PaginatedRequest
-from .basic import PaginatedRequestParams as PaginatedRequestParams
-from .basic import PaginatedResult as PaginatedResult
 from .basic import ProgressToken as ProgressToken
-from .basic import Request as Request
 from .basic import RequestId as RequestId
-from .basic import RequestParams as RequestParams
-from .basic import RequestParamsT as RequestParamsT
-from .basic import Result as Result
 from .basic import Role as Role
-from .basic import TaskMetadata as TaskMetadata
-from .basic import Tool as Tool
-from .basic import ToolAnnotations as ToolAnnotations
-from .basic import ToolExecution as ToolExecution
-from .basic import Url as Url
 from .basic import Whole as Whole
 
 if TYPE_CHECKING:
     from _typeshed import Incomplete
+    from pydantic import AnyUrl as AnyUrl
+    from pydantic import FileUrl as FileUrl
 
     from .content import AudioContent as AudioContent
     from .content import BlobResourceContents as BlobResourceContents
@@ -76,38 +61,68 @@ if TYPE_CHECKING:
     from .notifications import Notification as Notification
     from .notifications import NotificationParams as NotificationParams
     from .notifications import NotificationParamsT as NotificationParamsT
+    from .requests import MethodT as MethodT
+    from .requests import PaginatedRequest as PaginatedRequest
+    from .requests import PaginatedRequestParams as PaginatedRequestParams
+    from .requests import PaginatedResult as PaginatedResult
+    from .requests import Request as Request
+    from .requests import RequestParams as RequestParams
+    from .requests import RequestParamsT as RequestParamsT
+    from .requests import Result as Result
+    from .requests import TaskMetadata as TaskMetadata
+    from .requests import Url as Url
+    from .tools import BaseMetadata as BaseMetadata
+    from .tools import Tool as Tool
+    from .tools import ToolAnnotations as ToolAnnotations
+    from .tools import ToolExecution as ToolExecution
 
 
-_HOMES = "basic", "content", "notifications"
+_HOMES: Final = {
+    "tools": "BaseMetadata Tool ToolAnnotations ToolExecution",
+    "requests": "MethodT PaginatedRequest PaginatedRequestParams PaginatedResult Request RequestParams RequestParamsT"
+    " Result TaskMetadata Url",
+    "content": "AudioContent BlobResourceContents CallToolResult Content ContentBlock EmbeddedResource ErrorData"
+    " GetPromptResult ImageContent Prompt PromptArgument PromptMessage Resource ResourceContents ResourceLink"
+    " ResourceTemplate Spoken TextContent TextResourceContents",
+    "notifications": "Notification NotificationParams NotificationParamsT",
+}
+"""The names of the modules that are imported late."""
+_LATE: Final = {
+    **{name: f".{home}" for home, names in _HOMES.items() for name in names.split()},
+    **dict.fromkeys(("AnyUrl", "FileUrl"), "pydantic"),
+}
 
 
 def __getattr__(name: str) -> Incomplete:
-    """Make the class of the table or import it, or say that there is none."""
-    from .messages import FACTS, made
-
+    """Import the class or make that of the table, or say that there is none."""
     if name == "__all__":
         return __dir__()
-    homes = () if name in FACTS or name.startswith("_") else map(_home, _HOMES)
-    found = next((vars(home)[name] for home in homes if name in vars(home)), None)
-    globals()[name] = found = found or made(name, sys.modules[__name__])
+    if name in _LATE:
+        found = getattr(importlib.import_module(_LATE[name], __name__), name)
+        _call_by_this_module()
+    else:
+        from .messages import made
+
+        found = made(name, sys.modules[__name__])
+    globals()[name] = found
     return found
 
 
 def __dir__() -> list[str]:
     from .messages import FACTS
 
-    there = [*globals().items(), *(each for home in _HOMES for each in vars(_home(home)).items())]
-    names = [name for name, it in there if name.isidentifier() and not isinstance(it, ModuleType)]
-    return sorted({*FACTS, *(name for name in names if not name.startswith("_"))})
+    here = [
+        name for name, it in globals().items() if not (name.startswith("_") or isinstance(it, ModuleType))
+    ]
+    return sorted({*FACTS, *_LATE, *here})
 
 
-def _home(home: str) -> ModuleType:
-    """Import a module, and have its classes say that they are from here, where authors know them."""
-    module = importlib.import_module(f".{home}", __name__)
-    for it in vars(module).values():
-        if isinstance(it, type) and it.__module__ == module.__name__:
-            it.__module__ = __name__
-    return module
+def _call_by_this_module() -> None:
+    """Have the classes that are there say that they are from here, where authors know them."""
+    for home in ("basic", *_HOMES):
+        for it in vars(sys.modules.get(f"{__name__}.{home}", sys)).values():
+            if isinstance(it, type) and it.__module__ == f"{__name__}.{home}":
+                it.__module__ = __name__
 
 
-_home("basic")
+_call_by_this_module()

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from pydantic import Field
 
 from ...protocol.types import Json
-from .basic import Annotations, BaseMetadata, Icon, Model, Result, Role, Url
+from .basic import Annotations, Icon, Model, Role
+from .requests import Result, Url
+from .tools import BaseMetadata
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

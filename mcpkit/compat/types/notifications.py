@@ -7,7 +7,8 @@ from typing import Generic, TypeVar
 from pydantic import BaseModel, Field
 
 from ...protocol.types import Json
-from .basic import MethodT, Model
+from .basic import Model
+from .requests import MethodT
 
 
 class NotificationParams(BaseModel, defer_build=True):

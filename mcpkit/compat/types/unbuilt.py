@@ -1,0 +1,69 @@
+"""Instances of models without what validates and writes them: pydantic takes a good part of a start to build that."""
+
+from __future__ import annotations
+
+import collections.abc
+from types import NoneType, UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin
+
+from pydantic import BaseModel, WithJsonSchema
+from pydantic.fields import FieldInfo
+
+from ...protocol.types import Incomplete
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
+
+_OURS = "mcpkit.compat."
+_SIMPLE = (str, int, float, bool, NoneType)
+
+
+def made(kind: type[ModelT], /, **values: Incomplete) -> ModelT:
+    """Return a model of these values, which is validated unless all of them fit for sure."""
+    fields = {field.alias or name: field for name, field in kind.model_fields.items()}
+    is_certain = (
+        kind.__module__.startswith(_OURS)
+        and not kind.__pydantic_complete__
+        and all(name in values or not field.is_required() for name, field in fields.items())
+        and all(name in fields and _fits(value, fields[name]) for name, value in values.items())
+    )
+    return kind.model_construct(**values) if is_certain else kind(**values)
+
+
+def _fits(value: object, field: FieldInfo) -> bool:
+    """Say whether a field is sure to take a value, and to take it as it is."""
+    is_default = type(value) in _SIMPLE and type(value) is type(field.default) and value == field.default
+    is_bound = any(not isinstance(each, WithJsonSchema) for each in field.metadata)
+    return is_default or (not is_bound and is_exactly(value, field.annotation))
+
+
+def is_exactly(value: Incomplete, annotation: Incomplete) -> bool:
+    """Say whether a value is sure to be of a type, and to need no conversion."""
+    origin: object = get_origin(annotation)
+    of, kind = get_args(annotation), type(value)
+    if origin in (Union, UnionType):
+        return any(is_exactly(value, each) for each in of)
+    if origin is list and kind is list:
+        return all(is_exactly(each, of[0]) for each in value)
+    if origin is dict and kind is dict:
+        return all(is_exactly(name, of[0]) and is_exactly(each, of[1]) for name, each in value.items())
+    if origin is type:
+        return isinstance(value, type) and issubclass(value, of[0])
+    if origin is collections.abc.Callable:
+        return callable(value)
+    return annotation in (kind, Any, object)
+
+
+def plain(value: Incomplete) -> Incomplete:
+    """Return a model that nothing has been built for as the members that it has, and all else as it is."""
+    if isinstance(value, list):
+        return [plain(each) for each in value]
+    kind: type[BaseModel] = type(value)
+    if (
+        not isinstance(value, BaseModel)
+        or kind.__pydantic_complete__
+        or not kind.__module__.startswith(_OURS)
+    ):
+        return value
+    names = {name: field.alias or name for name, field in kind.model_fields.items()}
+    said = {**vars(value), **(value.model_extra or {})}
+    return {names.get(name, name): plain(each) for name, each in said.items() if each is not None}
