@@ -62,8 +62,7 @@ mcp.client.session_group = absent: ClientSessionGroup SseServerParameters Stream
 mcp.client.sse = absent: sse_client
 mcp.client.stdio = absent: StdioServerParameters stdio_client get_default_environment
 mcp.client.streamable_http = absent: streamablehttp_client streamable_http_client GetSessionIdCallback
-mcp.server = fastmcp.server: FastMCP; lowlevel.server: Server NotificationOptions
-    types: InitializationOptions
+mcp.server = fastmcp.server: FastMCP; lowlevel.server: Server NotificationOptions InitializationOptions
 mcp.server.auth
 mcp.server.auth.middleware
 mcp.server.auth.middleware.auth_context = auth: get_access_token
@@ -100,7 +99,7 @@ mcp.server.fastmcp.utilities.types = fastmcp.media: Audio Image
 mcp.server.lowlevel = lowlevel.server: Server NotificationOptions
 mcp.server.lowlevel.helper_types = lowlevel.server: ReadResourceContents
 mcp.server.lowlevel.server = lowlevel.server: *; lowlevel.session: request_ctx RequestContext
-mcp.server.models = types: InitializationOptions Icon ServerCapabilities
+mcp.server.models = lowlevel.models: InitializationOptions; types: Icon ServerCapabilities
 mcp.server.session = lowlevel.session: ServerSession
 mcp.server.sse = lowlevel.serving: SseServerTransport TransportSecuritySettings
 mcp.server.stdio = lowlevel.serving: stdio_server

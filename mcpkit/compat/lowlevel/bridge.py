@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_core import to_json
 
 from ...common.errors import INVALID_PARAMS, METHOD_NOT_FOUND, HandlerError, ProtocolError
@@ -104,13 +104,13 @@ class Bridge:
             task.add_done_callback(self._tasks.discard)
 
 
-async def _heard(handler: Incomplete, told: Callable[[], object]) -> None:
+async def _heard(handler: Callable[[object], Awaitable[object]], told: Callable[[], object]) -> None:
     try:
         await handler(told())
     except Exception:
         logger.exception("a notification could not be handled")
 
 
-def _read(kind: Incomplete, name: str, message: Json) -> Incomplete:
+def _read(kind: type[BaseModel] | None, name: str, message: Json) -> Incomplete:
     """Return a message as an instance of its class, or of ours of that name."""
     return (kind or getattr(types, name)).model_validate(message)

@@ -15,6 +15,7 @@ from typing_extensions import TypeVar
 
 from ... import server as native
 from ...common.errors import MissingCapabilityError
+from ...common.late_names import late_names
 from ...common.version import __version__
 from ...components.component import optional
 from ...engine.identity import CAPABILITIES
@@ -29,7 +30,10 @@ from .bridge import Bridge
 from .session import NoTasks, RequestContext, request_ctx
 
 if TYPE_CHECKING:
+    from .models import InitializationOptions
     from .schemas import ToolSchema
+
+__getattr__ = late_names(globals(), {"InitializationOptions": ".models"})
 
 LifespanResultT = TypeVar("LifespanResultT", default=object)
 RequestT = TypeVar("RequestT", default=object)
@@ -197,7 +201,7 @@ class Server(Generic[LifespanResultT, RequestT]):
     icons: list[types.Icon] | None = None
     lifespan: Callable[[AnyServer], AbstractAsyncContextManager[object]] = lifespan
     _handlers: dict[str, Handler] = field(default_factory=dict[str, "Handler"], init=False)
-    initialization_options: types.InitializationOptions | None = field(default=None, init=False)
+    initialization_options: InitializationOptions | None = field(default=None, init=False)
     _tool_cache: dict[str, Incomplete] = field(default_factory=dict[str, "Incomplete"], init=False)
     _schemas: dict[int, ToolSchema] = field(default_factory=dict[int, "ToolSchema"], init=False)
 
@@ -256,13 +260,15 @@ class Server(Generic[LifespanResultT, RequestT]):
         self,
         notification_options: NotificationOptions | None = None,
         experimental_capabilities: dict[str, Json] | None = None,
-    ) -> types.InitializationOptions:
+    ) -> InitializationOptions:
         """Return what clients are told at the beginning."""
+        from .models import InitializationOptions
+
         changing = notification_options or NotificationOptions()
         capabilities = self.get_capabilities(changing, experimental_capabilities or {})
         said: Json = {"instructions": self.instructions, "website_url": self.website_url, "icons": self.icons}
         named: Json = {"server_name": self.name, "server_version": self.version or __version__}
-        return made(types.InitializationOptions, capabilities=capabilities, **named, **said)
+        return made(InitializationOptions, capabilities=capabilities, **named, **said)
 
     def get_capabilities(
         self, notification_options: NotificationOptions, experimental_capabilities: dict[str, Json]
@@ -280,7 +286,7 @@ class Server(Generic[LifespanResultT, RequestT]):
         self,
         read_stream: Incomplete,
         write_stream: Incomplete,
-        initialization_options: types.InitializationOptions,
+        initialization_options: InitializationOptions,
         raise_exceptions: bool = False,
         stateless: bool = False,
     ) -> None:

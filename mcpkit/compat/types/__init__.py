@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import sys
 from types import ModuleType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 from typing import Literal as Literal
 
 from ...protocol.types import Json as Json
@@ -77,7 +77,7 @@ if TYPE_CHECKING:
     from .tools import ToolExecution as ToolExecution
 
 
-_HOMES: Final = {
+_HOMES = {
     "tools": "BaseMetadata Tool ToolAnnotations ToolExecution",
     "requests": "MethodT PaginatedRequest PaginatedRequestParams PaginatedResult Request RequestParams RequestParamsT"
     " Result TaskMetadata Url",
@@ -87,7 +87,7 @@ _HOMES: Final = {
     "notifications": "Notification NotificationParams NotificationParamsT",
 }
 """The names of the modules that are imported late."""
-_LATE: Final = {
+_LATE = {
     **{name: f".{home}" for home, names in _HOMES.items() for name in names.split()},
     **dict.fromkeys(("AnyUrl", "FileUrl"), "pydantic"),
 }
@@ -95,14 +95,16 @@ _LATE: Final = {
 
 def __getattr__(name: str) -> Incomplete:
     """Import the class or make that of the table, or say that there is none."""
+    from .messages import FACTS, made
+
     if name == "__all__":
         return __dir__()
     if name in _LATE:
         found = getattr(importlib.import_module(_LATE[name], __name__), name)
         _call_by_this_module()
+    elif name not in FACTS and not name.startswith("_") and name in (everything := _everything()):
+        found = everything[name]
     else:
-        from .messages import made
-
         found = made(name, sys.modules[__name__])
     globals()[name] = found
     return found
@@ -111,10 +113,15 @@ def __getattr__(name: str) -> Incomplete:
 def __dir__() -> list[str]:
     from .messages import FACTS
 
-    here = [
-        name for name, it in globals().items() if not (name.startswith("_") or isinstance(it, ModuleType))
-    ]
-    return sorted({*FACTS, *_LATE, *here})
+    names = [name for name, it in _everything().items() if not isinstance(it, ModuleType)]
+    return sorted({*FACTS, *_LATE, *(name for name in names if not name.startswith("_"))})
+
+
+def _everything() -> dict[str, object]:
+    """Import what is imported late, and return all that stands in these modules, also what they import."""
+    homes = [importlib.import_module(f".{home}", __name__) for home in ("basic", *_HOMES)]
+    _call_by_this_module()
+    return {name: it for module in (*homes, sys.modules[__name__]) for name, it in vars(module).items()}
 
 
 def _call_by_this_module() -> None:

@@ -40,8 +40,6 @@ CompletionsCapability
 ServerCapabilities experimental?: dict[str, Json]; logging?: LoggingCapability; prompts?: PromptsCapability
     resources?: ResourcesCapability; tools?: ToolsCapability; completions?: CompletionsCapability; tasks?: Json
 
-InitializationOptions server_name: str; server_version: str; capabilities: ServerCapabilities; instructions?: str
-    website_url?: str; icons?: list[Icon]
 InitializeRequestParams(RequestParams)
     protocolVersion: str | int; capabilities: ClientCapabilities; clientInfo: Implementation
 InitializeRequest(Request) method = initialize; params: InitializeRequestParams

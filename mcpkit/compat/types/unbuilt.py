@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections.abc
 from types import NoneType, UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin
+from typing import TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, WithJsonSchema
 from pydantic.fields import FieldInfo
@@ -36,33 +36,31 @@ def _fits(value: object, field: FieldInfo) -> bool:
     return is_default or (not is_bound and is_exactly(value, field.annotation))
 
 
-def is_exactly(value: Incomplete, annotation: Incomplete) -> bool:
+def is_exactly(value: object, annotation: object) -> bool:
     """Say whether a value is sure to be of a type, and to need no conversion."""
     origin: object = get_origin(annotation)
     of, kind = get_args(annotation), type(value)
     if origin in (Union, UnionType):
         return any(is_exactly(value, each) for each in of)
-    if origin is list and kind is list:
+    if origin is list and isinstance(value, list) and kind is list:
         return all(is_exactly(each, of[0]) for each in value)
-    if origin is dict and kind is dict:
+    if origin is dict and isinstance(value, dict) and kind is dict:
         return all(is_exactly(name, of[0]) and is_exactly(each, of[1]) for name, each in value.items())
     if origin is type:
         return isinstance(value, type) and issubclass(value, of[0])
     if origin is collections.abc.Callable:
         return callable(value)
-    return annotation in (kind, Any, object)
+    return annotation in (kind, Incomplete, object)
 
 
-def plain(value: Incomplete) -> Incomplete:
+def plain(value: object) -> object:
     """Return a model that nothing has been built for as the members that it has, and all else as it is."""
     if isinstance(value, list):
         return [plain(each) for each in value]
-    kind: type[BaseModel] = type(value)
-    if (
-        not isinstance(value, BaseModel)
-        or kind.__pydantic_complete__
-        or not kind.__module__.startswith(_OURS)
-    ):
+    if not isinstance(value, BaseModel):
+        return value
+    kind = type(value)
+    if kind.__pydantic_complete__ or not kind.__module__.startswith(_OURS):
         return value
     names = {name: field.alias or name for name, field in kind.model_fields.items()}
     said = {**vars(value), **(value.model_extra or {})}

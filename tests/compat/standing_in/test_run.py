@@ -259,4 +259,6 @@ def test_classes_of_content_wait_until_there_is_some(tmp_path):
     assert set(told("server.py", cwd=tmp_path)) == {
         "mcpkit.compat.types.basic",
         "mcpkit.compat.types.messages",
+        "mcpkit.compat.types.tools",
+        "mcpkit.compat.types.unbuilt",
     }
