@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..common.errors import RegistrationError
 from ..common.signatures import Described
@@ -14,7 +14,7 @@ INHERITED = Described("the server's")
 """Stands for the timeout of the server that serves the call."""
 
 
-class Limits(NamedTuple):
+class Limits:
     """What the author has said about the calls of one component.
 
     Args:
@@ -22,8 +22,11 @@ class Limits(NamedTuple):
         slots: The places for its calls; None for any number.
     """
 
-    timeout: float | None
-    slots: Slots | None
+    __slots__ = ("slots", "timeout")
+
+    def __init__(self, timeout: float | None, slots: Slots | None) -> None:
+        self.timeout = timeout
+        self.slots = slots
 
     @classmethod
     def of(cls, what: str, options: Mapping[str, Any]) -> Limits | None:
@@ -80,7 +83,7 @@ async def run_limited(run: Coroutine[Any, Any, Any], call: Call, limits: Limits 
             if it does not care.
         BaseException: Whatever the run raises.
     """
-    timeout, slots = limits or (INHERITED, None)
+    timeout, slots = (INHERITED, None) if limits is None else (limits.timeout, limits.slots)
     if timeout == INHERITED:
         timeout = call.runtime.timeout
     call.is_timed_out = False

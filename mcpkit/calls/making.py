@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..content.lazy import LeaveLoop, is_iterator, taken
 from .call import Call
@@ -19,14 +19,17 @@ InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
 """Calls a function in a thread."""
 
 
-class Unfinished(NamedTuple):
+class Unfinished:
     """What a function in a thread has returned, where the event loop has to await it or go through it.
 
     Attributes:
         value: What it returned.
     """
 
-    value: Any
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
 
 
 def call_and_make(function: Callable[..., Any], kwargs: dict[str, Any], make: Make, call: Call) -> Any:

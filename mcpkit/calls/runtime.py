@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from ..common.current import Running
@@ -132,7 +132,7 @@ class Runtime:
         await asyncio.gather(*[each.end() for each in tuple(detached)])
 
 
-class Alone(NamedTuple):
+class Alone:
     """A call that goes on alone.
 
     Attributes:
@@ -140,8 +140,15 @@ class Alone(NamedTuple):
         cancel_of: Stops it where it is some principal's, who is told why.
     """
 
-    end: Callable[[], Awaitable[None]]
-    cancel_of: Callable[[Callable[[Principal], bool], ProtocolError], None]
+    __slots__ = ("cancel_of", "end")
+
+    def __init__(
+        self,
+        end: Callable[[], Awaitable[None]],
+        cancel_of: Callable[[Callable[[Principal], bool], ProtocolError], None],
+    ) -> None:
+        self.end = end
+        self.cancel_of = cancel_of
 
 
 class BaseCall(Running):

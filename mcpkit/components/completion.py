@@ -8,7 +8,7 @@ import inspect
 import typing
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 from typing_extensions import Unpack
 
@@ -54,7 +54,7 @@ class Complete:
         self.function = function
 
 
-class Completion(NamedTuple):
+class Completion:
     """What completes an argument, as far as it can be known before.
 
     Args:
@@ -64,9 +64,14 @@ class Completion(NamedTuple):
         injection: The function's hidden parameters.
     """
 
-    completer: Completer
-    names: tuple[str | None, ...] = ()
-    injection: Injection | None = None
+    __slots__ = ("completer", "injection", "names")
+
+    def __init__(
+        self, completer: Completer, names: tuple[str | None, ...] = (), injection: Injection | None = None
+    ) -> None:
+        self.completer = completer
+        self.names = names
+        self.injection = injection
 
     @classmethod
     def of(cls, what: str, completer: Completer) -> Completion:
@@ -83,12 +88,12 @@ class Completion(NamedTuple):
             return cls(completer)
         names: list[str | None] = []
         injected: list[Hint] = []
-        _, _, parameters, hints, bound = head(completer)
-        for each in parameters:
-            hint = (each.name, hints.get(each.name, empty), each.default)
+        read = head(completer)
+        for each in read.parameters:
+            hint = (each.name, read.hints.get(each.name, empty), each.default)
             if is_hidden(*hint[1:]):
                 injected.append(hint)
-            elif each.name not in bound and each.kind is not each.VAR_KEYWORD:
+            elif each.name not in read.bound and each.kind is not each.VAR_KEYWORD:
                 by_name = each.kind in {each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY}
                 names.append(each.name if by_name else None)
         if len(names) > len(("value", "arguments")):

@@ -6,24 +6,30 @@ import inspect
 import types
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..common.errors import RegistrationError
 from .decorators import Build, Decorators
 
 
-class _Mark(NamedTuple):
+class _Mark:
     """What is marked, held weakly, and what makes its components."""
 
-    function: weakref.ref[Any]
-    builds: list[Build]
+    __slots__ = ("builds", "function")
+
+    def __init__(self, function: weakref.ref[Any], builds: list[Build]) -> None:
+        self.function = function
+        self.builds = builds
 
 
-class Marked(NamedTuple):
+class Marked:
     """A marked function, bound to its object where it is a method, and what makes a component of it."""
 
-    function: Callable[..., Any]
-    build: Build
+    __slots__ = ("build", "function")
+
+    def __init__(self, function: Callable[..., Any], build: Build) -> None:
+        self.function = function
+        self.build = build
 
 
 _marks: dict[int, _Mark] = {}

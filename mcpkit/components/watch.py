@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncGenerator, Callable, Collection
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..common.errors import RegistrationError
 from .injection.principal import parameters_of, takes_principal
@@ -13,7 +13,7 @@ WatchFunction = Callable[..., AsyncGenerator[Any, None]]
 """An async generator function that yields at each update."""
 
 
-class Watched(NamedTuple):
+class Watched:
     """What a `watch=` takes.
 
     Attributes:
@@ -21,8 +21,11 @@ class Watched(NamedTuple):
         principal: The parameter that takes who is subscribed, each of whom has a watch then; None for all at once.
     """
 
-    variables: tuple[str, ...] = ()
-    principal: str | None = None
+    __slots__ = ("principal", "variables")
+
+    def __init__(self, variables: tuple[str, ...] = (), principal: str | None = None) -> None:
+        self.variables = variables
+        self.principal = principal
 
 
 def watched(what: str, watch: WatchFunction | None, variables: Collection[str]) -> Watched:

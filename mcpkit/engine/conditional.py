@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from ..calls.access import check_identified, shortfall
 from ..calls.call import Call
@@ -113,7 +113,7 @@ class Conditional:
         return tuple(serving)
 
 
-class Guards(NamedTuple):
+class Guards:
     """What serves a URI, and so says who may hear that this has changed.
 
     Attributes:
@@ -121,8 +121,11 @@ class Guards(NamedTuple):
         is_closed: Whether nobody may who does not say who they are, unless it is open to anybody.
     """
 
-    serving: tuple[Component, ...]
-    is_closed: bool
+    __slots__ = ("is_closed", "serving")
+
+    def __init__(self, serving: tuple[Component, ...], is_closed: bool) -> None:
+        self.serving = serving
+        self.is_closed = is_closed
 
 
 class Hearer(Protocol):

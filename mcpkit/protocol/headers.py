@@ -94,9 +94,10 @@ def check_mirrored(
     Raises:
         ProtocolError: -32020, when a header is missing, malformed, unlike its argument, or there without one.
     """
-    for header, path in mirrored:
+    for each in mirrored:
+        header = each.header
         value: Any = arguments
-        for name in path:
+        for name in each.path:
             value = value.get(name) if is_object(value) else None
         told = headers.get(header)
         if told is None and (value is None or is_object(value) or is_array(value)):

@@ -5,7 +5,7 @@ The one reader of messages, for every transport and both eras.
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol, final
+from typing import Protocol, final
 
 from ..common.errors import INVALID_REQUEST, MalformedError, ProtocolError
 from .eras import PROTOCOL_VERSION, Envelope
@@ -34,7 +34,7 @@ class Request:
     meta: Json
 
 
-class Notification(NamedTuple):
+class Notification:
     """A notification.
 
     Attributes:
@@ -42,21 +42,27 @@ class Notification(NamedTuple):
         params: Its params, whatever they are; None where there are none.
     """
 
-    method: str
-    params: object
+    __slots__ = ("method", "params")
+
+    def __init__(self, method: str, params: object) -> None:
+        self.method = method
+        self.params = params
 
 
-class Response(NamedTuple):
+class Response:
     """The answer to a request of the server's.
 
     Attributes:
         message: The whole message; nothing but its kind has been looked at.
     """
 
-    message: Json
+    __slots__ = ("message",)
+
+    def __init__(self, message: Json) -> None:
+        self.message = message
 
 
-class Refusal(NamedTuple):
+class Refusal:
     """What is answered with an error, as it cannot be served.
 
     Attributes:
@@ -64,8 +70,15 @@ class Refusal(NamedTuple):
         problem: What is wrong.
     """
 
-    id: RequestId | None
-    problem: ProtocolError
+    __slots__ = ("id", "problem")
+
+    def __init__(
+        self,
+        id: RequestId | None,  # noqa: A002 - the attribute's name
+        problem: ProtocolError,
+    ) -> None:
+        self.id = id
+        self.problem = problem
 
 
 class Sender(Protocol):

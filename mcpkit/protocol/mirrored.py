@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 KEYWORD = "x-mcp-header"
 """What the specification calls it in a schema (basic/transports/streamable-http, "Schema Extension")."""
@@ -35,7 +35,7 @@ class Header:
         return f"Header({self.name!r})"
 
 
-class MirroredParameter(NamedTuple):
+class MirroredParameter:
     """One argument that a client repeats in a header.
 
     Args:
@@ -43,5 +43,8 @@ class MirroredParameter(NamedTuple):
         path: The keys that lead to it from the arguments.
     """
 
-    header: bytes
-    path: tuple[str, ...]
+    __slots__ = ("header", "path")
+
+    def __init__(self, header: bytes, path: tuple[str, ...]) -> None:
+        self.header = header
+        self.path = path

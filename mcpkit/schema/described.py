@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextvars import ContextVar
 from types import MappingProxyType
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 
 from pydantic_core import CoreSchema
 
@@ -14,7 +14,7 @@ from ..protocol.types import Json
 Mode = Literal["validation", "serialization"]
 
 
-class Described(NamedTuple):
+class Described:
     """A type as both sides see it.
 
     Args:
@@ -25,15 +25,25 @@ class Described(NamedTuple):
         definitions: What `$ref`s in the schema refer to: types that contain themselves.
     """
 
-    schema: Json
-    core: CoreSchema
-    output: CoreSchema | None = None
-    is_plain: bool = False
-    definitions: Mapping[str, Any] = MappingProxyType({})
+    __slots__ = ("core", "definitions", "is_plain", "output", "schema")
+
+    def __init__(
+        self,
+        schema: Json,
+        core: CoreSchema,
+        output: CoreSchema | None = None,
+        is_plain: bool = False,
+        definitions: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
+        self.schema = schema
+        self.core = core
+        self.output = output
+        self.is_plain = is_plain
+        self.definitions = definitions
 
     def but(self, **members: Any) -> Described:
         """Return the same with other members."""
-        return self._replace(**members)
+        return Described(**{name: getattr(self, name) for name in self.__slots__} | members)
 
 
 class NotInTable(Exception):  # noqa: N818 - a signal between two modules, not an error

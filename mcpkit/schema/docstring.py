@@ -1,38 +1,27 @@
-"""What a docstring says: the description, and a text for each argument.
-
-Google, NumPy and reST style. The sections about arguments are found here; docstring-parser reads them,
-and is imported only when there is one.
-"""
+"""What a docstring says: the description, and a text for each argument."""
 
 from __future__ import annotations
 
 import inspect
-import re
-from typing import NamedTuple
 
-_GOOGLE = re.compile(
-    r"(?:Args|Arguments|Parameters|Params|Keyword Args|Keyword Arguments|Other Parameters):\s*"
+_HINTS = (
+    "Arg",
+    "Param",
+    "Keyword",
+    "Return",
+    "Yield",
+    ":arg",
+    ":key",
+    ":param",
+    ":return",
+    ":rtype",
+    ":type",
+    ":yield",
 )
-_NUMPY = re.compile(r"(?:Parameters|Params|Arguments|Args|Other Parameters|Other Params)\s*")
-_UNDERLINE = re.compile(r"-{3,}\s*")
-_REST = re.compile(r":(?:param|parameter|arg|argument|key|keyword|type)\s[^:]*:")
-_HINT = re.compile(
-    r"^\s*:(?:param|arg|key|type|r?type|returns?|yields?)|(?:Arg|Param|Keyword|Return|Yield)", re.MULTILINE
-)
-
-_RESULT = r"(?P<title>Returns|Return|Yields|Yield)"
-_GOOGLE_RESULT = re.compile(_RESULT + r":\s*(?P<text>.*)")
-_NUMPY_RESULT = re.compile(_RESULT + r"\s*")
-_REST_RESULT = re.compile(r":(?P<title>returns|return|yields|yield)(?:\s[^:]*)?:\s*(?P<text>.*)")
-_REST_TYPE = re.compile(r":rtype:")
-# What stands before a colon and is a type, not the beginning of a sentence: `int`, `list[str]`, `np.ndarray`.
-_TYPE = re.compile(
-    r"(?:(?:int|str|float|bool|bytes|list|dict|tuple|set|None|Any|object)\b|[A-Za-z_]\w*[.\[]|[A-Z]\w*[a-z][A-Z]\w*)"
-    r"[\w.\[\], |]*"
-)
+"""One of them is in each docstring with a section about arguments or the result, and in few others."""
 
 
-class Documentation(NamedTuple):
+class Documentation:
     """A docstring, taken apart.
 
     Args:
@@ -41,8 +30,11 @@ class Documentation(NamedTuple):
         arguments: The text of each argument that has one.
     """
 
-    description: str | None
-    arguments: dict[str, str]
+    __slots__ = ("arguments", "description")
+
+    def __init__(self, description: str | None, arguments: dict[str, str]) -> None:
+        self.description = description
+        self.arguments = arguments
 
 
 def read(docstring: str | None) -> Documentation:
@@ -57,121 +49,9 @@ def read(docstring: str | None) -> Documentation:
     if not docstring:
         return Documentation(None, {})
     text = inspect.cleandoc(docstring)
-    if not _HINT.search(text):
+    if not any(hint in text for hint in _HINTS):
         return Documentation(text or None, {})
-    lines = text.splitlines()
-    arguments: dict[str, str] = {}
-    kept: list[str] = []
-    at = 0
-    while at < len(lines):
-        result = _result(lines, at)
-        if result is not None:
-            told, at = result
-            kept += told
-            continue
-        style, end = _section(lines, at)
-        if style is None:
-            kept.append(lines[at])
-            at += 1
-            continue
-        found = _parse(style, lines[at:end])
-        arguments.update(found)
-        if not found and style != "rest":
-            kept += lines[at:end]
-        at = end
-    description = re.sub(r"\n{3,}", "\n\n", "\n".join(kept)).strip()
+    from .docstring_sections import without_sections
+
+    description, arguments = without_sections(text)
     return Documentation(description or None, arguments)
-
-
-def _section(lines: list[str], at: int) -> tuple[str | None, int]:
-    """Return the style of the section of arguments that starts at a line, None for other lines, and its end."""
-    line = lines[at]
-    if _REST.match(line):
-        return "rest", _indented_end(lines, at)
-    if _is_underlined(lines, at) and _NUMPY.fullmatch(line):
-        return "numpydoc", _underlined_end(lines, at)
-    if _GOOGLE.fullmatch(line):
-        end = _indented_end(lines, at)
-        if any(lines[at + 1 : end]):
-            return "google", end
-    return None, at
-
-
-def _result(lines: list[str], at: int) -> tuple[list[str], int] | None:
-    """Return what a section that starts at a line says of the result, alike in all styles, and where it ends."""
-    line = lines[at]
-    if _is_underlined(lines, at) and (found := _NUMPY_RESULT.fullmatch(line)):
-        end = _underlined_end(lines, at)
-        return _titled(found["title"], _numpy_text(lines[at + 2 : end])), end
-    if _REST_TYPE.match(line):
-        return [], _indented_end(lines, at)
-    google = _GOOGLE_RESULT.fullmatch(line)
-    if found := google or _REST_RESULT.match(line):
-        end = _indented_end(lines, at)
-        text = inspect.cleandoc("\n".join([found["text"], *lines[at + 1 : end]]))
-        kind, colon, rest = text.partition(":")
-        is_typed = google is not None and bool(colon) and _TYPE.fullmatch(kind) is not None
-        return _titled(found["title"].capitalize(), rest if is_typed else text), end
-    return None
-
-
-def _titled(title: str, text: str) -> list[str]:
-    title = title if title.endswith("s") else f"{title}s"
-    return [f"{title}: {text.strip()}", ""] if text.strip() else []
-
-
-def _numpy_text(section: list[str]) -> str:
-    """Return what a numpydoc section says of each value: types and names have lines of their own there."""
-    told: list[str] = []
-    at = 0
-    while at < len(section):
-        end = _indented_end(section, at)
-        text = inspect.cleandoc("\n".join(["", *section[at + 1 : end]])).strip()
-        name, colon, _ = section[at].partition(" : ")
-        if not text:
-            told.append(section[at].strip())
-        else:
-            told.append(f"{name}: {text}" if colon else text)
-        at = end
-    return "\n".join(filter(None, told))
-
-
-def _is_underlined(lines: list[str], at: int) -> bool:
-    return at + 1 < len(lines) and _UNDERLINE.fullmatch(lines[at + 1]) is not None
-
-
-def _underlined_end(lines: list[str], at: int) -> int:
-    end = at + 2
-    while end < len(lines) and not _is_underlined(lines, end):
-        end += 1
-    return end
-
-
-def _indented_end(lines: list[str], at: int) -> int:
-    end = at + 1
-    while end < len(lines) and (not lines[end] or lines[end][0].isspace()):
-        end += 1
-    return end
-
-
-def _parse(style: str, section: list[str]) -> dict[str, str]:
-    from docstring_parser import ParseError, google, numpydoc, rest
-
-    # The parsers know one name of each section that all of them share.
-    parse, title = {
-        "google": (google.parse, "Args:"),
-        "numpydoc": (numpydoc.parse, "Parameters"),
-        "rest": (rest.parse, section[0]),
-    }[style]
-    try:
-        # With a summary before it: the Google parser takes a section at the very start for one.
-        parsed = parse("\n".join(["-", "", title, *section[1:]]))
-    except ParseError:
-        # A docstring is written for people first: what cannot be read as arguments describes none.
-        return {}
-    return {
-        name.strip().lstrip("*"): param.description.strip()
-        for param in parsed.params
-        if param.description
-        for name in param.arg_name.split(",")
-    }

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..common.errors import RegistrationError
 from ..protocol.jsonrpc import is_array, is_object
@@ -21,12 +21,15 @@ NAMED = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs
 """Keywords that hold schemas by name."""
 
 
-class _Mark(NamedTuple):
+class _Mark:
     """Where a schema says `x-mcp-header`; `keyword` is what keeps clients from reaching it, if anything."""
 
-    path: tuple[str, ...]
-    keyword: str | None
-    schema: Json
+    __slots__ = ("keyword", "path", "schema")
+
+    def __init__(self, path: tuple[str, ...], keyword: str | None, schema: Json) -> None:
+        self.path = path
+        self.keyword = keyword
+        self.schema = schema
 
 
 def mirrored(owner: str, schema: Json) -> tuple[MirroredParameter, ...]:

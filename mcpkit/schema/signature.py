@@ -7,7 +7,7 @@ import inspect
 import types
 import typing
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 
 import typing_extensions
 
@@ -37,7 +37,7 @@ def _documented(text: str | None) -> Documentation:
     return docstring.read(text)
 
 
-class Parameter(NamedTuple):
+class Parameter:
     """One argument of a function.
 
     Args:
@@ -53,15 +53,39 @@ class Parameter(NamedTuple):
         documentation: The docstring of its function, which says something where the annotation does not.
     """
 
-    name: str
-    annotation: Any = empty
-    default: Any = empty
-    default_factory: Callable[[], Any] | None = None
-    is_supplied: bool = False
-    may_be_omitted: bool = False
-    text: str | None = None
-    metadata: tuple[Any, ...] = ()
-    documentation: Documented | None = None
+    __slots__ = (
+        "annotation",
+        "default",
+        "default_factory",
+        "documentation",
+        "is_supplied",
+        "may_be_omitted",
+        "metadata",
+        "name",
+        "text",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        annotation: Any = empty,
+        default: Any = empty,
+        default_factory: Callable[[], Any] | None = None,
+        is_supplied: bool = False,
+        may_be_omitted: bool = False,
+        text: str | None = None,
+        metadata: tuple[Any, ...] = (),
+        documentation: Documented | None = None,
+    ) -> None:
+        self.name = name
+        self.annotation = annotation
+        self.default = default
+        self.default_factory = default_factory
+        self.is_supplied = is_supplied
+        self.may_be_omitted = may_be_omitted
+        self.text = text
+        self.metadata = metadata
+        self.documentation = documentation
 
     @property
     def description(self) -> str | None:
@@ -120,7 +144,7 @@ def _is_field(value: object) -> bool:
     )
 
 
-class Head(NamedTuple):
+class Head:
     """What is written in the head of a callable.
 
     Args:
@@ -131,11 +155,21 @@ class Head(NamedTuple):
         bound: The parameters that a partial binds by keyword.
     """
 
-    name: str
-    function: Any
-    parameters: tuple[inspect.Parameter, ...]
-    hints: dict[str, Any]
-    bound: frozenset[str]
+    __slots__ = ("bound", "function", "hints", "name", "parameters")
+
+    def __init__(
+        self,
+        name: str,
+        function: Any,
+        parameters: tuple[inspect.Parameter, ...],
+        hints: dict[str, Any],
+        bound: frozenset[str],
+    ) -> None:
+        self.name = name
+        self.function = function
+        self.parameters = parameters
+        self.hints = hints
+        self.bound = bound
 
 
 def head(fn: Callable[..., Any]) -> Head:
@@ -157,7 +191,7 @@ def head(fn: Callable[..., Any]) -> Head:
     return Head(name, function, written, _hints(function, name), _bound_keywords(fn))
 
 
-class Signature(NamedTuple):
+class Signature:
     """What a function takes and returns.
 
     Args:
@@ -170,13 +204,25 @@ class Signature(NamedTuple):
         is_async: Whether calling it returns an awaitable.
     """
 
-    name: str
-    documentation: Documented
-    parameters: tuple[Parameter, ...]
-    injected: tuple[Parameter, ...]
-    extra: Any
-    returns: Any
-    is_async: bool
+    __slots__ = ("documentation", "extra", "injected", "is_async", "name", "parameters", "returns")
+
+    def __init__(
+        self,
+        name: str,
+        documentation: Documented,
+        parameters: tuple[Parameter, ...],
+        injected: tuple[Parameter, ...],
+        extra: Any,
+        returns: Any,
+        is_async: bool,
+    ) -> None:
+        self.name = name
+        self.documentation = documentation
+        self.parameters = parameters
+        self.injected = injected
+        self.extra = extra
+        self.returns = returns
+        self.is_async = is_async
 
     @property
     def description(self) -> str | None:
@@ -200,19 +246,20 @@ class Signature(NamedTuple):
             RegistrationError: A parameter that a client cannot name, or no signature at all.
             UnresolvedHint: A type hint cannot be resolved now.
         """
-        name, function, written_parameters, hints, bound = head(fn)
-        documentation = functools.cache(functools.partial(_documented, _docstring(fn, function)))
+        read = head(fn)
+        name, hints = read.name, read.hints
+        documentation = functools.cache(functools.partial(_documented, _docstring(fn, read.function)))
         parameters: list[Parameter] = []
         injected: list[Parameter] = []
         extra: Any = empty
-        for written in written_parameters:
+        for written in read.parameters:
             annotation = hints.get(written.name, empty)
             if written.kind is inspect.Parameter.VAR_KEYWORD and get_origin(annotation) in _UNPACKED:
-                parameters += _unpacked(name, get_args(annotation)[0], written_parameters, documentation)
+                parameters += _unpacked(name, get_args(annotation)[0], read.parameters, documentation)
             elif written.kind is inspect.Parameter.VAR_KEYWORD:
                 extra = Any if annotation is empty else annotation
-            elif written.name not in bound:
-                _refuse_unnamed(name, function, written, written_parameters)
+            elif written.name not in read.bound:
+                _refuse_unnamed(name, read.function, written, read.parameters)
                 try:
                     is_own = is_injected(annotation, written.default)
                 except RegistrationError as error:
@@ -228,7 +275,7 @@ class Signature(NamedTuple):
             injected=tuple(injected),
             extra=extra,
             returns=hints.get("return", empty),
-            is_async=inspect.iscoroutinefunction(function),
+            is_async=inspect.iscoroutinefunction(read.function),
         )
 
 

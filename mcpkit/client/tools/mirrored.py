@@ -45,19 +45,20 @@ def headers_of(repeated: Sequence[MirroredParameter], arguments: Mapping[str, An
         ValueError: An integer is larger than a header may carry.
     """
     headers: dict[str, str] = {}
-    for header, path in repeated:
+    for each in repeated:
+        header = each.header.decode()
         value: Any = dict(arguments)
-        for key in path:
+        for key in each.path:
             value = value.get(key) if is_object(value) else None
         if isinstance(value, bool):
-            headers[header.decode()] = "true" if value else "false"
+            headers[header] = "true" if value else "false"
         elif isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
             if abs(value) > _LARGEST:
                 raise ValueError(
-                    f"the argument {'.'.join(path)} is repeated in a header, which carries integers from -(2**53 - 1) "
-                    f"to 2**53 - 1, not {value}"
+                    f"the argument {'.'.join(each.path)} is repeated in a header, which carries integers from "
+                    f"-(2**53 - 1) to 2**53 - 1, not {value}"
                 )
-            headers[header.decode()] = str(int(value))
+            headers[header] = str(int(value))
         elif isinstance(value, str):
-            headers[header.decode()] = value
+            headers[header] = value
     return headers

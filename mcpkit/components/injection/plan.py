@@ -155,15 +155,18 @@ class _Planning:
             function, key = other, identity(other)
         if mark.is_cached and key in self._numbers:
             return self._numbers[key]
-        name, inner, parameters, hints, bound = head(function)
+        read = head(function)
+        name = read.name
         if key in self._path:
             names = " -> ".join([*self._path.values(), name])
             raise RegistrationError(f"{where}: dependencies go round in a circle: {names}")
         self._path[key] = name
-        written = [each for each in parameters if each.kind not in _VARIADIC and each.name not in bound]
+        written = [
+            each for each in read.parameters if each.kind not in _VARIADIC and each.name not in read.bound
+        ]
         filled: list[Hint] = []
         for each in written:
-            hint = (each.name, hints.get(each.name, empty), each.default)
+            hint = (each.name, read.hints.get(each.name, empty), each.default)
             if is_hidden(*hint[1:]) and each.kind is not each.POSITIONAL_ONLY:
                 filled.append(hint)
             elif each.default is empty:
@@ -174,7 +177,7 @@ class _Planning:
                 )
         fills = self.fill(f"{where}: {name}", filled)
         del self._path[key]
-        is_in_loop, is_generator = _kind(where, name, function, inner)
+        is_in_loop, is_generator = _kind(where, name, function, read.function)
         if is_generator:
             function = (asynccontextmanager if is_in_loop else contextmanager)(function)
         number = self._add(is_in_loop, function, fills, is_generator=is_generator, name=name)
